@@ -1,0 +1,110 @@
+# Everything below needs Python 3.11 to 3.13 and make, and writes only into this folder.
+#   make demo    simulates a fleet, ingests it, analyses it and prints what it found; needs no root
+#   make test    the whole suite, after installing what it needs
+#   make lint    ruff and mypy --strict
+#   make bench   measures and writes bench/RESULTS.md
+#   make wheel   wheel and sdist into dist/
+#   make lock    writes requirements.lock anew from pyproject.toml
+# Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--gpus 256", TEST_ARGS="-k mig".
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_ARGS ?=
+TEST_ARGS ?=
+TEST_WORKERS ?= 2
+
+# Debian packages of the real servers that tests/real starts; a test that lacks its server skips and names it.
+TEST_PACKAGES ?=
+
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+BUILD_FILES := pyproject.toml setup.py requirements.lock
+
+.PHONY: demo test lint bench wheel lock clean test-servers
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/.has-run
+	$(BIN)/gpuwatch demo $(DEMO_ARGS)
+
+test: $(VENV)/.has-dev test-servers
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) $(TEST_ARGS)
+
+# mypy knows no package-dir: build/typed holds the four folders as an install lays them out.
+lint: $(VENV)/.has-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@rm -rf build/typed && mkdir -p build/typed/gpuwatch
+	@ln -s "$(CURDIR)"/gpuwatch/* build/typed/gpuwatch/
+	@ln -s "$(CURDIR)/collectors" "$(CURDIR)/dashboards" "$(CURDIR)/sql" build/typed/gpuwatch/
+	$(BIN)/mypy
+
+bench: $(VENV)/.has-dev
+	$(BIN)/python -m bench
+
+wheel: $(VENV)/.has-dev
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+lock: $(VENV)/.has-dev
+	@rm -rf build/lock && mkdir -p build/lock
+	$(BIN)/python -m venv build/lock/venv
+	build/lock/venv/bin/python -m pip install --quiet --disable-pip-version-check ".[dev]"
+	@{ sed -n 1p requirements.lock; \
+	  build/lock/venv/bin/python -m pip freeze --all --exclude pip --exclude gpuwatch | tr 'A-Z_' 'a-z-'; \
+	} > build/lock/requirements.lock
+	@mv build/lock/requirements.lock requirements.lock && rm -rf build/lock
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)
+
+$(VENV)/.has-run: $(VENV)/bin/python $(BUILD_FILES)
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.has-dev: $(VENV)/bin/python $(BUILD_FILES)
+	$(PIP_INSTALL) --editable ".[dev]"
+	@touch $@ $(VENV)/.has-run
+
+# 1. Take PYTHON, or the first interpreter that fits. 2. Make the environment. 3. Where Debian's python3 comes
+# without ensurepip, lend it the pip that is there, or as root install python3-venv; else say what to do.
+$(VENV)/bin/python:
+	@python="$(PYTHON)"; \
+	if [ -z "$$python" ]; then \
+	  for each in python3 python3.13 python3.12 python3.11; do \
+	    if $$each -c '$(FITS)' 2>/dev/null; then python=$$each; break; fi; \
+	  done; \
+	fi; \
+	if [ -z "$$python" ] || ! $$python -c '$(FITS)' 2>/dev/null; then \
+	  echo "make: $${python:-python3}: Python 3.11, 3.12 or 3.13 is needed; install one, or name it: make PYTHON=/path/to/python3" >&2; \
+	  exit 2; \
+	fi; \
+	rm -rf $(VENV); \
+	if $$python -c 'import ensurepip' 2>/dev/null; then \
+	  $$python -m venv $(VENV); \
+	elif $$python -m pip --python $$python --version >/dev/null 2>&1; then \
+	  $$python -m venv --without-pip $(VENV) && \
+	  $$python -m pip --python $(VENV)/bin/python install --quiet pip; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "make: $$python has no ensurepip: installing python3-venv"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3-venv && \
+	  $$python -m venv $(VENV); \
+	else \
+	  echo "make: $$python cannot make environments: run apt-get install python3-venv as root, then make again" >&2; \
+	  exit 2; \
+	fi || { rm -rf $(VENV); exit 2; }
+
+# policy-rc.d answers 101 so that an installed server does not start by itself.
+test-servers:
+	@missing=""; \
+	for each in $(TEST_PACKAGES); do \
+	  dpkg-query -W -f '$${Status}' $$each 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$each"; \
+	done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+	  echo "make: skipped, not root on Debian:$$missing; tests that need them skip"; exit 0; \
+	fi; \
+	had_policy=no; [ ! -e /usr/sbin/policy-rc.d ] || had_policy=yes; \
+	if [ $$had_policy = no ]; then printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; fi; \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing \
+	  || echo "make: skipped, apt-get failed:$$missing; tests that need them skip"; \
+	if [ $$had_policy = no ]; then rm -f /usr/sbin/policy-rc.d; fi

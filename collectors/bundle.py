@@ -1,0 +1,165 @@
+"""What a bundle directory holds: which file is of which import kind, and what is missing."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.clock import zone
+from gpuwatch.errors import UnreadableInput, UsageError
+
+DEFAULT_CLUSTER = "default"
+MAX_FILES = 100_000
+MAX_TOML_BYTES = 1 << 20
+MAX_SCRAPE_INTERVAL_S = 86_400
+
+LAYOUT: tuple[tuple[str, str], ...] = (
+    (r"k8s/[^/]+\.(json|ndjson)(\.gz)?", "k8s-json"),
+    (r"slurm/sacct\.txt(\.gz)?", "sacct"),
+    (r"slurm/[^/]+\.json(\.gz)?", "slurm-json"),
+    (r"slurm/scontrol_node\.txt(\.gz)?", "scontrol"),
+    (r"slurm/scontrol_job\.txt(\.gz)?", "scontrol"),
+    (r"slurm/topology\.(conf|yaml|yml)", "slurm-topology"),
+    (r"topo/[^/]+\.txt(\.gz)?", "topo"),
+    (r"metrics/([^/]+/)*[^/]+\.prom(\.gz|\.zst)?", "openmetrics"),
+)
+"""Path inside the bundle and its import kind, in the order in which parts are read."""
+
+SILENT = frozenset({"bundle.toml", "rates.csv", "teams.csv", "truth.json"})
+
+WITHOUT: tuple[tuple[str, str], ...] = (
+    (
+        r"metrics/.*",
+        "metrics/*.prom: no measured activity; allocated time is unobserved and idle GPUs cannot be judged",
+    ),
+    (r"(k8s|slurm)/.*", "k8s/*.json, slurm/sacct.txt: no scheduler records; who held a GPU is known from labels only"),
+    (r"topo/.*", "topo/<node>.txt: placement on NVLink and PCIe cannot be judged"),
+)
+WITHOUT_SLURM: tuple[tuple[str, str], ...] = (
+    (r"slurm/(sacct\.txt|.*\.json).*", "slurm/sacct.txt: finished Slurm jobs cannot be charged"),
+    (
+        r"slurm/(scontrol_job\.txt|.*\.json).*",
+        "slurm/scontrol_job.txt: which GPU of a node a Slurm job had is estimated",
+    ),
+    (r"slurm/(scontrol_node\.txt|.*\.json).*", "slurm/scontrol_node.txt: drained and down Slurm nodes cannot be told"),
+    (r"slurm/topology\..*", "slurm/topology.conf: placement across switches cannot be judged"),
+)
+
+
+@dataclass(frozen=True)
+class BundlePlan:
+    """How to read a bundle. Every file is optional; what is absent is named in `missing`."""
+
+    cluster: str
+    scrape_interval_us: int | None
+    timezone: str
+    parts: tuple[tuple[str, Path], ...]
+    """(import kind, file) in the order to read them, the same on every machine."""
+    rates: Path | None
+    teams: Path | None
+    missing: tuple[str, ...]
+    """What is not there: what cannot be judged without it."""
+    unknown: tuple[str, ...]
+    """Files and keys of bundle.toml that are not understood."""
+
+
+def plan(path: Path) -> BundlePlan:
+    """Lists what to import from the bundle directory `path`; reads only bundle.toml.
+
+    Raises UnreadableInput when `path` is no directory or holds more than MAX_FILES files, UsageError for a
+    bundle.toml that is wrong, naming file and key.
+    """
+    if not path.is_dir():
+        raise UnreadableInput(
+            f"{path}: not a directory; a bundle is a directory with bundle.toml, metrics/, slurm/, k8s/"
+        )
+    names = _names(path)
+    settings = _settings(path / "bundle.toml")
+    taken = {name: order for name in names if (order := _order(name)) is not None}
+    parts = tuple((LAYOUT[taken[name]][1], path / name) for name in sorted(taken, key=lambda n: (taken[n], n)))
+    strange = tuple(name for name in names if name not in taken and name not in SILENT)
+    strange += tuple(f"bundle.toml: key {key!r}" for key in sorted(settings) if key not in _CHECKS)
+    interval = settings.get("scrape_interval_s")
+    return BundlePlan(
+        cluster=settings.get("cluster", DEFAULT_CLUSTER),
+        scrape_interval_us=None if interval is None else round(interval * 1_000_000),
+        timezone=settings.get("timezone", "UTC"),
+        parts=parts,
+        rates=path / "rates.csv" if "rates.csv" in names else None,
+        teams=path / "teams.csv" if "teams.csv" in names else None,
+        missing=tuple(_missing(names, list(taken), settings)),
+        unknown=strange,
+    )
+
+
+def _names(path: Path) -> list[str]:
+    names = []
+    for file in path.rglob("*"):
+        relative = file.relative_to(path)
+        if any(part.startswith(".") for part in relative.parts) or not file.is_file():
+            continue
+        names.append(relative.as_posix())
+        if len(names) > MAX_FILES:
+            raise UnreadableInput(f"{path}: more than {MAX_FILES} files; name the bundle itself, not a folder above it")
+    return sorted(names)
+
+
+def _order(name: str) -> int | None:
+    return next((at for at, (pattern, _) in enumerate(LAYOUT) if re.fullmatch(pattern, name)), None)
+
+
+def _missing(names: list[str], taken: list[str], settings: dict[str, Any]) -> list[str]:
+    missing = []
+    if "bundle.toml" not in names:
+        missing.append(f"bundle.toml: the cluster is called {DEFAULT_CLUSTER!r}, naive times are taken as UTC")
+    elif "cluster" not in settings:
+        missing.append(f"bundle.toml: key cluster: the cluster is called {DEFAULT_CLUSTER!r}")
+    wanted = WITHOUT + (WITHOUT_SLURM if any(name.startswith("slurm/") for name in taken) else ())
+    missing += [text for pattern, text in wanted if not any(re.fullmatch(pattern, name) for name in taken)]
+    if "rates.csv" not in names:
+        missing.append("rates.csv: prices come from the built-in list, not from your contract")
+    if "teams.csv" not in names:
+        missing.append("teams.csv: time whose team no label names is __unallocated__")
+    return missing
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        with file.open("rb") as stream:
+            settings = tomllib.loads(stream.read(MAX_TOML_BYTES).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: not TOML: {error}") from error
+    except OSError as error:
+        raise UnreadableInput(f"{file}: {error.strerror or error}; make it readable") from error
+    for key, check in _CHECKS.items():
+        if key in settings:
+            check(settings[key], f"{file}: key {key}")
+    return settings
+
+
+def _check_cluster(value: object, where: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f'{where}: {value!r} is no name; write cluster = "c1"')
+
+
+def _check_interval(value: object, where: str) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < float(str(value)) <= MAX_SCRAPE_INTERVAL_S:
+        raise UsageError(f"{where}: {value!r} is no number of seconds above 0; write scrape_interval_s = 15")
+
+
+def _check_timezone(value: object, where: str) -> None:
+    if not isinstance(value, str):
+        raise UsageError(f'{where}: {value!r} is no IANA name; write timezone = "Europe/Berlin"')
+    try:
+        zone(value)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+_CHECKS = {"cluster": _check_cluster, "scrape_interval_s": _check_interval, "timezone": _check_timezone}

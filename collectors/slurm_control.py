@@ -1,0 +1,272 @@
+"""Rows of `scontrol show job -d` and `show node -d`, several lines a record or one (-o). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gpuwatch.clock import zone
+from gpuwatch.collectors.slurm_accounting import RUNNING_STATES, claims, pending_rows
+from gpuwatch.collectors.slurm_files import Lines, Row
+from gpuwatch.collectors.slurm_node import node_row
+from gpuwatch.collectors.slurm_text import (
+    Gpus,
+    comment_labels,
+    duration_us,
+    expand_hostlist,
+    gres_gpus,
+    instant,
+    known,
+    labels_json,
+    run_span,
+    task_ids,
+    tres_gpus,
+    whole,
+)
+from gpuwatch.errors import UnreadableInput
+from gpuwatch.model import Rejects, Source
+
+MAX_RECORD_LINES = 100_000
+MAX_RECORD_LINE_BYTES = 8 << 20
+
+PENDING_STATES = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+NOTHING = ("No jobs in the system", "No nodes in the system")
+"""What scontrol prints when there is nothing to show."""
+
+_KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z_]*(?:[/:][A-Za-z:_]+)*)=")
+_FREE_TEXT = ("JobName", "Comment", "AdminComment", "SystemComment", "Command", "WorkDir", "StdErr", "StdIn", "StdOut")
+_ONCE = frozenset(
+    {
+        *("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "UserId", "Account", "QOS", "JobState", "Partition"),
+        *("RunTime", "SubmitTime", "StartTime", "EndTime", "SuspendTime", "SecsPreSuspend"),
+        *("NodeList", "NumNodes", "TRES", "AllocTRES", "ReqTRES", "NodeName", "State", "Gres", "Partitions"),
+    }
+)
+"""Keys that decide. One that is there twice was forged or torn by a name or comment."""
+
+Pairs = list[tuple[str, str]]
+
+
+def parse_scontrol(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
+    """Yields `claim`, `pending` and `node` rows of scontrol's text; jobs and nodes may be mixed.
+
+    A record that cannot be read is refused alone, with its first line. Raises UnreadableInput when there is no
+    record at all, UsageError for an unknown time zone.
+    """
+    tz = zone(source.timezone)
+    for number, record in _records(lines, source, rejects):
+        try:
+            pairs = _pairs(record)
+            if record[0].startswith("NodeName="):
+                yield node_row(_fields(pairs), source, tz)
+            else:
+                yield from _job_rows(pairs, source.cluster, tz)
+        except ValueError as error:
+            rejects.add(str(error), source.path, number, record[0])
+
+
+def _job_rows(pairs: Pairs, cluster: str, tz: ZoneInfo) -> list[Row]:
+    fields = _fields(pairs)
+    raw, state = fields["JobId"], _word(fields, "JobState") or ""
+    if not raw.isascii() or not raw.isdigit():
+        raise ValueError("JobId is not a job number")
+    if state in PENDING_STATES:
+        return _pending(fields, _job_ids(fields), cluster, tz)
+    if known(_word(fields, "StartTime")) is None:
+        return []
+    located = _located(pairs)
+    total = tres_gpus(_word(fields, "AllocTRES") or _word(fields, "TRES") or "") or gres_gpus(
+        fields.get("JOB_GRES", "")
+    )
+    if not located and not total:
+        return []
+    run = _run(fields, state, cluster, tz)
+    labels = comment_labels(fields.get("Comment"))
+    if not located:
+        return claims(run, total, _word(fields, "NodeList") or "", labels)
+    shared = run | {"labels": labels_json(labels)}
+    return [("claim", shared | _device_columns(node, held)) for node, held in located]
+
+
+def _device_columns(node: str, held: Gpus) -> dict[str, Any]:
+    return {
+        "node": node,
+        "gpu_type": held.gpu_type,
+        "profile": held.profile,
+        "device_count": held.number,
+        "device_indexes": held.indexes,
+    }
+
+
+def _located(pairs: Pairs) -> list[tuple[str, Gpus]]:
+    """Devices by node of the lines `Nodes=gpu[01-02] CPU_IDs=... GRES=gpu:h100:4(IDX:0-3)`.
+
+    Only those between the counts of the job and its minima are Slurm's own; a name or comment could imitate them
+    elsewhere.
+    """
+    keys = [key for key, _ in pairs]
+    first = keys.index("NumNodes") + 1 if "NumNodes" in keys else 0
+    found: list[tuple[str, Gpus]] = []
+    nodes: tuple[str, ...] = ()
+    for key, value in takewhile(lambda pair: not pair[0].startswith("MinCPUs"), pairs[first:]):
+        if key == "Nodes":
+            nodes = expand_hostlist(value)
+        elif key == "GRES":
+            found.extend((node, held) for node in nodes for held in gres_gpus(value))
+    return found
+
+
+def _run(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) -> dict[str, Any]:
+    """Columns that all claims of one run share.
+
+    EndTime of a running job is its time limit, not an end. RunTime leaves out the time suspended.
+    """
+    running = state in RUNNING_STATES
+    run_time_us = duration_us(_word(fields, "RunTime"))
+    suspend_us = instant(_word(fields, "SuspendTime"), tz)
+    limit = None if running else _word(fields, "EndTime")
+    start_us, end_us = run_span(_word(fields, "StartTime"), limit, run_time_us, tz)
+    assert start_us is not None
+    suspended_us: int | None = 0
+    if suspend_us is not None:
+        before_us = _seconds_us(_word(fields, "SecsPreSuspend"))
+        if end_us is not None and run_time_us is not None:
+            suspended_us = max(0, end_us - start_us - run_time_us)
+        else:
+            suspended_us = None if before_us is None else max(0, suspend_us - start_us - before_us)
+    evidence_us = end_us if end_us is not None else start_us + (run_time_us or 0) + (suspended_us or 0)
+    return {
+        "cluster": cluster,
+        "scheduler": "slurm",
+        "kind": "scontrol",
+        "job_id": _job_ids(fields)[0],
+        "run_key": f"{fields['JobId']}@{start_us}",
+        "submit_us": instant(_word(fields, "SubmitTime"), tz),
+        "start_us": start_us,
+        "end_us": end_us,
+        "evidence_us": evidence_us,
+        "state": state,
+        "user_name": _user(fields),
+        "account": known(_word(fields, "Account")),
+        "queue": known(_word(fields, "Partition")),
+        "qos": known(_word(fields, "QOS")),
+        "name": fields.get("JobName") or None,
+        "suspended_us": suspended_us,
+    }
+
+
+def _pending(fields: dict[str, str], jobs: list[str], cluster: str, tz: ZoneInfo) -> list[Row]:
+    """Rows of a waiting request. Its StartTime is an estimate; the last look at it is LastSchedEval."""
+    submit_us = instant(_word(fields, "SubmitTime"), tz)
+    seen = [instant(_word(fields, key), tz) for key in ("SubmitTime", "AccrueTime", "LastSchedEval")]
+    request = {
+        "cluster": cluster,
+        "scheduler": "slurm",
+        "submit_us": submit_us,
+        "evidence_us": max((us for us in seen if us is not None), default=None),
+        "node_count": whole(_word(fields, "NumNodes")),
+        "user_name": _user(fields),
+        "account": known(_word(fields, "Account")),
+        "queue": known(_word(fields, "Partition")),
+        "reason": known(_word(fields, "Reason")),
+    }
+    return pending_rows(request, jobs, _requested(fields))
+
+
+def _requested(fields: dict[str, str]) -> tuple[Gpus, ...]:
+    """GPUs a request asks for: its TRES, or its options where the site does not account for GPUs."""
+    if gpus := tres_gpus(_word(fields, "ReqTRES") or _word(fields, "TRES") or ""):
+        return gpus
+    times = {
+        "TresPerJob": 1,
+        "TresPerNode": whole(_word(fields, "NumNodes")),
+        "TresPerTask": whole(_word(fields, "NumTasks")),
+    }
+    for key, factor in times.items():
+        if factor and (each := gres_gpus(_word(fields, key) or "")):
+            return tuple(held._replace(number=held.number * factor) for held in each)
+    return ()
+
+
+def _job_ids(fields: dict[str, str]) -> list[str]:
+    """Job ids as sacct prints them: plain, `array_task` (several while a range waits), or `het+offset`."""
+    array, task = _word(fields, "ArrayJobId"), _word(fields, "ArrayTaskId")
+    if array and task and task != "N/A":
+        return task_ids(array, task)
+    for name in ("Het", "Pack"):
+        if (leader := _word(fields, f"{name}JobId")) and (offset := _word(fields, f"{name}JobOffset")):
+            return [f"{leader}+{offset}"]
+    return [fields["JobId"]]
+
+
+def _records(lines: Lines, source: Source, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
+    """Lines of each record with the number of its first; what stands before the first record is refused."""
+    record: list[str] = []
+    first, strays, seen = 0, False, False
+    for number, line in lines:
+        if line.startswith(("JobId=", "NodeName=")):
+            if record:
+                yield first, record
+            record, first, seen = [line], number, True
+        elif line.startswith(NOTHING):
+            seen = True
+        elif record and len(record) < MAX_RECORD_LINES:
+            record.append(line)
+        elif record:
+            rejects.add(f"record of more than {MAX_RECORD_LINES} lines", source.path, number, line)
+        elif line.strip() and not strays:
+            strays = True
+            rejects.add("text before the first record", source.path, number, line)
+    if record:
+        yield first, record
+    if not seen:
+        raise UnreadableInput(
+            f"{source.path}: no line starts with JobId= or NodeName=; run `scontrol show job -d` or `scontrol show node -d`"
+        )
+
+
+def _pairs(record: list[str]) -> Pairs:
+    """Keys and values in order. Raises ValueError when a key that decides is there twice."""
+    lines = [line.strip() for line in record if line.strip()]
+    pairs: Pairs = []
+    for line in lines:
+        pairs.extend(_line_pairs(line, len(lines) > 1))
+    once = [key for key, _ in pairs if key in _ONCE]
+    if len(once) != len(set(once)):
+        raise ValueError("a key is there twice: a name or comment imitates it, or two records ran into one")
+    return pairs
+
+
+def _line_pairs(line: str, several_lines: bool) -> Iterator[tuple[str, str]]:
+    """Pairs of a line. In the form with several lines, free text reaches to the end of its line."""
+    matches = list(_KEY.finditer(line))
+    for i, match in enumerate(matches):
+        if several_lines and match[1] in _FREE_TEXT:
+            yield match[1], line[match.end() :].strip()
+            return
+        end = matches[i + 1].start() if i + 1 < len(matches) else len(line)
+        yield match[1], line[match.end() : end].strip()
+
+
+def _fields(pairs: Pairs) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for key, value in pairs:
+        fields.setdefault(key, value)
+    return fields
+
+
+def _word(fields: dict[str, str], key: str) -> str | None:
+    """First word of a value, None where there is none."""
+    return next(iter(fields.get(key, "").split()), None)
+
+
+def _user(fields: dict[str, str]) -> str | None:
+    """`alice(1001)` -> alice."""
+    return known((_word(fields, "UserId") or "").partition("(")[0])
+
+
+def _seconds_us(text: str | None) -> int | None:
+    return int(text) * 1_000_000 if text and text.isascii() and text.isdigit() and len(text) < 12 else None

@@ -1,0 +1,1 @@
+"""gpuwatch: where the GPU-seconds and dollars of a fleet went."""

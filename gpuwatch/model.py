@@ -1,0 +1,240 @@
+"""The nouns: what collectors produce and the store keeps.
+
+Collectors turn bytes into Arrow tables of the schemas below, one schema a store table. Times are integer
+microseconds since the Unix epoch, UTC, in columns that end in `_us`; ratios are 0..1; a missing value is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import pyarrow as pa
+
+WHOLE_GPU = -1
+"""`gi` of a row about the whole GPU: MIG GPU-instance ids start at 0."""
+
+CONTEXT = pa.schema(
+    [
+        ("context_id", pa.int64()),  # hash of all the other columns: see context_key
+        ("device_id", pa.int64()),  # hash of (cluster, gpu, gi): see device_key
+        ("cluster", pa.string()),
+        ("gpu", pa.string()),  # UUID of the physical GPU, also on rows of a MIG instance
+        ("gi", pa.int32()),  # NVML GPU-instance id, WHOLE_GPU for the GPU itself
+        ("profile", pa.string()),  # MIG profile as the exporter prints it ("1g.10gb"), NULL for a GPU
+        ("node", pa.string()),
+        ("gpu_index", pa.int32()),  # label gpu="0"
+        ("pci_bus_id", pa.string()),
+        ("model", pa.string()),  # label modelName
+        ("driver", pa.string()),
+        ("namespace", pa.string()),
+        ("pod", pa.string()),
+        ("pod_uid", pa.string()),
+        ("container", pa.string()),
+        ("job", pa.string()),  # label hpc_job
+    ]
+)
+"""Who and what a sample was labelled with; one row a distinct label set, referenced by every sample."""
+
+CLAIM = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("scheduler", pa.string()),  # slurm | kubernetes
+        ("kind", pa.string()),  # import kind that said it: sacct, scontrol, k8s-json
+        ("job_id", pa.string()),  # subject id of contract.md section 4
+        ("run_key", pa.string()),  # one run of the job: what a finding is about; unique with job_id
+        ("pod_uid", pa.string()),
+        ("pod", pa.string()),
+        ("namespace", pa.string()),
+        ("node", pa.string()),  # one row a node
+        ("gpu_type", pa.string()),  # gres type or product, NULL when untyped
+        ("profile", pa.string()),  # MIG profile, NULL for whole GPUs
+        ("device_count", pa.int32()),  # devices of that type held on that node
+        ("device_indexes", pa.string()),  # "0,1,2": scheduler indexes on the node, NULL when not told
+        ("gpus", pa.string()),  # comma-separated GPU or MIG UUIDs, NULL when not told
+        ("submit_us", pa.int64()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),  # NULL: had not ended when the record was written
+        ("evidence_us", pa.int64()),  # last instant this record speaks of (start + elapsed of a running job)
+        ("state", pa.string()),  # the scheduler's own word: COMPLETED, RUNNING, Succeeded, ...
+        ("user_name", pa.string()),
+        ("account", pa.string()),
+        ("queue", pa.string()),  # Slurm partition, Kueue/Volcano/YuniKorn queue
+        ("qos", pa.string()),
+        ("name", pa.string()),
+        ("labels", pa.string()),  # JSON object of pod labels, or Slurm comment keys
+        ("suspended_us", pa.int64()),  # total time suspended, NULL unknown
+    ]
+)
+"""A scheduler's word that a run held devices of one type on one node during [start_us, end_us)."""
+
+PENDING = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("scheduler", pa.string()),
+        ("job_id", pa.string()),
+        ("submit_us", pa.int64()),
+        ("start_us", pa.int64()),  # NULL while it waits
+        ("evidence_us", pa.int64()),
+        ("device_count", pa.int32()),
+        ("profile", pa.string()),
+        ("gpu_type", pa.string()),
+        ("node_count", pa.int32()),
+        ("user_name", pa.string()),
+        ("account", pa.string()),
+        ("namespace", pa.string()),
+        ("queue", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+"""A request for GPUs that had not started when its record was written."""
+
+NODE = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("scheduler", pa.string()),
+        ("node", pa.string()),
+        ("observed_us", pa.int64()),  # when the record was written, NULL when it does not say
+        ("state", pa.string()),  # up | drain | down
+        ("since_us", pa.int64()),  # start of that state, NULL unknown
+        ("reason", pa.string()),
+        ("gpu_model", pa.string()),  # product label or gres type of the whole GPUs
+        ("devices", pa.string()),  # JSON {"": 8} or {"1g.10gb": 7, "": 2}: count by MIG profile, "" = whole GPUs
+        ("sharing", pa.string()),  # none | time-slicing | mps
+        ("replicas", pa.int32()),  # of a shared GPU
+        ("mig_strategy", pa.string()),
+        ("pool", pa.string()),  # first Slurm partition, or node-pool label
+        ("labels", pa.string()),  # JSON
+    ]
+)
+"""What a scheduler said about one node at one instant."""
+
+EVENT = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("event_id", pa.string()),  # natural key: uid of the Kubernetes event
+        ("object_kind", pa.string()),
+        ("namespace", pa.string()),
+        ("name", pa.string()),
+        ("reason", pa.string()),
+        ("message", pa.string()),
+        ("count", pa.int32()),
+        ("first_us", pa.int64()),
+        ("last_us", pa.int64()),
+    ]
+)
+
+LINK = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("observed_us", pa.int64()),
+        ("node", pa.string()),
+        ("a", pa.string()),  # GPU0, NIC1, or a node or switch name
+        ("b", pa.string()),
+        ("level", pa.string()),  # NV18 PIX PXB PHB NODE SYS, or SWITCH, BLOCK
+        ("detail", pa.string()),  # JSON: NUMA node, CPU affinity, real NIC name
+    ]
+)
+
+TABLES: dict[str, pa.Schema] = {
+    "context": CONTEXT,
+    "claim": CLAIM,
+    "pending": PENDING,
+    "node": NODE,
+    "event": EVENT,
+    "link": LINK,
+}
+"""Store tables with a fixed schema. `sample` has the columns that its batch brings (see fields.py)."""
+
+SAMPLE_KEYS = pa.schema(
+    [("device_id", pa.int64()), ("context_id", pa.int64()), ("observed_us", pa.int64())]
+)
+"""First columns of every batch of `sample`; the others are columns of fields.py, present ones only."""
+
+
+def hash64(*parts: str) -> int:
+    """A signed 64-bit hash of strings, the same on every machine and run."""
+    digest = blake2b("\x1f".join(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def device_key(cluster: str, gpu: str, gi: int = WHOLE_GPU) -> int:
+    """`device_id` of a GPU (gi = WHOLE_GPU) or of a MIG GPU instance.
+
+    A hash instead of a counter: many processes can name devices without asking each other, and ingest order
+    cannot matter.
+    """
+    return hash64(cluster, gpu, str(gi))
+
+
+def context_key(row: dict[str, object]) -> int:
+    """`context_id` of a context row: a hash of its label columns in schema order."""
+    names = CONTEXT.names[2:]
+    return hash64(*("\x00" if row.get(n) is None else str(row[n]) for n in names))
+
+
+@dataclass(frozen=True)
+class Records:
+    """A batch of rows for one store table."""
+
+    table: str
+    rows: pa.Table
+
+
+@dataclass
+class Rejects:
+    """Input that was refused, counted by reason with the first example of each.
+
+    Bounded: at most MAX_REASONS reasons, MAX_EXAMPLE characters of example.
+    """
+
+    MAX_REASONS = 200
+    MAX_EXAMPLE = 200
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, tuple[str, int, str]] = field(default_factory=dict)
+
+    def add(self, reason: str, file: str, line: int, text: str = "", count: int = 1) -> None:
+        """Counts `count` refusals of `reason`; remembers file, line and text of the first."""
+        if reason not in self.counts and len(self.counts) >= self.MAX_REASONS:
+            reason = "other reasons"
+        self.counts[reason] = self.counts.get(reason, 0) + count
+        self.first.setdefault(reason, (file, line, text[: self.MAX_EXAMPLE]))
+
+    @property
+    def total(self) -> int:
+        """Refused pieces of input over all reasons."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a collector is asked to read: one file, and what its text does not say itself."""
+
+    path: str
+    cluster: str
+    timezone: str = "UTC"
+    """IANA zone of naive local times."""
+    observed_us: int | None = None
+    """When the file was written, for formats whose rows carry no time: the file's own time."""
+
+
+SERIES = pa.schema(
+    [("series", pa.int32()), ("device_id", pa.int64()), ("context_id", pa.int64()), ("field", pa.string())]
+)
+"""What a series number stands for: a context and a column of fields.py."""
+
+POINT = pa.schema([("series", pa.int32()), ("observed_us", pa.int64()), ("value", pa.float64())])
+"""One reading: unit and range already those of fields.py. The store pivots points into wide rows of `sample`."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """A batch of readings in long form. `series` holds every number that `rows` uses."""
+
+    series: pa.Table
+    rows: pa.Table
+
+
+Rows = Iterator[Records | Points]

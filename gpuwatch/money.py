@@ -1,0 +1,63 @@
+"""Exact money: fractions become decimals once, at publication, and totals are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+EXACT_PLACES = 12
+"""Decimal places of an unrounded amount: the ledger's DECIMAL(38,12)."""
+
+CENT_PLACES = 2
+
+Number = Fraction | Decimal | int
+
+
+def fraction_to_decimal(value: Number, places: int = EXACT_PLACES) -> Decimal:
+    """`value` rounded half to even at `places`; exact at any size, whatever the decimal context says."""
+    return _decimal(round(Fraction(value) * 10**places), places)
+
+
+def largest_remainder(
+    values: Sequence[Number],
+    places: int,
+    keys: Sequence[str],
+    weights: Sequence[Number] | None = None,
+    total: Decimal | None = None,
+) -> list[Decimal]:
+    """Rounds each of `values` to `places` so that they sum to their rounded total; in the order given.
+
+    1. Cut each value towards zero. 2. The units still missing go one each to the values with the largest cut-off part
+    (those of the missing units' sign); ties to the larger weight, then the smaller key. So each result is within one
+    unit of its value, and the order of the input does not matter. `total` is a total published before (a parent's row),
+    at most one unit from the sum; without it the sum is rounded half to even. An amount is rounded once: pass the
+    unrounded values. Raises ValueError for lengths that differ, repeated keys, or a total that is too far off.
+    """
+    if len(keys) != len(values) or (weights is not None and len(weights) != len(values)):
+        raise ValueError(f"{len(values)} values, {len(keys)} keys, {len(weights or ())} weights: give one of each")
+    if len(set(keys)) != len(keys):
+        raise ValueError("keys repeat: ties could not be decided the same way every time")
+    scaled = [Fraction(value) * 10**places for value in values]
+    exact = sum(scaled, Fraction(0))
+    target = Fraction(round(exact)) if total is None else Fraction(total) * 10**places
+    if target.denominator != 1 or abs(target - exact) >= 1:
+        raise ValueError(f"total {total} is not within one unit at {places} places of the sum of the values")
+    units = [int(value) for value in scaled]  # int() cuts towards zero
+    missing = int(target) - sum(units)
+    step = 1 if missing > 0 else -1
+    candidates = [i for i, value in enumerate(scaled) if (value - units[i]) * step > 0]
+    candidates.sort(key=lambda i: (-abs(scaled[i] - units[i]), -Fraction(weights[i]) if weights else 0, keys[i]))
+    for i in candidates[: abs(missing)]:
+        units[i] += step
+    return [_decimal(unit, places) for unit in units]
+
+
+def format_quantity(value: Number, places: int = 6) -> str:
+    """`value` as a plain decimal string with exactly `places` places: no exponent, no plus sign, no minus zero."""
+    return f"{fraction_to_decimal(value, places):f}"
+
+
+def _decimal(units: int, places: int) -> Decimal:
+    """`units` × 10^-places, built from digits because Decimal arithmetic would round to the context's precision."""
+    return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -places))

@@ -1,0 +1,201 @@
+"""Settings: one table of name, default and one sentence."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.errors import UnreadableInput, UsageError
+from gpuwatch.mig import SHARE_METHODS, ShareMethod
+
+SECTION = "gpuwatch"
+"""The table of gpuwatch.toml that holds the settings."""
+
+ENV_PREFIX = "GPUWATCH_"
+
+MAX_FILE_BYTES = 1_000_000
+"""A larger settings file is refused unread."""
+
+NEAR = 0.8
+"""An unknown environment variable this similar to a setting's is taken for a misspelling."""
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:[KMGT]i?B|%)")
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What a value must be: in words, as a test, and how text from the environment becomes it."""
+
+    words: str
+    test: Callable[[Any], bool]
+    read: Callable[[str], Any]
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole(least: int, most: int) -> _Rule:
+    words = f"a whole number from {least} to {most}"
+    return _Rule(words, lambda v: _number(v) and isinstance(v, int) and least <= v <= most, int)
+
+
+def _ratio() -> _Rule:
+    return _Rule("a ratio above 0 and at most 1", lambda v: _number(v) and 0 < v <= 1, float)
+
+
+def _seconds(most: int) -> _Rule:
+    return _Rule(f"a number of seconds above 0 and at most {most}", lambda v: _number(v) and 0 < v <= most, float)
+
+
+def _size() -> _Rule:
+    def test(value: object) -> bool:
+        match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+        return match is not None and 0 < float(match[1]) <= (100 if match[0].endswith("%") else math.inf)
+
+    return _Rule("a size such as 2GB or 50%", test, str)
+
+
+def _one_of(names: Collection[str]) -> _Rule:
+    return _Rule(f"one of {', '.join(names)}", lambda v: v in names, str)
+
+
+def _path() -> _Rule:
+    return _Rule("the name of a directory", lambda v: v is None or (isinstance(v, str) and v != ""), str)
+
+
+def _about(rule: _Rule, sentence: str) -> dict[str, Any]:
+    return {"rule": rule, "sentence": sentence}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every setting. Raises UsageError that names each bad value, all of them at once."""
+
+    memory_limit: str = field(default="2GB", metadata=_about(_size(), "Most memory the telemetry store may use."))
+    threads: int = field(
+        default=4, metadata=_about(_whole(1, 1024), "Threads of the telemetry store, ingest and analysis together.")
+    )
+    temp_directory: str | None = field(
+        default=None,
+        metadata=_about(_path(), "Where large queries spill to disk; unset: a folder in the data directory."),
+    )
+    raw_retention_days: int = field(default=14, metadata=_about(_whole(1, 36_500), "Days that raw samples are kept."))
+    minute_retention_days: int = field(
+        default=395, metadata=_about(_whole(1, 36_500), "Days that minutes are kept, which detectors read.")
+    )
+    idle_minutes: int = field(
+        default=15, metadata=_about(_whole(1, 1440), "Minutes without activity after which a held GPU is hoarded.")
+    )
+    warm_up_minutes: int = field(
+        default=10, metadata=_about(_whole(0, 1440), "First minutes of a run that no verdict looks at.")
+    )
+    tensor_roof: float = field(
+        default=0.93, metadata=_about(_ratio(), "Tensor-pipe activity that counts as the compute roof.")
+    )
+    dram_roof: float = field(
+        default=0.8, metadata=_about(_ratio(), "Memory-interface activity that counts as the memory roof.")
+    )
+    default_interval_s: float = field(
+        default=30.0,
+        metadata=_about(_seconds(3600), "Sampling interval assumed where a device has too few samples to tell."),
+    )
+    mig_share_method: ShareMethod = field(
+        default="dominant",
+        metadata=_about(_one_of(SHARE_METHODS), "What a MIG slice pays by: its larger share, compute, memory or SMs."),
+    )
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{f.name} = {getattr(self, f.name)!r} is not {_rule(f).words}"
+            for f in fields(self)
+            if not _rule(f).test(getattr(self, f.name))
+        ]
+        if not problems and self.minute_retention_days < self.raw_retention_days:
+            problems = ["minute_retention_days is less than raw_retention_days: minutes must outlive raw samples"]
+        if problems:
+            raise UsageError(f"settings: {'; '.join(problems)}")
+
+
+def table() -> list[tuple[str, Any, str]]:
+    """(name, default, sentence) of every setting, in order: what the documentation lists."""
+    return [(f.name, f.default, f.metadata["sentence"]) for f in fields(Settings)]
+
+
+def load_settings(path: Path | None, environ: Mapping[str, str], other_tables: Collection[str] = ()) -> Settings:
+    """Settings from the [gpuwatch] table of a TOML file, overridden by GPUWATCH_<NAME> in `environ`.
+
+    `other_tables` are tables of the file that something else reads. Raises UnreadableInput for a file that cannot be
+    read or is not TOML, and UsageError with every unknown name (and the nearest known one) and every bad value.
+    """
+    problems: list[str] = []
+    values = _from_file(path, other_tables, problems) if path is not None else {}
+    values |= _from_environment(environ, problems)
+    try:
+        settings = Settings(**values)
+    except UsageError as error:
+        problems.append(str(error).removeprefix("settings: "))
+    if problems:
+        raise UsageError(f"settings: {'; '.join(problems)}")
+    return settings
+
+
+def _from_file(path: Path, other_tables: Collection[str], problems: list[str]) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise UnreadableInput(f"{path}: larger than {MAX_FILE_BYTES} bytes; this is not a settings file")
+        content = tomllib.loads(path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror or error}; check --config") from error
+    except ValueError as error:  # not UTF-8, or not TOML: the message has line and column
+        raise UnreadableInput(f"{path}: not TOML: {error}") from error
+    section = content.pop(SECTION, {})
+    if not isinstance(section, dict):
+        raise UsageError(f"{path}: {SECTION} is not a table; write [{SECTION}] on a line of its own")
+    for name, value in content.items():
+        if name in _names() and not isinstance(value, dict):
+            problems.append(f"{name} in {path} stands outside [{SECTION}]; move it there")
+        elif name not in other_tables:
+            problems.append(f"[{name}] in {path} is not known{_nearest(name, (SECTION, *other_tables))}")
+    for name in section.keys() - _names():
+        problems.append(f"{name} in {path} is not known{_nearest(name, _names())}")
+    return {name: value for name, value in section.items() if name in _names()}
+
+
+def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
+    """Only a near miss is an error: Kubernetes itself sets GPUWATCH_SERVICE_HOST and more beside a service gpuwatch."""
+    rules = {f.name: _rule(f) for f in fields(Settings)}
+    values: dict[str, Any] = {}
+    for variable, text in sorted(environ.items()):
+        name = variable.removeprefix(ENV_PREFIX).lower()
+        if not variable.startswith(ENV_PREFIX) or not text.strip():  # an empty variable counts as unset
+            continue
+        if name in rules:
+            try:
+                values[name] = rules[name].read(text.strip())
+            except ValueError:
+                problems.append(f"{variable} = {text!r} is not {rules[name].words}")
+        elif near := difflib.get_close_matches(name, rules, 1, NEAR):
+            meant = ENV_PREFIX + near[0].upper()
+            problems.append(f"environment variable {variable} is not known; did you mean {meant}?")
+    return values
+
+
+def _rule(setting: Field[Any]) -> _Rule:
+    rule: _Rule = setting.metadata["rule"]
+    return rule
+
+
+def _names() -> frozenset[str]:
+    return frozenset(f.name for f in fields(Settings))
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(known))}"

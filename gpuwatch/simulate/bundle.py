@@ -1,0 +1,113 @@
+"""The bundle: simulates a fleet and writes what an operator could dump from it."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from gpuwatch.clock import SECOND_US, to_us
+from gpuwatch.errors import UsageError
+from gpuwatch.simulate import kubernetes, slurm, tables
+from gpuwatch.simulate.exposition import COUNTERS, chunk_gzip
+from gpuwatch.simulate.fleet import Fleet, build_fleet
+from gpuwatch.simulate.moments import DAY_S, Epoch
+from gpuwatch.simulate.runs import Run
+from gpuwatch.simulate.schedule import schedule
+from gpuwatch.simulate.telemetry import node_readings
+from gpuwatch.simulate.truth import Truth, build_truth
+
+CLUSTER = "sim"
+DEFAULT_START = datetime(2026, 11, 9, tzinfo=UTC)
+CHUNK_S = 6 * 3600
+STEP_S_MIN, STEP_S_MAX = 1, 300
+DAYS_MIN, DAYS_MAX = 0.25, 400.0
+
+Progress = Callable[[int, int], None]
+
+
+def simulate(
+    out: Path,
+    gpus: int = 64,
+    days: float = 7,
+    seed: int = 1,
+    step_s: int = 30,
+    start: datetime | None = None,
+    progress: Progress | None = None,
+) -> Truth:
+    """Writes a bundle (contract.md section 2) and truth.json to `out`, and returns the truth.
+
+    The same arguments give the same bytes. Times of files are the window's end, when the bundle was "dumped".
+    `progress(done, total)` is called after each node. Raises UsageError for a size that cannot be simulated.
+    """
+    if not STEP_S_MIN <= step_s <= STEP_S_MAX:
+        raise UsageError(f"simulate: a step of {step_s} s; give {STEP_S_MIN} to {STEP_S_MAX}")
+    if not DAYS_MIN <= days <= DAYS_MAX:
+        raise UsageError(f"simulate: {days} days; give {DAYS_MIN} to {DAYS_MAX}")
+    steps = int(days * DAY_S) // step_s
+    epoch = Epoch(to_us(start or DEFAULT_START), steps * step_s)
+    fleet = build_fleet(gpus, seed)
+    runs = schedule(fleet, epoch.window_s, step_s, seed)
+    card = tables.rates(epoch)
+    samples = _write_metrics(out, fleet, runs, epoch, steps, step_s, seed, progress)
+    truth = replace(build_truth(CLUSTER, seed, step_s, epoch, fleet, runs, card), samples=samples)
+    gres = {node.pool: node.model.gres for node in fleet.nodes if node.scheduler == "slurm"}
+    texts = {
+        "bundle.toml": tables.bundle_toml(CLUSTER, step_s),
+        "slurm/sacct.txt": slurm.sacct(runs, epoch, CLUSTER, gres),
+        "slurm/scontrol_job.txt": slurm.scontrol_jobs(runs, epoch, gres),
+        "slurm/scontrol_node.txt": slurm.scontrol_nodes(fleet, runs, epoch),
+        "slurm/topology.conf": slurm.topology_conf(fleet),
+        "k8s/pods.json": kubernetes.pods(runs, epoch),
+        "k8s/nodes.json": kubernetes.nodes(fleet, epoch),
+        "k8s/events.json": kubernetes.events(runs, epoch),
+        "rates.csv": tables.rates_csv(card, epoch),
+        "teams.csv": tables.teams_csv(),
+        "truth.json": truth.json(),
+        **{f"topo/{node.name}.txt": tables.topo_text(node) for node in fleet.nodes},
+    }
+    for name, text in texts.items():
+        _write(out / name, text.encode(), epoch)
+    return truth
+
+
+def _write_metrics(
+    out: Path,
+    fleet: Fleet,
+    runs: list[Run],
+    epoch: Epoch,
+    steps: int,
+    step_s: int,
+    seed: int,
+    progress: Progress | None,
+) -> int:
+    """One file a node and CHUNK_S; returns how many samples they hold."""
+    on_node: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        for name in run.nodes:
+            on_node[name].append(run)
+    millis = (epoch.start_us + (2 * np.arange(steps, dtype=np.int64) + 1) * (step_s * SECOND_US // 2)) // 1000
+    chunk = max(1, CHUNK_S // step_s)
+    samples = 0
+    for number, node in enumerate(fleet.nodes):
+        if node.counters != "none":
+            readings = node_readings(node, on_node[node.name], steps, step_s, (seed, 3, number))
+            samples += sum(int(r.exported.sum()) for r in readings) * len(COUNTERS[node.counters])
+            for part, first in enumerate(range(0, steps, chunk)):
+                content = chunk_gzip(node, readings, first, min(first + chunk, steps), millis)
+                _write(out / "metrics" / f"{node.name}-{part:04d}.prom.gz", content, epoch)
+        if progress is not None:
+            progress(number + 1, len(fleet.nodes))
+    return samples
+
+
+def _write(path: Path, content: bytes, epoch: Epoch) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    dumped = epoch.us(epoch.window_s) / SECOND_US
+    os.utime(path, (dumped, dumped))

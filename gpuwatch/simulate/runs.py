@@ -1,0 +1,60 @@
+"""Runs: one job or pod that holds devices from a start to an end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuwatch.simulate.fleet import Device
+from gpuwatch.simulate.loads import Course
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who asked: a Slurm user and account, or a Kubernetes namespace with pod labels. Empty = not said."""
+
+    user: str = ""
+    account: str = ""
+    namespace: str = ""
+    queue: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run. Times are whole seconds since the window's start; `end_s` None = still running at its end.
+
+    `start_s` None = still pending. `courses` has one course a device, in the order of `devices`.
+    """
+
+    number: int
+    job_id: str
+    name: str
+    scheduler: str
+    owner: Owner
+    kind: str
+    gpus: int
+    submit_s: int
+    start_s: int | None = None
+    end_s: int | None = None
+    state: str = "PENDING"
+    devices: tuple[Device, ...] = ()
+    courses: tuple[Course, ...] = ()
+    scenario: str = ""
+    profile: str = ""
+    pool: str = ""
+    controller: str = ""
+    pod: str = ""
+    pod_uid: str = ""
+    array: tuple[int, int] | None = None
+    restarted_s: int | None = None
+
+    def held(self, window_s: int) -> tuple[int, int]:
+        """[start, end) in seconds, within the window."""
+        if self.start_s is None:
+            raise ValueError(f"run {self.job_id} has not started")
+        return self.start_s, window_s if self.end_s is None else self.end_s
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Its nodes, each once, in order."""
+        return tuple(dict.fromkeys(device.node for device in self.devices))

@@ -1,0 +1,116 @@
+"""Tables: rates, ownership rules, bundle.toml and node topology texts."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+
+from gpuwatch.simulate.fleet import A100, H100, Model, Node
+from gpuwatch.simulate.moments import DAY_S, Epoch
+from gpuwatch.simulate.owners import TEAM_RULES
+
+RATES_FROM_S = -60 * DAY_S
+CHANGE_FRACTION = Fraction(43, 100)
+CHANGE_ODD_S = 17
+PRICING_ORDER = ("reserved", "owned", "spot", "on_demand")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A price of a GPU hour during [start, end) seconds of the window; `end` None = until further notice."""
+
+    model: str
+    pricing: str
+    usd_per_gpu_hour: Decimal
+    start_s: int
+    end_s: int | None
+
+
+def rates(epoch: Epoch) -> list[Rate]:
+    """The rate card: H100 changes its price within the window; A100 has a list price that its reservation beats."""
+    change = int(epoch.window_s * CHANGE_FRACTION) + CHANGE_ODD_S
+    return [
+        Rate(H100.name, "owned", Decimal("2.49"), RATES_FROM_S, change),
+        Rate(H100.name, "owned", Decimal("2.85"), change, None),
+        Rate(A100.name, "on_demand", Decimal("2.21"), RATES_FROM_S, None),
+        Rate(A100.name, "reserved", Decimal("1.29"), RATES_FROM_S, None),
+    ]
+
+
+def price(card: Sequence[Rate], model: Model, start: int, end: int) -> Fraction:
+    """Exact USD of one whole GPU of that model over [start, end) seconds of the window."""
+    edges = {start, end}
+    for rate in card:
+        edges |= {moment for moment in (rate.start_s, rate.end_s) if moment is not None and start < moment < end}
+    total = Fraction(0)
+    for low, high in pairwise(sorted(edges)):
+        valid = [r for r in card if r.model == model.name and r.start_s <= low and (r.end_s is None or high <= r.end_s)]
+        best = min(valid, key=lambda rate: PRICING_ORDER.index(rate.pricing))
+        total += Fraction(best.usd_per_gpu_hour) * (high - low) / 3600
+    return total
+
+
+def rates_csv(card: Sequence[Rate], epoch: Epoch) -> str:
+    """rates.csv of the contract."""
+    rows = [
+        (
+            rate.model,
+            rate.pricing,
+            str(rate.usd_per_gpu_hour),
+            epoch.rfc3339(rate.start_s),
+            "" if rate.end_s is None else epoch.rfc3339(rate.end_s),
+        )
+        for rate in card
+    ]
+    return _csv(("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from", "valid_to"), rows)
+
+
+def teams_csv() -> str:
+    """teams.csv of the contract."""
+    return _csv(("match_kind", "match", "team"), TEAM_RULES)
+
+
+def bundle_toml(cluster: str, step_s: int) -> str:
+    """bundle.toml of the contract."""
+    return f'cluster = "{cluster}"\nscrape_interval_s = {step_s}\ntimezone = "UTC"\n'
+
+
+def topo_text(node: Node) -> str:
+    """`nvidia-smi topo -m`: all GPUs on NVSwitch, one NIC for each two GPUs, two NUMA nodes."""
+    count = node.gpu_count
+    nics = max(1, count // 2)
+    half = max(1, (count + 1) // 2)
+    names = [f"GPU{i}" for i in range(count)] + [f"NIC{i}" for i in range(nics)]
+    lines = ["\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
+    for row, name in enumerate(names):
+        cells = [_link(row, column, count, half, node.model.nvlink_label) for column in range(len(names))]
+        if row < count:
+            socket = row // half
+            cells += [f"{socket * 64}-{socket * 64 + 63}", str(socket), "N/A"]
+        lines.append("\t".join([name, *cells]))
+    legend = ["", "NIC Legend:", "", *(f"  NIC{i}: mlx5_{i}" for i in range(nics))]
+    return "\n".join(lines + legend) + "\n"
+
+
+def _link(row: int, column: int, gpus: int, half: int, nvlink: str) -> str:
+    if row == column:
+        return " X "
+    if row < gpus and column < gpus:
+        return nvlink
+    places = [index if index < gpus else (index - gpus) * 2 for index in (row, column)]
+    if (row < gpus or column < gpus) and places[0] // 2 == places[1] // 2:
+        return "PXB"
+    return "NODE" if places[0] // half == places[1] // half else "SYS"
+
+
+def _csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()

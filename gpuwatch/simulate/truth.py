@@ -1,0 +1,289 @@
+"""Truth: what a correct reading of the bundle must find, in exact numbers."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from gpuwatch.simulate.fleet import Device, Fleet
+from gpuwatch.simulate.loads import hoarded_intervals
+from gpuwatch.simulate.moments import Epoch
+from gpuwatch.simulate.owners import team_of
+from gpuwatch.simulate.runs import Run
+from gpuwatch.simulate.scenarios import BLIND, BLIND_SPOT, IDLE_HOARDING, SCENARIOS
+from gpuwatch.simulate.tables import Rate, price
+
+PLACES = 6
+PRECISION = 60
+
+DIMENSIONS: dict[str, Callable[[Run], str]] = {
+    "team": lambda run: team_of(run.owner),
+    "user": lambda run: run.owner.user,
+    "account": lambda run: run.owner.account,
+    "namespace": lambda run: run.owner.namespace,
+    "queue": lambda run: run.pool if run.scheduler == "slurm" else run.owner.queue,
+    "job": lambda run: run.job_id,
+    "gpu_model": lambda run: run.devices[0].model.name,
+    "mig_profile": lambda run: run.profile,
+}
+"""What a run's held time is summed by. An empty key: the scheduler does not say, or a whole GPU."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Share-weighted GPU-seconds and their price in USD, exact."""
+
+    gpu_seconds: Fraction = Fraction(0)
+    cost: Fraction = Fraction(0)
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.gpu_seconds + other.gpu_seconds, self.cost + other.cost)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.gpu_seconds - other.gpu_seconds, self.cost - other.cost)
+
+    def plain(self) -> dict[str, str]:
+        """Decimals with 6 places, and the exact `num/den`."""
+        return {
+            "gpu_seconds": decimal_text(self.gpu_seconds),
+            "gpu_seconds_exact": fraction_text(self.gpu_seconds),
+            "cost": decimal_text(self.cost),
+            "cost_exact": fraction_text(self.cost),
+        }
+
+
+@dataclass(frozen=True)
+class Case:
+    """A planted finding or a decoy: the job, the devices concerned, and the intervals of the condition (RFC 3339)."""
+
+    detector: str
+    shape: str
+    job_id: str
+    team: str
+    user: str
+    devices: tuple[str, ...]
+    nodes: tuple[str, ...]
+    observed: bool
+    intervals: tuple[tuple[str, str], ...]
+    run_start: str
+    run_end: str | None
+    why: str
+
+    def plain(self) -> dict[str, object]:
+        """The JSON object."""
+        ends = {"started_at": self.intervals[0][0], "ended_at": self.intervals[-1][1] if self.run_end else None}
+        pairs = [{"start": start, "end": end} for start, end in self.intervals]
+        rest = {k: list(v) if isinstance(v, tuple) else v for k, v in self.__dict__.items() if k != "intervals"}
+        return {**rest, **ends, "intervals": pairs}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The labels of a simulated bundle; `plain` is the content of truth.json."""
+
+    cluster: str
+    seed: int
+    step_s: int
+    epoch: Epoch
+    fleet: Fleet
+    runs: tuple[Run, ...]
+    capacity: Amount
+    held: dict[str, dict[str, Amount]]
+    mig_remainder: Amount
+    platform: Amount
+    platform_by_model: dict[str, Amount]
+    planted: tuple[Case, ...]
+    decoys: tuple[Case, ...]
+    samples: int = field(default=0)
+
+    @property
+    def held_total(self) -> Amount:
+        """All that somebody held."""
+        return sum(self.held["team"].values(), Amount())
+
+    def plain(self) -> dict[str, object]:
+        """truth.json as plain data."""
+        epoch = self.epoch
+        return {
+            "version": 1,
+            "cluster": self.cluster,
+            "seed": self.seed,
+            "step_s": self.step_s,
+            "currency": "USD",
+            "window": {"start": epoch.rfc3339(0), "end": epoch.rfc3339(epoch.window_s)},
+            "totals": {
+                "capacity": self.capacity.plain(),
+                "held": self.held_total.plain(),
+                "platform": self.platform.plain(),
+            },
+            "held": {
+                name: {key: amount.plain() for key, amount in sorted(group.items())}
+                for name, group in self.held.items()
+            },
+            "platform": {
+                "unallocated": (self.platform - self.mig_remainder).plain(),
+                "mig_remainder": self.mig_remainder.plain(),
+                "by_gpu_model": {key: amount.plain() for key, amount in sorted(self.platform_by_model.items())},
+            },
+            "gpus": _gpu_rows(self.fleet, epoch),
+            "devices": [_device_row(device) for device in self.fleet.devices()],
+            "jobs": [_job_row(run, epoch) for run in self.runs],
+            "planted": [case.plain() for case in self.planted],
+            "decoys": [case.plain() for case in self.decoys],
+            "samples": self.samples,
+        }
+
+    def json(self) -> str:
+        """truth.json."""
+        return json.dumps(self.plain(), indent=1) + "\n"
+
+
+def build_truth(
+    cluster: str, seed: int, step_s: int, epoch: Epoch, fleet: Fleet, runs: Sequence[Run], card: Sequence[Rate]
+) -> Truth:
+    """Adds up who held what, what nobody held, and lists the cases.
+
+    Every GPU is owned for the whole window: exported ones have samples half a step inside both ends; the others
+    have a run that starts with the window and one that is held when the records are dumped.
+    """
+    window = epoch.window_s
+    held: dict[str, dict[str, Amount]] = {name: defaultdict(Amount) for name in DIMENSIONS}
+    by_model: dict[str, Amount] = defaultdict(Amount)
+    for node in fleet.nodes:
+        whole = Amount(Fraction(window), price(card, node.model, 0, window))
+        for _ in range(node.gpu_count):
+            by_model[node.model.name] += whole
+    capacity = sum(by_model.values(), Amount())
+    for run in runs:
+        if run.start_s is None:
+            continue
+        amount = _amount(run, window, card)
+        by_model[run.devices[0].model.name] -= amount
+        for name, key in DIMENSIONS.items():
+            held[name][key(run)] += amount
+    remainder = Amount()
+    for _, model, share in fleet.remainders():
+        remainder += Amount(share * window, share * price(card, model, 0, window))
+    planted = [case for run in runs if (case := _case(run, epoch, True))]
+    decoys = [case for run in runs if (case := _case(run, epoch, False))]
+    return Truth(
+        cluster,
+        seed,
+        step_s,
+        epoch,
+        fleet,
+        tuple(runs),
+        capacity,
+        {name: dict(group) for name, group in held.items()},
+        remainder,
+        sum(by_model.values(), Amount()),
+        dict(by_model),
+        tuple(planted),
+        tuple(decoys),
+    )
+
+
+def decimal_text(value: Fraction) -> str:
+    """Rounded half-even to 6 places."""
+    with localcontext() as context:
+        context.prec = PRECISION
+        return f"{Decimal(round(value * 10**PLACES)).scaleb(-PLACES):f}"
+
+
+def fraction_text(value: Fraction) -> str:
+    """`num/den`, also for whole numbers."""
+    return f"{value.numerator}/{value.denominator}"
+
+
+def _amount(run: Run, window: int, card: Sequence[Rate]) -> Amount:
+    start, end = run.held(window)
+    share = sum((device.share for device in run.devices), Fraction(0))
+    return Amount(share * (end - start), share * price(card, run.devices[0].model, start, end))
+
+
+def _case(run: Run, epoch: Epoch, planted: bool) -> Case | None:
+    """The case this run was made for, if it is planted (or a decoy, as asked)."""
+    if not run.scenario or run.start_s is None:
+        return None
+    detector, _, shape = run.scenario.partition(":")
+    start, end = run.held(epoch.window_s)
+    concerned: Sequence[Device] = run.devices
+    intervals = [(start, end)]
+    if detector == BLIND_SPOT:
+        if not planted:
+            return None
+        why = BLIND[shape]
+        concerned = [device for device in run.devices if not device.exported]
+    else:
+        scenario = next(s for s in SCENARIOS if s.name == run.scenario)
+        if scenario.planted != planted:
+            return None
+        detector, shape, why = scenario.detector, scenario.name, scenario.why
+        if planted and detector == IDLE_HOARDING:
+            runs = [hoarded_intervals(course) for course in run.courses]
+            concerned = [device for device, hoarded in zip(run.devices, runs, strict=True) if hoarded]
+            idle = next(hoarded for hoarded in runs if hoarded)
+            intervals = [(start + low, start + high) for low, high in idle]
+    return Case(
+        detector,
+        shape,
+        run.job_id,
+        team_of(run.owner),
+        run.owner.user,
+        tuple(device.id for device in concerned),
+        tuple(dict.fromkeys(device.node for device in concerned)),
+        detector != BLIND_SPOT,
+        tuple((epoch.rfc3339(low), epoch.rfc3339(high)) for low, high in intervals),
+        epoch.rfc3339(start),
+        None if run.end_s is None else epoch.rfc3339(run.end_s),
+        why,
+    )
+
+
+def _gpu_rows(fleet: Fleet, epoch: Epoch) -> list[dict[str, object]]:
+    """One row a physical GPU: its capacity and the evidence that bounds it."""
+    rows: dict[str, dict[str, object]] = {}
+    for device in fleet.devices():
+        rows[device.gpu] = {
+            "gpu": device.gpu,
+            "node": device.node,
+            "index": device.index,
+            "gpu_model": device.model.name,
+            "exported": device.exported,
+            "evidence": "samples" if device.exported else "scheduler records of its node",
+            "capacity_gpu_seconds": decimal_text(Fraction(epoch.window_s)),
+        }
+    return list(rows.values())
+
+
+def _device_row(device: Device) -> dict[str, object]:
+    return {
+        "id": device.id,
+        "gpu": device.gpu,
+        "node": device.node,
+        "index": device.index,
+        "gi": device.gi,
+        "mig_profile": device.profile,
+        "share": fraction_text(device.share),
+        "exported": device.exported,
+    }
+
+
+def _job_row(run: Run, epoch: Epoch) -> dict[str, object]:
+    return {
+        "job_id": run.job_id,
+        "scheduler": run.scheduler,
+        "kind": run.kind,
+        "team": team_of(run.owner),
+        "hpc_job": str(run.number) if run.scheduler == "slurm" else None,
+        "pod": run.pod or None,
+        "state": run.state,
+        "start": None if run.start_s is None else epoch.rfc3339(run.start_s),
+        "end": None if run.end_s is None else epoch.rfc3339(run.end_s),
+        "devices": [device.id for device in run.devices],
+        "scenario": run.scenario or None,
+    }

@@ -1,0 +1,54 @@
+"""SQL files by name: `ledger/minute` is sql/ledger/minute.sql, read once, split into statements."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+_NAME = re.compile(r"\$([a-z_][a-z0-9_]*)")
+# A statement ends at a semicolon outside quotes and comments.
+_TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|\"[^\"]*\"|;|[^'\";-]+|-", re.S)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One SQL statement and the `$names` it needs."""
+
+    text: str
+    names: frozenset[str]
+
+    def pick(self, parameters: dict[str, object]) -> dict[str, object]:
+        """The parameters this statement uses. Raises KeyError naming the missing one."""
+        return {name: parameters[name] for name in self.names}
+
+
+def split(text: str) -> tuple[Statement, ...]:
+    """Statements of a SQL text in order; comments stay with the statement they precede."""
+    statements: list[Statement] = []
+    current: list[str] = []
+    code: list[str] = []
+    for token in _TOKEN.findall(text) + [";"]:
+        if token != ";":
+            current.append(token)
+            if not token.startswith("--"):
+                code.append(token)
+            continue
+        if "".join(code).strip():
+            names = frozenset(n for part in code if not part.startswith("'") for n in _NAME.findall(part))
+            statements.append(Statement("".join(current).strip(), names))
+        current, code = [], []
+    return tuple(statements)
+
+
+@cache
+def load(name: str) -> tuple[Statement, ...]:
+    """Statements of the SQL file `name` (without `.sql`) in the package gpuwatch.sql."""
+    return split((files("gpuwatch.sql") / f"{name}.sql").read_text("utf-8"))
+
+
+def names_in(folder: str) -> list[str]:
+    """Names of the SQL files in a folder of gpuwatch.sql, sorted: `schema` -> `schema/0001_initial`, ..."""
+    found = (files("gpuwatch.sql") / folder).iterdir()
+    return sorted(f"{folder}/{item.name[:-4]}" for item in found if item.name.endswith(".sql"))

@@ -1,0 +1,363 @@
+"""The state: what people set and must not be lost once said. The only importer of sqlalchemy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from hashlib import sha256
+from json import dumps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+
+from gpuwatch.errors import StoreError
+from gpuwatch.rates import Rate, check_rates
+from gpuwatch.teams import TeamRule
+
+FILE = "state.sqlite"
+"""Name of the SQLite file in the data directory."""
+
+SCHEMA = "0001"
+"""The newest migration below state_migrations/versions."""
+
+BUSY_TIMEOUT_MS = 10_000
+"""How long a writer waits for another one before it gives up."""
+
+MAX_AUDIT_ROWS = 1000
+"""Most audit rows one call returns."""
+
+_LOCK = 7_265_061
+"""Key of the PostgreSQL advisory lock that makes writers wait for each other, as SQLite's own lock does."""
+
+_tables = sa.MetaData()
+_card = sa.Table(
+    "card",
+    _tables,
+    sa.Column("kind", sa.String),
+    sa.Column("version", sa.Integer),
+    sa.Column("digest", sa.String),
+    sa.Column("source", sa.Text),
+    sa.Column("actor", sa.Text),
+    sa.Column("at_us", sa.BigInteger),
+)
+_rate = sa.Table(
+    "rate",
+    _tables,
+    sa.Column("kind", sa.String),
+    sa.Column("version", sa.Integer),
+    sa.Column("position", sa.Integer),
+    sa.Column("gpu_model", sa.Text),
+    sa.Column("pricing", sa.String),
+    sa.Column("usd_per_gpu_hour", sa.Text),
+    sa.Column("valid_from_us", sa.BigInteger),
+    sa.Column("valid_to_us", sa.BigInteger),
+    sa.Column("cluster", sa.Text),
+    sa.Column("pool", sa.Text),
+    sa.Column("mig_profile", sa.Text),
+    sa.Column("currency", sa.String),
+    sa.Column("line", sa.Integer),
+)
+_rule = sa.Table(
+    "ownership_rule",
+    _tables,
+    sa.Column("kind", sa.String),
+    sa.Column("version", sa.Integer),
+    sa.Column("position", sa.Integer),
+    sa.Column("match_kind", sa.Text),
+    sa.Column("match", sa.Text),
+    sa.Column("team", sa.Text),
+    sa.Column("line", sa.Integer),
+)
+_setting = sa.Table("setting", _tables, sa.Column("name", sa.String), sa.Column("value", sa.Text))
+_audit = sa.Table(
+    "audit_log",
+    _tables,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("at_us", sa.BigInteger),
+    sa.Column("actor", sa.Text),
+    sa.Column("what", sa.Text),
+    sa.Column("before", sa.Text),
+    sa.Column("after", sa.Text),
+)
+
+_Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """One change: who made it, when, to what, and the values before and after (JSON, None where there was none)."""
+
+    at_us: int
+    actor: str
+    what: str
+    before: str | None
+    after: str | None
+
+
+class State:
+    """The state database, migrated to SCHEMA. Methods are safe in threads; each one is one transaction.
+
+    Every method raises StoreError when the database cannot be reached or is busy for longer than BUSY_TIMEOUT_MS.
+    """
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine = engine
+        self._name = name
+
+    @classmethod
+    def open(cls, where: str | os.PathLike[str]) -> Self:
+        """Opens and migrates the state in a data directory (made if absent) or at any SQLAlchemy URL.
+
+        Raises StoreError: not writable, not a database, no driver, unreachable, or written by a newer gpuwatch.
+        """
+        text = os.fspath(where)
+        url = _parsed(text) if "://" in text else _file_url(Path(text))
+        name = url.database or "" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+        try:
+            engine = sa.create_engine(url, pool_pre_ping=url.get_backend_name() != "sqlite")
+        except (sa.exc.ArgumentError, ImportError) as error:
+            fix = "install its driver (PostgreSQL: pip install 'psycopg[binary]') or correct the URL"
+            raise StoreError(f"state {name}: no driver ({error}); {fix}") from error
+        if engine.dialect.name == "sqlite":
+            sa.event.listen(engine, "connect", _set_pragmas)
+            sa.event.listen(engine, "begin", _begin_sqlite)
+        state = cls(engine, name)
+        try:
+            state._migrate()
+        except BaseException:
+            engine.dispose()
+            raise
+        return state
+
+    def close(self) -> None:
+        """Closes its connections; what was written stays."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def replace_rates(self, rates: Sequence[Rate], actor: str, source: str, at_us: int) -> bool:
+        """Makes `rates` the rate card in force, as a new version; older versions are kept. True if that changed it.
+
+        The order of rates does not matter. Raises UsageError naming two rates that are valid at once.
+        """
+        check_rates(rates)
+        rows = [
+            {name: getattr(rate, name) for name in _columns(_rate)} | {"usd_per_gpu_hour": _text(rate.usd_per_gpu_hour)}
+            for rate in rates
+        ]
+        rows.sort(key=_content)
+        return self._replace("rates", _rate, rows, actor, source, at_us)
+
+    def rates(self, version: int | None = None) -> tuple[Rate, ...]:
+        """The rate card in force, or an older version of it; () where there is none."""
+        rows = self._rows("rates", _rate, version)
+        return tuple(Rate(**(row | {"usd_per_gpu_hour": Decimal(row["usd_per_gpu_hour"])})) for row in rows)
+
+    def replace_team_rules(self, rules: Sequence[TeamRule], actor: str, source: str, at_us: int) -> bool:
+        """Makes `rules` the ownership rules in force, as a new version. True if that changed them. Their order counts."""
+        rows = [{name: getattr(rule, name) for name in _columns(_rule)} for rule in rules]
+        return self._replace("teams", _rule, rows, actor, source, at_us)
+
+    def team_rules(self, version: int | None = None) -> tuple[TeamRule, ...]:
+        """The ownership rules in force in their order, or an older version of them; () where there are none."""
+        return tuple(TeamRule(**row) for row in self._rows("teams", _rule, version))
+
+    def card_version(self, kind: str) -> int:
+        """The version in force of `rates` or `teams`: 0 before the first."""
+        with self._transaction(write=False) as connection:
+            card = _newest(connection, kind)
+        return 0 if card is None else int(card.version)
+
+    def setting(self, name: str, default: str | None = None) -> str | None:
+        """A stored value by name, else `default`."""
+        with self._transaction(write=False) as connection:
+            value: str | None = connection.scalar(sa.select(_setting.c.value).where(_setting.c.name == name))
+        return default if value is None else value
+
+    def set_setting(self, name: str, value: str | None, actor: str, at_us: int) -> bool:
+        """Stores a value, or forgets it (None). True if that changed it."""
+        with self._transaction(write=True) as connection:
+            found = _setting.c.name == name
+            before: str | None = connection.scalar(sa.select(_setting.c.value).where(found))
+            if before == value:
+                return False
+            connection.execute(sa.delete(_setting).where(found))
+            if value is not None:
+                connection.execute(sa.insert(_setting).values(name=name, value=value))
+            _record(connection, at_us, actor, f"setting {name}", _json(before), _json(value))
+        return True
+
+    def record(self, actor: str, at_us: int, what: str, before: str | None = None, after: str | None = None) -> None:
+        """Adds an audit row for a change made elsewhere (an acknowledged finding, a closed period)."""
+        with self._transaction(write=True) as connection:
+            _record(connection, at_us, actor, what, before, after)
+
+    def audit(self, limit: int = 100) -> tuple[AuditEntry, ...]:
+        """The latest changes, newest first; at most `limit`, and never more than MAX_AUDIT_ROWS."""
+        columns = (_audit.c.at_us, _audit.c.actor, _audit.c.what, _audit.c.before, _audit.c.after)
+        query = sa.select(*columns).order_by(_audit.c.id.desc()).limit(max(0, min(limit, MAX_AUDIT_ROWS)))
+        with self._transaction(write=False) as connection:
+            return tuple(AuditEntry(*row) for row in connection.execute(query))
+
+    def _replace(self, kind: str, table: sa.Table, rows: list[_Row], actor: str, source: str, at_us: int) -> bool:
+        digest = sha256("\n".join(_content(row) for row in rows).encode()).hexdigest()
+        with self._transaction(write=True) as connection:
+            card = _newest(connection, kind)
+            if digest == (_NOTHING if card is None else card.digest):
+                return False
+            before = None if card is None else _json({"version": card.version, "digest": card.digest})
+            key = {"kind": kind, "version": 1 if card is None else card.version + 1}
+            head = key | {"digest": digest, "source": source, "actor": actor, "at_us": at_us}
+            connection.execute(sa.insert(_card).values(**head))
+            if rows:
+                numbered = [row | key | {"position": position} for position, row in enumerate(rows)]
+                connection.execute(sa.insert(table), numbered)
+            after = {"version": key["version"], "digest": digest, "rows": len(rows), "source": source}
+            _record(connection, at_us, actor, f"{kind} replaced", before, _json(after))
+        return True
+
+    def _rows(self, kind: str, table: sa.Table, version: int | None) -> list[_Row]:
+        newest = sa.select(sa.func.max(_card.c.version)).where(_card.c.kind == kind).scalar_subquery()
+        query = sa.select(*(table.c[name] for name in _columns(table))).order_by(table.c.position)
+        query = query.where(table.c.kind == kind, table.c.version == (newest if version is None else version))
+        with self._transaction(write=False) as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    @contextmanager
+    def _transaction(self, write: bool) -> Iterator[Connection]:
+        try:
+            with self._engine.execution_options(gpuwatch_write=write).begin() as connection:
+                if write and connection.dialect.name == "postgresql":
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+                yield connection
+        except sa.exc.IntegrityError as error:
+            raise StoreError(f"state {self._name}: another process changed it at the same time; repeat") from error
+        except (sa.exc.SQLAlchemyError, ImportError) as error:
+            raise StoreError(f"state {self._name}: {_cause(error)}") from error
+
+    def _migrate(self) -> None:
+        """1. Look at the recorded schema. 2. If it is not ours, look again as the only writer and run what is missing."""
+        with self._transaction(write=False) as connection:
+            if _schema(connection) == SCHEMA:
+                return
+        with self._transaction(write=True) as connection:
+            found = _schema(connection)
+            if found == SCHEMA:
+                return
+            if found is not None and found > SCHEMA:
+                raise StoreError(
+                    f"state {self._name}: written by a newer gpuwatch (schema {found}, this one knows {SCHEMA}); upgrade"
+                )
+            # Imported here: a database that is up to date opens without Alembic's start-up time.
+            from alembic import command
+            from alembic.config import Config
+
+            config = Config(attributes={"connection": connection})
+            config.set_main_option("script_location", str(Path(__file__).with_name("state_migrations")))
+            config.set_main_option("path_separator", "os")
+            command.upgrade(config, SCHEMA)
+
+
+_NOTHING = sha256(b"").hexdigest()
+"""Digest of no rows: replacing nothing by nothing is no change."""
+
+
+def _parsed(text: str) -> URL:
+    try:
+        return make_url(text)
+    except sa.exc.ArgumentError as error:
+        raise StoreError("state: not a database URL; expected one like postgresql://user@host/gpuwatch") from error
+
+
+def _file_url(directory: Path) -> URL:
+    """The SQLite file of a data directory, made readable for its owner only: it will hold secrets."""
+    path = directory / FILE
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        fix = "choose another --data directory or its permissions"
+        raise StoreError(f"state {path}: {error.strerror or error}; {fix}") from error
+    return URL.create("sqlite", database=str(path))
+
+
+def _set_pragmas(connection: Any, _: Any) -> None:
+    """Lets readers go on beside a writer, keeps every acknowledged commit, and leaves BEGIN to _begin_sqlite."""
+    connection.isolation_level = None
+    for pragma in (
+        f"busy_timeout = {BUSY_TIMEOUT_MS}",
+        "journal_mode = wal",
+        "synchronous = full",
+        "foreign_keys = on",
+    ):
+        connection.execute(f"pragma {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """A writer takes the lock at once: one that read first and wrote later could be refused without waiting."""
+    write = connection.get_execution_options().get("gpuwatch_write", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _schema(connection: Connection) -> str | None:
+    """The migration that the database records, None for an empty one."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    version: str | None = connection.scalar(sa.text("select version_num from alembic_version"))
+    return version
+
+
+def _newest(connection: Connection, kind: str) -> Any:
+    return connection.execute(
+        sa.select(_card).where(_card.c.kind == kind).order_by(_card.c.version.desc()).limit(1)
+    ).first()
+
+
+def _record(connection: Connection, at_us: int, actor: str, what: str, before: str | None, after: str | None) -> None:
+    row = {"at_us": at_us, "actor": actor, "what": what, "before": before, "after": after}
+    connection.execute(sa.insert(_audit).values(**row))
+
+
+def _columns(table: sa.Table) -> list[str]:
+    """Columns that are a record's own fields, not its place in a card."""
+    return [c.name for c in table.c if c.name not in ("kind", "version", "position")]
+
+
+def _content(row: _Row) -> str:
+    """What a row says, without the line it stood on."""
+    return dumps([value for name, value in row.items() if name != "line"])
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else dumps(value)
+
+
+def _text(amount: Decimal) -> str:
+    """One spelling an amount: 2.50 and 2.5 are the same price."""
+    text = f"{amount:f}"
+    return (text.rstrip("0").rstrip(".") or "0") if "." in text else text
+
+
+def _cause(error: BaseException) -> str:
+    """The driver's own sentence on one line, and what to do about it."""
+    said = " ".join(str(getattr(error, "orig", None) or error).split())
+    fixes = {
+        "not a database": "move the file away; an empty one is made",
+        "locked": "another process writes for long; wait for it, or stop it",
+        "readonly": "give this user write permission to the file and its directory",
+        "full": "free space on its disk",
+    }
+    fix = next((fix for word, fix in fixes.items() if word in said), "check that the database can be reached")
+    return f"{said}; {fix}"

@@ -1,0 +1,1 @@
+"""Migrations of the state database. Alembic runs them from here, also out of an installed wheel."""

@@ -1,0 +1,1 @@
+"""One file a migration, named by its number; never edited after release."""

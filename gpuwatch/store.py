@@ -1,0 +1,257 @@
+"""The DuckDB file: open, migrate, append, seal, query. The only importer of duckdb."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from gpuwatch import sqlfile
+from gpuwatch.errors import StoreError
+from gpuwatch.fields import columns as field_columns
+from gpuwatch.model import TABLES, Points, Records
+
+FILE_NAME = "gpuwatch.duckdb"
+# Files written by DuckDB 2 stay readable by 1.5 (the lake extensions exist for 1.5.5 only).
+STORAGE_VERSION = "v1.5.0"
+DAY_US = 86_400_000_000
+MEMORY_LIMIT = "2GB"
+THREADS_MAX = 64
+
+
+class Store:
+    """One open data directory. Not for use by two threads at once."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
+        self._connection = connection
+        self.path = path
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str | None,
+        *,
+        memory_limit: str = MEMORY_LIMIT,
+        threads: int | None = None,
+        create: bool = True,
+    ) -> Store:
+        """Opens or creates the store in `directory`; None is a store in memory. Migrates it.
+
+        Raises StoreError when the directory is missing (create=False), not writable, held by another process,
+        or written by a newer gpuwatch.
+        """
+        config: dict[str, Any] = {"memory_limit": memory_limit}
+        if threads:
+            config["threads"] = min(threads, THREADS_MAX)
+        path: Path | None = None
+        target = ":memory:"
+        if directory is not None:
+            path = Path(directory)
+            if not (path / FILE_NAME).exists() and not create:
+                raise StoreError(f"no gpuwatch data in {path}: import something first, or give --data DIR")
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(f"data directory {path}: {error.strerror}; choose another with --data") from error
+            config["temp_directory"] = str(path / "tmp")
+            config["storage_compatibility_version"] = STORAGE_VERSION
+            target = str(path / FILE_NAME)
+        try:
+            connection = duckdb.connect(target, config=config)
+        except duckdb.Error as error:
+            raise _cannot_open(error, path) from error
+        store = cls(connection, path)
+        try:
+            store._migrate()
+        except BaseException:
+            connection.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        """Closes the file; what was committed is on disk."""
+        self._connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Queries ---------------------------------------------------------------------------------------------------
+
+    def run(self, name: str, /, **parameters: object) -> int:
+        """Runs every statement of a SQL file; returns the rows that the last one changed or returned."""
+        changed = 0
+        for statement in sqlfile.load(name):
+            rows = self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+            changed = int(rows[0][0]) if rows and len(rows[0]) == 1 and isinstance(rows[0][0], int) else len(rows)
+        return changed
+
+    def table(self, name: str, /, **parameters: object) -> pa.Table:
+        """The result of a SQL file's last statement as an Arrow table; earlier statements run first."""
+        *first, last = sqlfile.load(name)
+        for statement in first:
+            self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+        return self._arrow(last.text, last.pick(parameters))
+
+    def rows(self, name: str, /, **parameters: object) -> list[dict[str, Any]]:
+        """The result of a SQL file as dicts, for small answers."""
+        result: list[dict[str, Any]] = self.table(name, **parameters).to_pylist()
+        return result
+
+    def sql(self, text: str, **parameters: object) -> list[tuple[Any, ...]]:
+        """A short query written beside its caller (counts, lookups). SQL text is never formatted."""
+        return self._connection.execute(text, parameters or None).fetchall()
+
+    def _arrow(self, text: str, parameters: dict[str, object]) -> pa.Table:
+        result = self._connection.execute(text, parameters or None)
+        fetch = getattr(result, "to_arrow_table", None) or result.fetch_arrow_table  # the second name is 1.5's
+        return fetch()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing: commits at the end of the block, rolls back when it raises. Not nestable."""
+        self._connection.execute("begin transaction").fetchall()
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("rollback").fetchall()
+            raise
+        self._connection.execute("commit").fetchall()
+
+    @contextmanager
+    def view(self, name: str, rows: pa.Table) -> Iterator[None]:
+        """Makes an Arrow table readable in SQL as `name` within the block."""
+        self._connection.register(name, rows)
+        try:
+            yield
+        finally:
+            self._connection.unregister(name)
+
+    # Writing ---------------------------------------------------------------------------------------------------
+
+    def append(self, batch: Records | Points) -> int:
+        """Appends a batch to its table; returns rows appended. Call within a transaction for all-or-nothing."""
+        if isinstance(batch, Points):
+            return self._append_points(batch)
+        if batch.table == "sample":
+            names = batch.rows.column_names
+            table = "sample_tail"
+        elif batch.table in TABLES:
+            names = TABLES[batch.table].names
+            table = batch.table
+        else:
+            raise ValueError(f"no table {batch.table!r}")
+        with self.view("batch_rows", batch.rows):
+            self.insert(table, names, "batch_rows")
+        return int(batch.rows.num_rows)
+
+    def insert(self, table: str, names: Sequence[str], source: str) -> None:
+        """Inserts the named columns of `source` into `table`. Names come from our own schemas, never from input."""
+        listed = ", ".join(_identifier(n) for n in names)
+        self._connection.execute(
+            f"insert into {_identifier(table)} ({listed}) select {listed} from {_identifier(source)}"
+        ).fetchall()
+
+    def _append_points(self, batch: Points) -> int:
+        known = field_columns()
+        present = [c for c in known if c in set(batch.series.column("field").to_pylist())]
+        if not present or batch.rows.num_rows == 0:
+            return 0
+        # One pass: a point finds its series by number, and each column takes its own points of (context, time).
+        picks = ", ".join(
+            f"max(value) filter (where field = '{_identifier(c)}')::{known[c].type} as {_identifier(c)}"
+            for c in present
+        )
+        listed = ", ".join(_identifier(c) for c in present)
+        with self.view("batch_points", batch.rows), self.view("batch_series", batch.series):
+            changed = self._connection.execute(
+                f"""insert into sample_tail (device_id, context_id, observed_us, {listed})
+                select device_id, context_id, observed_us, {picks}
+                from batch_points join batch_series using (series)
+                group by device_id, context_id, observed_us"""
+            ).fetchall()
+        return int(changed[0][0])
+
+    def checkpoint(self) -> None:
+        """Moves committed changes from the log into the file."""
+        self._connection.execute("checkpoint").fetchall()
+
+    def seal(self, before_us: int) -> int:
+        """Sorts samples older than `before_us` by (device, time), without duplicates; returns rows sealed.
+
+        Works a day at a time, each day in a transaction: an interrupted seal continues where it stopped. A day that
+        already has sealed rows is rewritten only in the hours that got late samples.
+        """
+        days = self.sql(
+            "select distinct observed_us // 86400000000 from sample_tail where observed_us < $before order by 1",
+            before=before_us,
+        )
+        sealed = 0
+        merged = [
+            f"max({_identifier(c)}) as {_identifier(c)}" for c in field_columns()
+        ]
+        for (day,) in days:
+            start, end = day * DAY_US, min((day + 1) * DAY_US, before_us)
+            with self.transaction():
+                self.run("ledger/seal_day", start_us=start, end_us=end)
+                repeated = self.sql("select count(*) <> count(distinct (device_id, context_id, observed_us)) from to_seal")
+                source = "select * from to_seal"
+                if repeated[0][0]:
+                    source = (
+                        f"select device_id, context_id, observed_us, {', '.join(merged)} "
+                        "from to_seal group by device_id, context_id, observed_us"
+                    )
+                changed = self._connection.execute(
+                    f"insert into sample by name ({source}) order by device_id, observed_us, context_id"
+                ).fetchall()
+                sealed += int(changed[0][0])
+                self.run("ledger/sealed_day", start_us=start, end_us=end, day_us=day * DAY_US)
+        return sealed
+
+    # Opening ---------------------------------------------------------------------------------------------------
+
+    def _migrate(self) -> None:
+        self._connection.execute(
+            "create table if not exists schema_migration (version integer, name varchar, applied_us bigint)"
+        ).fetchall()
+        done = {row[0] for row in self.sql("select version from schema_migration")}
+        available = {int(name.split("/")[1][:4]): name for name in sqlfile.names_in("schema")}
+        unknown = sorted(done - set(available))
+        if unknown:
+            raise StoreError(
+                f"{self.path}: schema version {unknown[-1]} was written by a newer gpuwatch; "
+                "upgrade gpuwatch or choose another --data"
+            )
+        for version in sorted(set(available) - done):
+            with self.transaction():
+                self.run(available[version])
+                self.sql(
+                    "insert into schema_migration values ($version, $name, $now)",
+                    version=version,
+                    name=available[version],
+                    now=time.time_ns() // 1000,
+                )
+
+
+def _identifier(name: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        raise ValueError(f"not a column or table name: {name!r}")
+    return name
+
+
+def _cannot_open(error: duckdb.Error, path: Path | None) -> StoreError:
+    text = str(error)
+    if "lock" in text.lower():
+        pid = re.search(r"PID (\d+)", text)
+        holder = f"process {pid[1]}" if pid else "another process"
+        return StoreError(f"{path} is in use by {holder}: stop it, or ask it instead of opening its files")
+    first = text.splitlines()[0] if text else type(error).__name__
+    return StoreError(f"cannot open the store in {path}: {first}")

@@ -1,0 +1,103 @@
+-- A row of minute is a held device, its owned span and a minute: microseconds in each bucket that was observed.
+-- The fractions of domain.md 2.4 become microseconds by cumulative rounding, so that each piece adds up to itself.
+create or replace temp table minute as
+with hoarding as (
+    select device_id, span_us, from_us
+    from idle_piece
+    where run_end_us - run_start_us >= $idle_us_min
+),
+labelled as (
+    select p.*, h.from_us is not null as hoarded
+    from piece p
+    left join hoarding h
+        on h.device_id = p.device_id and h.span_us = p.span_us and h.from_us = p.from_us and p.idle
+    where p.held and p.to_us > $slice_from_us and p.from_us < $slice_until_us
+),
+known as (
+    select
+        device_id,
+        span_us,
+        from_us,
+        to_us,
+        hoarded,
+        g,
+        least(sm_active_ratio, coalesce(g, 1)) as s,
+        least(
+            least(sm_active_ratio, coalesce(g, 1)),
+            coalesce(greatest(tensor_active_ratio / tensor_roof, fp_active_ratio), 0)
+        ) as uc,
+        least(least(sm_active_ratio, coalesce(g, 1)), coalesce(dram_active_ratio / dram_roof, 0)) as um,
+        coalesce(tensor_active_ratio, dram_active_ratio, fp_active_ratio) is not null as roof_known,
+        case when gang then link_ratio else 0 end as x
+    from labelled
+),
+-- Without SM_ACTIVE only the gap is known; without G the time outside SM_ACTIVE is not; without any pipe or DRAM
+-- reading the work inside SM_ACTIVE is not. What is not known is unobserved, never zero.
+split as (
+    select
+        device_id,
+        span_us,
+        from_us,
+        to_us,
+        hoarded,
+        case
+            when g is null and s is null then 1
+            when s is null then g
+            else case when g is null then 1 - s else 0 end + case when roof_known then 0 else s end
+        end as unobserved,
+        coalesce(1 - g, 0) as gap,
+        case when s is not null and g is not null then g - s else 0 end as under,
+        case when s is not null and roof_known then s - greatest(uc, um) else 0 end as low,
+        case when s is not null and roof_known then greatest(um - uc, 0) else 0 end as memory,
+        x
+    from known
+),
+cumulative as (
+    select
+        device_id,
+        span_us,
+        from_us,
+        to_us,
+        hoarded,
+        unobserved as c0,
+        c0 + gap as c1,
+        c1 + least(under + low, x) as c2,
+        c2 + greatest(under - x, 0) as c3,
+        greatest(c3, c1 + under + low) as c4,
+        c4 + memory as c5
+    from split
+),
+part as (
+    select *, from_us as a, to_us as b
+    from cumulative
+    where from_us // 60000000 = (to_us - 1) // 60000000
+    union all
+    select *, from_us as a, (from_us // 60000000 + 1) * 60000000 as b
+    from cumulative
+    where from_us // 60000000 <> (to_us - 1) // 60000000
+    union all
+    select *, (to_us - 1) // 60000000 * 60000000 as a, to_us as b
+    from cumulative
+    where from_us // 60000000 <> (to_us - 1) // 60000000
+    union all
+    select *, unnest(range(from_us // 60000000 + 1, (to_us - 1) // 60000000)) * 60000000 as a, a + 60000000 as b
+    from cumulative
+    where (to_us - 1) // 60000000 - from_us // 60000000 > 1
+)
+select
+    device_id,
+    span_us,
+    a // 60000000 as minute,
+    min(a) as start_us,
+    max(b) as end_us,
+    sum((b - a)::double)::bigint as observed_us,
+    coalesce(sum((b - a)::double) filter (where hoarded), 0)::bigint as hoarded_us,
+    sum(case when hoarded then 0 else round((b - a) * c0) end)::bigint as unobserved_us,
+    sum(case when hoarded then 0 else round((b - a) * c1) - round((b - a) * c0) end)::bigint as gap_us,
+    sum(case when hoarded then 0 else round((b - a) * c2) - round((b - a) * c1) end)::bigint as communication_us,
+    sum(case when hoarded then 0 else round((b - a) * c3) - round((b - a) * c2) end)::bigint as stalled_us,
+    sum(case when hoarded then 0 else round((b - a) * c4) - round((b - a) * c3) end)::bigint as below_roof_us,
+    sum(case when hoarded then 0 else round((b - a) * c5) - round((b - a) * c4) end)::bigint as memory_roof_us
+from part
+where a >= $slice_from_us and a < $slice_until_us
+group by device_id, span_us, a // 60000000;

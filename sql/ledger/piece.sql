@@ -1,0 +1,139 @@
+-- A row of pace is a device and an hour: how far apart its samples are, and the power it draws when it does nothing.
+create or replace temp table pace as
+with hourly as (
+    select
+        device_id,
+        hour_us,
+        quantile_disc(spacing_us, 0.5) as interval_us,
+        count(spacing_us) as spacings,
+        quantile_disc(power_watts, 0.05) filter (
+            where coalesce(gr_engine_ratio, gpu_util_ratio) < 0.02
+        ) as quiet_watts
+    from reading
+    group by all
+)
+select
+    own.device_id,
+    own.hour_us,
+    least(
+        coalesce(
+            case when own.spacings >= 4 then own.interval_us end,
+            least(
+                case when before.spacings >= 4 then before.interval_us end,
+                case when after.spacings >= 4 then after.interval_us end
+            ),
+            $default_interval_us
+        ),
+        $interval_us_max
+    ) as interval_us,
+    least(own.quiet_watts, before.quiet_watts, after.quiet_watts) as quiet_watts
+from hourly own
+left join hourly before on before.device_id = own.device_id and before.hour_us = own.hour_us - 3600000000
+left join hourly after on after.device_id = own.device_id and after.hour_us = own.hour_us + 3600000000;
+
+-- A row of owned_span is an elementary span of a device: held or not, and by a run of several devices or not.
+create or replace temp table owned_span as
+with run_size as (
+    select run_id, count(distinct device_id) as devices
+    from segment
+    where cluster = $cluster and run_id is not null
+    group by run_id
+)
+select
+    s.device_id,
+    s.start_us,
+    s.end_us,
+    bool_or(s.run_id is not null) as held,
+    coalesce(max(r.devices), 0) >= 2 as gang
+from segment s
+left join run_size r using (run_id)
+where s.cluster = $cluster and s.start_us < $piece_until_us and s.end_us > $piece_from_us
+group by s.device_id, s.start_us, s.end_us;
+
+-- A row of piece is the part of a sample's interval that lies in one owned span, with what the device did in it.
+-- The interval of a sample reaches back to the sample before it, at most twice the usual spacing; the first and the
+-- last sample of a device reach half a spacing outward. Most device-hours lie in one span: those find it by equality.
+create or replace temp table piece as
+with whole_hour as (
+    select device_id, unnest(range((start_us + 3599999999) // 3600000000, end_us // 3600000000)) as hour, start_us, held, gang
+    from owned_span
+),
+timed as (
+    select
+        r.*,
+        d.first_us = r.observed_us as is_first,
+        r.observed_us - case
+            when r.spacing_us is not null then least(r.spacing_us, 2 * p.interval_us)
+            when d.first_us = r.observed_us then p.interval_us // 2
+            else 2 * p.interval_us
+        end as from_us,
+        r.observed_us + case when d.last_us = r.observed_us then p.interval_us // 2 else 0 end as to_us,
+        t.slice,
+        t.tensor_roof,
+        t.dram_roof,
+        case when t.slice then 0 else coalesce(least(r.nvlink_bytes_per_s / t.link_bytes_per_s, 1), 0) end as link_ratio,
+        case
+            when t.slice then null
+            else least(p.quiet_watts, 0.2 * t.tdp_watts) + greatest(25, 0.08 * coalesce(t.tdp_watts, 0))
+        end as idle_watts_max
+    from reading r
+    join pace p using (device_id, hour_us)
+    join device d using (device_id)
+    join device_trait t using (device_id)
+)
+select
+    a.device_id,
+    w.start_us as span_us,
+    coalesce(w.held, false) as held,
+    coalesce(w.gang, false) as gang,
+    a.from_us,
+    a.to_us,
+    least(coalesce(a.gr_engine_ratio, case when not a.slice then a.gpu_util_ratio end), 1) as g,
+    a.gr_engine_ratio,
+    a.sm_active_ratio,
+    a.sm_occupancy_ratio,
+    a.tensor_active_ratio,
+    a.dram_active_ratio,
+    a.fp_active_ratio,
+    a.gpu_util_ratio,
+    a.fb_used_bytes,
+    a.power_watts,
+    a.link_ratio,
+    a.pcie_bytes_per_s,
+    a.tensor_roof,
+    a.dram_roof,
+    a.clocks_event_reasons & 232 > 0 as throttled,
+    coalesce(
+        coalesce(a.gr_engine_ratio, case when not a.slice then a.gpu_util_ratio end) < 0.02
+        and coalesce(a.sm_active_ratio < 0.01, true)
+        and coalesce(a.tensor_active_ratio < 0.005, true)
+        and coalesce(a.dram_active_ratio < 0.01, true)
+        and coalesce(a.power_watts < a.idle_watts_max, true),
+        false
+    ) as idle
+from timed a
+left join whole_hour w
+    on w.device_id = a.device_id
+    and w.hour = a.from_us // 3600000000
+    and w.hour = (a.to_us - 1) // 3600000000
+where a.to_us > $piece_from_us and a.from_us < $piece_until_us;
+
+create or replace temp table cut_piece as
+select
+    p.* replace (
+        s.start_us as span_us,
+        s.held as held,
+        s.gang as gang,
+        greatest(p.from_us, s.start_us) as from_us,
+        least(p.to_us, s.end_us) as to_us
+    )
+from piece p
+join owned_span s
+    on s.device_id = p.device_id and p.from_us < s.end_us and p.to_us > s.start_us
+where p.span_us is null;
+
+delete from piece where span_us is null;
+
+insert into piece select * from cut_piece;
+
+drop table cut_piece;

@@ -1,0 +1,82 @@
+-- A row of reading is one device at one instant, with the time since the instant before.
+-- A field that the exporter reads only every few scrapes is held: a value covers the time since the value before it,
+-- for at most twice the field's usual spacing, and nothing beyond (domain: what interval does a value cover).
+create or replace temp table reading_device as
+select device_id, gi >= 0 as slice
+from device
+where cluster = $cluster and measured;
+
+-- A row of sparse_device is a device whose activity fields are not all present in the same samples.
+create or replace temp table sparse_device as
+select device_id
+from sample
+where observed_us >= $read_from_us and observed_us < $read_until_us
+group by device_id
+having count(gr_engine_ratio) not in (0, count(*))
+    or count(sm_active_ratio) not in (0, count(*))
+    or count(tensor_active_ratio) not in (0, count(*))
+    or count(dram_active_ratio) not in (0, count(*))
+    or count(gpu_util_ratio) not in (0, count(*))
+    or count(power_watts) not in (0, count(*))
+    or count(nvlink_tx_bytes_per_s) not in (0, count(*))
+    or count(nvlink_rx_bytes_per_s) not in (0, count(*))
+    or count(fp64_active_ratio) not in (0, count(*))
+    or count(fp32_active_ratio) not in (0, count(*))
+    or count(fp16_active_ratio) not in (0, count(*));
+
+-- A row of repeated_day is a day in which a device has several rows at one instant: one a pod, or one an exporter.
+create or replace temp table repeated_day as
+select day_us // 86400000000 as day from sealed_day where repeated;
+
+create or replace temp table reading as
+with one as (
+    select
+        device_id,
+        observed_us,
+        gr_engine_ratio,
+        sm_active_ratio,
+        sm_occupancy_ratio,
+        tensor_active_ratio,
+        dram_active_ratio,
+        greatest(fp64_active_ratio, fp32_active_ratio, fp16_active_ratio) as fp_active_ratio,
+        gpu_util_ratio,
+        fb_used_bytes,
+        power_watts,
+        nvlink_tx_bytes_per_s + nvlink_rx_bytes_per_s as nvlink_bytes_per_s,
+        pcie_tx_bytes_per_s + pcie_rx_bytes_per_s as pcie_bytes_per_s,
+        clocks_event_reasons
+    from sample
+    where observed_us >= $read_from_us and observed_us < $read_until_us
+        and device_id in (select device_id from reading_device)
+        and device_id not in (select device_id from sparse_device)
+        and observed_us // 86400000000 not in (select day from repeated_day)
+    union all
+    select
+        device_id,
+        observed_us,
+        max(gr_engine_ratio),
+        max(sm_active_ratio),
+        max(sm_occupancy_ratio),
+        max(tensor_active_ratio),
+        max(dram_active_ratio),
+        greatest(max(fp64_active_ratio), max(fp32_active_ratio), max(fp16_active_ratio)),
+        max(gpu_util_ratio),
+        max(fb_used_bytes),
+        max(power_watts),
+        max(nvlink_tx_bytes_per_s) + max(nvlink_rx_bytes_per_s),
+        max(pcie_tx_bytes_per_s) + max(pcie_rx_bytes_per_s),
+        bit_or(clocks_event_reasons)
+    from sample
+    where observed_us >= $read_from_us and observed_us < $read_until_us
+        and device_id in (select device_id from reading_device)
+        and (
+            observed_us // 86400000000 in (select day from repeated_day)
+            or device_id in (select device_id from sparse_device)
+        )
+    group by device_id, observed_us
+)
+select
+    *,
+    observed_us // 3600000000 * 3600000000 as hour_us,
+    observed_us - lag(observed_us) over (partition by device_id order by observed_us) as spacing_us
+from one;

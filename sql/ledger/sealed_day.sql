@@ -1,0 +1,92 @@
+-- Runs after a day was sealed: notes what the day holds, who its samples were labelled with, and which hours are stale.
+delete from sealed_day where day_us = $day_us;
+
+insert into sealed_day
+select $day_us, count(*), count(*) <> count(distinct (device_id, observed_us))
+from sample
+where observed_us >= $day_us and observed_us < $day_us + 86400000000
+having count(*) > 0;
+
+delete from context_span
+where hour_us >= $start_us and hour_us < $end_us
+    and hour_us // 3600000000 in (select hour from late_hour);
+
+-- A row of labelled is a context on a device within an hour.
+create or replace temp table labelled as
+select
+    device_id,
+    context_id,
+    observed_us // 3600000000 * 3600000000 as hour_us,
+    min(observed_us) as first_us,
+    max(observed_us) as last_us,
+    count(*) as samples
+from to_seal
+group by all;
+
+-- Where several contexts take turns on a device (an owner left, or labels vanished for a scrape), each turn is a row;
+-- where they stand at the same instants, the device is shared and each context is one row.
+insert into context_span
+with mixed_hour as (
+    select device_id, hour_us, sum(samples) as samples
+    from labelled
+    group by all
+    having count(*) > 1
+),
+mixed as (
+    select t.device_id, t.context_id, m.hour_us, t.observed_us
+    from to_seal t
+    join mixed_hour m
+        on m.device_id = t.device_id and m.hour_us = t.observed_us // 3600000000 * 3600000000
+    group by all
+),
+shared_hour as (
+    select device_id, hour_us
+    from mixed
+    group by all
+    having count(*) > count(distinct observed_us)
+),
+turn_edge as (
+    select
+        *,
+        context_id is distinct from lag(context_id) over (
+            partition by device_id, hour_us order by observed_us
+        ) as begins
+    from mixed
+    where (device_id, hour_us) not in (select (device_id, hour_us) from shared_hour)
+),
+turn as (
+    select
+        *,
+        count(*) filter (where begins) over (
+            partition by device_id, hour_us order by observed_us
+        ) as number
+    from turn_edge
+)
+select device_id, context_id, hour_us, first_us, last_us, samples, false
+from labelled
+where (device_id, hour_us) not in (select (device_id, hour_us) from mixed_hour)
+union all
+select device_id, context_id, hour_us, first_us, last_us, samples, true
+from labelled
+where (device_id, hour_us) in (select (device_id, hour_us) from shared_hour)
+union all
+select device_id, context_id, hour_us, min(observed_us), max(observed_us), count(*), false
+from turn
+group by device_id, context_id, hour_us, number;
+
+insert into dirty_hour
+with stale as (
+    select distinct c.cluster, l.hour_us + shift * 3600000000 as hour_us
+    from labelled l
+    join context c using (context_id)
+    cross join (values (-1), (0), (1)) as around (shift)
+)
+select cluster, hour_us from stale
+except
+select cluster, hour_us from dirty_hour;
+
+drop table labelled;
+
+drop table to_seal;
+
+drop table late_hour;

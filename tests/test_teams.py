@@ -1,0 +1,134 @@
+"""Ownership rules: which team a run belongs to, and why."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from gpuwatch.model import Rejects
+from gpuwatch.teams import TEAM_LABEL, UNALLOCATED, TeamRule, parse_labels, parse_teams, resolve, resolve_many
+
+RULES = (
+    TeamRule("user", "ann", "by-user"),
+    TeamRule("account", "physics", "by-account"),
+    TeamRule("namespace", "train-*", "by-namespace"),
+    TeamRule("queue", "root.ml.*", "by-queue"),
+    TeamRule("label:app", "llm", "by-label"),
+)
+
+
+def owner(**known: str) -> tuple[str, str]:
+    labels = {key.removeprefix("label_"): value for key, value in known.items() if key.startswith("label_")}
+    return resolve(
+        RULES, labels, known.get("queue"), known.get("namespace"), known.get("account"), known.get("user")
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("expected", "known"),
+    [
+        pytest.param(UNALLOCATED, {}, id="nothing known"),
+        pytest.param(UNALLOCATED, {"user": "Ann", "namespace": "Train-a", "account": "phys"}, id="case counts"),
+        pytest.param(UNALLOCATED, {"account": ""}, id="an empty account is none"),
+        pytest.param(UNALLOCATED, {"queue": "root.ml"}, id="the fixed part of a pattern must be there"),
+        pytest.param("by-user", {"user": "ann"}, id="the user decides when nothing else does"),
+        pytest.param("by-account", {"user": "ann", "account": "physics"}, id="account before user"),
+        pytest.param("by-namespace", {"account": "physics", "namespace": "train-a"}, id="namespace before account"),
+        pytest.param("by-queue", {"namespace": "train-a", "queue": "root.ml.a.b"}, id="queue before namespace"),
+        pytest.param("by-label", {"queue": "root.ml.a", "label_app": "llm"}, id="label before queue"),
+    ],
+)
+def test_the_order_in_which_sources_decide(expected: str, known: dict[str, str]) -> None:
+    assert expected == owner(**known)[0]
+
+
+@pytest.mark.parametrize(
+    ("expected", "value"),
+    [
+        pytest.param(("by-label", "label app=llm"), "", id="an empty label says nothing"),
+        pytest.param(("by-label", "label app=llm"), "__platform__", id="no label may hand its bill to the platform"),
+        pytest.param(("vision", f"label {TEAM_LABEL}"), "vision", id="a run's own label wins over every rule"),
+    ],
+)
+def test_the_explicit_label(expected: tuple[str, str], value: str) -> None:
+    assert expected == resolve(RULES, {TEAM_LABEL: value, "app": "llm"}, "root.ml.a", "train-a", None, None)
+
+
+def test_rules_of_one_kind_decide_in_file_order() -> None:
+    rules = [TeamRule("namespace", "*", "rest"), TeamRule("namespace", "a", "never")]
+
+    assert ("rest", "namespace a") == resolve(rules, {}, None, "a", None, None)
+
+
+@pytest.mark.parametrize(
+    ("expected", "pattern", "value"),
+    [
+        pytest.param(False, "a*a", "a", id="both ends need their own text"),
+        pytest.param(False, "a*b*c", "a-c", id="the middle is missing"),
+        pytest.param(False, "a?c", "abc", id="a question mark is itself"),
+        pytest.param(False, "[ab]", "a", id="brackets are themselves"),
+        pytest.param(True, "*", "x", id="a star alone"),
+        pytest.param(True, "a*b*c", "a--b--c", id="several stars"),
+        pytest.param(True, "*-prod", "llm-prod", id="a star in front"),
+        pytest.param(False, "*a" * 200 + "b", "a" * 20_000, id="many stars take no time"),
+    ],
+)
+def test_a_star_stands_for_any_text(expected: bool, pattern: str, value: str) -> None:
+    assert expected is TeamRule("user", pattern, "t").matches(value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        pytest.param("match_kind is not one of account, namespace, queue, user, label:<key>", "pod,a,t", id="kind"),
+        pytest.param("match_kind is not one of account, namespace, queue, user, label:<key>", "label:,a,t", id="key"),
+        pytest.param("match is empty: give a name, or * for every one", "user,,t", id="no match"),
+        pytest.param("team is empty", "user,a,", id="no team"),
+        pytest.param("team begins with __: those names are the ledger's own", "user,a,__platform__", id="reserved"),
+        pytest.param("the same match is given to another team by an earlier line, which decides", "user,ann,blue",
+                     id="a rule that can never decide"),
+    ],
+)  # fmt: skip
+def test_a_bad_line_is_refused_and_the_good_ones_kept(reason: str, line: str) -> None:
+    rejects = Rejects()
+    rules = parse_teams(f"match_kind,match,team\nuser,ann,red\n{line}\nuser,bob,red\n", "teams.csv", rejects)
+
+    assert {reason: 1} == rejects.counts
+    assert ("teams.csv", 3) == rejects.first[reason][:2]
+    assert [("ann", 2), ("bob", 4)] == [(rule.match, rule.line) for rule in rules]
+
+
+def test_a_repeated_line_changes_nothing() -> None:
+    rejects = Rejects()
+    rules = parse_teams("match_kind,match,team\nuser,ann,red\nuser,ann,red\n", "teams.csv", rejects)
+
+    assert ((TeamRule("user", "ann", "red"),), {}) == (rules, rejects.counts)
+
+
+def test_many_owners_at_once() -> None:
+    owners = pa.table(
+        {
+            "labels": ['{"app": "llm"}', None, "[1]"],
+            "user_name": ["ann", "ann", None],
+            "gpu_seconds": [1, 2, 3],
+        }
+    )
+    found = resolve_many(RULES, owners)
+
+    assert ["labels", "user_name", "gpu_seconds", "team", "team_why"] == found.column_names
+    assert ["by-label", "by-user", UNALLOCATED] == found["team"].to_pylist()
+    assert ["label app=llm", "user ann", "no label and no rule matches"] == found["team_why"].to_pylist()
+    assert 0 == resolve_many(RULES, owners.slice(0, 0)).num_rows
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        pytest.param({}, None, id="none"),
+        pytest.param({}, "{torn", id="torn"),
+        pytest.param({}, "[" * 100_000, id="nested without end"),
+        pytest.param({"a": "b"}, '{"a": "b", "c": 1}', id="text only"),
+    ],
+)
+def test_labels_are_a_json_object_of_text(expected: dict[str, str], text: str | None) -> None:
+    assert expected == parse_labels(text)
