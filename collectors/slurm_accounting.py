@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.clock import SECOND_US, zone
 from gpuwatch.collectors.slurm_files import Lines, Row
 from gpuwatch.collectors.slurm_text import (
     Gpus,
@@ -23,6 +22,8 @@ from gpuwatch.collectors.slurm_text import (
     tres_gpus,
     whole,
 )
+
+from gpuwatch.clock import SECOND_US, zone
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Source
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
+import yaml
 from gpuwatch.collectors.slurm_files import Lines, Row
 from gpuwatch.collectors.slurm_text import expand_hostlist
+
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Source
 
@@ -34,7 +34,7 @@ def parse_topology(lines: Lines, source: Source, rejects: Rejects) -> Iterator[R
     for a tree and BLOCK for every other group of near nodes; `detail` is JSON with the plug-in. A line or element
     that cannot be read is refused alone. Raises UnreadableInput for a text that is neither format.
     """
-    kept = [line for line in _bounded(lines, source.path)]
+    kept = list(_bounded(lines, source.path))
     if any(_SETTING.match(text) for _, text in kept):
         return _capped(_conf_rows(kept, source, rejects), source.path)
     return _capped(_yaml_rows("\n".join(text for _, text in kept), source, rejects), source.path)

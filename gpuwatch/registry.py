@@ -6,7 +6,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from gpuwatch.errors import UsageError
 from gpuwatch.model import Rejects, Rows, Source
@@ -63,3 +64,8 @@ def find_importer(kind: str) -> Importer:
     if kind not in known:
         raise UsageError(f"import: unknown kind {kind!r}; known: {', '.join(known)}")
     return known[kind]
+
+
+def plan_bundle(path: Path) -> Any:
+    """The collectors.bundle.BundlePlan of a directory: what to import from it, as which kind, and what is missing."""
+    return importlib.import_module("gpuwatch.collectors.bundle").plan(path)

@@ -91,7 +91,7 @@ class Settings:
         default=395, metadata=_about(_whole(1, 36_500), "Days that minutes are kept, which detectors read.")
     )
     idle_minutes: int = field(
-        default=15, metadata=_about(_whole(1, 1440), "Minutes without activity after which a held GPU is hoarded.")
+        default=15, metadata=_about(_whole(2, 30), "Minutes without activity after which a held GPU is hoarded.")
     )
     warm_up_minutes: int = field(
         default=10, metadata=_about(_whole(0, 1440), "First minutes of a run that no verdict looks at.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +132,12 @@ class Store:
         self._connection.register(name, rows)
         try:
             yield
-        finally:
-            self._connection.unregister(name)
+        except BaseException:
+            # In a failed transaction nothing can be unregistered; its rollback drops the name.
+            with suppress(duckdb.Error):
+                self._connection.unregister(name)
+            raise
+        self._connection.unregister(name)
 
     # Writing ---------------------------------------------------------------------------------------------------
 
@@ -150,6 +154,8 @@ class Store:
         else:
             raise ValueError(f"no table {batch.table!r}")
         with self.view("batch_rows", batch.rows):
+            if table == "context":
+                return self.run("attribution/new_context")
             self.insert(table, names, "batch_rows")
         return int(batch.rows.num_rows)
 

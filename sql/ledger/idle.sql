@@ -25,6 +25,8 @@ select
     max(to_us) over (partition by device_id, span_us, run_start_us) as run_end_us
 from placed;
 
+delete from idle_span where cluster = $cluster and hour_us in (select hour_us from slice_hour);
+
 insert into idle_span
 with idle_run as (
     select distinct device_id, run_start_us, run_end_us

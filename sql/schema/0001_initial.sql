@@ -397,13 +397,6 @@ create table context_span (
     shared boolean
 );
 
--- A row is the usual spacing of a device's samples on one UTC day (domain: the interval that a value covers).
-create table cadence (
-    device_id bigint,
-    day_us bigint,
-    interval_us bigint
-);
-
 -- A row is an hour of a cluster whose derived rows are older than its samples, allocations or prices.
 create table dirty_hour (
     cluster varchar,
@@ -432,14 +425,19 @@ create table device (
     pool varchar,
     measured boolean,
     first_us bigint,
-    last_us bigint
+    last_us bigint,
+    first_interval_us bigint,
+    last_interval_us bigint
 );
 
--- A row is a span in which the fleet owned a physical GPU.
+-- A row is a span in which the fleet owned a physical GPU, or a MIG slice whose GPU no source names (then a part of one).
 create table capacity (
+    cluster varchar,
     device_id bigint,
     start_us bigint,
-    end_us bigint
+    end_us bigint,
+    share_num bigint,
+    share_den bigint
 );
 
 -- A row is one run of a job, or of a pod, that held devices: what is charged and what a finding is about.

@@ -28,9 +28,9 @@ def digests(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
-    """32 GPUs for two days at two-minute steps."""
+    """32 GPUs for two days at four-minute steps."""
     out = tmp_path_factory.mktemp("bundle")
-    return out, simulate(out, gpus=32, days=2, seed=7, step_s=120)
+    return out, simulate(out, gpus=32, days=2, seed=7, step_s=240)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_same_seed_gives_the_same_bytes_and_another_seed_does_not(tmp_path: Path
 
 def test_samples_are_exporter_lines_on_half_steps_that_span_the_window(world: tuple[Path, Truth]) -> None:
     out, truth = world
-    start_ms, end_ms, step_ms = truth.epoch.us(0) // 1000, truth.epoch.us(truth.epoch.window_s) // 1000, 120_000
+    start_ms, end_ms, step_ms = truth.epoch.us(0) // 1000, truth.epoch.us(truth.epoch.window_s) // 1000, 240_000
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     total = 0

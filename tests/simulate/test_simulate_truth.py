@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_no_two_runs_hold_a_device_at_once(truth: Truth) -> None:
 
     for intervals in taken.values():
         ordered = sorted(intervals)
-        assert all(before[1] <= after[0] for before, after in zip(ordered, ordered[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in pairwise(ordered))
         assert 0 <= ordered[0][0] and ordered[-1][1] <= truth.epoch.window_s
 
 

@@ -1,0 +1,236 @@
+"""Who held which device, and when: runs the SQL of sql/attribution and places what no source names."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from math import lcm
+
+import pyarrow as pa
+
+from gpuwatch import gpu_models, mig
+from gpuwatch.clock import MINUTE_US, SECOND_US
+from gpuwatch.estimate import Node, Placed, Slot, Wanted, place
+from gpuwatch.model import WHOLE_GPU, device_key
+from gpuwatch.settings import Settings
+from gpuwatch.store import Store
+
+INTERVAL_US_MAX = 15 * MINUTE_US
+"""Samples further apart than this are silence, whatever the usual spacing is."""
+LABEL_LAG_US = 2 * MINUTE_US
+"""How far labels of samples may run ahead of or behind the scheduler's times."""
+LAYOUT_SILENCE_US = 10 * MINUTE_US
+"""A MIG slice silent for longer may have been another slice meanwhile."""
+
+_HOLD = pa.schema(
+    [
+        ("run_id", pa.int64()),
+        ("device_id", pa.int64()),
+        ("pod_uid", pa.string()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("declared", pa.bool_()),
+        ("estimated", pa.bool_()),
+    ]
+)
+_UNSEEN = pa.schema(
+    [
+        ("device_id", pa.int64()),
+        ("gpu", pa.string()),
+        ("profile", pa.string()),
+        ("node", pa.string()),
+        ("gpu_index", pa.int32()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("share_num", pa.int64()),
+        ("share_den", pa.int64()),
+    ]
+)
+_PARENT = pa.schema([("gpu", pa.string()), ("parent_id", pa.int64())])
+_UNIT = pa.schema([("model", pa.string()), ("profile", pa.string()), ("units", pa.int64())])
+_TRAIT = pa.schema(
+    [
+        ("device_id", pa.int64()),
+        ("slice", pa.bool_()),
+        ("link_bytes_per_s", pa.float64()),
+        ("tdp_watts", pa.float64()),
+        ("tensor_roof", pa.float64()),
+        ("dram_roof", pa.float64()),
+    ]
+)
+
+
+def attribute(store: Store, cluster: str, settings: Settings) -> None:
+    """Rebuilds devices, runs, capacity and segments of a cluster; marks the hours that changed as dirty.
+
+    All in one transaction. The result depends on the stored records only, not on their order.
+    """
+    times = {
+        "cluster": cluster,
+        "default_interval_us": int(settings.default_interval_s * SECOND_US),
+        "interval_us_max": INTERVAL_US_MAX,
+        "label_lag_us": LABEL_LAG_US,
+        "layout_silence_us": LAYOUT_SILENCE_US,
+    }
+    with store.transaction():
+        store.run("attribution/10_device", **times)
+        store.run("attribution/20_claim", **times)
+        nodes = _nodes(store, cluster)
+        placed = place(nodes, _wanted(store))
+        with store.view("placed_rows", _hold_table(placed)):
+            store.run("attribution/25_placed")
+        seen_gpus = [row[0] for row in store.sql("select distinct gpu from seen order by 1")]
+        parents = pa.Table.from_pydict(
+            {"gpu": seen_gpus, "parent_id": [device_key(cluster, gpu) for gpu in seen_gpus]}, schema=_PARENT
+        )
+        unseen = _unseen(store, nodes, placed, settings)
+        units, whole = _share_units(store, settings)
+        with (
+            store.view("gpu_parent", parents),
+            store.view("unseen_device", unseen),
+            store.view("share_unit", units),
+        ):
+            store.run("attribution/30_capacity", share_units=whole, **times)
+            store.run("attribution/35_new_device", **times)
+            store.run("attribution/40_segment", **times)
+            store.run("attribution/50_replace", **times)
+        store.run("attribution/60_drop")
+
+
+def traits(store: Store, cluster: str, settings: Settings) -> pa.Table:
+    """Roofs, board power and link speed of every device of a cluster, by its model."""
+    rows = store.sql("select device_id, gi >= 0, model from device where cluster = $cluster", cluster=cluster)
+    known = [gpu_models.facts(model) for _, _, model in rows]
+    return pa.Table.from_pydict(
+        {
+            "device_id": [row[0] for row in rows],
+            "slice": [row[1] for row in rows],
+            "link_bytes_per_s": [k.link_bytes_per_s for k in known],
+            "tdp_watts": [k.tdp_watts for k in known],
+            "tensor_roof": [settings.tensor_roof] * len(rows),
+            "dram_roof": [settings.dram_roof] * len(rows),
+        },
+        schema=_TRAIT,
+    )
+
+
+def _nodes(store: Store, cluster: str) -> dict[str, Node]:
+    """The nodes on which something is missing or uncounted, with their devices and who holds them."""
+    inventory = {
+        node: ({k: int(v) for k, v in json.loads(devices).items()} if devices else None, sharing)
+        for node, devices, sharing in store.sql("select node, devices, sharing from site order by node")
+    }
+    slots: dict[str, list[Slot]] = defaultdict(list)
+    by_device: dict[int, Slot] = {}
+    measured = store.sql(
+        """select device_id, node, gpu, gi, gpu_index, profile from seen
+        where node is not null
+            and not (gi = -1 and gpu in (select gpu from seen where gi >= 0))
+        order by node, gpu_index, gpu, gi"""
+    )
+    for device_id, node, gpu, gi, gpu_index, profile in measured:
+        known = mig.profile_name(profile) or profile if gi != WHOLE_GPU and profile else None
+        index = gpu_index if gi == WHOLE_GPU and gpu_index is not None else len(slots[node])
+        slot = Slot(device_id, gpu, index, known, measured=True)
+        slots[node].append(slot)
+        by_device[device_id] = slot
+    for device_id, start_us, end_us in store.sql("select device_id, start_us, end_us from hold"):
+        if device_id in by_device:
+            by_device[device_id].held.append((start_us, end_us))
+    wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
+    return {
+        name: Node(
+            cluster,
+            name,
+            inventory.get(name, (None, None))[0],
+            slots.get(name, []),
+            shared=inventory.get(name, (None, None))[1] in ("time-slicing", "mps"),
+        )
+        for name in sorted(wanted | set(inventory))
+    }
+
+
+def _wanted(store: Store) -> list[Wanted]:
+    rows = store.sql(
+        """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes
+        from missing where node is not null"""
+    )
+    return [
+        Wanted(
+            run_id,
+            pod_uid,
+            node,
+            (mig.profile_name(profile) or profile) if profile else None,
+            count,
+            start_us,
+            end_us,
+            tuple(int(i) for i in (indexes or "").split(",") if i.strip().isdigit()),
+        )
+        for run_id, pod_uid, node, profile, count, start_us, end_us, indexes in rows
+    ]
+
+
+def _hold_table(placed: list[Placed]) -> pa.Table:
+    return pa.Table.from_pydict(
+        {
+            "run_id": [p.run_id for p in placed],
+            "device_id": [p.device_id for p in placed],
+            "pod_uid": [p.pod_uid for p in placed],
+            "start_us": [p.start_us for p in placed],
+            "end_us": [p.end_us for p in placed],
+            "declared": [True] * len(placed),
+            "estimated": [True] * len(placed),
+        },
+        schema=_HOLD,
+    )
+
+
+def _unseen(store: Store, nodes: dict[str, Node], placed: list[Placed], settings: Settings) -> pa.Table:
+    """Devices known to the scheduler and never measured, owned from the first to the last evidence of their node."""
+    evidence = {node: (start, end) for node, start, end in store.sql("select node, start_us, end_us from node_evidence")}
+    models = dict(store.sql("select node, gpu_model from site"))
+    rows: list[dict[str, object]] = []
+    for name, node in nodes.items():
+        start_us, end_us = evidence.get(name, (None, None))
+        if start_us is None or end_us is None or end_us <= start_us:
+            continue
+        for slot in node.slots:
+            if slot.measured:
+                continue
+            share = mig.share(models.get(name), slot.profile, settings.mig_share_method) if slot.profile else None
+            units, whole = (1, 1) if slot.profile is None else (0, 1)
+            if share is not None:
+                units, whole = share.units.numerator, mig.SHARE_UNITS * share.units.denominator
+            if units == 0:
+                continue
+            rows.append(
+                {
+                    "device_id": slot.device_id,
+                    "gpu": slot.gpu,
+                    "profile": slot.profile,
+                    "node": name,
+                    "gpu_index": slot.index,
+                    "start_us": start_us,
+                    "end_us": end_us,
+                    "share_num": units,
+                    "share_den": whole,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=_UNSEEN)
+
+
+def _share_units(store: Store, settings: Settings) -> tuple[pa.Table, int]:
+    """Integer units of every (model, profile) seen, and the units of a whole GPU."""
+    pairs = store.sql("select distinct model, profile from seen_span where gi >= 0 order by all")
+    shares = [mig.share(model, profile, settings.mig_share_method) for model, profile in pairs]
+    scale = lcm(1, *(s.units.denominator for s in shares if s is not None))
+    table = pa.Table.from_pydict(
+        {
+            "model": [model for model, _ in pairs],
+            "profile": [profile for _, profile in pairs],
+            # A profile that cannot be read at all is counted as the smallest slice, never as a whole GPU.
+            "units": [int(s.units * scale) if s else mig.SHARE_UNITS // 7 * scale for s in shares],
+        },
+        schema=_UNIT,
+    )
+    return table, mig.SHARE_UNITS * scale

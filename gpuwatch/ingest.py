@@ -1,0 +1,236 @@
+"""Import of history from files: each file once, known by its content; what was acknowledged is on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuwatch import rates, teams
+from gpuwatch.errors import UnreadableInput
+from gpuwatch.model import Points, Rejects, Source
+from gpuwatch.registry import find_importer, importers, plan_bundle
+from gpuwatch.state import State
+from gpuwatch.store import Store
+
+ROWS_A_COMMIT = 5_000_000
+"""A file with more rows is committed in parts; after a crash it is read again and the repeats are dropped."""
+READ_BYTES = 1 << 20
+IGNORED = "ignored: "
+"""Reasons that start so count input that is not ours, not input that is wrong."""
+DEFAULT_CLUSTER = "default"
+INTERVAL_SETTING = "scrape_interval_us"
+
+
+@dataclass
+class ImportReport:
+    """What an import did, file by file."""
+
+    files: int = 0
+    repeated: int = 0
+    """Files whose content had been imported before."""
+    records: int = 0
+    rejects: list[Rejects] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def rejected(self) -> int:
+        """Pieces of input refused, without what is merely not ours."""
+        return sum(
+            count for r in self.rejects for reason, count in r.counts.items() if not reason.startswith(IGNORED)
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file to import."""
+
+    kind: str
+    path: Path
+    cluster: str
+    timezone: str
+
+
+Progress = Callable[[int, int, str], None]
+
+
+def import_paths(
+    store: Store,
+    state: State,
+    kind: str,
+    paths: Iterable[Path],
+    *,
+    cluster: str | None,
+    now_us: int,
+    timezone: str = "UTC",
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Imports files, directories of files, or bundles; repeating it changes nothing.
+
+    Raises UnreadableInput when nothing named can be read; a bad file among good ones is listed in the report.
+    `progress(done, total, name)` is called before each file. Times are microseconds.
+    """
+    report = ImportReport()
+    parts: list[Part] = []
+    for path in paths:
+        if not path.exists():
+            raise UnreadableInput(f"{path}: no such file or directory")
+        if kind == "bundle":
+            parts += _bundle_parts(path, cluster, state, report, now_us)
+        else:
+            parts += _parts(kind, path, cluster or DEFAULT_CLUSTER, timezone)
+    read = 0
+    for number, part in enumerate(parts):
+        if progress is not None:
+            progress(number, len(parts), part.path.name)
+        try:
+            _import_part(store, part, report, now_us)
+            read += 1
+        except UnreadableInput as error:
+            report.unreadable.append(str(error))
+    if progress is not None:
+        progress(len(parts), len(parts), "sealing")
+    if report.unreadable and (read == 0 or kind != "bundle"):
+        raise UnreadableInput("; ".join(report.unreadable[:5]))
+    seal_all(store)
+    store.checkpoint()
+    return report
+
+
+def seal_all(store: Store) -> int:
+    """Seals every sample there is; returns rows sealed."""
+    newest = store.sql("select max(observed_us) from sample_tail")[0][0]
+    return 0 if newest is None else store.seal(newest + 1)
+
+
+def _parts(kind: str, path: Path, cluster: str, timezone: str) -> list[Part]:
+    importer = find_importer(kind)
+    if path.is_dir() and importer.suffixes:
+        files = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(importer.suffixes))
+        if not files:
+            raise UnreadableInput(f"{path}: no file of kind {kind} ({', '.join(importer.suffixes)}) in it")
+        return [Part(kind, p, cluster, timezone) for p in files]
+    return [Part(kind, path, cluster, timezone)]
+
+
+def _bundle_parts(path: Path, cluster: str | None, state: State, report: ImportReport, now_us: int) -> list[Part]:
+    plan = plan_bundle(path)
+    name = cluster or plan.cluster
+    report.notes += [f"{path}: missing {text}" for text in plan.missing]
+    report.notes += [f"{path}: not understood: {text}" for text in plan.unknown]
+    if plan.scrape_interval_us:
+        state.set_setting(f"{INTERVAL_SETTING}:{name}", str(plan.scrape_interval_us), "import", now_us)
+    for file, parse, replace in (
+        (plan.rates, rates.parse_rates, state.replace_rates),
+        (plan.teams, teams.parse_teams, state.replace_team_rules),
+    ):
+        if file is None:
+            continue
+        rejects = Rejects()
+        rows = parse(file.read_bytes(), str(file), rejects)
+        replace(rows, "import", str(file.name), now_us)
+        if rejects.total:
+            report.rejects.append(rejects)
+    if plan.rates is None:
+        report.notes.append(f"{path}: missing rates.csv: GPU-hours have no price; costs are shown as missing")
+    if plan.teams is None:
+        report.notes.append(f"{path}: missing teams.csv: held time belongs to __unallocated__ unless a label names a team")
+    known = importers()
+    parts = []
+    for kind, file in plan.parts:
+        if kind in known:
+            parts.append(Part(kind, file, name, plan.timezone))
+        else:
+            report.notes.append(f"{file}: kind {kind} cannot be imported by this version; left out")
+    return parts
+
+
+def _import_part(store: Store, part: Part, report: ImportReport, now_us: int) -> None:
+    digest, size = _digest(part.path)
+    known = store.sql(
+        "select count(*) from import_file where digest = $d and kind = $k and cluster = $c",
+        d=digest,
+        k=part.kind,
+        c=part.cluster,
+    )
+    if known[0][0]:
+        report.repeated += 1
+        return
+    importer = find_importer(part.kind)
+    rejects = Rejects()
+    source = Source(
+        path=str(part.path),
+        cluster=part.cluster,
+        timezone=part.timezone,
+        observed_us=None if part.path.is_dir() else part.path.stat().st_mtime_ns // 1000,
+    )
+    records = 0
+    batches = importer.read(source, rejects)
+    try:
+        finished = False
+        while not finished:
+            with store.transaction():
+                rows = 0
+                for batch in batches:
+                    rows += store.append(batch)
+                    records += batch.rows.num_rows if isinstance(batch, Points) else 0
+                    if rows >= ROWS_A_COMMIT:
+                        break
+                else:
+                    finished = True
+                    _record(store, part, digest, size, records, rejects, now_us)
+                report.records += rows
+    except OSError as error:
+        raise UnreadableInput(f"{part.path}: {error.strerror or error}") from error
+    finally:
+        if rejects.total:
+            report.rejects.append(rejects)
+    report.files += 1
+
+
+def _record(
+    store: Store, part: Part, digest: str, size: int, records: int, rejects: Rejects, now_us: int
+) -> None:
+    store.sql(
+        "insert into import_file values ($digest, $kind, $cluster, $path, $bytes, $records, $rejected, $now)",
+        digest=digest,
+        kind=part.kind,
+        cluster=part.cluster,
+        path=str(part.path),
+        bytes=size,
+        records=records,
+        rejected=rejects.total,
+        now=now_us,
+    )
+    for reason, count in rejects.counts.items():
+        file, line, example = rejects.first[reason]
+        store.sql(
+            "insert into reject values ($digest, $kind, $cluster, $path, $reason, $count, $line, $example)",
+            digest=digest,
+            kind=part.kind,
+            cluster=part.cluster,
+            path=file,
+            reason=reason,
+            count=count,
+            line=line,
+            example=example,
+        )
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    """SHA-256 and size of a file, or of every file below a directory with its name."""
+    total = hashlib.sha256()
+    size = 0
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    for file in files:
+        total.update(file.name.encode())
+        try:
+            with file.open("rb") as stream:
+                while block := stream.read(READ_BYTES):
+                    total.update(block)
+                    size += len(block)
+        except OSError as error:
+            raise UnreadableInput(f"{file}: {error.strerror}") from error
+    return total.hexdigest(), size

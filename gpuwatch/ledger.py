@@ -1,0 +1,122 @@
+"""The books: every microsecond of every GPU in one bucket with one owner, by hours that are computed whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from math import lcm
+
+import pyarrow as pa
+
+from gpuwatch.attribution import INTERVAL_US_MAX, traits
+from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.errors import BooksDoNotClose
+from gpuwatch.settings import Settings
+from gpuwatch.store import Store
+
+FREE_BUCKETS = ("schedulable", "stranded", "out_of_service", "mig_remainder")
+HELD_BUCKETS = (
+    "unobserved",
+    "hoarded",
+    "gap",
+    "communication",
+    "stalled",
+    "below_roof",
+    "memory_roof",
+    "compute",
+)
+BUCKETS = FREE_BUCKETS + HELD_BUCKETS
+"""Every bucket of contract.md section 5, in the order of cumulative rounding."""
+
+IDLE_SPAN_US_MIN = 5 * MINUTE_US
+"""Shorter idle spans are not kept: no rule asks for less than this."""
+_HOUR = pa.schema([("hour_us", pa.int64())])
+
+
+def recompute(store: Store, cluster: str, hours: Iterable[int], settings: Settings) -> int:
+    """Recomputes whole hours of a cluster from samples and segments; returns how many.
+
+    `hours` are starts of UTC hours in microseconds. Each UTC day's hours are one transaction. The rows of an hour
+    depend on the samples of that hour and of the two on either side, and on nothing that was computed before.
+    """
+    wanted = sorted(set(hours))
+    devices = traits(store, cluster, settings)
+    with store.view("device_trait", devices):
+        for _, day in groupby(wanted, key=lambda hour: hour // DAY_US):
+            _recompute_slice(store, cluster, list(day), settings)
+    return len(wanted)
+
+
+def _recompute_slice(store: Store, cluster: str, hours: list[int], settings: Settings) -> None:
+    start_us, end_us = hours[0], hours[-1] + HOUR_US
+    parameters = {
+        "cluster": cluster,
+        "slice_from_us": start_us,
+        "slice_until_us": end_us,
+        "piece_from_us": start_us - HOUR_US,
+        "piece_until_us": end_us + HOUR_US,
+        "read_from_us": start_us - 2 * HOUR_US,
+        "read_until_us": end_us + 2 * HOUR_US,
+        "default_interval_us": int(settings.default_interval_s * SECOND_US),
+        "interval_us_max": INTERVAL_US_MAX,
+        "idle_us_min": settings.idle_minutes * MINUTE_US,
+        "idle_span_us_min": IDLE_SPAN_US_MIN,
+    }
+    with (
+        store.view("slice_hour", pa.Table.from_pydict({"hour_us": hours}, schema=_HOUR)),
+        store.transaction(),
+    ):
+        store.run("ledger/reading", **parameters)
+        if store.sql("select count(*) from sparse_device")[0][0]:
+            store.run("ledger/hold", **parameters)
+        store.run("ledger/piece", **parameters)
+        store.run("ledger/idle", **parameters)
+        store.run("ledger/minute", **parameters)
+        store.run("ledger/write_hours", **parameters)
+
+
+def recompute_dirty(
+    store: Store, cluster: str, settings: Settings, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Recomputes every dirty hour of a cluster that has segments, a day at a time; returns how many hours.
+
+    `progress(done, total)` is called after each day. An interrupted run leaves the rest dirty.
+    """
+    hours = [
+        row[0] for row in store.sql("select distinct hour_us from dirty_hour where cluster = $c order by 1", c=cluster)
+    ]
+    done = 0
+    for _, day in groupby(hours, key=lambda hour: hour // DAY_US):
+        batch = list(day)
+        done += recompute(store, cluster, batch, settings)
+        if progress is not None:
+            progress(done, len(hours))
+    return done
+
+
+@dataclass(frozen=True)
+class OpenHour:
+    """A device-hour whose buckets do not add up to what the fleet owned of it."""
+
+    gpu: str
+    hour_us: int
+    capacity_us: int
+    booked: int
+
+
+def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:
+    """Raises BooksDoNotClose, naming the first device-hour in the window whose buckets do not equal its capacity."""
+    dens = [row[0] for row in store.sql(
+        "select share_den from ledger_hour where cluster = $c union select share_den from capacity where cluster = $c",
+        c=cluster,
+    )]
+    scale = lcm(1, *dens)
+    found = store.rows("ledger/check", cluster=cluster, start_us=start_us, end_us=end_us, scale=scale)
+    if found:
+        row = found[0]
+        raise BooksDoNotClose(
+            f"the books of cluster {cluster!r} do not close: GPU {row['gpu']} in the hour of {rfc3339(row['hour_us'])} "
+            f"has {row['capacity']} us of capacity and {row['booked']} us booked "
+            f"({len(found)} such device-hours); run 'gpuwatch analyze' again, and report it if it stays"
+        )

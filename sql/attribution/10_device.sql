@@ -1,0 +1,88 @@
+-- A row of seen is a device that samples name, with its newest labels and the spacing of its first and last samples.
+create or replace temp table seen_span as
+select s.device_id, s.first_us, s.last_us, c.gpu, c.gi, c.profile, c.node, c.gpu_index, c.pci_bus_id, c.model
+from context_span s
+join context c using (context_id)
+where c.cluster = $cluster;
+
+create or replace temp table edge_hour as
+select device_id, min(first_us) // 3600000000 as hour from seen_span group by device_id
+union
+select device_id, max(last_us) // 3600000000 as hour from seen_span group by device_id;
+
+create or replace temp table edge_spacing as
+with instant as (
+    select distinct s.device_id, s.observed_us, e.hour
+    from sample s
+    join edge_hour e on e.device_id = s.device_id and e.hour = s.observed_us // 3600000000
+),
+spaced as (
+    select
+        device_id,
+        hour,
+        observed_us - lag(observed_us) over (partition by device_id, hour order by observed_us) as spacing_us
+    from instant
+)
+select device_id, hour, least(quantile_disc(spacing_us, 0.5), $interval_us_max) as interval_us
+from spaced
+where spacing_us is not null
+group by all;
+
+create or replace temp table seen as
+with newest as (
+    select
+        device_id,
+        any_value(gpu) as gpu,
+        any_value(gi) as gi,
+        arg_max(profile, last_us) as profile,
+        arg_max(node, last_us) as node,
+        arg_max(gpu_index, last_us) as gpu_index,
+        arg_max(pci_bus_id, last_us) as pci_bus_id,
+        arg_max(model, last_us) as model,
+        min(first_us) as first_us,
+        max(last_us) as last_us
+    from seen_span
+    group by device_id
+)
+select
+    n.*,
+    coalesce(a.interval_us, d.first_interval_us, $default_interval_us) as first_interval_us,
+    coalesce(b.interval_us, d.last_interval_us, $default_interval_us) as last_interval_us
+from newest n
+left join edge_spacing a on a.device_id = n.device_id and a.hour = n.first_us // 3600000000
+left join edge_spacing b on b.device_id = n.device_id and b.hour = n.last_us // 3600000000
+left join device d on d.device_id = n.device_id and d.measured;
+
+-- A row of site is a cluster's node as its schedulers last described it; device counts by MIG profile, '' whole GPUs.
+create or replace temp table site as
+select
+    node,
+    arg_max(devices, told_us) as devices,
+    arg_max(gpu_model, told_us) as gpu_model,
+    arg_max(coalesce(sharing, 'none'), told_us) as sharing,
+    arg_max(pool, told_us) as pool,
+    min(told_us) filter (where told_us > 0) as first_us,
+    max(told_us) filter (where told_us > 0) as last_us
+from (
+    select *, coalesce(observed_us, since_us, 0) as told_us
+    from node
+    where cluster = $cluster
+)
+group by node;
+
+-- A row of outage is a span in which a node was drained or down; to_us is NULL while it still is.
+create or replace temp table outage as
+with told as (
+    select distinct
+        node,
+        state <> 'up' as out,
+        coalesce(case when state <> 'up' then since_us end, observed_us, since_us) as from_us
+    from node
+    where cluster = $cluster
+)
+select
+    node,
+    from_us,
+    (select min(up.from_us) from told up where up.node = t.node and not up.out and up.from_us > t.from_us) as to_us
+from told t
+where out and from_us is not null;

@@ -1,0 +1,267 @@
+-- A row of wanted is a run and a node (and pod) on which it held devices of one kind, all records of it merged.
+create or replace temp table wanted as
+with typed as (
+    select
+        scheduler,
+        kind,
+        job_id,
+        run_key,
+        pod_uid,
+        pod,
+        namespace,
+        node,
+        profile,
+        gpu_type,
+        max(device_count) as device_count,
+        max(device_indexes) as device_indexes,
+        max(gpus) as gpus
+    from claim
+    where cluster = $cluster
+    group by all
+),
+by_kind as (
+    select
+        scheduler,
+        kind,
+        job_id,
+        run_key,
+        pod_uid,
+        pod,
+        namespace,
+        node,
+        profile,
+        sum(device_count)::integer as device_count,
+        string_agg(device_indexes, ',') as device_indexes,
+        string_agg(gpus, ',') as gpus,
+        max(gpu_type) as gpu_type
+    from typed
+    group by all
+),
+spoken as (
+    select
+        scheduler,
+        max(greatest(start_us, end_us, evidence_us)) as last_us
+    from claim
+    where cluster = $cluster
+    group by scheduler
+),
+sampled as (
+    select max(last_us + last_interval_us // 2) as last_us from seen
+),
+timed as (
+    select
+        scheduler,
+        job_id,
+        run_key,
+        pod_uid,
+        node,
+        profile,
+        min(start_us) as start_us,
+        max(end_us) as end_us
+    from claim
+    where cluster = $cluster
+    group by all
+)
+select
+    ('0x' || substr(md5(concat_ws(chr(31), $cluster, k.scheduler, k.job_id, k.run_key)), 1, 15))::bigint as run_id,
+    k.scheduler,
+    k.job_id,
+    k.run_key,
+    k.pod_uid,
+    any_value(k.pod) as pod,
+    any_value(k.namespace) as namespace,
+    k.node,
+    k.profile,
+    max(k.gpu_type) as gpu_type,
+    max(k.device_count) as device_count,
+    max(k.device_indexes) as device_indexes,
+    max(k.gpus) as gpus,
+    any_value(t.start_us) as start_us,
+    any_value(
+        coalesce(
+            t.end_us,
+            -- Held up to the source's last word. Slurm's records carry theirs; a pod list says what runs when it is
+            -- written, which is the end of what the cluster's samples tell.
+            case
+                when k.scheduler = 'slurm' then greatest(s.last_us, t.start_us)
+                else greatest(s.last_us, t.start_us, (select last_us from sampled))
+            end
+        )
+    ) as end_us,
+    any_value(t.end_us is not null) as ended
+from by_kind k
+join timed t
+    on t.scheduler = k.scheduler and t.job_id = k.job_id and t.run_key = k.run_key
+    and t.pod_uid is not distinct from k.pod_uid and t.node is not distinct from k.node
+    and t.profile is not distinct from k.profile
+join spoken s on s.scheduler = k.scheduler
+where t.start_us is not null
+group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile;
+
+delete from wanted where end_us <= start_us;
+
+-- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
+create or replace temp table owner_span as
+select
+    s.device_id,
+    c.job,
+    c.namespace,
+    c.pod,
+    c.pod_uid,
+    s.first_us,
+    s.last_us,
+    s.shared
+from context_span s
+join context c using (context_id)
+where c.cluster = $cluster and (c.job is not null or c.pod is not null);
+
+-- A row of hold is a device and a run that held it: pods of one gang on a shared device are several rows.
+create or replace temp table hold as
+with slurm_label as (
+    select w.run_id, o.device_id, w.pod_uid, w.start_us, w.end_us, w.node
+    from wanted w
+    join owner_span o
+        on o.job = w.job_id
+        and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
+    where w.scheduler = 'slurm'
+    union
+    select w.run_id, o.device_id, w.pod_uid, w.start_us, w.end_us, w.node
+    from wanted w
+    join owner_span o
+        on o.job = split_part(w.run_key, '@', 1)
+        and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
+    where w.scheduler = 'slurm'
+),
+-- A label names the job, not the node: where a run has several nodes, a device belongs to its own node's record.
+slurm_hold as (
+    select run_id, device_id, pod_uid, min(start_us) as start_us, max(end_us) as end_us
+    from slurm_label
+    group by all
+),
+pod_hold as (
+    select distinct w.run_id, o.device_id, w.pod_uid, w.start_us, w.end_us
+    from wanted w
+    join owner_span o
+        on o.pod = w.pod and o.namespace is not distinct from w.namespace
+        and coalesce(o.pod_uid = w.pod_uid, true)
+        and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
+    where w.scheduler = 'kubernetes'
+),
+told_hold as (
+    select distinct w.run_id, n.device_id, w.pod_uid, w.start_us, w.end_us
+    from (select *, unnest(string_split(gpus, ',')) as gpu_uuid from wanted where gpus is not null) w
+    join seen n on n.gpu = trim(w.gpu_uuid) and n.gi = -1
+)
+select *, true as declared, false as estimated from slurm_hold
+union all
+select *, true, false from pod_hold
+union all
+select *, true, false from told_hold;
+
+-- Where the scheduler tells indexes and no label does, a whole GPU is found by its index on the node.
+insert into hold
+select distinct w.run_id, n.device_id, w.pod_uid, w.start_us, w.end_us, true, false
+from (
+    select *, unnest(string_split(device_indexes, ',')) as device_index
+    from wanted
+    where device_indexes is not null and profile is null
+) w
+join seen n on n.node = w.node and n.gi = -1 and n.gpu_index = w.device_index::integer
+where not exists (select 1 from hold h where h.run_id = w.run_id and h.device_id = n.device_id)
+    and not exists (
+        select 1
+        from seen slice
+        where slice.gpu = n.gpu and slice.gi >= 0 and slice.last_us >= w.start_us and slice.first_us <= w.end_us
+    );
+
+-- A row of missing is a run, a node and how many devices it holds there that nothing names.
+create or replace temp table missing as
+with found as (
+    select h.run_id, h.pod_uid, n.node, count(distinct h.device_id) as devices
+    from hold h
+    join seen n using (device_id)
+    group by all
+),
+found_run as (
+    select run_id, count(distinct device_id) as devices from hold group by run_id
+),
+declared_run as (
+    select run_id, sum(device_count) as devices from wanted group by run_id
+)
+select
+    w.run_id,
+    w.pod_uid,
+    w.node,
+    w.profile,
+    w.gpu_type,
+    w.start_us,
+    w.end_us,
+    w.device_indexes,
+    w.device_count - coalesce(f.devices, 0) as device_count
+from wanted w
+left join found f
+    on f.run_id = w.run_id and f.pod_uid is not distinct from w.pod_uid and f.node = w.node
+left join found_run r on r.run_id = w.run_id
+join declared_run d on d.run_id = w.run_id
+where w.device_count > coalesce(f.devices, 0) and coalesce(r.devices, 0) < d.devices
+order by w.node, w.start_us, w.run_id;
+
+-- A row of observed_hold is a device whose samples name an owner that no scheduler record knows.
+-- Labels that vanish for a scrape do not end it: the owner before is held within twice the spacing.
+create or replace temp table observed_hold as
+with unclaimed as (
+    select o.*, n.last_interval_us as interval_us
+    from owner_span o
+    join seen n using (device_id)
+    where not exists (
+        select 1
+        from wanted w
+        where (w.scheduler = 'slurm' and (o.job = w.job_id or o.job = split_part(w.run_key, '@', 1)))
+            or (
+                w.scheduler = 'kubernetes' and o.pod = w.pod and o.namespace is not distinct from w.namespace
+                and coalesce(o.pod_uid = w.pod_uid, true)
+            )
+    )
+),
+keyed as (
+    select
+        *,
+        coalesce(job, concat_ws('/', namespace, pod)) as job_id,
+        case when job is not null then 'slurm' else 'kubernetes' end as scheduler,
+        coalesce(pod_uid, job, concat_ws('/', namespace, pod)) as run_key
+    from unclaimed
+),
+linked as (
+    select
+        *,
+        first_us - max(last_us) over (
+            partition by device_id, scheduler, job_id, run_key
+            order by first_us
+            rows between unbounded preceding and 1 preceding
+        ) as silence_us
+    from keyed
+),
+numbered as (
+    select
+        *,
+        count(*) filter (where silence_us > 2 * interval_us) over (
+            partition by device_id, scheduler, job_id, run_key order by first_us
+        ) as turn
+    from linked
+)
+select
+    ('0x' || substr(md5(concat_ws(chr(31), $cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
+    scheduler,
+    job_id,
+    run_key,
+    any_value(namespace) as namespace,
+    any_value(pod) as pod,
+    any_value(job) as job,
+    device_id,
+    min(first_us) - any_value(interval_us) // 2 as start_us,
+    max(last_us) + any_value(interval_us) // 2 as end_us
+from numbered
+group by scheduler, job_id, run_key, device_id, turn;
+
+insert into hold
+select run_id, device_id, null, start_us, end_us, false, false from observed_hold;

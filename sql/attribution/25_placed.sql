@@ -1,0 +1,14 @@
+-- Adds the holds that were placed by count, and says from when to when each node is known of.
+insert into hold select * from placed_rows;
+
+create or replace temp table node_evidence as
+select node, min(start_us) as start_us, max(end_us) as end_us
+from (
+    select node, first_us - first_interval_us // 2 as start_us, last_us + last_interval_us // 2 as end_us from seen
+    union all
+    select node, start_us, end_us from wanted
+    union all
+    select node, first_us, last_us from site
+)
+where node is not null
+group by node;

@@ -1,0 +1,176 @@
+-- A row of owned_gpu is a physical GPU and the span in which the fleet owned it: from its first to its last evidence,
+-- a vanished one up to the cluster's last sample, unless another UUID took its place in the same slot.
+create or replace temp table owned_gpu as
+with cluster_end as (
+    select max(last_us + last_interval_us // 2) as end_us from seen
+),
+own as (
+    select
+        gpu,
+        min(first_us - first_interval_us // 2) as start_us,
+        max(last_us + last_interval_us // 2) as last_us,
+        min(first_us) as first_sample_us,
+        arg_max(node, last_us) as node,
+        arg_max(pci_bus_id, last_us) as pci_bus_id
+    from seen
+    group by gpu
+),
+held as (
+    select n.gpu, min(h.start_us) as start_us, max(h.end_us) as end_us
+    from hold h
+    join seen n using (device_id)
+    group by n.gpu
+)
+select
+    o.gpu,
+    least(o.start_us, h.start_us) as start_us,
+    greatest(
+        case
+            when exists (
+                select 1
+                from own other
+                where other.gpu <> o.gpu and other.node = o.node and other.pci_bus_id = o.pci_bus_id
+                    and other.start_us >= o.last_us
+            ) then o.last_us
+            else e.end_us
+        end,
+        h.end_us
+    ) as end_us,
+    o.first_sample_us,
+    o.last_us
+from own o
+cross join cluster_end e
+left join held h using (gpu);
+
+-- A row of slice_turn is a MIG slice (or the GPU as a whole) from its first to its last sample without a long silence.
+create or replace temp table slice_turn as
+with linked as (
+    select
+        *,
+        coalesce(
+            first_us - max(last_us) over (
+                partition by device_id, profile
+                order by first_us
+                rows between unbounded preceding and 1 preceding
+            ) > $layout_silence_us,
+            false
+        ) as after_silence
+    from seen_span
+    where gpu in (select gpu from seen_span where gi >= 0)
+),
+numbered as (
+    select
+        *,
+        count(*) filter (where after_silence) over (partition by device_id, profile order by first_us) as turn
+    from linked
+)
+select gpu, gi, device_id, profile, turn, min(first_us) as first_us, max(last_us) as last_us
+from numbered
+group by all;
+
+-- A row of slice_life is a slice within one layout. A silence is part of it unless another slice appeared meanwhile:
+-- GPU-instance ids are used again after a repartition.
+create or replace temp table slice_life as
+with linked as (
+    select
+        s.*,
+        exists (
+            select 1
+            from slice_turn other
+            where other.gpu = s.gpu
+                and (other.device_id <> s.device_id or other.profile is distinct from s.profile)
+                and other.first_us < s.first_us
+                and other.first_us > (
+                    select max(before.last_us)
+                    from slice_turn before
+                    where before.device_id = s.device_id and before.profile is not distinct from s.profile
+                        and before.turn < s.turn
+                )
+        ) as new_layout
+    from slice_turn s
+),
+numbered as (
+    select
+        *,
+        count(*) filter (where new_layout) over (partition by device_id, profile order by first_us) as life
+    from linked
+),
+lived as (
+    select gpu, gi, device_id, profile, life, min(first_us) as first_us, max(last_us) as last_us
+    from numbered
+    group by all
+)
+select
+    l.gpu,
+    l.device_id,
+    l.profile,
+    l.first_us,
+    l.last_us,
+    case
+        when l.first_us - o.first_sample_us <= 2 * n.first_interval_us then o.start_us
+        else l.first_us - n.last_interval_us // 2
+    end as start_us,
+    coalesce(
+        (
+            select min(other.first_us) - n.last_interval_us // 2
+            from lived other
+            where other.gpu = l.gpu and other.first_us > l.last_us
+        ),
+        o.end_us
+    ) as end_us
+from lived l
+join owned_gpu o using (gpu)
+join seen n using (device_id)
+where l.gi >= 0;
+
+-- A row of capacity_span is an elementary span of a device with its share of the physical GPU; the shares of one GPU
+-- add up to 1, a part that no slice covers is the GPU's own row in bucket mig_remainder (domain.md 5.4).
+create or replace temp table capacity_span as
+with edge as (
+    select gpu, start_us as at_us from owned_gpu
+    union
+    select gpu, end_us from owned_gpu
+    union
+    select gpu, start_us from slice_life
+    union
+    select gpu, end_us from slice_life
+),
+span as (
+    select gpu, at_us as start_us, lead(at_us) over (partition by gpu order by at_us) as end_us
+    from edge
+),
+owned as (
+    select s.*
+    from span s
+    join owned_gpu o on o.gpu = s.gpu and s.start_us >= o.start_us and s.end_us <= o.end_us
+),
+slice as (
+    select o.gpu, o.start_us, o.end_us, l.device_id, max(u.units) as units
+    from owned o
+    join slice_life l on l.gpu = o.gpu and l.start_us <= o.start_us and l.end_us >= o.end_us
+    join seen n on n.device_id = l.device_id
+    join share_unit u
+        on u.model is not distinct from n.model and u.profile is not distinct from l.profile
+    group by all
+),
+layout as (
+    select gpu, start_us, end_us, sum(units)::bigint as units
+    from slice
+    group by all
+)
+select s.device_id, s.start_us, s.end_us, s.units::bigint as share_num, greatest(l.units, $share_units) as share_den, false as remainder
+from slice s
+join layout l using (gpu, start_us, end_us)
+union all
+select w.parent_id, l.start_us, l.end_us, $share_units - l.units, $share_units, true
+from layout l
+join (select distinct gpu, parent_id from gpu_parent) w using (gpu)
+where l.units < $share_units
+union all
+select w.parent_id, o.start_us, o.end_us, 1, 1, false
+from owned o
+join (select distinct gpu, parent_id from gpu_parent) w using (gpu)
+where not exists (select 1 from layout l where l.gpu = o.gpu and l.start_us = o.start_us and l.end_us = o.end_us)
+union all
+select device_id, start_us, end_us, share_num, share_den, false
+from unseen_device;

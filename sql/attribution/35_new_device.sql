@@ -1,0 +1,58 @@
+-- A row of new_device is a device that the fleet owned at some time, measured or not.
+create or replace temp table new_device as
+with every as (
+    select
+        device_id,
+        gpu,
+        gi,
+        profile,
+        node,
+        gpu_index,
+        pci_bus_id,
+        model,
+        true as measured,
+        first_us,
+        last_us,
+        first_interval_us,
+        last_interval_us
+    from seen
+    union all by name
+    -- A partitioned GPU that is never sampled as a whole still has a row: its remainder is booked there.
+    select
+        p.parent_id as device_id,
+        p.gpu,
+        -1 as gi,
+        null::varchar as profile,
+        arg_max(n.node, n.last_us) as node,
+        arg_max(n.gpu_index, n.last_us) as gpu_index,
+        arg_max(n.pci_bus_id, n.last_us) as pci_bus_id,
+        arg_max(n.model, n.last_us) as model,
+        false as measured
+    from gpu_parent p
+    join seen n using (gpu)
+    where p.parent_id not in (select device_id from seen)
+    group by p.parent_id, p.gpu
+    union all by name
+    select device_id, gpu, -1 as gi, profile, node, gpu_index, false as measured
+    from unseen_device
+)
+select
+    e.device_id,
+    coalesce(p.parent_id, e.device_id) as parent_id,
+    $cluster as cluster,
+    e.gpu,
+    e.gi,
+    e.profile,
+    e.node,
+    e.gpu_index,
+    e.pci_bus_id,
+    coalesce(e.model, s.gpu_model) as model,
+    coalesce(s.pool, e.model, s.gpu_model) as pool,
+    e.measured,
+    e.first_us,
+    e.last_us,
+    e.first_interval_us,
+    e.last_interval_us
+from every e
+left join gpu_parent p using (gpu)
+left join site s on s.node = e.node;

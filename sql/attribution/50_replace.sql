@@ -1,0 +1,119 @@
+-- Puts the new devices, runs, capacity and segments in place of the old and marks the hours in which they differ.
+create or replace temp table changed as
+with gone as (
+    select * from segment where cluster = $cluster
+    except
+    select * from new_segment
+),
+come as (
+    select * from new_segment
+    except
+    select * from segment where cluster = $cluster
+),
+moved as (
+    select g.device_id, g.start_us, g.end_us, c.end_us as other_end_us
+    from gone g
+    join come c
+        on c.device_id = g.device_id and c.start_us = g.start_us and c.run_id is not distinct from g.run_id
+        and c.share_num = g.share_num and c.share_den = g.share_den
+        and c.free_bucket is not distinct from g.free_bucket
+        and c.estimated = g.estimated and c.conflict = g.conflict
+)
+select least(end_us, other_end_us) as start_us, greatest(end_us, other_end_us) as end_us from moved
+union all
+select start_us, end_us from gone g
+where not exists (select 1 from moved b where b.device_id = g.device_id and b.start_us = g.start_us and b.end_us = g.end_us)
+union all
+select start_us, end_us from come c
+where not exists (
+    select 1 from moved b where b.device_id = c.device_id and b.start_us = c.start_us and b.other_end_us = c.end_us
+);
+
+insert into dirty_hour
+with hour as (
+    select distinct
+        $cluster as cluster,
+        unnest(range(start_us // 3600000000 - 1, (end_us - 1) // 3600000000 + 2)) * 3600000000 as hour_us
+    from changed
+)
+select cluster, hour_us from hour
+except
+select cluster, hour_us from dirty_hour;
+
+delete from segment where cluster = $cluster;
+
+insert into segment by name select * from new_segment order by device_id, start_us;
+
+delete from device where cluster = $cluster;
+
+insert into device by name select * from new_device order by device_id;
+
+delete from capacity where cluster = $cluster;
+
+-- One row a physical GPU (or unnamed slice), computed from the evidence and not from the segments, so that the check
+-- of the books compares two readings.
+insert into capacity
+select $cluster, w.parent_id, o.start_us, o.end_us, 1, 1
+from owned_gpu o
+join (select distinct gpu, parent_id from gpu_parent) w using (gpu)
+union all
+select $cluster, device_id, start_us, end_us, share_num, share_den
+from unseen_device;
+
+delete from run where cluster = $cluster;
+
+insert into run by name
+with declared as (
+    select
+        w.run_id,
+        any_value(w.scheduler) as scheduler,
+        any_value(w.job_id) as job_id,
+        any_value(w.run_key) as run_key,
+        min(w.start_us) as start_us,
+        max(w.end_us) as end_us,
+        bool_and(w.ended) as ended
+    from wanted w
+    group by w.run_id
+),
+words as (
+    select
+        ('0x' || substr(md5(concat_ws(chr(31), cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
+        max(user_name) as user_name,
+        max(account) as account,
+        max(queue) as queue,
+        max(namespace) as namespace,
+        max(qos) as qos,
+        max(name) as name,
+        max(labels) as labels,
+        arg_max(state, coalesce(evidence_us, end_us, start_us)) as state,
+        min(submit_us) as submit_us
+    from claim
+    where cluster = $cluster
+    group by 1
+)
+select $cluster as cluster, d.*, true as declared, w.* exclude (run_id)
+from declared d
+join words w using (run_id)
+union all by name
+select
+    $cluster as cluster,
+    run_id,
+    any_value(scheduler) as scheduler,
+    any_value(job_id) as job_id,
+    any_value(run_key) as run_key,
+    min(start_us) as start_us,
+    max(end_us) as end_us,
+    false as ended,
+    false as declared,
+    null::varchar as user_name,
+    null::varchar as account,
+    null::varchar as queue,
+    max(namespace) as namespace,
+    null::varchar as qos,
+    max(coalesce(pod, job)) as name,
+    null::varchar as labels,
+    null::varchar as state,
+    null::bigint as submit_us
+from observed_hold
+where run_id not in (select run_id from wanted)
+group by run_id;

@@ -1,0 +1,46 @@
+-- The working tables of one attribution.
+drop table changed;
+
+drop table new_segment;
+
+drop table holder;
+
+drop table elementary;
+
+drop table silent;
+
+drop table placed_hold;
+
+drop table new_device;
+
+drop table capacity_span;
+
+drop table slice_life;
+
+drop table slice_turn;
+
+drop table owned_gpu;
+
+drop table node_evidence;
+
+drop table observed_hold;
+
+drop table missing;
+
+drop table hold;
+
+drop table owner_span;
+
+drop table wanted;
+
+drop table outage;
+
+drop table site;
+
+drop table seen;
+
+drop table edge_spacing;
+
+drop table edge_hour;
+
+drop table seen_span;
