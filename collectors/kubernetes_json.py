@@ -22,7 +22,7 @@ _Piece = tuple[int, Any, str | None]
 
 _decode = json.JSONDecoder().raw_decode
 _space = re.compile(r"[ \t\r\n]*")
-_ndjson = re.compile(r"\s*\{[^\n]*\n\s*?\{")
+_ndjson = re.compile(r"\s*\{[^\n]*\}[ \t\r]*\n\s*\{")
 _list_kind = re.compile(r'"kind"\s*:\s*"(\w+)List"')
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from gpuwatch.collectors import kubernetes_json
+
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import TABLES, Records, Rejects, Source
 from gpuwatch.registry import find_importer
@@ -78,7 +79,7 @@ def test_an_empty_list_is_no_error(tmp_path: Path) -> None:
         pytest.param(b'{"kind": "List",\n "items": [{"kind": "Pod"},', "line 2 column", id="torn List"),
         pytest.param(b'{"kind": "List", "items": [{"kind": "P', "line 1 column", id="torn in a string"),
         pytest.param(bytes(range(256)), "not JSON", id="binary"),
-        pytest.param(b"[" * 200_000, "", id="nested without end"),
+        pytest.param(b"[" * 200_000, "JSON", id="nested without end"),
         pytest.param(gzip.compress(b'{"kind": "List"}' * 99)[:-20], "gzip", id="torn gzip"),
     ],
 )

@@ -1,0 +1,1 @@
+"""Side-by-side measurements; they never assert a time."""

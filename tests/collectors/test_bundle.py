@@ -1,0 +1,127 @@
+"""What a bundle directory holds, what it lacks, and a bundle.toml that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gpuwatch.collectors.bundle import BundlePlan, plan
+
+from gpuwatch.errors import UnreadableInput, UsageError
+
+
+def bundle(root: Path, *names: str, toml: str | None = 'cluster = "c1"') -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("x")
+    if toml is not None:
+        (root / "bundle.toml").write_text(toml)
+    return root
+
+
+def parts(found: BundlePlan, root: Path) -> list[tuple[str, str]]:
+    return [(kind, file.relative_to(root).as_posix()) for kind, file in found.parts]
+
+
+FULL = (
+    "metrics/b.prom.gz", "metrics/a.prom", "metrics/day2/c.prom.zst", "topo/n2.txt", "topo/n1.txt",
+    "slurm/topology.conf", "slurm/sacct.txt", "slurm/squeue.json", "slurm/scontrol_job.txt", "slurm/scontrol_node.txt",
+    "k8s/pods.json", "k8s/nodes.json.gz", "rates.csv", "teams.csv", "truth.json", "notes.doc", "slurm/other.txt", ".git/x",
+)  # fmt: skip
+
+
+def test_every_part_has_its_kind_in_a_fixed_order(tmp_path: Path) -> None:
+    found = plan(bundle(tmp_path, *FULL))
+
+    assert [
+        ("k8s-json", "k8s/nodes.json.gz"),
+        ("k8s-json", "k8s/pods.json"),
+        ("sacct", "slurm/sacct.txt"),
+        ("slurm-json", "slurm/squeue.json"),
+        ("scontrol", "slurm/scontrol_node.txt"),
+        ("scontrol", "slurm/scontrol_job.txt"),
+        ("slurm-topology", "slurm/topology.conf"),
+        ("topo", "topo/n1.txt"),
+        ("topo", "topo/n2.txt"),
+        ("openmetrics", "metrics/a.prom"),
+        ("openmetrics", "metrics/b.prom.gz"),
+        ("openmetrics", "metrics/day2/c.prom.zst"),
+    ] == parts(found, tmp_path)
+    assert (tmp_path / "rates.csv", tmp_path / "teams.csv") == (found.rates, found.teams)
+    assert () == found.missing
+    assert ("notes.doc", "slurm/other.txt") == found.unknown
+
+
+def test_an_empty_bundle_names_all_that_is_missing(tmp_path: Path) -> None:
+    found = plan(bundle(tmp_path, toml=None))
+
+    assert ("default", None, "UTC", (), None, None) == (
+        found.cluster,
+        found.scrape_interval_us,
+        found.timezone,
+        found.parts,
+        found.rates,
+        found.teams,
+    )
+    assert [
+        "bundle.toml",
+        "metrics/*.prom",
+        "k8s/*.json, slurm/sacct.txt",
+        "topo/<node>.txt",
+        "rates.csv",
+        "teams.csv",
+    ] == [text.split(":")[0] for text in found.missing]
+
+
+def test_a_slurm_bundle_names_the_slurm_files_that_are_missing(tmp_path: Path) -> None:
+    found = plan(bundle(tmp_path, "slurm/sacct.txt", "metrics/a.prom", "topo/n.txt", "rates.csv", "teams.csv"))
+
+    assert ["slurm/scontrol_job.txt", "slurm/scontrol_node.txt", "slurm/topology.conf"] == [
+        text.split(":")[0] for text in found.missing
+    ]
+
+
+@pytest.mark.parametrize(
+    ("toml", "cluster", "interval", "timezone"),
+    [
+        pytest.param('cluster = "c1"', "c1", None, "UTC", id="the least"),
+        pytest.param('cluster = "c1"\nscrape_interval_s = 15', "c1", 15_000_000, "UTC", id="whole seconds"),
+        pytest.param("scrape_interval_s = 0.1", "default", 100_000, "UTC", id="a fraction of a second"),
+        pytest.param('timezone = "Europe/Berlin"', "default", None, "Europe/Berlin", id="a time zone"),
+    ],
+)
+def test_settings(tmp_path: Path, toml: str, cluster: str, interval: int | None, timezone: str) -> None:
+    found = plan(bundle(tmp_path, toml=toml))
+
+    assert (cluster, interval, timezone) == (found.cluster, found.scrape_interval_us, found.timezone)
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        pytest.param("cluster = ", "not TOML", id="torn"),
+        pytest.param("cluster = 7", "key cluster", id="a number for a name"),
+        pytest.param('cluster = " "', "key cluster", id="a blank name"),
+        pytest.param('scrape_interval_s = "15"', "key scrape_interval_s", id="text for seconds"),
+        pytest.param("scrape_interval_s = 0", "key scrape_interval_s", id="zero seconds"),
+        pytest.param("scrape_interval_s = nan", "key scrape_interval_s", id="not a number"),
+        pytest.param("scrape_interval_s = true", "key scrape_interval_s", id="a truth value"),
+        pytest.param('timezone = "Mars/Base"', "key timezone", id="a zone that is none"),
+        pytest.param('timezone = "../../etc/passwd"', "key timezone", id="a path for a zone"),
+        pytest.param("timezone = 1", "key timezone", id="a number for a zone"),
+    ],
+)
+def test_a_wrong_setting_names_file_and_key(tmp_path: Path, toml: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as error:
+        plan(bundle(tmp_path, toml=toml))
+    assert str(tmp_path / "bundle.toml") in str(error.value)
+
+
+def test_an_unknown_key_is_shown(tmp_path: Path) -> None:
+
+    assert ("bundle.toml: key 'clutser'",) == plan(bundle(tmp_path, toml='clutser = "c1"')).unknown
+
+
+def test_a_bundle_that_is_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableInput, match="not a directory"):
+        plan(tmp_path / "gone")
