@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gpuwatch.clock import DAY_US, SECOND_US
+from gpuwatch.ingest import seal_all
 from gpuwatch.model import CLAIM, CONTEXT, WHOLE_GPU, Records, context_key, device_key
 from gpuwatch.store import Store
 
@@ -62,6 +64,8 @@ class Written:
     jobs: int
     rows: int
     fields: int
+    seal_s: float
+    """Seconds that sealing and checkpoints took, all days together."""
 
     @property
     def samples(self) -> int:
@@ -70,7 +74,7 @@ class Written:
 
 
 def write(store: Store, *, gpus: int, days: int, seed: int = 1) -> Written:
-    """Appends `days` days of `gpus` GPUs every STEP_S seconds, not sealed; returns what was written."""
+    """Appends `days` days of `gpus` GPUs every STEP_S seconds, each day sealed as it ends; returns what was written."""
     dice = np.random.default_rng(seed)
     steps = days * DAY_US // (STEP_S * SECOND_US)
     plan = _plan(dice, gpus, steps)
@@ -80,11 +84,17 @@ def write(store: Store, *, gpus: int, days: int, seed: int = 1) -> Written:
     with store.transaction():
         store.append(Records("context", pa.Table.from_pylist(contexts, schema=CONTEXT)))
         store.append(Records("claim", _claims(plan)))
-        context_of = np.array([row["context_id"] for row in contexts])
-        for batch in _samples(dice, plan, gpus, steps, devices, context_of):
+    context_of = np.array([row["context_id"] for row in contexts])
+    seconds: list[float] = []
+    for batch in _samples(dice, plan, gpus, steps, devices, context_of):
+        with store.transaction():
             rows += store.append(Records("sample", batch))
-            fields = batch.num_columns - 3
-    return Written(gpus, days, len(plan.jobs), rows, fields)
+        fields = batch.num_columns - 3
+        start = time.perf_counter()
+        seal_all(store)
+        store.checkpoint()
+        seconds.append(time.perf_counter() - start)
+    return Written(gpus, days, len(plan.jobs), rows, fields, sum(seconds))
 
 
 def _plan(dice: np.random.Generator, gpus: int, steps: int) -> Plan:

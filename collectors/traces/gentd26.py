@@ -28,6 +28,7 @@ from gpuwatch.model import (
 from gpuwatch.registry import importer
 
 BLOCK_BYTES = 4 << 20
+PROBE_BYTES = 64 << 10
 MAX_PODS = 1_000_000
 NAMESPACE = "gentd26"
 VALUE, TIME, POD = "value", "timestamp_anon", "container_ip"
@@ -151,6 +152,9 @@ def _batches(file: Path, rejects: Rejects) -> Iterator[pa.Table]:
     skipped: list[int] = []
     line = 2
     try:
+        with _stream(file) as head:
+            if b"\0" in head.read(PROBE_BYTES):
+                raise UnreadableInput(f"{file}: binary, not the CSV of this trace")
         reader = _open(file, skipped, rejects)
         missing = {VALUE, TIME, POD} - set(reader.schema.names)
         if missing:
@@ -167,6 +171,10 @@ def _batches(file: Path, rejects: Rejects) -> Iterator[pa.Table]:
         rejects.add("file breaks off", str(file), line, _one_line(error))
 
 
+def _stream(file: Path) -> pa.NativeFile:
+    return pa.input_stream(str(file), compression="gzip" if file.suffix == ".gz" else None)
+
+
 def _open(file: Path, skipped: list[int], rejects: Rejects) -> pacsv.CSVStreamingReader:
     def refuse(row: pacsv.InvalidRow) -> str:
         number = row.number or 0
@@ -178,7 +186,7 @@ def _open(file: Path, skipped: list[int], rejects: Rejects) -> pacsv.CSVStreamin
 
     # One thread: only then does the reader tell the number of a row it cannot split.
     return pacsv.open_csv(
-        pa.input_stream(str(file), compression="gzip" if file.suffix == ".gz" else None),
+        _stream(file),
         read_options=pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
         parse_options=pacsv.ParseOptions(invalid_row_handler=refuse, ignore_empty_lines=False),
         convert_options=pacsv.ConvertOptions(

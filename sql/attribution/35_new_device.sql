@@ -1,6 +1,24 @@
 -- A row of new_device is a device that the fleet owned at some time, measured or not.
+-- A scheduler's name of a model (gres type, product label) gives way to the exporter's where one exporter name fits.
 create or replace temp table new_device as
-with every as (
+with exporter_name as (
+    select distinct model, lower(regexp_replace(model, '[^A-Za-z0-9]', '', 'g')) as plain
+    from seen
+    where model is not null
+),
+scheduler_name as (
+    select distinct gpu_model, lower(regexp_replace(gpu_model, '[^A-Za-z0-9]', '', 'g')) as plain
+    from site
+    where gpu_model is not null
+),
+site_model as (
+    select s.gpu_model, any_value(e.model) as model
+    from scheduler_name s
+    join exporter_name e on contains(e.plain, s.plain)
+    group by s.gpu_model
+    having count(*) = 1
+),
+every as (
     select
         device_id,
         gpu,
@@ -46,8 +64,8 @@ select
     e.node,
     e.gpu_index,
     e.pci_bus_id,
-    coalesce(e.model, s.gpu_model) as model,
-    coalesce(s.pool, e.model, s.gpu_model) as pool,
+    coalesce(e.model, m.model, s.gpu_model) as model,
+    coalesce(s.pool, e.model, m.model, s.gpu_model) as pool,
     e.measured,
     e.first_us,
     e.last_us,
@@ -55,4 +73,5 @@ select
     e.last_interval_us
 from every e
 left join gpu_parent p using (gpu)
-left join site s on s.node = e.node;
+left join site s on s.node = e.node
+left join site_model m on m.gpu_model = s.gpu_model;

@@ -585,3 +585,30 @@ create table unjudged (
     end_us bigint,
     reason varchar
 );
+
+-- A row is the team that a run's time is charged to, and why.
+create table run_team (
+    cluster varchar,
+    run_id bigint,
+    team varchar,
+    team_why varchar
+);
+
+-- A row is a device and a span of one price: usd_per_gpu_hour is exact decimal text, NULL where no rate covers it.
+-- The spans of a device cover all time.
+create table device_price (
+    cluster varchar,
+    device_id bigint,
+    start_us bigint,
+    end_us bigint,
+    usd_per_gpu_hour varchar,
+    currency varchar,
+    pricing varchar
+);
+
+-- A row says which rate card and ownership rules the two tables above were computed from.
+create table priced (
+    cluster varchar,
+    rate_version bigint,
+    team_version bigint
+);

@@ -66,7 +66,6 @@ def test_bad_rows_are_refused_by_line(tmp_path: Path) -> None:
     assert [1 * SECOND_US, 10 * SECOND_US] == [r[2] for r in read(tmp_path / DUTY, rejects)[1]]
     assert {
         "row has 2 columns, not 3": 4,
-        "row has 1 columns, not 3": 6,
         "no pod id": 5,
         "timestamp is not a number of seconds": 9,
         "value is not a number": 3,
@@ -131,5 +130,5 @@ def test_the_published_totals() -> None:
     memory = [r[3] for r in readings if r[0] == pod and r[1] == "fb_used_bytes"]
     times = [r[2] for r in readings if r[0] == pod]
     assert (told["duty_samples"], told["duty_mean_pct"]) == (len(values), round(100 * sum(values) / len(values), 6))
-    assert (told["memory_min_bytes"], told["memory_max_bytes"]) == (min(memory), max(memory))
+    assert (told["memory_min_bytes"], told["memory_max_bytes"]) == (int(min(memory)), int(max(memory)))
     assert (told["first_timestamp"] * SECOND_US, told["last_timestamp"] * SECOND_US) == (min(times), max(times))
