@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from gpuwatch.collectors.kubernetes_json import Malformed, Object, labels_of, mapping, mappings, string
@@ -29,6 +30,8 @@ QUEUE_KEYS = (
 )
 USER_KEYS = ("gpuwatch.io/user", "hub.jupyter.org/username", "yunikorn.apache.org/username", "user", "username")
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
+# Kubernetes writes template hashes in these letters only (no vowels); used where a dump left the label out.
+_HASHED_NAME = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{8,10}")
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,9 @@ def _workload(metadata: Object, labels: dict[str, str], pod_name: str, pod_uid: 
         return labels.get("ray.io/originated-from-cr-name") or name, run_key
     if kind == "ReplicaSet":
         suffixes = [f"-{labels[key]}" for key in _HASH_LABELS if labels.get(key)]
-        return next((name.removesuffix(s) for s in suffixes if name.endswith(s)), name), run_key
+        stem = _HASHED_NAME.fullmatch(name)
+        plain = stem[1] if stem and not suffixes else name
+        return next((name.removesuffix(s) for s in suffixes if name.endswith(s)), plain), run_key
     return name, run_key
 
 

@@ -20,7 +20,7 @@ CACHED_TEXTS = 1024
 
 _UNSET = frozenset({"", "unknown", "none", "n/a", "(null)", "invalid", "none assigned", "unlimited"})
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
-_MIG_NAME = re.compile(r"(?:(.*?)[_.:-])?((?:\d+c\.)?\d+g\.\d+gb(?:\+[a-z0-9.]+)*)", re.IGNORECASE)
+_MIG_NAME = re.compile(r"(?:(?!\d+c\.)(.*?)[_.:-])?((?:\d+c\.)?\d+g\.\d+gb(?:\+[a-z0-9.]+)*)", re.IGNORECASE)
 _DURATION = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)(?:\.\d+)?")
 
 

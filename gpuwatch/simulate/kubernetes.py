@@ -45,15 +45,18 @@ def _uid(*parts: str) -> str:
 def _pod(run: Run, epoch: Epoch) -> Json:
     resource = f"nvidia.com/mig-{run.profile}" if run.profile else "nvidia.com/gpu"
     amount = {resource: str(run.gpus)}
+    labels: Json = {"app": run.name, **dict(run.owner.labels)}
     metadata: Json = {
         "name": run.pod,
         "namespace": run.owner.namespace,
         "uid": run.pod_uid,
         "creationTimestamp": epoch.rfc3339(run.submit_s),
-        "labels": {"app": run.name, **dict(run.owner.labels)},
+        "labels": labels,
     }
     if run.controller:
         name = run.pod.rsplit("-", 1)[0] if run.controller == "ReplicaSet" else run.name
+        if run.controller == "ReplicaSet":
+            metadata["labels"] = {**labels, "pod-template-hash": name.rsplit("-", 1)[1]}
         api = "batch/v1" if run.controller == "Job" else "apps/v1"
         metadata["ownerReferences"] = [
             {

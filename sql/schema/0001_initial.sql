@@ -549,28 +549,24 @@ create table ledger_hour (
     compute_us bigint
 );
 
--- A row is what one detector says of one run: a finding of contract.md section 4.
+-- A row is what one detector says of one chain of runs: a finding of contract.md section 4. Money is added when read.
 create table finding (
     key varchar,
     detector varchar,
     cluster varchar,
+    job_id varchar,
     run_id bigint,
-    subject_kind varchar,
-    subject_id varchar,
-    subject_name varchar,
     state varchar,
     resolved_reason varchar,
     confidence double,
     started_us bigint,
     ended_us bigint,
     last_seen_us bigint,
-    wasted_us_num hugeint,
-    wasted_us_den bigint,
+    wasted_units varchar,
+    wasted_den bigint,
     bucket varchar,
     evidence varchar,
-    devices varchar,
-    nodes varchar,
-    suppressed_by varchar,
+    device_ids bigint[],
     rule_version varchar,
     opened_us bigint
 );

@@ -7,10 +7,6 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from gpuwatch.clock import HOUR_US, parse_rfc3339
 from gpuwatch.collectors.slurm_text import (
     Gpus,
     comment_labels,
@@ -24,6 +20,10 @@ from gpuwatch.collectors.slurm_text import (
     task_ids,
     tres_gpus,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.clock import HOUR_US, parse_rfc3339
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[3] / "shared"))
 EXAMPLES = SHARED / "wire/slurm/alloctres_examples.txt"
@@ -83,7 +83,9 @@ def test_a_hundred_thousand_hosts_are_the_bound() -> None:
 def test_a_generated_host_list_comes_back(groups: list[tuple[str, list[tuple[int, int]], int]]) -> None:
     written, hosts = [], []
     for prefix, spans, width in groups:
-        ranges = [f"{first:0{width}d}-{first + more:0{width}d}" if more else f"{first:0{width}d}" for first, more in spans]
+        ranges = [
+            f"{first:0{width}d}-{first + more:0{width}d}" if more else f"{first:0{width}d}" for first, more in spans
+        ]
         written.append(f"{prefix}[{','.join(ranges)}]")
         hosts += [f"{prefix}{n:0{width}d}" for first, more in spans for n in range(first, first + more + 1)]
 
@@ -106,7 +108,9 @@ def test_a_generated_host_list_comes_back(groups: list[tuple[str, list[tuple[int
         pytest.param("gres/gpu=3,gres/gpu:h100=4", [("h100", None, 4)], id="types that exceed the total are believed"),
         pytest.param("gres/gpu=1,gres/gpu:1g.10gb=1", [(None, "1g.10gb", 1)], id="a slice is one of the total"),
         pytest.param(
-            "gres/gpu:a100_80gb_1g.10gb+me=1", [("a100_80gb", "1g.10gb+me", 1)], id="a type with memory, media extensions"
+            "gres/gpu:a100_80gb_1g.10gb+me=1",
+            [("a100_80gb", "1g.10gb+me", 1)],
+            id="a type with memory, media extensions",
         ),
     ],
 )
@@ -121,7 +125,9 @@ def test_a_count_that_is_none_is_refused(count: str) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.permutations(["billing=8", "cpu=8", "gres/gpu=7", "gres/gpu:a100=2", "gres/gpu:a100_1g.5gb=2", "gres/nvme=9"]))
+@given(
+    st.permutations(["billing=8", "cpu=8", "gres/gpu=7", "gres/gpu:a100=2", "gres/gpu:a100_1g.5gb=2", "gres/nvme=9"])
+)
 def test_the_order_of_tres_does_not_matter(items: list[str]) -> None:
     expected = (Gpus("a100", None, 2), Gpus("a100", "1g.5gb", 2), Gpus(None, None, 3))
 

@@ -1,0 +1,43 @@
+"""Devices that somebody holds and nobody measures."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import HOUR_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
+
+
+def _summary(e: Evidence) -> str:
+    return (
+        f"{e['blind_devices']} of {e['devices']} devices held and not measured for "
+        f"{e['unobserved_device_hours']:g} device-hours."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    if e["never_measured"]:
+        return (
+            "Run dcgm-exporter on the node and let it export every GPU (option -d f, no device filter); "
+            "check that its target is scraped."
+        )
+    return "Check that dcgm-exporter runs on the node, that profiling is not paused, and that the GPU is on the bus."
+
+
+def _severity(e: Evidence, hours: float) -> str:
+    return "medium" if e["longest_hours"] > 24 else "low"
+
+
+BLIND_SPOT = register(
+    Rule(
+        id="blind-spot",
+        title="GPUs held and never measured",
+        why="What nobody measures cannot be judged: the time is charged as allocated and shown as unobserved.",
+        bucket="unobserved",
+        thresholds=(
+            Threshold("blind_us_min", HOUR_US, "an hour without a single valid sample of a held device"),
+            Threshold("still_us", HOUR_US, "blind within the last hour of what is known is blind still"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        severity=_severity,
+    )
+)

@@ -1,0 +1,50 @@
+"""GPUs that say busy while few SMs hold work."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
+
+
+def _percent(value: float | None) -> str:
+    return "?" if value is None else f"{100 * value:.0f} %"
+
+
+def _summary(e: Evidence) -> str:
+    busy = e["gr_engine_ratio"] if e["gr_engine_ratio"] is not None else e["gpu_util_ratio"]
+    return (
+        f"{e['hollow_devices']} of {e['devices']} devices busy {_percent(busy)} of the time with "
+        f"{_percent(e['sm_active_ratio'])} of SMs active and tensor cores at {_percent(e['tensor_active_ratio'])}."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    if e["cause"] == "host":
+        return "The host feeds the GPU too slowly: more loader workers, pinned memory, prefetch, CUDA graphs."
+    return "Kernels are too small for the GPU: batch or fuse them, use CUDA graphs, or move to a MIG slice of this size."
+
+
+FALSE_UTILIZATION = register(
+    Rule(
+        id="false-utilization",
+        title="Busy by name, mostly idle SMs",
+        why="GPU_UTIL and engine-active count a GPU as busy when one small kernel runs; SM_ACTIVE tells how much of it works.",
+        bucket="stalled",
+        thresholds=(
+            Threshold("busy_ratio_min", 0.8, "GPU_UTIL or GR_ENGINE_ACTIVE that every dashboard shows as busy"),
+            Threshold("sm_active_max", 0.5, "NVIDIA DCGM user guide: below 0.5 likely ineffective"),
+            Threshold("memory_bound_min", 0.6, "DRAM at 60 % of its roof: memory-bound work, not waste"),
+            Threshold("roof_max", 0.4, "work at 40 % of the nearest roof is what well-tuned training reaches"),
+            Threshold("link_ratio_min", 0.3, "links busy 30 % of the time: waiting on communication"),
+            Threshold("tensor_roof", 0.93, "dcgmproftester saturates tensor cores at about 0.93"),
+            Threshold("dram_roof", 0.8, "NVIDIA DCGM user guide: practical DRAM peak"),
+            Threshold("windows_min", 5, "three quarters of the six 5-minute windows of half an hour, rounded up"),
+            Threshold("coverage_min", 0.8, "a window is judged when 80 % of it was sampled"),
+            Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
+            Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
+            Threshold("still_us", 10 * MINUTE_US, "hollow within the last 10 minutes of what is known is hollow still"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+    )
+)

@@ -1,0 +1,41 @@
+"""Held and idle GPUs."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
+
+
+def _summary(e: Evidence) -> str:
+    return (
+        f"{e['idle_devices']} of {e['devices']} devices idle, {e['shape']}: {e['idle_device_hours']:g} device-hours in "
+        f"{e['idle_runs']} idle runs, the longest {e['longest_idle_minutes']:g} minutes."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    if e["idle_devices"] < e["devices"]:
+        return f"Shrink the request to {e['devices'] - e['idle_devices']} devices, or give every rank its own device."
+    if e["tier"] == "reclaim":
+        return "Release the devices: end the job or scale it to zero; it may be resubmitted when there is work."
+    return "Release or shrink the request while nothing runs; for notebooks set an idle culler."
+
+
+IDLE_HOARDING = register(
+    Rule(
+        id="idle-hoarding",
+        title="GPUs held and idle",
+        why="Nobody else can use a held GPU; its idle hours are paid by the team that holds it.",
+        bucket="hoarded",
+        thresholds=(
+            Threshold("idle_us_min", 15 * MINUTE_US, "generic reclaim time; the ledger's hoarded bucket uses the same"),
+            Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
+            Threshold("grace_us", MINUTE_US, "the first idle minute of each run is free"),
+            Threshold("warn_us", 60 * MINUTE_US, "job_defense_shield warns at 60 minutes"),
+            Threshold("reclaim_us", 120 * MINUTE_US, "job_defense_shield cancels at 120 minutes"),
+            Threshold("still_us", 5 * MINUTE_US, "idle within the last 5 minutes of what is known is idle still"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+    )
+)

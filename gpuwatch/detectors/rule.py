@@ -1,0 +1,67 @@
+"""What a detector is: words, thresholds and a SQL file of the same stem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwatch.registry import discover
+
+Evidence = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One number of a rule and where it comes from."""
+
+    name: str
+    value: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A detector: the SQL decides (sql/detectors/<stem>.sql), this explains."""
+
+    id: str
+    title: str
+    why: str
+    bucket: str
+    thresholds: tuple[Threshold, ...]
+    summary: Callable[[Evidence], str]
+    remedy: Callable[[Evidence], str]
+    severity: Callable[[Evidence, float], str] | None = None
+    """(evidence, hours) to a severity; None: by money a day."""
+
+    @property
+    def stem(self) -> str:
+        """The name of its SQL file, module and test."""
+        return self.id.replace("-", "_")
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The thresholds by name: microseconds are whole numbers."""
+        return {t.name: int(t.value) if t.name.endswith("_us") or t.name.endswith("_us_min") else t.value for t in self.thresholds}
+
+    @property
+    def version(self) -> str:
+        """The thresholds as text: a finding keeps those it was judged by."""
+        return ",".join(f"{t.name}={t.value:g}" for t in self.thresholds)
+
+
+_rules: dict[str, Rule] = {}
+
+
+def register(rule: Rule) -> Rule:
+    """Makes a rule known. Raises ValueError when its id is taken."""
+    if rule.id in _rules:
+        raise ValueError(f"detector {rule.id!r} is registered twice: {_rules[rule.id].title!r} and {rule.title!r}")
+    _rules[rule.id] = rule
+    return rule
+
+
+def rules() -> dict[str, Rule]:
+    """All detectors by id."""
+    discover("gpuwatch.detectors")
+    return dict(sorted(_rules.items()))

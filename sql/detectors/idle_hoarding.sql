@@ -1,0 +1,88 @@
+-- A row is a chain of runs in which devices were held and idle: D2 of domain.md 3.2.
+-- The idle sample and the run of idle samples are the ledger's own (sql/ledger/piece.sql, idle.sql): waste stays within
+-- bucket hoarded. A busy sample, a sample nobody took, or another owner ends a run of idle samples.
+with linked as (
+    select
+        *,
+        start_us is distinct from lag(end_us) over (partition by device_id order by start_us) as begins
+    from idle_span
+    where cluster = $cluster
+),
+numbered as (
+    select *, count(*) filter (where begins) over (partition by device_id order by start_us) as number
+    from linked
+),
+idle_run as (
+    select device_id, min(start_us) as start_us, max(end_us) as end_us
+    from numbered
+    group by device_id, number
+),
+owned as (
+    select
+        h.chain,
+        h.run_id,
+        h.device_id,
+        h.share_num,
+        h.share_den,
+        h.run_start_us,
+        h.run_end_us,
+        greatest(i.start_us, h.start_us) as start_us,
+        least(i.end_us, h.end_us) as end_us
+    from idle_run i
+    join held h on h.device_id = i.device_id and i.start_us < h.end_us and i.end_us > h.start_us
+),
+-- What is idle in the warm-up is not held against a run: compilers, downloads and collectives start there.
+long_enough as (
+    select *
+    from owned
+    where end_us - greatest(start_us, run_start_us + $warm_up_us) >= $idle_us_min
+),
+chain_size as (
+    select chain, count(distinct device_id) as devices, max(end_us) as held_until_us
+    from held
+    group by chain
+)
+select
+    l.chain,
+    min(l.start_us) as started_us,
+    max(l.end_us) as ended_us,
+    -- Still idle when the run was last heard of, and the run had not ended.
+    bool_or(l.end_us >= l.run_end_us - $still_us and not c.ended) as still,
+    l.share_den,
+    sum((l.end_us - l.start_us - $grace_us)::hugeint * l.share_num)::varchar as wasted_units,
+    max(case when w.signalled then 1.0 else 0.4 end)
+        * case
+            when max(l.end_us - l.start_us) >= $reclaim_us then 0.95
+            when max(l.end_us - l.start_us) >= $warn_us then 0.85
+            else 0.7
+        end as confidence,
+    list(distinct l.device_id) as device_ids,
+    json_object(
+        'idle_devices', count(distinct l.device_id),
+        'devices', any_value(s.devices),
+        'idle_runs', count(*),
+        'longest_idle_minutes', round(max(l.end_us - l.start_us) / 60e6, 1),
+        'idle_device_hours', round(sum(l.end_us - l.start_us) / 3600e6, 3),
+        'shape', case
+            when count(distinct l.device_id) < any_value(s.devices) then 'some of its devices'
+            when min(l.start_us - l.run_start_us) <= $warm_up_us then 'from its start'
+            else 'after activity'
+        end,
+        'tier', case
+            when max(l.end_us - l.start_us) >= $reclaim_us then 'reclaim'
+            when max(l.end_us - l.start_us) >= $warn_us then 'warn'
+            else 'notify'
+        end
+    )::varchar as evidence
+from long_enough l
+join job_chain c using (run_id)
+join chain_size s on s.chain = l.chain
+left join (
+    select device_id, bool_or(gr_engine_ratio is not null and (sm_active_ratio is not null or power_watts is not null)) as signalled
+    from device_window
+    where cluster = $cluster and start_us >= $since_us - 300000000 and start_us < $until_us
+    group by device_id
+) w on w.device_id = l.device_id
+where not c.exempt
+group by l.chain, l.share_den
+order by started_us, l.chain;

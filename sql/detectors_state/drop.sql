@@ -1,0 +1,4 @@
+-- The working tables of one judgement.
+drop table held;
+
+drop table job_chain;

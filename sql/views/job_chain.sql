@@ -1,0 +1,55 @@
+-- A row of job_chain is a run and the chain it belongs to: runs of one job that follow within an hour are one chain, so
+-- that a requeue or a rolling update continues a finding.
+create or replace temp table job_chain as
+with timed as (
+    select run_id, scheduler, job_id, labels, name, start_us, end_us, ended
+    from run
+    where cluster = $cluster
+),
+linked as (
+    select
+        *,
+        start_us > max(end_us) over (
+            partition by scheduler, job_id
+            order by start_us, run_id
+            rows between unbounded preceding and 1 preceding
+        ) + 3600000000 as after_pause
+    from timed
+),
+numbered as (
+    select
+        *,
+        count(*) filter (where coalesce(after_pause, true)) over (
+            partition by scheduler, job_id order by start_us, run_id
+        ) as number
+    from linked
+),
+spanned as (
+    select
+        *,
+        min(start_us) over (partition by scheduler, job_id, number) as chain_start_us,
+        max(end_us) over (partition by scheduler, job_id, number) as chain_end_us
+    from numbered
+)
+select
+    *,
+    md5(concat_ws(chr(31), scheduler, job_id, chain_start_us)) as chain,
+    -- Exempt, until a date where one is given: {"gpuwatch.io/exempt-until": "2026-12-31"}.
+    coalesce(
+        try_cast(labels ->> '$."gpuwatch.io/exempt-until"' as timestamp) > make_timestamp(end_us), false
+    ) as exempt,
+    coalesce(
+        lower(coalesce(labels ->> '$."latency-critical"', labels ->> '$."gpuwatch.io/latency-critical"')) = 'true'
+        or lower(coalesce(labels ->> '$."gpuwatch.io/workload-class"', labels ->> '$."workload-class"'))
+            = 'latency-critical',
+        false
+    ) as latency_critical
+from spanned
+where chain_end_us > $since_us and chain_start_us < $until_us;
+
+-- A row of held is a span of a device in which one run held it, for the chains above.
+create or replace temp table held as
+select s.run_id, s.device_id, s.start_us, s.end_us, s.share_num, s.share_den, c.chain, c.start_us as run_start_us, c.end_us as run_end_us
+from segment s
+join job_chain c using (run_id)
+where s.cluster = $cluster;
