@@ -151,23 +151,23 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
 
 
 def _wanted(store: Store) -> list[Wanted]:
+    """What is missing, node by node, and never more than the run lacks in all: labels may name nodes otherwise."""
     rows = store.sql(
-        """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes
-        from missing where node is not null"""
+        """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes, run_short
+        from missing where node is not null
+        order by run_id, node, pod_uid, profile, start_us"""
     )
-    return [
-        Wanted(
-            run_id,
-            pod_uid,
-            node,
-            (mig.profile_name(profile) or profile) if profile else None,
-            count,
-            start_us,
-            end_us,
-            tuple(int(i) for i in (indexes or "").split(",") if i.strip().isdigit()),
-        )
-        for run_id, pod_uid, node, profile, count, start_us, end_us, indexes in rows
-    ]
+    short: dict[int, int] = {}
+    wanted = []
+    for run_id, pod_uid, node, profile, count, start_us, end_us, indexes, run_short in rows:
+        left = short.setdefault(run_id, run_short)
+        take = min(count, left)
+        short[run_id] = left - take
+        if take:
+            kind = (mig.profile_name(profile) or profile) if profile else None
+            asked = tuple(int(i) for i in (indexes or "").split(",") if i.strip().isdigit())
+            wanted.append(Wanted(run_id, pod_uid, node, kind, take, start_us, end_us, asked))
+    return wanted
 
 
 def _hold_table(placed: list[Placed]) -> pa.Table:

@@ -28,6 +28,24 @@ from spaced
 where spacing_us is not null
 group by all;
 
+-- A row of node_alias is a node that the exporter names with a domain and the scheduler without, or in other case.
+create or replace temp table node_alias as
+with told as (
+    select distinct node from node where cluster = $cluster and node is not null
+    union
+    select distinct node from claim where cluster = $cluster and node is not null
+),
+sampled as (
+    select distinct node
+    from seen_span
+    where node is not null and node not in (select node from told) and not regexp_full_match(node, '[0-9.:]+')
+)
+select s.node, any_value(t.node) as scheduler_node
+from sampled s
+join told t on lower(split_part(t.node, '.', 1)) = lower(split_part(s.node, '.', 1))
+group by s.node
+having count(*) = 1;
+
 create or replace temp table seen as
 with newest as (
     select
@@ -45,13 +63,14 @@ with newest as (
     group by device_id
 )
 select
-    n.*,
+    n.* replace (coalesce(w.scheduler_node, n.node) as node),
     coalesce(a.interval_us, d.first_interval_us, $default_interval_us) as first_interval_us,
     coalesce(b.interval_us, d.last_interval_us, $default_interval_us) as last_interval_us
 from newest n
 left join edge_spacing a on a.device_id = n.device_id and a.hour = n.first_us // 3600000000
 left join edge_spacing b on b.device_id = n.device_id and b.hour = n.last_us // 3600000000
-left join device d on d.device_id = n.device_id and d.measured;
+left join device d on d.device_id = n.device_id and d.measured
+left join node_alias w on w.node = n.node;
 
 -- A row of site is a cluster's node as its schedulers last described it; device counts by MIG profile, '' whole GPUs.
 create or replace temp table site as

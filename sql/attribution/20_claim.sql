@@ -153,9 +153,9 @@ told_hold as (
     join seen n on n.gpu = trim(w.gpu_uuid) and n.gi = -1
 )
 select *, true as declared, false as estimated from slurm_hold
-union all
+union
 select *, true, false from pod_hold
-union all
+union
 select *, true, false from told_hold;
 
 -- Where the scheduler tells indexes and no label does, a whole GPU is found by its index on the node.
@@ -197,7 +197,8 @@ select
     w.start_us,
     w.end_us,
     w.device_indexes,
-    w.device_count - coalesce(f.devices, 0) as device_count
+    w.device_count - coalesce(f.devices, 0) as device_count,
+    (d.devices - coalesce(r.devices, 0))::bigint as run_short
 from wanted w
 left join found f
     on f.run_id = w.run_id and f.pod_uid is not distinct from w.pod_uid and f.node = w.node
@@ -216,10 +217,13 @@ with unclaimed as (
     where not exists (
         select 1
         from wanted w
-        where (w.scheduler = 'slurm' and (o.job = w.job_id or o.job = split_part(w.run_key, '@', 1)))
-            or (
-                w.scheduler = 'kubernetes' and o.pod = w.pod and o.namespace is not distinct from w.namespace
-                and coalesce(o.pod_uid = w.pod_uid, true)
+        where o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
+            and (
+                (w.scheduler = 'slurm' and (o.job = w.job_id or o.job = split_part(w.run_key, '@', 1)))
+                or (
+                    w.scheduler = 'kubernetes' and o.pod = w.pod and o.namespace is not distinct from w.namespace
+                    and coalesce(o.pod_uid = w.pod_uid, true)
+                )
             )
     )
 ),

@@ -103,7 +103,7 @@ select
     any_value(run_key) as run_key,
     min(start_us) as start_us,
     max(end_us) as end_us,
-    false as ended,
+    max(end_us) + $label_lag_us < (select max(last_us) from seen) as ended,
     false as declared,
     null::varchar as user_name,
     null::varchar as account,

@@ -39,6 +39,8 @@ drop table site;
 
 drop table seen;
 
+drop table node_alias;
+
 drop table edge_spacing;
 
 drop table edge_hour;
