@@ -117,9 +117,7 @@ def _plan(dice: np.random.Generator, gpus: int, steps: int) -> Plan:
     return plan
 
 
-def _fill(
-    dice: np.random.Generator, plan: Plan, held: dict[int, list[int]], steps: int, longer: float
-) -> None:
+def _fill(dice: np.random.Generator, plan: Plan, held: dict[int, list[int]], steps: int, longer: float) -> None:
     """One job after another on the same GPUs, with free time between."""
     at_s, end_s = 0.0, steps * STEP_S
     while True:

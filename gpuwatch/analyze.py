@@ -241,4 +241,3 @@ def finding_key(detector: str, cluster: str, subject: str, start_us: int) -> str
     """The stable key of a finding: the same cause has the same key tomorrow (domain.md section 7.5)."""
     digest = hashlib.blake2b("\x1f".join((detector, cluster, subject, str(start_us))).encode(), digest_size=8)
     return f"{detector}-{digest.hexdigest()}"
-

@@ -187,7 +187,9 @@ def _hold_table(placed: list[Placed]) -> pa.Table:
 
 def _unseen(store: Store, nodes: dict[str, Node], placed: list[Placed], settings: Settings) -> pa.Table:
     """Devices known to the scheduler and never measured, owned from the first to the last evidence of their node."""
-    evidence = {node: (start, end) for node, start, end in store.sql("select node, start_us, end_us from node_evidence")}
+    evidence = {
+        node: (start, end) for node, start, end in store.sql("select node, start_us, end_us from node_evidence")
+    }
     models = dict(store.sql("select node, gpu_model from site"))
     rows: list[dict[str, object]] = []
     for name, node in nodes.items():

@@ -109,9 +109,7 @@ class Node:
             taken.append(best)
         for slot in taken:
             slot.held.append((wanted.start_us, wanted.end_us))
-        return [
-            Placed(wanted.run_id, slot.device_id, wanted.pod_uid, wanted.start_us, wanted.end_us) for slot in taken
-        ]
+        return [Placed(wanted.run_id, slot.device_id, wanted.pod_uid, wanted.start_us, wanted.end_us) for slot in taken]
 
 
 def place(nodes: Mapping[str, Node], wanted: Iterable[Wanted]) -> list[Placed]:

@@ -38,9 +38,7 @@ class ImportReport:
     @property
     def rejected(self) -> int:
         """Pieces of input refused, without what is merely not ours."""
-        return sum(
-            count for r in self.rejects for reason, count in r.counts.items() if not reason.startswith(IGNORED)
-        )
+        return sum(count for r in self.rejects for reason, count in r.counts.items() if not reason.startswith(IGNORED))
 
 
 @dataclass(frozen=True)
@@ -122,21 +120,21 @@ def _bundle_parts(path: Path, cluster: str | None, state: State, report: ImportR
     report.notes += [f"{path}: not understood: {text}" for text in plan.unknown]
     if plan.scrape_interval_us:
         state.set_setting(f"{INTERVAL_SETTING}:{name}", str(plan.scrape_interval_us), "import", now_us)
-    for file, parse, replace in (
-        (plan.rates, rates.parse_rates, state.replace_rates),
-        (plan.teams, teams.parse_teams, state.replace_team_rules),
-    ):
-        if file is None:
-            continue
-        rejects = Rejects()
-        rows = parse(file.read_bytes(), str(file), rejects)
-        replace(rows, "import", str(file.name), now_us)
-        if rejects.total:
-            report.rejects.append(rejects)
+    rejects = Rejects()
+    if plan.rates is not None:
+        card = rates.parse_rates(plan.rates.read_bytes(), str(plan.rates), rejects)
+        state.replace_rates(card, "import", plan.rates.name, now_us)
+    if plan.teams is not None:
+        rules = teams.parse_teams(plan.teams.read_bytes(), str(plan.teams), rejects)
+        state.replace_team_rules(rules, "import", plan.teams.name, now_us)
+    if rejects.total:
+        report.rejects.append(rejects)
     if plan.rates is None:
         report.notes.append(f"{path}: missing rates.csv: GPU-hours have no price; costs are shown as missing")
     if plan.teams is None:
-        report.notes.append(f"{path}: missing teams.csv: held time belongs to __unallocated__ unless a label names a team")
+        report.notes.append(
+            f"{path}: missing teams.csv: held time belongs to __unallocated__ unless a label names a team"
+        )
     known = importers()
     parts = []
     for kind, file in plan.parts:
@@ -190,9 +188,7 @@ def _import_part(store: Store, part: Part, report: ImportReport, now_us: int) ->
     report.files += 1
 
 
-def _record(
-    store: Store, part: Part, digest: str, size: int, records: int, rejects: Rejects, now_us: int
-) -> None:
+def _record(store: Store, part: Part, digest: str, size: int, records: int, rejects: Rejects, now_us: int) -> None:
     store.sql(
         "insert into import_file values ($digest, $kind, $cluster, $path, $bytes, $records, $rejected, $now)",
         digest=digest,

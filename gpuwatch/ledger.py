@@ -107,10 +107,13 @@ class OpenHour:
 
 def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:
     """Raises BooksDoNotClose, naming the first device-hour in the window whose buckets do not equal its capacity."""
-    dens = [row[0] for row in store.sql(
-        "select share_den from ledger_hour where cluster = $c union select share_den from capacity where cluster = $c",
-        c=cluster,
-    )]
+    dens = [
+        row[0]
+        for row in store.sql(
+            "select share_den from ledger_hour where cluster = $c union select share_den from capacity where cluster = $c",
+            c=cluster,
+        )
+    ]
     scale = lcm(1, *dens)
     found = store.rows("ledger/check", cluster=cluster, start_us=start_us, end_us=end_us, scale=scale)
     if found:

@@ -147,9 +147,7 @@ TABLES: dict[str, pa.Schema] = {
 }
 """Store tables with a fixed schema. `sample` has the columns that its batch brings (see fields.py)."""
 
-SAMPLE_KEYS = pa.schema(
-    [("device_id", pa.int64()), ("context_id", pa.int64()), ("observed_us", pa.int64())]
-)
+SAMPLE_KEYS = pa.schema([("device_id", pa.int64()), ("context_id", pa.int64()), ("observed_us", pa.int64())])
 """First columns of every batch of `sample`; the others are columns of fields.py, present ones only."""
 
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 _NAME = re.compile(r"\$([a-z_][a-z0-9_]*)")
 # A statement ends at a semicolon outside quotes and comments.
-_TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|\"[^\"]*\"|;|[^'\";-]+|-", re.S)
+_TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|\"[^\"]*\"|;|[^'\";-]+|-", re.DOTALL)
 
 
 @dataclass(frozen=True)

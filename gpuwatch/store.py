@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
@@ -78,7 +78,7 @@ class Store:
         """Closes the file; what was committed is on disk."""
         self._connection.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,9 +111,8 @@ class Store:
         return self._connection.execute(text, parameters or None).fetchall()
 
     def _arrow(self, text: str, parameters: dict[str, object]) -> pa.Table:
-        result = self._connection.execute(text, parameters or None)
-        fetch = getattr(result, "to_arrow_table", None) or result.fetch_arrow_table  # the second name is 1.5's
-        return fetch()
+        table: pa.Table = self._connection.sql(text, params=parameters or None).to_arrow_table()
+        return table
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -201,14 +200,14 @@ class Store:
             before=before_us,
         )
         sealed = 0
-        merged = [
-            f"max({_identifier(c)}) as {_identifier(c)}" for c in field_columns()
-        ]
+        merged = [f"max({_identifier(c)}) as {_identifier(c)}" for c in field_columns()]
         for (day,) in days:
             start, end = day * DAY_US, min((day + 1) * DAY_US, before_us)
             with self.transaction():
                 self.run("ledger/seal_day", start_us=start, end_us=end)
-                repeated = self.sql("select count(*) <> count(distinct (device_id, context_id, observed_us)) from to_seal")
+                repeated = self.sql(
+                    "select count(*) <> count(distinct (device_id, context_id, observed_us)) from to_seal"
+                )
                 source = "select * from to_seal"
                 if repeated[0][0]:
                     source = (

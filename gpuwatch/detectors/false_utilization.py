@@ -21,7 +21,9 @@ def _summary(e: Evidence) -> str:
 def _remedy(e: Evidence) -> str:
     if e["cause"] == "host":
         return "The host feeds the GPU too slowly: more loader workers, pinned memory, prefetch, CUDA graphs."
-    return "Kernels are too small for the GPU: batch or fuse them, use CUDA graphs, or move to a MIG slice of this size."
+    return (
+        "Kernels are too small for the GPU: batch or fuse them, use CUDA graphs, or move to a MIG slice of this size."
+    )
 
 
 FALSE_UTILIZATION = register(

@@ -42,7 +42,10 @@ class Rule:
     @property
     def parameters(self) -> dict[str, float]:
         """The thresholds by name: microseconds are whole numbers."""
-        return {t.name: int(t.value) if t.name.endswith("_us") or t.name.endswith("_us_min") else t.value for t in self.thresholds}
+        return {
+            t.name: int(t.value) if t.name.endswith("_us") or t.name.endswith("_us_min") else t.value
+            for t in self.thresholds
+        }
 
     @property
     def version(self) -> str:

@@ -67,22 +67,13 @@ cumulative as (
         c4 + memory as c5
     from split
 ),
+cut as (
+    select *, unnest(range(from_us // 60000000, (to_us - 1) // 60000000 + 1)) * 60000000 as minute_us
+    from cumulative
+),
 part as (
-    select *, from_us as a, to_us as b
-    from cumulative
-    where from_us // 60000000 = (to_us - 1) // 60000000
-    union all
-    select *, from_us as a, (from_us // 60000000 + 1) * 60000000 as b
-    from cumulative
-    where from_us // 60000000 <> (to_us - 1) // 60000000
-    union all
-    select *, (to_us - 1) // 60000000 * 60000000 as a, to_us as b
-    from cumulative
-    where from_us // 60000000 <> (to_us - 1) // 60000000
-    union all
-    select *, unnest(range(from_us // 60000000 + 1, (to_us - 1) // 60000000)) * 60000000 as a, a + 60000000 as b
-    from cumulative
-    where (to_us - 1) // 60000000 - from_us // 60000000 > 1
+    select *, greatest(from_us, minute_us) as a, least(to_us, minute_us + 60000000) as b
+    from cut
 )
 select
     device_id,
