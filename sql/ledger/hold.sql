@@ -1,132 +1,247 @@
 -- Fills, in reading, the fields that a sparse device's exporter reads only every few scrapes.
--- A row of field_reading is one value of one field, with the span of time that it covers.
-create or replace temp table field_reading as
-with long as (
-    unpivot (
-        select
-            device_id,
-            observed_us,
-            gr_engine_ratio,
-            sm_active_ratio,
-            sm_occupancy_ratio,
-            tensor_active_ratio,
-            dram_active_ratio,
-            fp_active_ratio,
-            gpu_util_ratio,
-            fb_used_bytes::double as fb_used_bytes,
-            power_watts,
-            nvlink_bytes_per_s::double as nvlink_bytes_per_s,
-            pcie_bytes_per_s::double as pcie_bytes_per_s
-        from reading
-        where device_id in (select device_id from sparse_device)
-    )
-    on columns (* exclude (device_id, observed_us))
-    into name field value value
-),
-spaced as (
+-- A value covers the time since the value before it, at most twice the field's usual spacing; the last value before a
+-- silence is held for one spacing, because the scrapes that miss the field still come.
+create or replace temp table sparse_reading as
+select
+    *,
+    case when gr_engine_ratio is not null then observed_us end as gr_us,
+    case when sm_active_ratio is not null then observed_us end as sm_us,
+    case when tensor_active_ratio is not null then observed_us end as tensor_us,
+    case when dram_active_ratio is not null then observed_us end as dram_us,
+    case when fp_active_ratio is not null then observed_us end as fp_us,
+    case when gpu_util_ratio is not null then observed_us end as util_us,
+    case when power_watts is not null then observed_us end as power_us,
+    case when nvlink_bytes_per_s is not null then observed_us end as nvlink_us
+from reading
+where device_id in (select device_id from sparse_device);
+
+-- A row of around is a reading with, for each field, when it was last read before, when next (this one included), and
+-- both values.
+create or replace temp table around as
+select
+    *,
+    max(gr_us) over before as gr_before_us,
+    min(gr_us) over after as gr_after_us,
+    last_value(gr_engine_ratio ignore nulls) over before as gr_before,
+    first_value(gr_engine_ratio ignore nulls) over after as gr_after,
+    max(sm_us) over before as sm_before_us,
+    min(sm_us) over after as sm_after_us,
+    last_value(sm_active_ratio ignore nulls) over before as sm_before,
+    first_value(sm_active_ratio ignore nulls) over after as sm_after,
+    max(tensor_us) over before as tensor_before_us,
+    min(tensor_us) over after as tensor_after_us,
+    last_value(tensor_active_ratio ignore nulls) over before as tensor_before,
+    first_value(tensor_active_ratio ignore nulls) over after as tensor_after,
+    max(dram_us) over before as dram_before_us,
+    min(dram_us) over after as dram_after_us,
+    last_value(dram_active_ratio ignore nulls) over before as dram_before,
+    first_value(dram_active_ratio ignore nulls) over after as dram_after,
+    max(fp_us) over before as fp_before_us,
+    min(fp_us) over after as fp_after_us,
+    last_value(fp_active_ratio ignore nulls) over before as fp_before,
+    first_value(fp_active_ratio ignore nulls) over after as fp_after,
+    max(util_us) over before as util_before_us,
+    min(util_us) over after as util_after_us,
+    last_value(gpu_util_ratio ignore nulls) over before as util_before,
+    first_value(gpu_util_ratio ignore nulls) over after as util_after,
+    max(power_us) over before as power_before_us,
+    min(power_us) over after as power_after_us,
+    last_value(power_watts ignore nulls) over before as power_before,
+    first_value(power_watts ignore nulls) over after as power_after,
+    max(nvlink_us) over before as nvlink_before_us,
+    min(nvlink_us) over after as nvlink_after_us,
+    last_value(nvlink_bytes_per_s ignore nulls) over before as nvlink_before,
+    first_value(nvlink_bytes_per_s ignore nulls) over after as nvlink_after
+from sparse_reading
+window
+    before as (partition by device_id order by observed_us rows between unbounded preceding and 1 preceding),
+    after as (partition by device_id order by observed_us rows between current row and unbounded following);
+
+-- A row of field_pace is a device, an hour and the usual spacing of each of its fields.
+create or replace temp table field_pace as
+with hourly as (
     select
-        *,
-        observed_us // 3600000000 * 3600000000 as hour_us,
-        observed_us - lag(observed_us) over before as spacing_us,
-        lead(observed_us) over before as next_us
-    from long
-    window before as (partition by device_id, field order by observed_us)
-),
-usual as (
-    select device_id, field, hour_us, quantile_disc(spacing_us, 0.5) as interval_us, count(spacing_us) as spacings
-    from spaced
+        device_id,
+        hour_us,
+        quantile_disc(gr_us - gr_before_us, 0.5) as gr_interval_us,
+        count(gr_us - gr_before_us) as gr_spacings,
+        quantile_disc(sm_us - sm_before_us, 0.5) as sm_interval_us,
+        count(sm_us - sm_before_us) as sm_spacings,
+        quantile_disc(tensor_us - tensor_before_us, 0.5) as tensor_interval_us,
+        count(tensor_us - tensor_before_us) as tensor_spacings,
+        quantile_disc(dram_us - dram_before_us, 0.5) as dram_interval_us,
+        count(dram_us - dram_before_us) as dram_spacings,
+        quantile_disc(fp_us - fp_before_us, 0.5) as fp_interval_us,
+        count(fp_us - fp_before_us) as fp_spacings,
+        quantile_disc(util_us - util_before_us, 0.5) as util_interval_us,
+        count(util_us - util_before_us) as util_spacings,
+        quantile_disc(power_us - power_before_us, 0.5) as power_interval_us,
+        count(power_us - power_before_us) as power_spacings,
+        quantile_disc(nvlink_us - nvlink_before_us, 0.5) as nvlink_interval_us,
+        count(nvlink_us - nvlink_before_us) as nvlink_spacings
+    from around
     group by all
-),
-paced as (
-    select
-        s.*,
-        least(
-            coalesce(
-                case when own.spacings >= 4 then own.interval_us end,
-                least(
-                    case when before.spacings >= 4 then before.interval_us end,
-                    case when after.spacings >= 4 then after.interval_us end
-                ),
-                $default_interval_us
+)
+select
+    own.device_id,
+    own.hour_us,
+    least(
+        coalesce(
+            case when own.gr_spacings >= 4 then own.gr_interval_us end,
+            least(
+                case when before.gr_spacings >= 4 then before.gr_interval_us end,
+                case when after.gr_spacings >= 4 then after.gr_interval_us end
             ),
-            $interval_us_max
-        ) as interval_us
-    from spaced s
-    join usual own using (device_id, field, hour_us)
-    left join usual before
-        on before.device_id = s.device_id and before.field = s.field and before.hour_us = s.hour_us - 3600000000
-    left join usual after
-        on after.device_id = s.device_id and after.field = s.field and after.hour_us = s.hour_us + 3600000000
-)
-select
-    device_id,
-    field,
-    value,
-    observed_us - least(coalesce(spacing_us, interval_us), 2 * interval_us) as from_us,
-    -- The last value before a silence is held for one interval: the scrapes that miss the field still come.
-    case
-        when next_us is null or next_us - observed_us > 2 * interval_us then observed_us + interval_us
-        else observed_us
-    end as to_us
-from paced;
-
-create or replace temp table held as
-with instant as (
-    select device_id, observed_us
-    from reading
-    where device_id in (select device_id from sparse_device)
-),
-covered as (
-    select i.device_id, i.observed_us, f.field, f.value
-    from instant i
-    join field_reading f
-        on f.device_id = i.device_id and i.observed_us > f.from_us and i.observed_us <= f.to_us
-)
-select
-    device_id,
-    observed_us,
-    max(value) filter (where field = 'gr_engine_ratio') as gr_engine_ratio,
-    max(value) filter (where field = 'sm_active_ratio') as sm_active_ratio,
-    max(value) filter (where field = 'sm_occupancy_ratio') as sm_occupancy_ratio,
-    max(value) filter (where field = 'tensor_active_ratio') as tensor_active_ratio,
-    max(value) filter (where field = 'dram_active_ratio') as dram_active_ratio,
-    max(value) filter (where field = 'fp_active_ratio') as fp_active_ratio,
-    max(value) filter (where field = 'gpu_util_ratio') as gpu_util_ratio,
-    max(value) filter (where field = 'fb_used_bytes')::bigint as fb_used_bytes,
-    max(value) filter (where field = 'power_watts') as power_watts,
-    max(value) filter (where field = 'nvlink_bytes_per_s')::bigint as nvlink_bytes_per_s,
-    max(value) filter (where field = 'pcie_bytes_per_s')::bigint as pcie_bytes_per_s
-from covered
-group by all;
-
-create or replace temp table filled as
-select
-    r.device_id,
-    r.observed_us,
-    h.gr_engine_ratio,
-    h.sm_active_ratio,
-    h.sm_occupancy_ratio,
-    h.tensor_active_ratio,
-    h.dram_active_ratio,
-    h.fp_active_ratio,
-    h.gpu_util_ratio,
-    h.fb_used_bytes,
-    h.power_watts,
-    h.nvlink_bytes_per_s,
-    h.pcie_bytes_per_s,
-    r.clocks_event_reasons,
-    r.hour_us,
-    r.spacing_us
-from reading r
-left join held h using (device_id, observed_us)
-where r.device_id in (select device_id from sparse_device);
+            $default_interval_us
+        ),
+        $interval_us_max
+    ) as gr_interval_us,
+    least(
+        coalesce(
+            case when own.sm_spacings >= 4 then own.sm_interval_us end,
+            least(
+                case when before.sm_spacings >= 4 then before.sm_interval_us end,
+                case when after.sm_spacings >= 4 then after.sm_interval_us end
+            ),
+            $default_interval_us
+        ),
+        $interval_us_max
+    ) as sm_interval_us,
+    least(
+        coalesce(
+            case when own.tensor_spacings >= 4 then own.tensor_interval_us end,
+            least(
+                case when before.tensor_spacings >= 4 then before.tensor_interval_us end,
+                case when after.tensor_spacings >= 4 then after.tensor_interval_us end
+            ),
+            $default_interval_us
+        ),
+        $interval_us_max
+    ) as tensor_interval_us,
+    least(
+        coalesce(
+            case when own.dram_spacings >= 4 then own.dram_interval_us end,
+            least(
+                case when before.dram_spacings >= 4 then before.dram_interval_us end,
+                case when after.dram_spacings >= 4 then after.dram_interval_us end
+            ),
+            $default_interval_us
+        ),
+        $interval_us_max
+    ) as dram_interval_us,
+    least(
+        coalesce(
+            case when own.fp_spacings >= 4 then own.fp_interval_us end,
+            least(
+                case when before.fp_spacings >= 4 then before.fp_interval_us end,
+                case when after.fp_spacings >= 4 then after.fp_interval_us end
+            ),
+            $default_interval_us
+        ),
+        $interval_us_max
+    ) as fp_interval_us,
+    least(
+        coalesce(
+            case when own.util_spacings >= 4 then own.util_interval_us end,
+            least(
+                case when before.util_spacings >= 4 then before.util_interval_us end,
+                case when after.util_spacings >= 4 then after.util_interval_us end
+            ),
+            $default_interval_us
+        ),
+        $interval_us_max
+    ) as util_interval_us,
+    least(
+        coalesce(
+            case when own.power_spacings >= 4 then own.power_interval_us end,
+            least(
+                case when before.power_spacings >= 4 then before.power_interval_us end,
+                case when after.power_spacings >= 4 then after.power_interval_us end
+            ),
+            $default_interval_us
+        ),
+        $interval_us_max
+    ) as power_interval_us,
+    least(
+        coalesce(
+            case when own.nvlink_spacings >= 4 then own.nvlink_interval_us end,
+            least(
+                case when before.nvlink_spacings >= 4 then before.nvlink_interval_us end,
+                case when after.nvlink_spacings >= 4 then after.nvlink_interval_us end
+            ),
+            $default_interval_us
+        ),
+        $interval_us_max
+    ) as nvlink_interval_us
+from hourly own
+left join hourly before on before.device_id = own.device_id and before.hour_us = own.hour_us - 3600000000
+left join hourly after on after.device_id = own.device_id and after.hour_us = own.hour_us + 3600000000;
 
 delete from reading where device_id in (select device_id from sparse_device);
 
-insert into reading by name select * from filled;
+insert into reading by name
+select
+    a.device_id,
+    a.observed_us,
+    a.hour_us,
+    a.spacing_us,
+    a.sm_occupancy_ratio,
+    a.fb_used_bytes,
+    a.pcie_bytes_per_s,
+    a.clocks_event_reasons,
+    case
+        when a.observed_us > a.gr_after_us - least(
+            coalesce(a.gr_after_us - a.gr_before_us, p.gr_interval_us), 2 * p.gr_interval_us
+        ) then a.gr_after
+        when a.observed_us <= a.gr_before_us + p.gr_interval_us then a.gr_before
+    end as gr_engine_ratio,
+    case
+        when a.observed_us > a.sm_after_us - least(
+            coalesce(a.sm_after_us - a.sm_before_us, p.sm_interval_us), 2 * p.sm_interval_us
+        ) then a.sm_after
+        when a.observed_us <= a.sm_before_us + p.sm_interval_us then a.sm_before
+    end as sm_active_ratio,
+    case
+        when a.observed_us > a.tensor_after_us - least(
+            coalesce(a.tensor_after_us - a.tensor_before_us, p.tensor_interval_us), 2 * p.tensor_interval_us
+        ) then a.tensor_after
+        when a.observed_us <= a.tensor_before_us + p.tensor_interval_us then a.tensor_before
+    end as tensor_active_ratio,
+    case
+        when a.observed_us > a.dram_after_us - least(
+            coalesce(a.dram_after_us - a.dram_before_us, p.dram_interval_us), 2 * p.dram_interval_us
+        ) then a.dram_after
+        when a.observed_us <= a.dram_before_us + p.dram_interval_us then a.dram_before
+    end as dram_active_ratio,
+    case
+        when a.observed_us > a.fp_after_us - least(
+            coalesce(a.fp_after_us - a.fp_before_us, p.fp_interval_us), 2 * p.fp_interval_us
+        ) then a.fp_after
+        when a.observed_us <= a.fp_before_us + p.fp_interval_us then a.fp_before
+    end as fp_active_ratio,
+    case
+        when a.observed_us > a.util_after_us - least(
+            coalesce(a.util_after_us - a.util_before_us, p.util_interval_us), 2 * p.util_interval_us
+        ) then a.util_after
+        when a.observed_us <= a.util_before_us + p.util_interval_us then a.util_before
+    end as gpu_util_ratio,
+    case
+        when a.observed_us > a.power_after_us - least(
+            coalesce(a.power_after_us - a.power_before_us, p.power_interval_us), 2 * p.power_interval_us
+        ) then a.power_after
+        when a.observed_us <= a.power_before_us + p.power_interval_us then a.power_before
+    end as power_watts,
+    case
+        when a.observed_us > a.nvlink_after_us - least(
+            coalesce(a.nvlink_after_us - a.nvlink_before_us, p.nvlink_interval_us), 2 * p.nvlink_interval_us
+        ) then a.nvlink_after
+        when a.observed_us <= a.nvlink_before_us + p.nvlink_interval_us then a.nvlink_before
+    end as nvlink_bytes_per_s
+from around a
+join field_pace p using (device_id, hour_us);
 
-drop table filled;
+drop table field_pace;
 
-drop table held;
+drop table around;
 
-drop table field_reading;
+drop table sparse_reading;
