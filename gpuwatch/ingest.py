@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
+from threading import BoundedSemaphore, Event, Thread
 
 from gpuwatch import rates, teams
 from gpuwatch.errors import UnreadableInput
-from gpuwatch.model import Points, Rejects, Source
+from gpuwatch.model import Points, Records, Rejects, Source
 from gpuwatch.registry import find_importer, importers, plan_bundle
 from gpuwatch.state import State
 from gpuwatch.store import Store
@@ -17,6 +20,8 @@ from gpuwatch.store import Store
 ROWS_A_COMMIT = 5_000_000
 """A file with more rows is committed in parts; after a crash it is read again and the repeats are dropped."""
 READ_BYTES = 1 << 20
+BATCHES_AHEAD = 3
+"""Parsed batches that may wait for the store: about a million readings each."""
 IGNORED = "ignored: "
 """Reasons that start so count input that is not ours, not input that is wrong."""
 DEFAULT_CLUSTER = "default"
@@ -80,14 +85,16 @@ def import_paths(
         else:
             parts += _parts(kind, path, cluster or DEFAULT_CLUSTER, timezone)
     read = 0
-    for number, part in enumerate(parts):
-        if progress is not None:
-            progress(number, len(parts), part.path.name)
-        try:
-            _import_part(store, part, report, now_us)
-            read += 1
-        except UnreadableInput as error:
-            report.unreadable.append(str(error))
+    known = {tuple(row) for row in store.sql("select digest, kind, cluster from import_file")}
+    with closing(_read_ahead(parts, known)) as opened:
+        for number, file in enumerate(opened):
+            if progress is not None:
+                progress(number, len(parts), file.part.path.name)
+            try:
+                _import_file(store, file, report, now_us)
+                read += 1
+            except UnreadableInput as error:
+                report.unreadable.append(str(error))
     if progress is not None:
         progress(len(parts), len(parts), "sealing")
     if report.unreadable and (read == 0 or kind != "bundle"):
@@ -145,69 +152,119 @@ def _bundle_parts(path: Path, cluster: str | None, state: State, report: ImportR
     return parts
 
 
-def _import_part(store: Store, part: Part, report: ImportReport, now_us: int) -> None:
-    digest, size = _digest(part.path)
-    known = store.sql(
-        "select count(*) from import_file where digest = $d and kind = $k and cluster = $c",
-        d=digest,
-        k=part.kind,
-        c=part.cluster,
-    )
-    if known[0][0]:
-        report.repeated += 1
-        return
-    importer = find_importer(part.kind)
-    rejects = Rejects()
-    source = Source(
-        path=str(part.path),
-        cluster=part.cluster,
-        timezone=part.timezone,
-        observed_us=None if part.path.is_dir() else part.path.stat().st_mtime_ns // 1000,
-    )
-    records = 0
-    batches = importer.read(source, rejects)
+@dataclass
+class _File:
+    """A file being read by the other thread: its batches come through a short queue, None at the end."""
+
+    part: Part
+    digest: str = ""
+    size: int = 0
+    known: bool = False
+    rejects: Rejects = field(default_factory=Rejects)
+    error: Exception | None = None
+    batches: SimpleQueue[Records | Points | None] = field(default_factory=SimpleQueue)
+    taken: Callable[[], None] = lambda: None
+    """Says that a batch was taken from the queue: there is room for the next."""
+
+
+def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Iterator[_File]:
+    """Parses in a second thread while the first writes to the store: DuckDB works outside Python's lock.
+
+    At most BATCHES_AHEAD batches wait. Closing the iterator stops the thread after the batch it is at.
+    """
+    opened: SimpleQueue[_File | None] = SimpleQueue()
+    room = BoundedSemaphore(BATCHES_AHEAD)
+    stop = Event()
+
+    def work() -> None:
+        for part in parts:
+            file = _File(part)
+            opened.put(file)
+            try:
+                file.digest, file.size = _digest(part.path)
+                file.known = (file.digest, part.kind, part.cluster) in known
+                for batch in () if file.known else find_importer(part.kind).read(_source(part), file.rejects):
+                    room.acquire()
+                    if stop.is_set():
+                        return
+                    file.batches.put(batch)
+            except OSError as error:
+                file.error = UnreadableInput(f"{part.path}: {error.strerror or error}")
+            except Exception as error:  # noqa: BLE001 - handed to the other thread, which raises it
+                file.error = error
+            file.batches.put(None)
+            if stop.is_set():
+                return
+        opened.put(None)
+
+    reader = Thread(target=work, name="reader", daemon=True)
+    reader.start()
     try:
-        finished = False
+        while (file := opened.get()) is not None:
+            file.taken = room.release
+            yield file
+    finally:
+        stop.set()
+        with suppress(ValueError):
+            room.release()
+        reader.join()
+
+
+def _source(part: Part) -> Source:
+    written_us = None if part.path.is_dir() else part.path.stat().st_mtime_ns // 1000
+    return Source(str(part.path), part.cluster, part.timezone, written_us)
+
+
+def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -> None:
+    records = 0
+    finished = False
+    try:
         while not finished:
             with store.transaction():
                 rows = 0
-                for batch in batches:
-                    rows += store.append(batch)
-                    records += batch.rows.num_rows if isinstance(batch, Points) else 0
-                    if rows >= ROWS_A_COMMIT:
+                while rows < ROWS_A_COMMIT:
+                    batch = file.batches.get()
+                    if batch is None:
+                        if file.error is not None:
+                            raise file.error
+                        finished = True
                         break
-                else:
-                    finished = True
-                    _record(store, part, digest, size, records, rejects, now_us)
-                report.records += rows
-    except OSError as error:
-        raise UnreadableInput(f"{part.path}: {error.strerror or error}") from error
+                    file.taken()
+                    rows += store.append(batch)
+                    records += batch.rows.num_rows
+                if finished and not file.known:
+                    _record(store, file, records, now_us)
+            report.records += rows
     finally:
-        if rejects.total:
-            report.rejects.append(rejects)
-    report.files += 1
+        if file.rejects.total:
+            report.rejects.append(file.rejects)
+    if file.known:
+        report.repeated += 1
+    else:
+        report.files += 1
 
 
-def _record(store: Store, part: Part, digest: str, size: int, records: int, rejects: Rejects, now_us: int) -> None:
+def _record(store: Store, file: _File, records: int, now_us: int) -> None:
+    part = file.part
     store.sql(
         "insert into import_file values ($digest, $kind, $cluster, $path, $bytes, $records, $rejected, $now)",
-        digest=digest,
+        digest=file.digest,
         kind=part.kind,
         cluster=part.cluster,
         path=str(part.path),
-        bytes=size,
+        bytes=file.size,
         records=records,
-        rejected=rejects.total,
+        rejected=file.rejects.total,
         now=now_us,
     )
-    for reason, count in rejects.counts.items():
-        file, line, example = rejects.first[reason]
+    for reason, count in file.rejects.counts.items():
+        name, line, example = file.rejects.first[reason]
         store.sql(
             "insert into reject values ($digest, $kind, $cluster, $path, $reason, $count, $line, $example)",
-            digest=digest,
+            digest=file.digest,
             kind=part.kind,
             cluster=part.cluster,
-            path=file,
+            path=name,
             reason=reason,
             count=count,
             line=line,

@@ -22,6 +22,8 @@ FILE_NAME = "gpuwatch.duckdb"
 STORAGE_VERSION = "v1.5.0"
 DAY_US = 86_400_000_000
 MEMORY_LIMIT = "2GB"
+# Small commits go to the log; folding it into the file for each of them would cost more than the commits.
+WAL_BYTES = "256MB"
 THREADS_MAX = 64
 
 
@@ -46,7 +48,7 @@ class Store:
         Raises StoreError when the directory is missing (create=False), not writable, held by another process,
         or written by a newer gpuwatch.
         """
-        config: dict[str, Any] = {"memory_limit": memory_limit}
+        config: dict[str, Any] = {"memory_limit": memory_limit, "wal_autocheckpoint": WAL_BYTES}
         if threads:
             config["threads"] = min(threads, THREADS_MAX)
         path: Path | None = None

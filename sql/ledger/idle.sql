@@ -9,7 +9,7 @@ with linked as (
         to_us,
         from_us is distinct from lag(to_us) over (partition by device_id, span_us order by from_us) as begins
     from piece
-    where idle and held
+    where idle
 ),
 placed as (
     select

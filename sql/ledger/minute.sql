@@ -7,11 +7,12 @@ with hoarding as (
     where run_end_us - run_start_us >= $idle_us_min
 ),
 labelled as (
-    select p.*, h.from_us is not null as hoarded
+    select p.*, t.tensor_roof, t.dram_roof, h.from_us is not null as hoarded
     from piece p
+    join device_trait t using (device_id)
     left join hoarding h
         on h.device_id = p.device_id and h.span_us = p.span_us and h.from_us = p.from_us and p.idle
-    where p.held and p.to_us > $slice_from_us and p.from_us < $slice_until_us
+    where p.to_us > $slice_from_us and p.from_us < $slice_until_us
 ),
 known as (
     select

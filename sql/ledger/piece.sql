@@ -50,18 +50,28 @@ left join run_size r using (run_id)
 where s.cluster = $cluster and s.start_us < $piece_until_us and s.end_us > $piece_from_us
 group by s.device_id, s.start_us, s.end_us;
 
--- A row of piece is the part of a sample's interval that lies in one owned span, with what the device did in it.
+-- A row of piece is the part of a sample's interval that lies in one held span, with what the device did in it.
 -- The interval of a sample reaches back to the sample before it, at most twice the usual spacing; the first and the
--- last sample of a device reach half a spacing outward. Most device-hours lie in one span: those find it by equality.
+-- last sample of a device reach half a spacing outward. Most ten minutes of a device lie in one span: an interval
+-- within them finds its span by equality, and the others are cut at the edges.
 create or replace temp table piece as
-with whole_hour as (
-    select device_id, unnest(range((start_us + 3599999999) // 3600000000, end_us // 3600000000)) as hour, start_us, held, gang
+with whole_cell as (
+    select
+        device_id,
+        unnest(
+            range(
+                (greatest(start_us, $piece_from_us - 3600000000) + 599999999) // 600000000,
+                least(end_us, $piece_until_us + 3600000000) // 600000000
+            )
+        ) as cell,
+        start_us,
+        held,
+        gang
     from owned_span
 ),
 timed as (
     select
         r.*,
-        d.first_us = r.observed_us as is_first,
         r.observed_us - case
             when r.spacing_us is not null then least(r.spacing_us, 2 * p.interval_us)
             when d.first_us = r.observed_us then p.interval_us // 2
@@ -69,8 +79,6 @@ timed as (
         end as from_us,
         r.observed_us + case when d.last_us = r.observed_us then p.interval_us // 2 else 0 end as to_us,
         t.slice,
-        t.tensor_roof,
-        t.dram_roof,
         case when t.slice then 0 else coalesce(least(r.nvlink_bytes_per_s / t.link_bytes_per_s, 1), 0) end as link_ratio,
         case
             when t.slice then null
@@ -84,12 +92,10 @@ timed as (
 select
     a.device_id,
     w.start_us as span_us,
-    coalesce(w.held, false) as held,
     coalesce(w.gang, false) as gang,
     a.from_us,
     a.to_us,
     least(coalesce(a.gr_engine_ratio, case when not a.slice then a.gpu_util_ratio end), 1) as g,
-    a.gr_engine_ratio,
     a.sm_active_ratio,
     a.sm_occupancy_ratio,
     a.tensor_active_ratio,
@@ -100,8 +106,6 @@ select
     a.power_watts,
     a.link_ratio,
     a.pcie_bytes_per_s,
-    a.tensor_roof,
-    a.dram_roof,
     a.clocks_event_reasons & 232 > 0 as throttled,
     coalesce(
         coalesce(a.gr_engine_ratio, case when not a.slice then a.gpu_util_ratio end) < 0.02
@@ -112,17 +116,16 @@ select
         false
     ) as idle
 from timed a
-left join whole_hour w
+left join whole_cell w
     on w.device_id = a.device_id
-    and w.hour = a.from_us // 3600000000
-    and w.hour = (a.to_us - 1) // 3600000000
-where a.to_us > $piece_from_us and a.from_us < $piece_until_us;
+    and w.cell = a.from_us // 600000000
+    and w.cell = (a.to_us - 1) // 600000000
+where a.to_us > $piece_from_us and a.from_us < $piece_until_us and coalesce(w.held, true);
 
 create or replace temp table cut_piece as
 select
     p.* replace (
         s.start_us as span_us,
-        s.held as held,
         s.gang as gang,
         greatest(p.from_us, s.start_us) as from_us,
         least(p.to_us, s.end_us) as to_us
@@ -130,7 +133,7 @@ select
 from piece p
 join owned_span s
     on s.device_id = p.device_id and p.from_us < s.end_us and p.to_us > s.start_us
-where p.span_us is null;
+where p.span_us is null and s.held;
 
 delete from piece where span_us is null;
 

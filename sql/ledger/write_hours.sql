@@ -46,7 +46,7 @@ select
     avg(pcie_bytes_per_s),
     bool_or(throttled)
 from piece
-where held and (to_us - 1) // 3600000000 * 3600000000 in (select hour_us from slice_hour)
+where (to_us - 1) // 3600000000 * 3600000000 in (select hour_us from slice_hour)
 group by all
 order by device_id, (to_us - 1) // 300000000 * 300000000;
 
