@@ -14,7 +14,7 @@ import pyarrow as pa
 from gpuwatch import cost, ledger
 from gpuwatch.attribution import attribute
 from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
-from gpuwatch.detectors.rule import Rule, rules
+from gpuwatch.detectors.rule import Rule, rules, version_of
 from gpuwatch.errors import UsageError
 from gpuwatch.ingest import INTERVAL_SETTING, seal_all
 from gpuwatch.settings import Settings
@@ -132,9 +132,13 @@ def _analyze_cluster(
     )
     ledger.check(store, cluster, min(edges), max(edges))
     cost.price(store, state, cluster, force=True)
-    _judge(store, cluster, settings, chosen, judge, now_us, report, progress)
-    state.set_setting(f"judge_from:{cluster}", None, "analyze", now_us)
-    state.set_setting(f"judge_until:{cluster}", None, "analyze", now_us)
+    failed = _judge(store, cluster, settings, chosen, judge, now_us, progress)
+    report.failed_rules += failed
+    report.findings += store.sql("select count(*) from finding where cluster = $c", c=cluster)[0][0]
+    # A rule that failed, or that was not asked for, still owes its verdicts on these hours.
+    if not failed and len(chosen) == len(rules()):
+        state.set_setting(f"judge_from:{cluster}", None, "analyze", now_us)
+        state.set_setting(f"judge_until:{cluster}", None, "analyze", now_us)
 
 
 def _mark_dirty(store: Store, cluster: str, since_us: int | None, until_us: int | None) -> None:
@@ -148,38 +152,46 @@ def _judge(
     chosen: Sequence[Rule],
     window: tuple[int, int],
     now_us: int,
-    report: AnalyzeReport,
     progress: Progress | None,
-) -> None:
+) -> list[str]:
+    """Runs the rules over the chains of runs that touch the window; returns those that failed, with the reason."""
     since_us, until_us = window
-    with store.transaction():
-        store.run("views/job_chain", cluster=cluster, since_us=since_us, until_us=until_us)
-        # Chains reach beyond the window: their whole length is judged.
-        reach = store.sql("select min(chain_start_us), max(chain_end_us) from job_chain")[0]
-        since_us = since_us if reach[0] is None else min(since_us, reach[0])
-        until_us = until_us if reach[1] is None else max(until_us, reach[1])
-        for number, rule in enumerate(chosen):
-            if progress is not None:
-                progress(f"{cluster}: {rule.id}", number, len(chosen))
-            rows = store.rows(
-                f"detectors/{rule.stem}",
-                **_parameters(rule, settings),
-                cluster=cluster,
-                since_us=since_us,
-                until_us=until_us,
-            )
-            found = _findings(store, cluster, rule, rows, now_us)
-            with store.view("found", found):
-                store.run("detectors_state/replace_findings", cluster=cluster, detector=rule.id, now_us=now_us)
-            if rule.id == "false-utilization":
-                store.run(
-                    "detectors_state/replace_unjudged",
-                    **_parameters(rule, settings),
-                    cluster=cluster,
-                    detector=rule.id,
-                )
-        store.run("detectors_state/drop")
-    report.findings += store.sql("select count(*) from finding where cluster = $c", c=cluster)[0][0]
+    store.run("views/job_chain", cluster=cluster, since_us=since_us, until_us=until_us)
+    # Chains reach beyond the window: their whole length is judged.
+    reach = store.sql("select min(chain_start_us), max(chain_end_us) from job_chain")[0]
+    since_us = since_us if reach[0] is None else min(since_us, reach[0])
+    until_us = until_us if reach[1] is None else max(until_us, reach[1])
+    failed = []
+    for number, rule in enumerate(chosen):
+        if progress is not None:
+            progress(f"{cluster}: {rule.id}", number, len(chosen))
+        try:
+            with store.transaction():
+                _judge_rule(store, cluster, rule, _parameters(rule, settings), since_us, until_us, now_us)
+        except Exception as error:  # noqa: BLE001 - one rule never stops the others; it is recorded and owed
+            failed.append(f"{rule.id}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+    store.run("detectors_state/drop")
+    return failed
+
+
+def _judge_rule(
+    store: Store,
+    cluster: str,
+    rule: Rule,
+    parameters: dict[str, Any],
+    since_us: int,
+    until_us: int,
+    now_us: int,
+) -> None:
+    version = version_of(parameters)
+    rows = store.rows(f"detectors/{rule.stem}", **parameters, cluster=cluster, since_us=since_us, until_us=until_us)
+    found = _findings(store, cluster, rule, version, rows, now_us)
+    with store.view("found", found):
+        store.run(
+            "detectors_state/replace_findings", cluster=cluster, detector=rule.id, rule_version=version, now_us=now_us
+        )
+    if rule.id == "false-utilization":
+        store.run("detectors_state/replace_unjudged", **parameters, cluster=cluster, detector=rule.id)
 
 
 def _parameters(rule: Rule, settings: Settings) -> dict[str, Any]:
@@ -193,7 +205,9 @@ def _parameters(rule: Rule, settings: Settings) -> dict[str, Any]:
     return {name: site.get(name, value) for name, value in rule.parameters.items()}
 
 
-def _findings(store: Store, cluster: str, rule: Rule, rows: Sequence[dict[str, Any]], now_us: int) -> pa.Table:
+def _findings(
+    store: Store, cluster: str, rule: Rule, version: str, rows: Sequence[dict[str, Any]], now_us: int
+) -> pa.Table:
     """One finding a chain: rows of one chain differ in the share of the GPU only."""
     chains = {
         row[0]: row[1:]
@@ -230,7 +244,7 @@ def _findings(store: Store, cluster: str, rule: Rule, rows: Sequence[dict[str, A
                 "bucket": rule.bucket,
                 "evidence": best["evidence"],
                 "device_ids": sorted({d for p in parts for d in p["device_ids"]}),
-                "rule_version": rule.version,
+                "rule_version": version,
                 "opened_us": now_us,
             }
         )

@@ -61,7 +61,7 @@ def _recompute_slice(store: Store, cluster: str, hours: list[int], settings: Set
         "default_interval_us": int(settings.default_interval_s * SECOND_US),
         "interval_us_max": INTERVAL_US_MAX,
         "idle_us_min": settings.idle_minutes * MINUTE_US,
-        "idle_span_us_min": IDLE_SPAN_US_MIN,
+        "idle_span_us_min": min(IDLE_SPAN_US_MIN, settings.idle_minutes * MINUTE_US),
     }
     with (
         store.view("slice_hour", pa.Table.from_pydict({"hour_us": hours}, schema=_HOUR)),

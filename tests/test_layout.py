@@ -183,7 +183,7 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def registers(path: Path) -> bool:
-    """Whether a module makes a detector at import: `@detector(...)`, `RULE = Detector(...)`, `detector(...)`."""
+    """Whether a module makes a detector at import: `NAME = register(Rule(...))`."""
     made: list[ast.expr] = []
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -191,7 +191,7 @@ def registers(path: Path) -> bool:
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) and node.value is not None:
             made.append(node.value)
     callees = [made_by.func for made_by in made if isinstance(made_by, ast.Call)]
-    return any(ast.unparse(callee).split(".")[-1].lower() in {"detector", "rule"} for callee in callees)
+    return any(ast.unparse(callee).split(".")[-1].lower() in {"register"} for callee in callees)
 
 
 def rule_stems() -> dict[str, set[str]]:

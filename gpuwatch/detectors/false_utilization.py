@@ -38,6 +38,7 @@ FALSE_UTILIZATION = register(
             Threshold("memory_bound_min", 0.6, "DRAM at 60 % of its roof: memory-bound work, not waste"),
             Threshold("roof_max", 0.4, "work at 40 % of the nearest roof is what well-tuned training reaches"),
             Threshold("link_ratio_min", 0.3, "links busy 30 % of the time: waiting on communication"),
+            Threshold("network_bytes_per_s_min", 5e9, "PCIe traffic of a gang that waits on InfiniBand or RoCE"),
             Threshold("tensor_roof", 0.93, "dcgmproftester saturates tensor cores at about 0.93"),
             Threshold("dram_roof", 0.8, "NVIDIA DCGM user guide: practical DRAM peak"),
             Threshold("windows_min", 5, "three quarters of the six 5-minute windows of half an hour, rounded up"),

@@ -42,15 +42,12 @@ class Rule:
     @property
     def parameters(self) -> dict[str, float]:
         """The thresholds by name: microseconds are whole numbers."""
-        return {
-            t.name: int(t.value) if t.name.endswith("_us") or t.name.endswith("_us_min") else t.value
-            for t in self.thresholds
-        }
+        return {t.name: int(t.value) if "_us" in t.name else t.value for t in self.thresholds}
 
-    @property
-    def version(self) -> str:
-        """The thresholds as text: a finding keeps those it was judged by."""
-        return ",".join(f"{t.name}={t.value:g}" for t in self.thresholds)
+
+def version_of(parameters: Mapping[str, float]) -> str:
+    """The thresholds that were in force, as text: a finding keeps those it was judged by."""
+    return ",".join(f"{name}={value:g}" for name, value in sorted(parameters.items()))
 
 
 _rules: dict[str, Rule] = {}

@@ -115,31 +115,34 @@ from context_span s
 join context c using (context_id)
 where c.cluster = $cluster and (c.job is not null or c.pod is not null);
 
--- A row of hold is a device and a run that held it: pods of one gang on a shared device are several rows.
-create or replace temp table hold as
+-- A row of label_match is a run and a labelled span that may be its own. `overlap_us` is the time they share; labels run
+-- ahead of or behind the scheduler's times, and the next run of a job carries the same label.
+create or replace temp table label_match as
 with slurm_label as (
-    select w.run_id, o.device_id, w.pod_uid, w.start_us, w.end_us, w.node
+    select w.run_id, w.pod_uid, w.start_us, w.end_us, o.device_id, o.first_us, o.last_us, o.job as label
     from wanted w
     join owner_span o
         on o.job = w.job_id
         and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
     where w.scheduler = 'slurm'
     union
-    select w.run_id, o.device_id, w.pod_uid, w.start_us, w.end_us, w.node
+    select w.run_id, w.pod_uid, w.start_us, w.end_us, o.device_id, o.first_us, o.last_us, o.job
     from wanted w
     join owner_span o
         on o.job = split_part(w.run_key, '@', 1)
         and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
     where w.scheduler = 'slurm'
 ),
--- A label names the job, not the node: where a run has several nodes, a device belongs to its own node's record.
-slurm_hold as (
-    select run_id, device_id, pod_uid, min(start_us) as start_us, max(end_us) as end_us
-    from slurm_label
-    group by all
-),
-pod_hold as (
-    select distinct w.run_id, o.device_id, w.pod_uid, w.start_us, w.end_us
+pod_label as (
+    select
+        w.run_id,
+        w.pod_uid,
+        w.start_us,
+        w.end_us,
+        o.device_id,
+        o.first_us,
+        o.last_us,
+        concat_ws('/', o.namespace, o.pod) as label
     from wanted w
     join owner_span o
         on o.pod = w.pod and o.namespace is not distinct from w.namespace
@@ -147,14 +150,45 @@ pod_hold as (
         and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
     where w.scheduler = 'kubernetes'
 ),
+measured as (
+    select
+        l.*,
+        least(l.end_us, l.last_us + n.last_interval_us // 2)
+        - greatest(l.start_us, l.first_us - n.last_interval_us // 2) as overlap_us,
+        l.last_us - l.first_us + n.last_interval_us as span_us
+    from (select * from slurm_label union all select * from pod_label) l
+    join seen n using (device_id)
+)
+select
+    *,
+    overlap_us > $label_lag_us or (overlap_us > 0 and 2 * overlap_us >= least(end_us - start_us, span_us)) as sure
+from measured;
+
+-- A row of hold is a device and a run that held it: pods of one gang on a shared device are several rows.
+-- A span that is surely one run's does not make its device that of the run before or after; a run that no span surely
+-- belongs to takes the nearest.
+create or replace temp table hold as
+with label_hold as (
+    select run_id, device_id, pod_uid, start_us, end_us
+    from label_match
+    where sure
+    union
+    select m.run_id, m.device_id, m.pod_uid, m.start_us, m.end_us
+    from label_match m
+    where not m.sure
+        and m.run_id not in (select run_id from label_match where sure)
+        and not exists (
+            select 1
+            from label_match s
+            where s.sure and s.device_id = m.device_id and s.label = m.label and s.first_us = m.first_us
+        )
+),
 told_hold as (
     select distinct w.run_id, n.device_id, w.pod_uid, w.start_us, w.end_us
     from (select *, unnest(string_split(gpus, ',')) as gpu_uuid from wanted where gpus is not null) w
     join seen n on n.gpu = trim(w.gpu_uuid) and n.gi = -1
 )
-select *, true as declared, false as estimated from slurm_hold
-union
-select *, true, false from pod_hold
+select *, true as declared, false as estimated from label_hold
 union
 select *, true, false from told_hold;
 

@@ -29,6 +29,20 @@ where not exists (
     select 1 from moved b where b.device_id = c.device_id and b.start_us = c.start_us and b.other_end_us = c.end_us
 );
 
+-- The first and the last sample of a device reach outward: where another sample becomes the first or the last, the hour
+-- of the old one changes too.
+insert into changed
+select unnest([o.first_us, o.last_us]) as start_us, start_us + 1 as end_us
+from device o
+join new_device n using (device_id)
+where o.cluster = $cluster
+    and (
+        o.first_us <> n.first_us
+        or o.last_us <> n.last_us
+        or o.first_interval_us <> n.first_interval_us
+        or o.last_interval_us <> n.last_interval_us
+    );
+
 insert into dirty_hour
 with hour as (
     select distinct

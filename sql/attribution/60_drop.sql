@@ -29,6 +29,8 @@ drop table missing;
 
 drop table hold;
 
+drop table label_match;
+
 drop table owner_span;
 
 drop table wanted;

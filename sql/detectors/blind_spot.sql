@@ -15,6 +15,13 @@ with blind_hour as (
     where l.cluster = $cluster and l.unobserved_us > 0
         and l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us
         + l.compute_us = 0
+        -- A busy GPU without SM_ACTIVE has no bucket but unobserved, and is measured all the same.
+        and not exists (
+            select 1
+            from device_window w
+            where w.cluster = l.cluster and w.hour_us = l.hour_us and w.device_id = l.device_id
+                and coalesce(w.gr_engine_ratio, w.gpu_util_ratio, w.sm_active_ratio) is not null
+        )
     group by l.device_id, l.run_id, l.hour_us, h.chain
 ),
 linked as (

@@ -1,6 +1,11 @@
 -- A row is a chain of runs whose GPUs say busy while few SMs hold work: D1 of domain.md 3.2.
 -- Five-minute windows of one device and one run are judged; the first minutes of a run and its last two are not.
-with window_seen as (
+with chain_size as (
+    select chain, count(distinct device_id) as devices
+    from held
+    group by chain
+),
+window_seen as (
     select
         h.chain,
         h.run_id,
@@ -15,6 +20,7 @@ with window_seen as (
         w.sm_active_ratio,
         w.tensor_active_ratio,
         w.dram_active_ratio,
+        w.fp_active_ratio,
         w.pcie_bytes_per_s,
         w.link_ratio,
         w.throttled,
@@ -24,11 +30,14 @@ with window_seen as (
             coalesce(w.fp_active_ratio, 0)
         ) as roof_ratio,
         h.end_us >= h.run_end_us and not c.ended as to_the_end,
-        h.end_us as held_until_us
+        least(h.end_us, d.last_us) as held_until_us,
+        z.devices as chain_devices
     from device_window w
+    join device d on d.device_id = w.device_id
     join held h
         on h.device_id = w.device_id and h.start_us = w.segment_start_us
     join job_chain c on c.run_id = h.run_id
+    join chain_size z on z.chain = h.chain
     where w.cluster = $cluster and not c.latency_critical and not c.exempt
         and w.start_us >= h.run_start_us + $warm_up_us
         and w.start_us + 300000000 <= greatest(h.end_us - case when c.ended then $cool_down_us else 0 end, 0)
@@ -41,9 +50,13 @@ judged as (
             busy
             and sm_active_ratio < $sm_active_max
             -- Memory-bound work, work near any roof, waiting on links, and clocks held down by power or heat are not it.
-            and coalesce(dram_active_ratio / $dram_roof, 0) < $memory_bound_min
+            -- Without a DRAM and a pipe reading nobody can say that it is not.
+            and dram_active_ratio / $dram_roof < $memory_bound_min
+            and coalesce(tensor_active_ratio, fp_active_ratio) is not null
             and roof_ratio < $roof_max
             and not coalesce(link_ratio >= $link_ratio_min, false)
+            -- A gang may wait on a network that no GPU counter sees: it goes over PCIe.
+            and not (chain_devices >= 2 and coalesce(pcie_bytes_per_s >= $network_bytes_per_s_min, false))
             and not coalesce(throttled, false),
             false
         ) as hollow
@@ -85,11 +98,6 @@ lost as (
         on m.device_id = g.device_id and m.start_us >= g.start_us and m.start_us < g.start_us + 300000000
         and m.cluster = $cluster and m.hour_us = g.start_us // 3600000000 * 3600000000
     group by g.run_id, g.device_id, g.start_us
-),
-chain_size as (
-    select chain, count(distinct device_id) as devices
-    from held
-    group by chain
 )
 select
     g.chain,

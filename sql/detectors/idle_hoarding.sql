@@ -27,9 +27,11 @@ owned as (
         h.run_start_us,
         h.run_end_us,
         greatest(i.start_us, h.start_us) as start_us,
-        least(i.end_us, h.end_us) as end_us
+        least(i.end_us, h.end_us) as end_us,
+        d.last_us as measured_until_us
     from idle_run i
     join held h on h.device_id = i.device_id and i.start_us < h.end_us and i.end_us > h.start_us
+    join device d on d.device_id = i.device_id
 ),
 -- What is idle in the warm-up is not held against a run: compilers, downloads and collectives start there.
 long_enough as (
@@ -46,8 +48,8 @@ select
     l.chain,
     min(l.start_us) as started_us,
     max(l.end_us) as ended_us,
-    -- Still idle when the run was last heard of, and the run had not ended.
-    bool_or(l.end_us >= l.run_end_us - $still_us and not c.ended) as still,
+    -- Still idle when the device was last measured, and the run had not ended.
+    bool_or(l.end_us >= least(l.run_end_us, l.measured_until_us) - $still_us and not c.ended) as still,
     l.share_den,
     sum((l.end_us - l.start_us - $grace_us)::hugeint * l.share_num)::varchar as wasted_units,
     max(case when w.signalled then 1.0 else 0.4 end)

@@ -10,10 +10,8 @@ where f.cluster = $cluster and f.detector = $detector;
 update finding
 set
     state = 'resolved',
-    resolved_reason = case
-        when (select count(*) from found where rule_version <> finding.rule_version) > 0 then 'rule_changed'
-        else 'records changed'
-    end,
+    resolved_reason = case when rule_version <> $rule_version then 'rule_changed' else 'records changed' end,
+    wasted_units = '0',
     ended_us = coalesce(ended_us, last_seen_us)
 where cluster = $cluster and detector = $detector
     and key in (select key from judged_finding)

@@ -22,14 +22,12 @@ known as (
         to_us,
         hoarded,
         g,
-        least(sm_active_ratio, coalesce(g, 1)) as s,
-        least(
-            least(sm_active_ratio, coalesce(g, 1)),
-            coalesce(greatest(tensor_active_ratio / tensor_roof, fp_active_ratio), 0)
-        ) as uc,
-        least(least(sm_active_ratio, coalesce(g, 1)), coalesce(dram_active_ratio / dram_roof, 0)) as um,
+        -- least() and greatest() pass over NULL: what is not known must be asked for first.
+        case when sm_active_ratio > g then g else sm_active_ratio end as s,
+        least(s, coalesce(greatest(tensor_active_ratio / tensor_roof, fp_active_ratio), 0)) as uc,
+        least(s, coalesce(dram_active_ratio / dram_roof, 0)) as um,
         coalesce(tensor_active_ratio, dram_active_ratio, fp_active_ratio) is not null as roof_known,
-        case when gang then link_ratio else 0 end as x
+        case when gang then coalesce(link_ratio, 0) else 0 end as x
     from labelled
 ),
 -- Without SM_ACTIVE only the gap is known; without G the time outside SM_ACTIVE is not; without any pipe or DRAM

@@ -79,10 +79,16 @@ timed as (
         end as from_us,
         r.observed_us + case when d.last_us = r.observed_us then p.interval_us // 2 else 0 end as to_us,
         t.slice,
-        case when t.slice then 0 else coalesce(least(r.nvlink_bytes_per_s / t.link_bytes_per_s, 1), 0) end as link_ratio,
+        -- NULL where nobody read the links or the model's speed is not known (least() would make that a 1).
         case
-            when t.slice then null
-            else least(p.quiet_watts, 0.2 * t.tdp_watts) + greatest(25, 0.08 * coalesce(t.tdp_watts, 0))
+            when not t.slice and r.nvlink_bytes_per_s / t.link_bytes_per_s > 1 then 1
+            when not t.slice then r.nvlink_bytes_per_s / t.link_bytes_per_s
+        end as link_ratio,
+        -- A GPU that never came to rest in three hours is measured against what its model draws with an idle context.
+        case
+            when not t.slice
+                then least(p.quiet_watts, coalesce(0.3 * t.tdp_watts, 150))
+                    + greatest(25, 0.08 * coalesce(t.tdp_watts, 0))
         end as idle_watts_max
     from reading r
     join pace p using (device_id, hour_us)
@@ -95,7 +101,7 @@ select
     coalesce(w.gang, false) as gang,
     a.from_us,
     a.to_us,
-    least(coalesce(a.gr_engine_ratio, case when not a.slice then a.gpu_util_ratio end), 1) as g,
+    coalesce(a.gr_engine_ratio, case when not a.slice then a.gpu_util_ratio end) as g,
     a.sm_active_ratio,
     a.sm_occupancy_ratio,
     a.tensor_active_ratio,

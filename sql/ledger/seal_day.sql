@@ -10,11 +10,11 @@ select * from sample_tail
 where observed_us >= $start_us and observed_us < $end_us
 union all by name
 select * from sample
-where observed_us >= $start_us and observed_us < $end_us
+where observed_us // 86400000000 = $start_us // 86400000000
     and observed_us // 3600000000 in (select hour from late_hour);
 
 delete from sample
-where observed_us >= $start_us and observed_us < $end_us
+where observed_us // 86400000000 = $start_us // 86400000000
     and observed_us // 3600000000 in (select hour from late_hour);
 
 delete from sample_tail

@@ -25,14 +25,22 @@ where start_us // 3600000000 * 3600000000 in (select hour_us from slice_hour)
 order by device_id, start_us;
 
 insert into device_window
+with slotted as (
+    select *, (to_us - 1) // 300000000 as slot
+    from piece
+    union all
+    select *, unnest(range(from_us // 300000000, (to_us - 1) // 300000000)) as slot
+    from piece
+    where from_us // 300000000 < (to_us - 1) // 300000000
+)
 select
     $cluster,
-    (to_us - 1) // 3600000000 * 3600000000,
+    slot * 300000000 // 3600000000 * 3600000000,
     device_id,
     span_us,
-    (to_us - 1) // 300000000 * 300000000,
+    slot * 300000000,
     count(*),
-    sum((to_us - from_us)::double)::bigint,
+    sum((least(to_us, (slot + 1) * 300000000) - greatest(from_us, slot * 300000000))::double)::bigint,
     avg(g),
     avg(sm_active_ratio),
     avg(sm_occupancy_ratio),
@@ -45,10 +53,10 @@ select
     avg(link_ratio),
     avg(pcie_bytes_per_s),
     bool_or(throttled)
-from piece
-where (to_us - 1) // 3600000000 * 3600000000 in (select hour_us from slice_hour)
-group by all
-order by device_id, (to_us - 1) // 300000000 * 300000000;
+from slotted
+where slot * 300000000 // 3600000000 * 3600000000 in (select hour_us from slice_hour)
+group by device_id, span_us, slot
+order by device_id, slot;
 
 -- What a segment's hour holds beyond its observed minutes was not observed.
 insert into ledger_hour

@@ -263,10 +263,6 @@ class World:
         return self.store.sql(f"select * from {table} order by all")
 
 
-HOURS = tuple(range(0, 48))
-"""Hours a tiny world may reach over."""
-
-
 def hour_us(hour: int) -> int:
     """Start of an hour of the tiny world."""
     return T0 + hour * HOUR_US
