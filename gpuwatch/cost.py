@@ -40,6 +40,7 @@ _PRICE = pa.schema(
     [
         ("cluster", pa.string()),
         ("device_id", pa.int64()),
+        ("profile", pa.string()),
         ("start_us", pa.int64()),
         ("end_us", pa.int64()),
         ("usd_per_gpu_hour", pa.string()),
@@ -86,7 +87,10 @@ def price(store: Store, state: State, cluster: str, *, force: bool = False) -> N
     rates, rules = state.rates(), state.team_rules()
     classes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for device_id, pool, model, profile in store.sql(
-        "select device_id, pool, model, profile from device where cluster = $c", c=cluster
+        """select distinct d.device_id, d.pool, d.model, s.profile
+        from device d join segment s on s.device_id = d.device_id and s.cluster = d.cluster
+        where d.cluster = $c""",
+        c=cluster,
     ):
         classes[(pool, model, profile)].append(device_id)
     rows: list[dict[str, object]] = []
@@ -96,6 +100,7 @@ def price(store: Store, state: State, cluster: str, *, force: bool = False) -> N
                 {
                     "cluster": cluster,
                     "device_id": device_id,
+                    "profile": profile,
                     "start_us": max(start_us, FAR_PAST_US),
                     "end_us": FAR_FUTURE_US if end_us is None else end_us,
                     "usd_per_gpu_hour": None if rate is None else str(rate.usd_per_gpu_hour),

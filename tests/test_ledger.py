@@ -77,23 +77,22 @@ def one_hour(fields: dict[str, float], gpu: Gpu = A) -> dict[str, float]:
 def test_checked_examples_in_microseconds(ratios: tuple[float, ...], half_minute: dict[str, int]) -> None:
     fields = reading(*ratios)
     world = World().add(
-        samples(A, minutes(0, HOUR), fields, job="1"),
-        samples(B, minutes(0, HOUR), fields, job="1"),
+        samples(A, minutes(0, HOUR + 60), fields, job="1"),
+        samples(B, minutes(0, HOUR + 60), fields, job="1"),
         claim("1", 0, HOUR, count=2),
     )
     world.book()
 
-    assert {k: 120 * v for k, v in half_minute.items()} == world.buckets(A)
+    assert {"schedulable": 60_000_000} | {k: 120 * v for k, v in half_minute.items()} == world.buckets(A)
     assert world.buckets(B) == world.buckets(A)
 
 
-@pytest.mark.parametrize("ratios", [case[0] for case in CHECKED.values()], ids=CHECKED)
-def test_the_oracle_knows_the_checked_examples(ratios: tuple[float, ...]) -> None:
-    parts = oracle.waterfall(oracle.Activity(*(Fraction(str(r)) for r in ratios)))
+@pytest.mark.parametrize(("ratios", "half_minute"), CHECKED.values(), ids=CHECKED)
+def test_the_oracle_knows_the_checked_examples(ratios: tuple[float, ...], half_minute: dict[str, int]) -> None:
+    parts = oracle.waterfall(oracle.Activity(*(Fraction(str(ratio)) for ratio in ratios)))
 
+    assert half_minute == {k: v for k, v in ((k, round(v * 30_000_000)) for k, v in parts.items()) if v}
     assert 1 == sum(parts.values())
-    expected = {k: Fraction(v, 30_000_000) for k, v in dict(zip(CHECKED, CHECKED.values(), strict=True)).items() if False}
-    assert {} == expected
 
 
 # What is not measured is unobserved, never zero and never idle.
@@ -180,7 +179,8 @@ def test_idle_runs_of_fourteen_fifty_nine_and_fifteen_minutes() -> None:
 def test_an_idle_run_across_an_hour_edge_is_hoarded_on_both_sides() -> None:
     world = idle_world([(0, 3120, BUSY), (3120, 4080, IDLE), (4080, 2 * HOUR, BUSY)])
 
-    assert (480.0, 480.0) == (world.held(hour=0)["hoarded"], world.held(hour=1)["hoarded"])
+    # A sample covers the minute before it.
+    assert (510.0, 450.0) == (world.held(hour=0)["hoarded"], world.held(hour=1)["hoarded"])
 
 
 def test_an_idle_run_ends_where_the_owner_changes() -> None:
@@ -220,7 +220,7 @@ def test_power_above_idle_level_plus_margin_is_not_idle() -> None:
     quiet, warm = IDLE | {"power_watts": 70.0}, IDLE | {"power_watts": 70.0 + 56.0}
     world = idle_world([(0, 3600, quiet), (3600, 7200, warm)])
 
-    assert {"hoarded": 3600.0} == world.held(hour=0)
+    assert {"hoarded": 3570.0, "gap": 30.0} == world.held(hour=0)
     assert {"gap": 3600.0} == world.held(hour=1)
 
 
@@ -273,11 +273,10 @@ def test_a_sample_on_a_hand_over_is_split_by_time() -> None:
         claim("2", 1815, HOUR),
     )
     world.book()
-    rows = {r["run_id"]: r for r in world.rows("ledger_hour")}
-    (one,) = (rows[i] for (i,) in world.store.sql("select run_id from run where run_key = '1'"))
+    gaps = dict(world.store.sql("select run_key, gap_us from ledger_hour join run using (run_id)"))
 
-    # 30 s before the first sample belong to nobody; of the sample from 1800 to 1860 s 15 s belong to job 1.
-    assert 15_000_000 * Fraction(98, 100) == one["gap_us"] - 1_800_000_000 * Fraction(1, 10)
+    # Job 1 has 1770 s at a tenth, and 15 s of the idle sample that covers 1800 to 1860 s.
+    assert {"1": 177_000_000 + 14_700_000, "2": 1_785 * 980_000} == gaps
 
 
 @pytest.mark.parametrize("every", [2, 4, 10], ids=["every 2nd", "every 4th", "every 10th"])
@@ -301,9 +300,8 @@ def test_a_field_that_stops_is_held_for_an_interval_and_then_unknown() -> None:
     )
     world.book()
 
-    # The sample at 3570 s reaches to 3630 s; after it a tenth is gap and the rest unknown.
-    assert 3570 * 0.9 - 0.9 * 0 == pytest.approx(world.held()["unobserved"], abs=60)
-    assert 720.0 == world.held()["gap"]
+    # The last value, at 3570 s, is held to the sample at 3630 s; after that a tenth is gap and the rest unknown.
+    assert {"gap": 720.0, "stalled": 363.0, "below_roof": 1089.0, "compute": 1815.0, "unobserved": 3213.0} == world.held()
 
 
 def test_the_same_scrape_twice_changes_nothing() -> None:

@@ -145,7 +145,7 @@ owned as (
     join owned_gpu o on o.gpu = s.gpu and s.start_us >= o.start_us and s.end_us <= o.end_us
 ),
 slice as (
-    select o.gpu, o.start_us, o.end_us, l.device_id, max(u.units) as units
+    select o.gpu, o.start_us, o.end_us, l.device_id, l.profile, max(u.units) as units
     from owned o
     join slice_life l on l.gpu = o.gpu and l.start_us <= o.start_us and l.end_us >= o.end_us
     join seen n on n.device_id = l.device_id
@@ -158,19 +158,26 @@ layout as (
     from slice
     group by all
 )
-select s.device_id, s.start_us, s.end_us, s.units::bigint as share_num, greatest(l.units, $share_units) as share_den, false as remainder
+select
+    s.device_id,
+    s.profile,
+    s.start_us,
+    s.end_us,
+    s.units::bigint as share_num,
+    greatest(l.units, $share_units) as share_den,
+    false as remainder
 from slice s
 join layout l using (gpu, start_us, end_us)
 union all
-select w.parent_id, l.start_us, l.end_us, $share_units - l.units, $share_units, true
+select w.parent_id, null, l.start_us, l.end_us, $share_units - l.units, $share_units, true
 from layout l
 join (select distinct gpu, parent_id from gpu_parent) w using (gpu)
 where l.units < $share_units
 union all
-select w.parent_id, o.start_us, o.end_us, 1, 1, false
+select w.parent_id, null, o.start_us, o.end_us, 1, 1, false
 from owned o
 join (select distinct gpu, parent_id from gpu_parent) w using (gpu)
 where not exists (select 1 from layout l where l.gpu = o.gpu and l.start_us = o.start_us and l.end_us = o.end_us)
 union all
-select device_id, start_us, end_us, share_num, share_den, false
+select device_id, profile, start_us, end_us, share_num, share_den, false
 from unseen_device;

@@ -13,13 +13,22 @@ from hold h
 join capacity_span c
     on c.device_id = h.device_id and not c.remainder and h.start_us < c.end_us and h.end_us > c.start_us;
 
--- A row of silent is a span after the last sample of a device that vanished while its cluster was still sampled.
+-- A row of silent is a span in which a device gave no samples while its cluster did: after the last of a vanished device,
+-- and after the last of a slice until another layout takes its place.
 create or replace temp table silent as
-select n.device_id, n.last_us + n.last_interval_us // 2 as start_us
+select n.device_id, n.last_us + n.last_interval_us // 2 as start_us, o.end_us
 from seen n
-where not exists (
-    select 1 from seen slice where n.gi = -1 and slice.gpu = n.gpu and slice.gi >= 0 and slice.last_us > n.last_us
-);
+join owned_gpu o using (gpu)
+where n.gi = -1
+    and not exists (
+        select 1 from seen slice where slice.gpu = n.gpu and slice.gi >= 0 and slice.last_us > n.last_us
+    )
+union all
+select l.device_id, l.last_us + n.last_interval_us // 2, l.end_us
+from slice_life l
+join seen n using (device_id);
+
+delete from silent where end_us <= start_us;
 
 create or replace temp table elementary as
 with edge as (
@@ -33,6 +42,8 @@ with edge as (
     union
     select device_id, start_us from silent
     union
+    select device_id, end_us from silent
+    union
     select d.device_id, o.from_us from outage o join new_device d using (node)
     union
     select d.device_id, o.to_us from outage o join new_device d using (node) where o.to_us is not null
@@ -41,7 +52,7 @@ span as (
     select device_id, at_us as start_us, lead(at_us) over (partition by device_id order by at_us) as end_us
     from edge
 )
-select s.device_id, s.start_us, s.end_us, c.share_num, c.share_den
+select s.device_id, s.start_us, s.end_us, c.share_num, c.share_den, c.profile
 from span s
 join capacity_span c
     on c.device_id = s.device_id and not c.remainder and s.start_us >= c.start_us and s.end_us <= c.end_us;
@@ -116,6 +127,7 @@ with cut as (
         h.run_id,
         e.share_num * coalesce(h.parts, 1) as share_num,
         e.share_den * coalesce(h.all_parts, 1) as share_den,
+        e.profile,
         case
             when h.run_id is not null then null
             when exists (
@@ -125,7 +137,9 @@ with cut as (
                 where d.device_id = e.device_id and o.from_us <= e.start_us and coalesce(o.to_us >= e.end_us, true)
             ) then 'out_of_service'
             when exists (
-                select 1 from silent s where s.device_id = e.device_id and s.start_us <= e.start_us
+                select 1
+                from silent s
+                where s.device_id = e.device_id and s.start_us <= e.start_us and s.end_us >= e.end_us
             ) then 'out_of_service'
             else 'schedulable'
         end as free_bucket,
@@ -134,7 +148,7 @@ with cut as (
     from elementary e
     left join holder h using (device_id, start_us)
     union all
-    select device_id, start_us, end_us, null, share_num, share_den, 'mig_remainder', false, false
+    select device_id, start_us, end_us, null, share_num, share_den, null, 'mig_remainder', false, false
     from capacity_span
     where remainder
 ),
@@ -145,14 +159,14 @@ linked as (
         start_us is distinct from lag(end_us) over alike as begins
     from cut
     window alike as (
-        partition by device_id, run_id, share_num, share_den, free_bucket, estimated, conflict order by start_us
+        partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict order by start_us
     )
 ),
 numbered as (
     select
         *,
         count(*) filter (where begins) over (
-            partition by device_id, run_id, share_num, share_den, free_bucket, estimated, conflict order by start_us
+            partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict order by start_us
         ) as turn
     from linked
 )
@@ -164,8 +178,9 @@ select
     run_id,
     share_num,
     share_den,
+    profile,
     free_bucket,
     estimated,
     conflict
 from numbered
-group by device_id, run_id, share_num, share_den, free_bucket, estimated, conflict, turn;
+group by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, turn;

@@ -16,7 +16,7 @@ moved as (
     join come c
         on c.device_id = g.device_id and c.start_us = g.start_us and c.run_id is not distinct from g.run_id
         and c.share_num = g.share_num and c.share_den = g.share_den
-        and c.free_bucket is not distinct from g.free_bucket
+        and c.profile is not distinct from g.profile and c.free_bucket is not distinct from g.free_bucket
         and c.estimated = g.estimated and c.conflict = g.conflict
 )
 select least(end_us, other_end_us) as start_us, greatest(end_us, other_end_us) as end_us from moved

@@ -12,7 +12,7 @@ select
     case when $by_account then r.account end as account,
     case when $by_job then r.job_id end as job,
     case when $by_gpu_model then d.model end as gpu_model,
-    case when $by_mig_profile then d.profile end as mig_profile,
+    case when $by_mig_profile then s.profile end as mig_profile,
     case when $by_slice and d.gi >= 0 then d.gpu || '/GI-' || d.gi end as slice,
     case when $by_cluster then d.cluster end as cluster,
     case when $by_pool then d.pool end as pool,
@@ -20,7 +20,7 @@ select
     p.currency,
     case
         when p.usd_per_gpu_hour is null
-            then concat_ws(chr(31), d.cluster, coalesce(d.pool, ''), coalesce(d.model, ''), coalesce(d.profile, ''))
+            then concat_ws(chr(31), d.cluster, coalesce(d.pool, ''), coalesce(d.model, ''), coalesce(s.profile, ''))
     end as lacks,
     min(greatest(s.start_us, p.start_us, $start_us)) as first_us,
     s.share_den,
@@ -29,7 +29,8 @@ select
 from segment s
 join device d on d.device_id = s.device_id and d.cluster = s.cluster
 join device_price p
-    on p.device_id = s.device_id and p.cluster = s.cluster and p.start_us < s.end_us and p.end_us > s.start_us
+    on p.device_id = s.device_id and p.profile is not distinct from s.profile and p.cluster = s.cluster
+    and p.start_us < s.end_us and p.end_us > s.start_us
 left join run r on r.run_id = s.run_id and r.cluster = s.cluster
 left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
 where s.start_us < $end_us and s.end_us > $start_us

@@ -31,24 +31,37 @@ from hourly own
 left join hourly before on before.device_id = own.device_id and before.hour_us = own.hour_us - 3600000000
 left join hourly after on after.device_id = own.device_id and after.hour_us = own.hour_us + 3600000000;
 
--- A row of owned_span is an elementary span of a device: held or not, and by a run of several devices or not.
+-- A row of owned_span is the part of an elementary span of a device that lies in one hour: held or not, and by a run
+-- that holds several devices in that hour or not.
 create or replace temp table owned_span as
-with run_size as (
-    select run_id, count(distinct device_id) as devices
+with hourly as (
+    select
+        *,
+        unnest(
+            range(
+                greatest(start_us, $piece_from_us) // 3600000000,
+                (least(end_us, $piece_until_us) + 3599999999) // 3600000000
+            )
+        ) as hour
     from segment
-    where cluster = $cluster and run_id is not null
-    group by run_id
+    where cluster = $cluster and start_us < $piece_until_us and end_us > $piece_from_us
+),
+run_hour as (
+    select run_id, hour, count(distinct device_id) as devices
+    from hourly
+    where run_id is not null
+    group by run_id, hour
 )
 select
-    s.device_id,
-    s.start_us,
-    s.end_us,
-    bool_or(s.run_id is not null) as held,
+    h.device_id,
+    h.start_us as span_us,
+    greatest(h.start_us, h.hour * 3600000000) as start_us,
+    least(h.end_us, (h.hour + 1) * 3600000000) as end_us,
+    bool_or(h.run_id is not null) as held,
     coalesce(max(r.devices), 0) >= 2 as gang
-from segment s
-left join run_size r using (run_id)
-where s.cluster = $cluster and s.start_us < $piece_until_us and s.end_us > $piece_from_us
-group by s.device_id, s.start_us, s.end_us;
+from hourly h
+left join run_hour r on r.run_id = h.run_id and r.hour = h.hour
+group by h.device_id, h.start_us, h.end_us, h.hour;
 
 -- A row of piece is the part of a sample's interval that lies in one held span, with what the device did in it.
 -- The interval of a sample reaches back to the sample before it, at most twice the usual spacing; the first and the
@@ -64,7 +77,7 @@ with whole_cell as (
                 least(end_us, $piece_until_us + 3600000000) // 600000000
             )
         ) as cell,
-        start_us,
+        span_us,
         held,
         gang
     from owned_span
@@ -97,7 +110,7 @@ timed as (
 )
 select
     a.device_id,
-    w.start_us as span_us,
+    w.span_us,
     coalesce(w.gang, false) as gang,
     a.from_us,
     a.to_us,
@@ -131,7 +144,7 @@ where a.to_us > $piece_from_us and a.from_us < $piece_until_us and coalesce(w.he
 create or replace temp table cut_piece as
 select
     p.* replace (
-        s.start_us as span_us,
+        s.span_us as span_us,
         s.gang as gang,
         greatest(p.from_us, s.start_us) as from_us,
         least(p.to_us, s.end_us) as to_us

@@ -92,6 +92,7 @@ split as (
         s.run_id,
         s.share_num,
         s.share_den,
+        s.profile,
         s.estimated,
         s.free_bucket,
         s.length_us,
@@ -115,6 +116,7 @@ select
     run_id,
     share_num,
     share_den,
+    profile,
     bool_or(estimated),
     sum(case when free_bucket = 'schedulable' then length_us else 0 end)::bigint,
     sum(case when free_bucket = 'stranded' then length_us else 0 end)::bigint,
@@ -132,7 +134,7 @@ select
         - memory_roof_us
     )::bigint
 from split
-group by hour_us, device_id, run_id, share_num, share_den
+group by hour_us, device_id, run_id, share_num, share_den, profile
 order by hour_us, device_id, run_id;
 
 delete from dirty_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);

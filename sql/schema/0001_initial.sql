@@ -472,6 +472,7 @@ create table segment (
     run_id bigint,
     share_num bigint,
     share_den bigint,
+    profile varchar,
     free_bucket varchar,
     estimated boolean,
     conflict boolean
@@ -534,6 +535,7 @@ create table ledger_hour (
     run_id bigint,
     share_num bigint,
     share_den bigint,
+    profile varchar,
     estimated boolean,
     schedulable_us bigint,
     stranded_us bigint,
@@ -590,11 +592,12 @@ create table run_team (
     team_why varchar
 );
 
--- A row is a device and a span of one price: usd_per_gpu_hour is exact decimal text, NULL where no rate covers it.
+-- A row is a device (with the MIG profile it had) and a span of one price: usd_per_gpu_hour is exact decimal text, NULL where no rate covers it.
 -- The spans of a device cover all time.
 create table device_price (
     cluster varchar,
     device_id bigint,
+    profile varchar,
     start_us bigint,
     end_us bigint,
     usd_per_gpu_hour varchar,

@@ -30,7 +30,7 @@ Phase = tuple[float, Level | None]
 """Minutes and what the exporter reads meanwhile; None: nobody samples."""
 
 
-def level(gr: float, sm: float, tensor: float, dram: float, watts: float, **more: float | int | None) -> dict[str, Any]:
+def level(gr: float, sm: float, tensor: float, dram: float, watts: float, **more: float | None) -> dict[str, Any]:
     """Readings of one device; `more` overrides or adds columns, None leaves a field out."""
     readings = {
         "gr_engine_ratio": gr,
@@ -50,7 +50,7 @@ WORK = level(0.97, 0.87, 0.45, 0.43, 600)
 HOLLOW = level(0.95, 0.20, 0.03, 0.10, 250)
 
 
-def without(readings: Level, *names: str, **more: float | int) -> dict[str, Any]:
+def without(readings: Level, *names: str, **more: float) -> dict[str, Any]:
     """The same readings less some fields, with others replaced."""
     return {name: value for name, value in readings.items() if name not in names} | more
 
