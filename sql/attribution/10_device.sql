@@ -23,7 +23,12 @@ spaced as (
         observed_us - lag(observed_us) over (partition by device_id, hour order by observed_us) as spacing_us
     from instant
 )
-select device_id, hour, least(quantile_disc(spacing_us, 0.5), $interval_us_max) as interval_us
+select
+    device_id,
+    hour,
+    quantile_disc(spacing_us, [0.5, 0.75]) as spread,
+    -- As in sql/ledger/piece.sql: shifted scrapes make every other spacing short.
+    least(case when spread[2] > 2 * spread[1] then spread[2] else spread[1] end, $interval_us_max) as interval_us
 from spaced
 where spacing_us is not null
 group by all;

@@ -328,7 +328,7 @@ def test_late_samples_keep_the_key(world: World) -> None:
     """Backfilled idle hours lengthen the same finding."""
     world.gpu("G0", (20, WORK), (40, IDLE), (60, None), (20, WORK)).job("7", ["G0"], 0, 140).analyze(now=140)
     (before,) = world.findings(RULE)
-    world.gpu("G0", (59, IDLE), start=60).analyze(now=200)
+    world.gpu("G0", (60, IDLE), start=60).analyze(now=200)
     (after,) = world.findings(RULE)
 
     assert before.key == after.key
