@@ -198,9 +198,7 @@ def test_a_time_sliced_gpu_without_a_pod_is_schedulable() -> None:
 
 
 def test_two_jobs_of_hpc_job_on_one_gpu_share_it() -> None:
-    world = World().add(
-        seen(A, 0, HOUR, job="1"), seen(A, 0, HOUR, job="2"), claim("1", 0, HOUR), claim("2", 0, HOUR)
-    )
+    world = World().add(seen(A, 0, HOUR, job="1"), seen(A, 0, HOUR, job="2"), claim("1", 0, HOUR), claim("2", 0, HOUR))
 
     assert [("GPU-a", 0, 3600, "1", "1/2"), ("GPU-a", 0, 3600, "2", "1/2")] == world.book().segments()
 
@@ -221,7 +219,10 @@ def test_a_job_without_an_end_is_held_to_the_last_evidence_of_its_scheduler() ->
 
 def test_indexes_of_scontrol_name_the_devices() -> None:
     world = World().add(
-        seen(A, 0, HOUR), seen(B, 0, HOUR), claim("7", 0, HOUR, kind="scontrol", device_indexes="1"), claim("7", 0, HOUR)
+        seen(A, 0, HOUR),
+        seen(B, 0, HOUR),
+        claim("7", 0, HOUR, kind="scontrol", device_indexes="1"),
+        claim("7", 0, HOUR),
     )
 
     assert [("GPU-a", 0, 3600, FREE, "1"), ("GPU-b", 0, 3600, "7", "1")] == world.book().segments()
@@ -244,9 +245,7 @@ def test_with_neither_label_nor_index_free_devices_are_taken_in_order_and_marked
 
 def test_the_gpu_that_the_exporter_leaves_out_of_eight_is_held_unobserved() -> None:
     gpus = [Gpu(f"GPU-{i}", index=i) for i in range(8) if i != 5]
-    world = World().add(
-        *(seen(g, 0, HOUR, job="7") for g in gpus), claim("7", 0, HOUR, count=8), node(devices={"": 8})
-    )
+    world = World().add(*(seen(g, 0, HOUR, job="7") for g in gpus), claim("7", 0, HOUR, count=8), node(devices={"": 8}))
     world.book()
 
     assert [(0, 3600, "7 estimated")] == of(world, "n1/gpu5")
@@ -467,9 +466,7 @@ def test_the_seconds_of_an_old_layout_are_charged_under_its_own_profile() -> Non
 
 def test_mig_switched_on_turns_the_gpu_into_its_slices() -> None:
     slices = [gi(7 + i, "1g.10gb") for i in range(7)]
-    world = World().add(
-        seen(A, 0, 1800, job="7"), *(seen(s, 1860, HOUR) for s in slices), claim("7", 0, 1800)
-    )
+    world = World().add(seen(A, 0, 1800, job="7"), *(seen(s, 1860, HOUR) for s in slices), claim("7", 0, 1800))
     world.book()
 
     assert (0, 1800, "7") == of(world, "GPU-a")[0]

@@ -31,7 +31,8 @@ CHECKED = {
     ),
     "decoding": (
         (0.98, 0.85, 0.06, 0.66, 0, 0),
-        {"gap": 600_000, "stalled": 3_900_000, "below_roof": 750_000, "memory_roof": 22_814_516} | {"compute": 1_935_484},
+        {"gap": 600_000, "stalled": 3_900_000, "below_roof": 750_000, "memory_roof": 22_814_516}
+        | {"compute": 1_935_484},
     ),
     "data loading": (
         (0.35, 0.30, 0.15, 0.15, 0, 0),
@@ -301,7 +302,13 @@ def test_a_field_that_stops_is_held_for_an_interval_and_then_unknown() -> None:
     world.book()
 
     # The last value, at 3570 s, is held to the sample at 3630 s; after that a tenth is gap and the rest unknown.
-    assert {"gap": 720.0, "stalled": 363.0, "below_roof": 1089.0, "compute": 1815.0, "unobserved": 3213.0} == world.held()
+    assert {
+        "gap": 720.0,
+        "stalled": 363.0,
+        "below_roof": 1089.0,
+        "compute": 1815.0,
+        "unobserved": 3213.0,
+    } == world.held()
 
 
 def test_the_same_scrape_twice_changes_nothing() -> None:
@@ -351,7 +358,9 @@ def test_link_traffic_of_a_job_on_two_gpus_is_communication() -> None:
 
 def test_a_gang_without_link_readings_has_no_communication() -> None:
     world = World().add(
-        samples(A, minutes(0, HOUR), BUSY, job="1"), samples(B, minutes(0, HOUR), BUSY, job="1"), claim("1", 0, HOUR, count=2)
+        samples(A, minutes(0, HOUR), BUSY, job="1"),
+        samples(B, minutes(0, HOUR), BUSY, job="1"),
+        claim("1", 0, HOUR, count=2),
     )
     world.book()
 
@@ -361,7 +370,9 @@ def test_a_gang_without_link_readings_has_no_communication() -> None:
 def test_link_traffic_beyond_the_link_speed_is_all_of_what_waited() -> None:
     fields = BUSY | {"nvlink_tx_bytes_per_s": 9e12, "nvlink_rx_bytes_per_s": 0.0}
     world = World().add(
-        samples(A, minutes(0, HOUR), fields, job="1"), samples(B, minutes(0, HOUR), job="1"), claim("1", 0, HOUR, count=2)
+        samples(A, minutes(0, HOUR), fields, job="1"),
+        samples(B, minutes(0, HOUR), job="1"),
+        claim("1", 0, HOUR, count=2),
     )
     world.book()
 

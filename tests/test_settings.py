@@ -54,7 +54,7 @@ def test_other_variables_are_left_alone(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("problem", "line"),
     [
-        pytest.param("idle_minutes = 0 is not a whole number from 1 to 1440", "idle_minutes = 0", id="below"),
+        pytest.param("idle_minutes = 0 is not a whole number from 2 to 30", "idle_minutes = 0", id="below"),
         pytest.param("threads = true", "threads = true", id="a truth value is no number"),
         pytest.param("threads = 2.0 is not a whole number", "threads = 2.0", id="a fraction"),
         pytest.param("tensor_roof = 93 is not a ratio above 0 and at most 1", "tensor_roof = 93", id="a percentage"),

@@ -150,13 +150,17 @@ def claim(
     }
 
 
-def pod(name: str, uid: str, start: Seconds, end: Seconds | None, node: str | None = "n1", **words: Any) -> dict[str, Any]:
+def pod(
+    name: str, uid: str, start: Seconds, end: Seconds | None, node: str | None = "n1", **words: Any
+) -> dict[str, Any]:
     """A pod's claim on one GPU (or slice) in namespace `lab`; its run is its UID."""
     row = {"run_key": uid, "pod_uid": uid, "pod": name, "namespace": "lab", **words}
     return claim(f"lab/{name}", start, end, node, row.pop("count", 1), scheduler="kubernetes", **row)
 
 
-def node(name: str = "n1", devices: Mapping[str, int] | None = None, at: Seconds | None = None, **words: Any) -> dict[str, Any]:
+def node(
+    name: str = "n1", devices: Mapping[str, int] | None = None, at: Seconds | None = None, **words: Any
+) -> dict[str, Any]:
     """A row of NODE, up unless told."""
     return {
         "cluster": CLUSTER,

@@ -28,7 +28,7 @@ select
     hour,
     quantile_disc(spacing_us, [0.5, 0.75]) as spread,
     -- As in sql/ledger/piece.sql: shifted scrapes make every other spacing short.
-    least(case when spread[2] > 2 * spread[1] then spread[2] else spread[1] end, $interval_us_max) as interval_us
+    least(case when spread[2] > 8 * spread[1] then spread[2] else spread[1] end, $interval_us_max) as interval_us
 from spaced
 where spacing_us is not null
 group by all;

@@ -5,8 +5,8 @@ with hourly as (
         device_id,
         hour_us,
         quantile_disc(spacing_us, [0.5, 0.75]) as spread,
-        -- Two exporters, or two scrapers, at shifted instants make every other spacing short: then the long one counts.
-        case when spread[2] > 2 * spread[1] then spread[2] else spread[1] end as interval_us,
+        -- Two scrapers a moment apart make every other spacing short: then the long one counts.
+        case when spread[2] > 8 * spread[1] then spread[2] else spread[1] end as interval_us,
         count(spacing_us) as spacings,
         quantile_disc(power_watts, 0.05) filter (
             where coalesce(gr_engine_ratio, gpu_util_ratio) < 0.02

@@ -28,6 +28,18 @@ having count(gr_engine_ratio) not in (0, count(*))
 create or replace temp table repeated_day as
 select day_us // 86400000000 as day from sealed_day where repeated;
 
+-- A row of other_source is a context whose samples are left out, because another source reads the same device at other
+-- instants: one that names an owner counts before one that does not, then the one with more samples.
+create or replace temp table other_source as
+select s.device_id, s.context_id, s.hour_us
+from context_span s
+join context c using (context_id)
+where s.parallel and s.hour_us >= $read_from_us - 3600000000 and s.hour_us < $read_until_us and c.cluster = $cluster
+qualify row_number() over (
+    partition by s.device_id, s.hour_us
+    order by coalesce(c.pod, c.job) is null, s.samples desc, s.context_id
+) > 1;
+
 create or replace temp table reading as
 with one as (
     select
@@ -48,6 +60,9 @@ with one as (
     from sample
     where observed_us >= $read_from_us and observed_us < $read_until_us
         and device_id in (select device_id from reading_device)
+        and (device_id, context_id, observed_us // 3600000000 * 3600000000) not in (
+            select (device_id, context_id, hour_us) from other_source
+        )
         and device_id not in (select device_id from sparse_device)
         and observed_us // 86400000000 not in (select day from repeated_day)
     union all
@@ -69,6 +84,9 @@ with one as (
     from sample
     where observed_us >= $read_from_us and observed_us < $read_until_us
         and device_id in (select device_id from reading_device)
+        and (device_id, context_id, observed_us // 3600000000 * 3600000000) not in (
+            select (device_id, context_id, hour_us) from other_source
+        )
         and (
             observed_us // 86400000000 in (select day from repeated_day)
             or device_id in (select device_id from sparse_device)

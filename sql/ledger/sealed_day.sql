@@ -61,17 +61,29 @@ turn as (
             partition by device_id, hour_us order by observed_us
         ) as number
     from turn_edge
+),
+-- More than three turns of every context in an hour are two sources, not owners that follow each other.
+parallel_hour as (
+    select device_id, hour_us
+    from turn
+    group by device_id, hour_us
+    having count(distinct number) > 6 * count(distinct context_id)
 )
-select device_id, context_id, hour_us, first_us, last_us, samples, false
+select device_id, context_id, hour_us, first_us, last_us, samples, false, false
 from labelled
 where (device_id, hour_us) not in (select (device_id, hour_us) from mixed_hour)
 union all
-select device_id, context_id, hour_us, first_us, last_us, samples, true
+select device_id, context_id, hour_us, first_us, last_us, samples, true, false
 from labelled
 where (device_id, hour_us) in (select (device_id, hour_us) from shared_hour)
 union all
-select device_id, context_id, hour_us, min(observed_us), max(observed_us), count(*), false
+select device_id, context_id, hour_us, first_us, last_us, samples, false, true
+from labelled
+where (device_id, hour_us) in (select (device_id, hour_us) from parallel_hour)
+union all
+select device_id, context_id, hour_us, min(observed_us), max(observed_us), count(*), false, false
 from turn
+where (device_id, hour_us) not in (select (device_id, hour_us) from parallel_hour)
 group by device_id, context_id, hour_us, number;
 
 insert into dirty_hour

@@ -151,6 +151,8 @@ drop table pace;
 
 drop table reading;
 
+drop table other_source;
+
 drop table repeated_day;
 
 drop table sparse_device;

@@ -386,7 +386,8 @@ create table reject (
     example varchar
 );
 
--- A row is one context seen on one device within one hour, from its first to its last sample.
+-- A row is one context seen on one device within one hour, from its first to its last sample. shared: contexts of one
+-- instant; parallel: contexts that alternate, two exporters on one node or labels that come and go.
 create table context_span (
     device_id bigint,
     context_id bigint,
@@ -394,7 +395,8 @@ create table context_span (
     first_us bigint,
     last_us bigint,
     samples bigint,
-    shared boolean
+    shared boolean,
+    parallel boolean
 );
 
 -- A row is an hour of a cluster whose derived rows are older than its samples, allocations or prices.
