@@ -69,7 +69,8 @@ def test_it_finds_what_was_planted(world: World) -> None:
 
     assert EXPECTED == found(world)
     assert ([CLUSTER], 3, []) == (report.clusters, report.findings, report.failed_rules)
-    assert 6 <= report.hours <= 8
+    # 00:00 to 06:00, both inclusive, and an hour on either side
+    assert 9 == report.hours
 
 
 def test_the_books_close(world: World) -> None:
@@ -277,21 +278,18 @@ def test_analysis_refuses_over_a_window_that_does_not_close(world: World) -> Non
     world.analyze(now=360)
     before = everything(world, *VERDICTS)
     corrupt(world, 3)
-    # Late samples make the hours round minute 0 and round minute 359 dirty; hour 3 lies between them, and is clean.
-    late = {"gpu_util_ratio": 0.5}
-    world.gpu("G9", (5, late)).gpu("G9", (5, late), start=355)
-    world.store.sql("delete from dirty_hour where hour_us = $hour", hour=hour_us(3))
-    analysis.attribute(world.store, CLUSTER, world.settings)
-    world.store.sql("delete from dirty_hour where hour_us = $hour", hour=hour_us(3))
-    world.store.sql("insert into dirty_hour values ($c, $a), ($c, $b)", c=CLUSTER, a=hour_us(0), b=hour_us(5))
-    analysis.seal_all(world.store)
-    analysis.attribute(world.store, CLUSTER, world.settings)
-    world.store.sql("delete from dirty_hour where hour_us = $hour", hour=hour_us(3))
+    # Late data made the first and the last hour dirty; the wrong one lies between them and is clean.
+    for hour in (0, 5):
+        world.store.sql("insert into dirty_hour values ($c, $hour)", c=CLUSTER, hour=hour_us(hour))
 
     for _ in range(2):
         with pytest.raises(BooksDoNotClose, match="GPU G0 in the hour of 2026-01-05T03:00:00Z"):
             world.analyze(now=400)
         assert before == everything(world, *VERDICTS)
+
+    world.analyze(now=401, since_us=us(180), until_us=us(240))
+    assert before == everything(world, *VERDICTS)
+    assert [] == world.rows("dirty_hour")
 
 
 def test_computing_the_window_anew_repairs_it(world: World) -> None:
@@ -308,13 +306,13 @@ def test_computing_the_window_anew_repairs_it(world: World) -> None:
 
 
 def test_late_samples_change_what_they_touch_only(world: World) -> None:
-    """Hours far from the late samples keep their rows."""
+    """04:01 to 05:00, and an hour on either side; hours further away keep their rows."""
     world.analyze(now=360)
     far = world.store.sql("select * from ledger_hour where hour_us = $hour order by all", hour=hour_us(0))
     world.gpu("G0", (60, WORK), start=240)
     report = world.analyze(now=400)
 
-    assert 3 == report.hours
+    assert 4 == report.hours
     assert far == world.store.sql("select * from ledger_hour where hour_us = $hour order by all", hour=hour_us(0))
 
 

@@ -1,44 +1,51 @@
 -- A row is a chain of runs that held devices which nobody measured for an hour or more. No money is claimed.
-with blind_hour as (
-    select
-        l.device_id,
-        l.run_id,
-        l.hour_us,
-        h.chain,
-        greatest(l.hour_us, min(h.start_us)) as start_us,
-        least(l.hour_us + 3600000000, max(h.end_us)) as end_us,
-        max(h.end_us) >= max(h.run_end_us) as to_the_end
+-- Measured is a minute with a reading of activity: a busy GPU without SM_ACTIVE has no bucket but unobserved, and is
+-- measured all the same.
+with candidate as (
+    select distinct l.device_id, l.run_id
     from ledger_hour l
-    join held h
-        on h.device_id = l.device_id and h.run_id = l.run_id
-        and h.start_us < l.hour_us + 3600000000 and h.end_us > l.hour_us
-    where l.cluster = $cluster and l.unobserved_us > 0
-        and l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us
-        + l.compute_us = 0
-        -- A busy GPU without SM_ACTIVE has no bucket but unobserved, and is measured all the same.
-        and not exists (
-            select 1
-            from device_window w
-            where w.cluster = l.cluster and w.hour_us = l.hour_us and w.device_id = l.device_id
-                and coalesce(w.gr_engine_ratio, w.gpu_util_ratio, w.sm_active_ratio) is not null
-        )
-    group by l.device_id, l.run_id, l.hour_us, h.chain
+    where l.cluster = $cluster and l.run_id in (select run_id from job_chain)
+        -- An hour of silence leaves half an hour of it in some clock hour.
+        and l.unobserved_us >= $blind_us_min // 2
 ),
-linked as (
+span as (
+    select h.chain, h.run_id, h.device_id, h.start_us, h.end_us
+    from held h
+    join candidate c using (device_id, run_id)
+),
+measured as (
+    select s.chain, s.run_id, s.device_id, s.start_us as span_us, m.start_us, m.end_us
+    from span s
+    join device_minute m
+        on m.cluster = $cluster and m.device_id = s.device_id and m.start_us >= s.start_us and m.start_us < s.end_us
+    join device_window w
+        on w.cluster = $cluster and w.device_id = m.device_id and w.segment_start_us = s.start_us
+        and w.start_us = m.start_us // 300000000 * 300000000
+    where coalesce(w.gr_engine_ratio, w.gpu_util_ratio, w.sm_active_ratio) is not null
+    union all
+    select chain, run_id, device_id, start_us, start_us, start_us
+    from span
+    union all
+    select chain, run_id, device_id, start_us, end_us, end_us
+    from span
+),
+silence as (
     select
-        *,
-        start_us is distinct from lag(end_us) over (partition by device_id, run_id order by start_us) as begins
-    from blind_hour
-),
-numbered as (
-    select *, count(*) filter (where begins) over (partition by device_id, run_id order by start_us) as number
-    from linked
+        chain,
+        run_id,
+        device_id,
+        max(end_us) over (
+            partition by device_id, span_us
+            order by start_us, end_us
+            rows between unbounded preceding and 1 preceding
+        ) as start_us,
+        start_us as end_us
+    from measured
 ),
 blind as (
-    select chain, device_id, run_id, min(start_us) as start_us, max(end_us) as end_us
-    from numbered
-    group by chain, device_id, run_id, number
-    having max(end_us) - min(start_us) >= $blind_us_min
+    select *
+    from silence
+    where end_us - start_us >= $blind_us_min
 ),
 chain_size as (
     select chain, count(distinct device_id) as devices
