@@ -175,8 +175,8 @@ def state() -> State:
 # They close.
 
 
-@steady
-@settings(max_examples=6)
+
+@settings(steady, max_examples=6)
 @given(fleets())
 def test_buckets_of_every_device_hour_add_up_to_what_was_owned(fleet: Fleet) -> None:
     world = World().add(*fleet.rows).book()
@@ -207,8 +207,8 @@ def owned_gpus(fleet: Fleet) -> list[tuple[str, int, int]]:
     return spans
 
 
-@steady
-@settings(max_examples=20)
+
+@settings(steady, max_examples=20)
 @given(fleets())
 def test_the_books_are_those_of_the_oracle(fleet: Fleet) -> None:
     """Owners' time is equal to the microsecond; a bucket may differ by one microsecond for each piece of a sample in a
@@ -253,8 +253,8 @@ def oracle_devices(fleet: Fleet) -> list[oracle.Device]:
 # Hours.
 
 
-@steady
-@settings(max_examples=5)
+
+@settings(steady, max_examples=5)
 @given(fleets(), st.randoms(use_true_random=False))
 def test_an_hour_computed_alone_is_the_hour_computed_with_all(fleet: Fleet, rng: random.Random) -> None:
     world = World().add(*fleet.rows).book()
@@ -304,8 +304,8 @@ def totals(world: World, state: State, start_us: int, end_us: int) -> tuple[dict
     return buckets, seconds
 
 
-@steady
-@settings(max_examples=4)
+
+@settings(steady, max_examples=4)
 @given(fleets(), st.lists(st.integers(0, 4 * HOUR_US), min_size=3, max_size=3, unique=True))
 def test_the_parts_of_a_window_add_up_to_it(fleet: Fleet, instants: list[int]) -> None:
     world = World().add(*(s for s in fleet.rows)).book()
@@ -324,8 +324,8 @@ def test_the_parts_of_a_window_add_up_to_it(fleet: Fleet, instants: list[int]) -
 # Ingest.
 
 
-@steady
-@settings(max_examples=5)
+
+@settings(steady, max_examples=5)
 @given(fleets(), st.randoms(use_true_random=False))
 def test_order_repetition_and_batching_do_not_matter(fleet: Fleet, rng: random.Random) -> None:
     plain = World().add(*fleet.rows).book()
@@ -340,8 +340,8 @@ def test_order_repetition_and_batching_do_not_matter(fleet: Fleet, rng: random.R
     assert_same(plain, other)
 
 
-@steady
-@settings(max_examples=6)
+
+@settings(steady, max_examples=6)
 @given(fleets(), st.randoms(use_true_random=False))
 def test_data_that_arrives_after_an_analysis_gives_the_same(fleet: Fleet, rng: random.Random) -> None:
     plain = World().add(*fleet.rows).book()

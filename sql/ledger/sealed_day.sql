@@ -20,7 +20,9 @@ select
     min(observed_us) as first_us,
     max(observed_us) as last_us,
     count(*) as samples
-from to_seal
+from sample
+where observed_us >= $day_us and observed_us < $day_us + 86400000000
+    and observed_us // 3600000000 in (select hour from late_hour)
 group by all;
 
 -- Where several contexts take turns on a device (an owner left, or labels vanished for a scrape), each turn is a row;
@@ -34,9 +36,10 @@ with mixed_hour as (
 ),
 mixed as (
     select t.device_id, t.context_id, m.hour_us, t.observed_us
-    from to_seal t
+    from sample t
     join mixed_hour m
         on m.device_id = t.device_id and m.hour_us = t.observed_us // 3600000000 * 3600000000
+    where t.observed_us >= $day_us and t.observed_us < $day_us + 86400000000
     group by all
 ),
 shared_hour as (
@@ -98,7 +101,5 @@ except
 select cluster, hour_us from dirty_hour;
 
 drop table labelled;
-
-drop table to_seal;
 
 drop table late_hour;

@@ -275,9 +275,11 @@ def page_rows(page: Path) -> dict[str, str]:
 
 
 def printed(name: str, value: float) -> str:
-    """A threshold's default as a doc page prints it: times in minutes, the rest as a number."""
+    """A threshold's default as a doc page prints it: minutes, GB/s, or a plain number."""
     if name.endswith(("_us", "_us_min")):
         return f"{value / MINUTE_US:g} min"
+    if "bytes_per_s" in name:
+        return f"{value / 1e9:g} GB/s"
     return f"{value:g}"
 
 

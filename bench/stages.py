@@ -1,0 +1,142 @@
+"""One measurement a process: `python -m bench.stages NAME DIRECTORY [SIZE]` prints what it found as JSON."""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+from gpuwatch.analyze import analyze
+from gpuwatch.clock import DAY_US, Window
+from gpuwatch.cost import chargeback
+from gpuwatch.fields import columns
+from gpuwatch.ingest import import_paths
+from gpuwatch.rates import Rate
+from gpuwatch.settings import Settings
+from gpuwatch.simulate import simulate
+from gpuwatch.state import State
+from gpuwatch.store import FILE_NAME, Store
+
+from bench import fleet
+
+Facts = dict[str, object]
+
+DAYS = 7
+NOW_US = fleet.START_US + DAYS * DAY_US
+WEEK = Window(fleet.START_US, NOW_US)
+TEXT_GPUS, TEXT_DAYS = 64, 2
+QUERY_RUNS = 20
+QUERIES = {"team": ("team",), "job": ("job",), "team, model": ("team", "gpu_model")}
+
+
+def write(directory: Path, gpus: int) -> Facts:
+    """Writes and seals a fleet; bytes are those of blocks in use, and of the file."""
+    with Store.open(directory) as store:
+        start = time.perf_counter()
+        written = fleet.write(store, gpus=gpus, days=DAYS)
+        seconds = time.perf_counter() - start
+        used = store.sql("select used_blocks * block_size from pragma_database_size()")[0][0]
+    return {
+        "gpus": gpus,
+        "jobs": written.jobs,
+        "rows": written.rows,
+        "samples": written.samples,
+        "write_s": seconds,
+        "seal_s": written.seal_s,
+        "used_bytes_a_sample": used / written.samples,
+        "file_bytes_a_sample": (directory / FILE_NAME).stat().st_size / written.samples,
+    }
+
+
+def analysis(directory: Path, gpus: int) -> Facts:
+    """Attribution, ledger, check and detectors over the whole store: seconds of each step."""
+    steps: list[tuple[str, float]] = []
+
+    def note(step: str, done: int, total: int) -> None:
+        if not steps or steps[-1][0] != step:
+            steps.append((step, time.perf_counter()))
+
+    with Store.open(directory) as store, State.open(directory) as state:
+        state.replace_rates([Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", NOW_US)
+        start, start_cpu = time.perf_counter(), time.process_time()
+        report = analyze(store, state, Settings(), now_us=NOW_US, progress=note)
+        end, end_cpu = time.perf_counter(), time.process_time()
+    ends = [at for _, at in steps[1:]] + [end]
+    return {
+        "gpus": gpus,
+        "analyze_s": end - start,
+        "cpu_s": end_cpu - start_cpu,
+        "hours": report.hours,
+        "findings": report.findings,
+        "failed_rules": len(report.failed_rules),
+        "steps": {name.split(": ", 1)[-1]: until - at for (name, at), until in zip(steps, ends, strict=True)},
+    }
+
+
+def queries(directory: Path, gpus: int) -> Facts:
+    """Milliseconds of the weekly chargeback by several dimensions, and of reading all findings."""
+    with Store.open(directory) as store, State.open(directory) as state:
+        facts: Facts = {}
+        for name, by in QUERIES.items():
+            facts[name] = latency(lambda by=by: chargeback(store, state, WEEK, by))  # type: ignore[misc]
+        facts["findings"] = latency(lambda: store.sql("select * from finding order by started_us"))
+    return facts
+
+
+def text(directory: Path, gpus: int) -> Facts:
+    """Compressed exporter text of a simulated fleet to committed, sealed and checkpointed samples."""
+    bundle = directory / "bundle"
+    simulate(bundle, gpus=gpus, days=TEXT_DAYS, seed=1)
+    with Store.open(directory / "data") as store, State.open(directory / "data") as state:
+        start, start_cpu = time.perf_counter(), time.process_time()
+        report = import_paths(store, state, "openmetrics", [bundle / "metrics"], cluster="bench", now_us=NOW_US)
+        seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
+        counts = ", ".join(f"count({name})" for name in columns())
+        samples = sum(store.sql(f"select {counts} from sample")[0])
+        used = store.sql("select used_blocks * block_size from pragma_database_size()")[0][0]
+    return {
+        "gpus": gpus,
+        "files": report.files,
+        "samples": samples,
+        "import_s": seconds,
+        "cpu_s": cpu,
+        "samples_a_s": samples / seconds,
+        "used_bytes_a_sample": used / samples,
+    }
+
+
+def parsing(directory: Path, gpus: int) -> Facts:
+    """Exporter pages to points on one core."""
+    from bench import exposition
+
+    return dict(exposition.measure())
+
+
+def latency(query: Callable[[], object]) -> dict[str, float]:
+    """Milliseconds of QUERY_RUNS runs after one that warms the caches."""
+    query()
+    taken = []
+    for _ in range(QUERY_RUNS):
+        start = time.perf_counter()
+        query()
+        taken.append((time.perf_counter() - start) * 1000)
+    return {"p50_ms": statistics.median(taken), "p95_ms": statistics.quantiles(taken, n=20)[-1]}
+
+
+STAGES = {"write": write, "analysis": analysis, "queries": queries, "text": text, "parsing": parsing}
+
+
+def main(name: str, directory: str, gpus: str = "0") -> None:
+    """Runs one stage and prints its facts, with the largest memory the process ever held."""
+    facts = STAGES[name](Path(directory), int(gpus))
+    facts["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    print(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
