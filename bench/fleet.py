@@ -246,11 +246,12 @@ def _columns(
     """Readings by column, in the exporter's own precision: ratios 6 decimals, watts 3, the rest whole numbers."""
 
     def noisy(name: str, spread: float) -> Reals:
-        noise = dice.standard_normal(owner.shape, dtype=np.float32)
+        noise = dice.standard_normal(owner.shape, dtype=np.float32).astype(np.float64)
         return np.where(busy, levels[name][owner] * (1 + spread * noise), 0.0)
 
     def ratio(name: str, spread: float) -> Reals:
-        return np.round(np.clip(noisy(name, spread), 0, 1), 6)
+        clipped: Reals = np.clip(noisy(name, spread), 0, 1)
+        return np.round(clipped, 6)
 
     sm = ratio("sm", 0.02)
     engine = np.maximum(ratio("engine", 0.008), sm)

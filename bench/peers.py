@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bench import fleet
+from bench.stages import DAYS, NOW_US, WEEK, latency
 from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US
 from gpuwatch.cost import chargeback
@@ -22,9 +24,6 @@ from gpuwatch.fields import columns
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store import Store
-
-from bench import fleet
-from bench.stages import DAYS, NOW_US, WEEK, latency
 
 GPUS = 16
 PROMETHEUS, VICTORIA = "127.0.0.1:19390", "127.0.0.1:19428"
@@ -51,7 +50,7 @@ def measure(directory: Path) -> Facts:
         series = list(_series(store))
         analyze(store, state, Settings(), now_us=NOW_US)
         charges = chargeback(store, state, WEEK, ("job",)).items
-        ours = {c.group["job"]: float(c.gpu_seconds / Decimal(3600)) for c in charges if c.kind == "allocated"}
+        ours = {str(c.group["job"]): float(c.gpu_seconds / Decimal(3600)) for c in charges if c.kind == "allocated"}
         facts["gpuwatch"] = latency(lambda: chargeback(store, state, WEEK, ("job",)))
     with _prometheus(directory / "prometheus", series) as load_s:
         size = _tree_bytes(directory / "prometheus" / "tsdb")
@@ -59,14 +58,16 @@ def measure(directory: Path) -> Facts:
         facts["prometheus"] = latency(lambda: _ask(PROMETHEUS))
         facts["prometheus_answer"] = _compare(ours, _ask(PROMETHEUS))
     with _victoria(directory / "victoria", series) as load_s:
-        size = _tree_bytes(directory / "victoria" / "data" / "data")
-        facts |= {"victoria_load_s": load_s, "victoria_bytes": size / written.samples}
+        facts["victoria_load_s"] = load_s
         facts["victoria"] = latency(lambda: _ask(VICTORIA))
         facts["victoria_answer"] = _compare(ours, _ask(VICTORIA))
+    # It moves its newest parts to disk when it stops.
+    size = sum(_tree_bytes(directory / "victoria" / "data" / part) for part in ("data", "indexdb"))
+    facts["victoria_bytes"] = size / written.samples
     return facts
 
 
-def _compare(ours: dict[str | None, float], theirs: dict[str, float]) -> Facts:
+def _compare(ours: dict[str, float], theirs: dict[str, float]) -> Facts:
     apart = [abs(ours.get(job, 0.0) - theirs.get(job, 0.0)) for job in {*ours, *theirs}]
     return {
         "gpuwatch_hours": sum(ours.values()),
@@ -133,7 +134,6 @@ def _write_openmetrics(file: Path, series: list[Series], from_ms: int, length_ms
                 first, last = np.searchsorted(times, (from_ms, from_ms + length_ms))
                 text = ",".join(f'{k}="{v}"' for k, v in labels.items() if k != "__name__")
                 out.writelines(
-                    f"{name}{{{text}}} {v:g} {t / 1000:.3f}\n" if v == int(v) and abs(v) < 1e5 else
                     f"{name}{{{text}}} {v!r} {t / 1000:.3f}\n"
                     for t, v in zip(times[first:last], values[first:last], strict=True)
                 )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
+from bench import fleet
 from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US, Window
 from gpuwatch.cost import chargeback
@@ -21,8 +22,6 @@ from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
 from gpuwatch.state import State
 from gpuwatch.store import FILE_NAME, Store
-
-from bench import fleet
 
 Facts = dict[str, object]
 

@@ -133,8 +133,12 @@ def books(devices: Sequence[Device], holds: Iterable[Hold], default_us: int) -> 
         mine = [h for h in claims if h.device == device.name]
         times = sorted(device.readings)
         interval = _interval(times, default_us)
-        start = min([times[0] - interval // 2, *(h.start_us for h in mine)])
-        end = max([*ends, *(h.end_us for h in mine)])
+        # What is evidence of one slice is evidence of the whole card.
+        card = device.name.split("/")[0]
+        firsts = [_first(d, default_us) for d in devices if d.name.split("/")[0] == card]
+        words = [h for h in claims if h.device.split("/")[0] == card]
+        start = min([*firsts, *(h.start_us for h in words)])
+        end = max([*ends, *(h.end_us for h in words)])
         for a, b, run in _spans(mine, start, end):
             account = accounts[(device.name, run)]
             account.seconds_us += b - a
@@ -156,6 +160,12 @@ def _spans(holds: Sequence[Hold], start: int, end: int) -> list[tuple[int, int, 
         else:
             spans.append((a, b, owner))
     return spans
+
+
+def _first(device: Device, default_us: int) -> int:
+    """Half an interval before a device's first reading."""
+    times = sorted(device.readings)
+    return times[0] - _interval(times, default_us) // 2
 
 
 def _interval(times: Sequence[int], default_us: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpuwatch.analyze as analysis
-from gpuwatch import ledger
+from gpuwatch import cost, ledger
 from gpuwatch.errors import BooksDoNotClose, UsageError
 from tests.detectors.detector_world import CLUSTER, HOLLOW, IDLE, WORK, World, hour_us, us, without
 
@@ -182,9 +182,9 @@ def test_a_rule_that_fails_does_not_stop_the_others(world: World, monkeypatch: p
     ("place", "name"),
     [
         pytest.param(analysis, "attribute", id="before it was known who held what"),
-        pytest.param(analysis.ledger, "recompute_dirty", id="before the ledger"),
-        pytest.param(analysis.ledger, "check", id="between ledger and verdicts"),
-        pytest.param(analysis.cost, "price", id="before the prices"),
+        pytest.param(ledger, "recompute_dirty", id="before the ledger"),
+        pytest.param(ledger, "check", id="between ledger and verdicts"),
+        pytest.param(cost, "price", id="before the prices"),
         pytest.param(analysis, "_findings", id="within a verdict"),
     ],
 )

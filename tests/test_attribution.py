@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.state import State
-from gpuwatch.cost import chargeback
 from gpuwatch.clock import Window
+from gpuwatch.cost import chargeback
+from gpuwatch.state import State
 from tests.world import BUSY, H100, HOUR, Gpu, Sample, World, claim, minutes, node, pod, samples, us
 
 A = Gpu(pci="00000000:1B:00.0")

@@ -263,10 +263,7 @@ class World:
         """A table of the store as dicts, sorted, without what says when something was computed."""
         assert table.isidentifier()
         names = [row[0] for row in self.store.sql("select name from pragma_table_info($t)", t=table)]
-        return [
-            dict(zip(names, row, strict=True))
-            for row in self.store.sql(f"select * from {table} order by all")  # noqa: S608 - a name of ours
-        ]
+        return [dict(zip(names, row, strict=True)) for row in self.store.sql(f"select * from {table} order by all")]
 
     def derived(self) -> dict[str, list[dict[str, Any]]]:
         """Everything that attribution and ledger compute: equal worlds have equal derived tables."""

@@ -108,7 +108,7 @@ class World:
         node: str = "n1",
     ) -> World:
         """Samples of a GPU (or of MIG instance `gi` of it), one at the end of every step of each phase."""
-        context = dict.fromkeys(CONTEXT.names, None) | {
+        context: dict[str, Any] = dict.fromkeys(CONTEXT.names, None) | {
             "cluster": self.cluster,
             "gpu": name,
             "gi": gi,
@@ -130,7 +130,7 @@ class World:
             end = begin + round(length * MINUTE_US)
             if readings is not None:
                 base = {"device_id": context["device_id"], "context_id": context["context_id"]}
-                rows += [base | {"observed_us": at} | readings for at in range(begin + step_us, end + 1, step_us)]
+                rows += [base | {"observed_us": at} | dict(readings) for at in range(begin + step_us, end + 1, step_us)]
             begin = end
         self.store.append(Records("context", pa.Table.from_pylist([context], schema=CONTEXT)))
         names = dict.fromkeys(name for row in rows for name in row)

@@ -64,6 +64,7 @@ MUST_FIRE: dict[str, Scene] = {
         w.gpu(n, (240, WORK), node=f"node-{n}").node(f"node-{n}", 0, {"": 2}).job(n, 2, 20, 220, node=f"node-{n}")
     ),
     "silent": lambda w, n: w.gpu(n, (60, WORK), (182, None), (58, WORK)).job(n, [n], 0, 300),
+    "an hour of silence": lambda w, n: w.gpu(n, (65, WORK), (61, None), (65, WORK)).job(n, [n], 0, 190),
     "power alone": lambda w, n: w.gpu(n, (200, POWER)).job(n, [n], 0, 200),
     "a slice without profiling": lambda w, n: w.gpu(
         n, (180, {"power_watts": 100.0}), gi=1, profile="1g.10gb", job=n
@@ -117,7 +118,8 @@ def test_it_does_not_accuse(fleet: World, case: str) -> None:
         ),
         pytest.param("never", [(20, 220, 2, 2, 2)], id="both devices of the job, not all of the node"),
         pytest.param("one of two", [(20, 220, 1, 2, 1)], id="the one of two that the exporter leaves out"),
-        pytest.param("silent", [(60, 240, 1, 1, 0)], id="three hours of silence in a measured job"),
+        pytest.param("silent", [(60, 241, 1, 1, 0)], id="three hours of silence in a measured job"),
+        pytest.param("an hour of silence", [(65, 125, 1, 1, 0)], id="an hour of silence, whatever the clock says"),
         pytest.param("power alone", [(0, 200, 1, 1, 0)], id="power and memory say nothing about work"),
         pytest.param(
             "a slice without profiling", [(0, 180, 1, 1, 0)], id="the board's power says nothing about a slice"
@@ -141,7 +143,8 @@ def test_it_finds_what_nobody_measures(
 
 def test_it_claims_no_money(fleet: World) -> None:
     """The time is charged to its team; what was done with it nobody knows."""
-    assert {(0, "unobserved", 1.0)} == {(f.wasted_s, f.bucket, f.confidence) for f in fleet.findings(RULE)}
+    assert {0} == {f.wasted_s for f in fleet.findings(RULE)}
+    assert {("unobserved", 1.0)} == {(f.bucket, f.confidence) for f in fleet.findings(RULE)}
 
 
 @pytest.mark.parametrize(("case", "severity"), [("never", "low"), ("two days", "medium")])
@@ -181,8 +184,9 @@ def test_it_is_open_until_the_exporter_is_back(world: World) -> None:
     world.gpu("G0", (180, WORK), start=242).job("7", ["G0"], 0, None, heard=420).analyze(now=420)
     (second,) = world.findings(RULE)
 
-    assert ("open", 60, None, 240) == (first.state, first.started, first.ended, first.last_seen)
-    assert ("resolved", 60, 240) == (second.state, second.started, second.ended)
+    # A device's last sample reaches half a step outward, one before a silence does not.
+    assert ("open", 59.5, None, 240) == (first.state, first.started, first.ended, first.last_seen)
+    assert ("resolved", 59, 241) == (second.state, second.started, second.ended)
     assert (first.key, first.opened_us) == (second.key, second.opened_us)
 
 

@@ -80,6 +80,14 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "14 idle minutes sampled every ten seconds": lambda w, n: w.gpu(
         n, (30, WORK), (14, IDLE), (30, WORK), step_s=10
     ).job(n, [n], 0, 74),
+    "one idle sample where a scrape comes every 15 minutes": lambda w, n: w.gpu(
+        n, (60, WORK), (15, IDLE), (60, WORK), step_s=900
+    ).job(n, [n], 0, 135),
+    "one of two GPUs, and no source says which": lambda w, n: (
+        w.gpu(f"{n}-0", (120, IDLE), node=f"node-{n}")
+        .gpu(f"{n}-1", (120, WORK), node=f"node-{n}")
+        .job(n, 1, 0, 120, node=f"node-{n}")
+    ),
     "busy by name with few SMs": lambda w, n: w.gpu(n, (120, HOLLOW)).job(n, [n], 0, 120),
 }
 
@@ -123,6 +131,16 @@ MUST_FIRE: dict[str, Scene] = {
     "expired exemption": lambda w, n: w.gpu(n, (20, WORK), (40, IDLE), (20, WORK)).job(
         n, [n], 0, 80, labels={EXEMPT: "2026-01-01"}
     ),
+    "all GPUs of a node": lambda w, n: (
+        w.gpu(f"{n}-0", (20, WORK), (40, IDLE), (20, WORK), node=f"node-{n}")
+        .gpu(f"{n}-1", (80, WORK), node=f"node-{n}")
+        .job(n, 2, 0, 80, node=f"node-{n}")
+    ),
+    "two scrapers": lambda w, n: (
+        w.gpu(n, (20, WORK), (40, IDLE), (20, WORK))
+        .gpu(n, (20, WORK), (40, IDLE), (20, WORK), start=0.2)
+        .job(n, [n], 0, 80)
+    ),
     "array": lambda w, n: (
         w.gpu(f"{n}-0", (20, WORK), (40, IDLE), (20, WORK))
         .gpu(f"{n}-1", (20, WORK), (40, IDLE), (20, WORK))
@@ -151,8 +169,8 @@ MUST_FIRE: dict[str, Scene] = {
         .job(n, [n], 121, 190, run_key=f"{n}@121")
     ),
 } | {
-    f"every {step} seconds": lambda w, n, step=step: (  # type: ignore[misc]
-        w.gpu(n, (60, WORK), (60, IDLE), (60, WORK), step_s=step).job(n, [n], 0, 180)
+    f"every {step} seconds": lambda w, n, step=step: w.gpu(n, (60, WORK), (60, IDLE), (60, WORK), step_s=step).job(
+        n, [n], 0, 180
     )
     for step in (10, 15, 30, 90, 120, 300, 600)
 }
@@ -208,6 +226,8 @@ def test_it_does_not_accuse(fleet: World, case: str) -> None:
         ),
         pytest.param("two idle runs", [(20, 90, (19 + 29) * 60)], id="two idle runs of one job are one finding"),
         pytest.param("expired exemption", [(20, 60, 39 * 60)], id="an exemption that has expired exempts nobody"),
+        pytest.param("all GPUs of a node", [(20, 60, 39 * 60)], id="a job that holds all GPUs needs no names"),
+        pytest.param("two scrapers", [(20, 60, 39 * 60)], id="two scrapers of one exporter, twelve seconds apart"),
         pytest.param("array", [(20, 60, 39 * 60)] * 2, id="array tasks are jobs of their own"),
         pytest.param("deployment", [(20, 70, (39 + 29) * 60)], id="pods of one Deployment are one finding"),
         pytest.param("requeued", [(20, 90, (19 + 19) * 60)], id="a requeued run continues the finding"),
@@ -302,13 +322,10 @@ def test_it_is_open_while_the_job_idles_and_resolves_when_it_works(world: World)
     world.gpu("G0", (30, WORK), start=100).job("7", ["G0"], 0, None, heard=130).analyze(now=130)
     (third,) = world.findings(RULE)
 
-    assert ("open", 20, None, 80, 59 * 60) == (first.state, first.started, first.ended, first.last_seen, first.wasted_s)
-    assert ("open", 20, None, 100, 79 * 60) == (
-        second.state, second.started, second.ended, second.last_seen, second.wasted_s,
-    )  # fmt: skip
-    assert ("resolved", "condition ended", 20, 100, 79 * 60) == (
-        third.state, third.reason, third.started, third.ended, third.wasted_s,
-    )  # fmt: skip
+    assert ("open", 20, None, 80) == (first.state, first.started, first.ended, first.last_seen)
+    assert ("open", 20, None, 100) == (second.state, second.started, second.ended, second.last_seen)
+    assert ("resolved", "condition ended", 20, 100) == (third.state, third.reason, third.started, third.ended)
+    assert [59 * 60, 79 * 60, 79 * 60] == [first.wasted_s, second.wasted_s, third.wasted_s]
     assert {first.key} == {first.key, second.key, third.key}
     assert {us(80)} == {first.opened_us, second.opened_us, third.opened_us}
 

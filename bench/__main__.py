@@ -1,0 +1,90 @@
+"""Measures everything and writes RESULTS.md: `python -m bench`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bench import peers
+from bench.report import FLEETS, Facts, report
+from bench.stages import TEXT_GPUS
+
+RESULTS = Path(__file__).parent / "RESULTS.md"
+HELP_RUNS = 5
+CPU_INFO, MEMORY_INFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
+
+
+def main() -> None:
+    """Runs every stage in a process of its own; data lie in a temporary directory that is removed."""
+    facts: Facts = {}
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-bench-") as folder:
+        base = Path(folder)
+        facts["help_s"] = _say("gpuwatch --help", _help_seconds)
+        facts["parsing"] = _say("exposition parsing", lambda: _stage("parsing", base, 0))
+        facts["text"] = _say("text to durable commit", lambda: _stage("text", base / "text", TEXT_GPUS))
+        for gpus in FLEETS:
+            for name in ("write", "analysis"):
+                work = partial(_stage, name, base / f"fleet{gpus}", gpus)
+                facts[f"{name}{gpus}"] = _say(f"{gpus} GPUs: {name}", work)
+        facts["queries"] = _say("queries", lambda: _stage("queries", base / f"fleet{FLEETS[-1]}", FLEETS[-1]))
+        if lacking := peers.missing():
+            facts["peers"] = {"missing": lacking}
+        else:
+            facts["peers"] = _say("peers", lambda: peers.measure(base / "peers"))
+    RESULTS.write_text(report(facts, _machine(), datetime.now(UTC).date().isoformat()))
+    print(f"wrote {RESULTS.name}")
+
+
+def _say(what: str, work: Callable[[], Any]) -> Any:
+    start = time.perf_counter()
+    found = work()
+    print(f"{what}: {time.perf_counter() - start:.1f} s", flush=True)
+    return found
+
+
+def _stage(name: str, directory: Path, gpus: int) -> Facts:
+    """Runs a stage in a fresh process, so that its largest memory is its own."""
+    command = [sys.executable, "-m", "bench.stages", name, str(directory), str(gpus)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent)
+    found: Facts = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _help_seconds() -> float:
+    taken = []
+    for _ in range(HELP_RUNS):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "gpuwatch", "--help"], check=True, stdout=subprocess.DEVNULL)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def _machine() -> list[tuple[str, str]]:
+    memory = int(MEMORY_INFO.read_text().split()[1]) if MEMORY_INFO.exists() else 0
+    words = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
+    models = [line.split(": ")[1] for line in words if line.startswith("model name") and ": " in line]
+    return [
+        ("processor", models[0] if models else platform.machine()),
+        ("cores", str(len(os.sched_getaffinity(0)))),
+        ("memory", f"{memory / 1e6:.0f} GB" if memory else "unknown"),
+        ("load in the last 15 minutes", f"{os.getloadavg()[2]:.1f}"),
+        ("Python", platform.python_version()),
+        ("DuckDB", version("duckdb")),
+        ("PyArrow", version("pyarrow")),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""RESULTS.md from the facts of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench import peers
+from bench.stages import DAYS, QUERY_RUNS, TEXT_DAYS, TEXT_GPUS
+
+FLEETS = (100, 1000)
+
+Facts = dict[str, Any]
+
+
+def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
+    """RESULTS.md: targets and what was measured, steps, queries, peers."""
+    small, large = (facts[f"analysis{gpus}"] for gpus in FLEETS)
+    written, text, parsing = facts[f"write{FLEETS[-1]}"], facts["text"], facts["parsing"]
+    slowest = max(
+        row["p95_ms"] for name, row in facts["queries"].items() if isinstance(row, dict) and name != "findings"
+    )
+    growth = large["analyze_s"] / small["analyze_s"]
+    lines = [
+        "# Measurements",
+        "",
+        f"Written by `make bench` on {date}. No time is asserted anywhere; a target that was missed is marked so.",
+        "",
+        *_table(("machine", ""), machine),
+        "",
+        *_table(
+            ("what", "target", "measured", "met"),
+            [
+                _row(
+                    "exposition text to points, one core", 700_000, parsing["points_samples_per_s"], "samples/s", True
+                ),
+                _row("compressed text to durable commit", 500_000, text["samples_a_s"], "samples/s", True),
+                _row(f"`analyze`, {large['gpus']:,} GPUs, {DAYS} days, 30 s", 30, large["analyze_s"], "s"),
+                _row("largest memory of it", 3000, large["rss_mb"], "MB"),
+                _row(f"time for {FLEETS[-1] // FLEETS[0]} times the GPUs", FLEETS[-1] / FLEETS[0], growth, "times"),
+                _row("weekly chargeback, slowest p95", 50, slowest, "ms"),
+                _row("`gpuwatch --help`", 0.5, facts["help_s"], "s"),
+                _row("sealed store, blocks in use", 1.5, written["used_bytes_a_sample"], "bytes a sample"),
+            ],
+        ),
+        "",
+        (
+            f"A sample is one field value that is not NULL. The fleet: {written['rows']:,} wide rows, {written['samples']:,} "
+            f"samples, {written['jobs']:,} Slurm jobs; ratios with 6 decimals, watts with 3, rates and energy as whole "
+            "numbers, GPUs that nobody holds at exact zeros; 11 of the 22 fields carry noise in every busy sample. The file on disk, with blocks that are free for the next day: "
+            f"{written['file_bytes_a_sample']:.2f} bytes a sample. Sealing all of it took {written['seal_s']:.0f} s. "
+            f"The text: {text['files']} gzip files of {TEXT_GPUS} simulated GPUs over {TEXT_DAYS} days, "
+            f"{text['samples']:,} samples, read, committed, sealed and checkpointed in {text['import_s']:.1f} s; "
+            f"{text['used_bytes_a_sample']:.2f} bytes a sample after it."
+        ),
+        "",
+        "## Steps of analyze",
+        "",
+        *_table(
+            ("step", *(f"{gpus:,} GPUs, s" for gpus in FLEETS)),
+            [
+                (step, *(f"{facts[f'analysis{gpus}']['steps'].get(step, 0):.2f}" for gpus in FLEETS))
+                for step in large["steps"]
+            ]
+            + [("processor time", f"{small['cpu_s']:.2f}", f"{large['cpu_s']:.2f}")]
+            + [("largest memory, MB", f"{small['rss_mb']:.0f}", f"{large['rss_mb']:.0f}")],
+        ),
+        "",
+        (
+            f"The last `hours` step includes the check of the books. {large['findings']:,} findings; "
+            f"{large['failed_rules']} rules failed."
+        ),
+        "",
+        f"## Queries over the week of {FLEETS[-1]:,} GPUs",
+        "",
+        *_table(
+            ("query", "p50, ms", "p95, ms"),
+            [
+                (
+                    name if name == "findings" else f"chargeback by {name}",
+                    f"{row['p50_ms']:.1f}",
+                    f"{row['p95_ms']:.1f}",
+                )
+                for name, row in facts["queries"].items()
+                if isinstance(row, dict)
+            ],
+        ),
+        "",
+        f"{QUERY_RUNS} runs each after one that warms the caches.",
+        "",
+        "## Beside Prometheus and VictoriaMetrics",
+        "",
+        *_peers(facts["peers"]),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _peers(facts: Facts) -> list[str]:
+    if "missing" in facts:
+        return [f"Skipped: not installed: {', '.join(facts['missing'])}."]
+    ours = facts["gpuwatch"]
+    rows = [
+        (
+            name,
+            f"{facts[f'{key}_bytes']:.2f}",
+            f"{facts[key]['p50_ms']:.1f}",
+            f"{facts[key]['p95_ms']:.1f}",
+            f"{facts[key]['p50_ms'] / ours['p50_ms']:.2f}",
+        )
+        for name, key in (("gpuwatch", "gpuwatch"), ("Prometheus", "prometheus"), ("VictoriaMetrics", "victoria"))
+    ]
+    answer = facts["prometheus_answer"]
+    other = facts["victoria_answer"]
+    return [
+        (
+            f"The same {facts['samples']:,} samples ({facts['gpus']} GPUs, {DAYS} days, {facts['jobs']} jobs: a "
+            "small fleet, because promtool is slow), and the GPU-hours of the week by job: `gpuwatch.cost.chargeback` by job in this "
+            "process, with prices, rounding and the rows of what nobody held, against "
+            f"`{peers.QUERY}` over HTTP on the same machine."
+        ),
+        "",
+        *_table(("system", "bytes a sample", "p50, ms", "p95, ms", "p50 / gpuwatch's"), rows),
+        "",
+        (
+            f"Answers: gpuwatch {answer['gpuwatch_hours']:.3f} GPU-hours, Prometheus {answer['peer_hours']:.3f}, "
+            f"VictoriaMetrics {other['peer_hours']:.3f}; the largest difference of one job is "
+            f"{max(answer['largest_difference_hours'], other['largest_difference_hours']):.3f} GPU-hours: counting samples "
+            "rounds each GPU's start and end to the scrape, the scheduler's times do not. "
+            f"Jobs that only one of them knows: {max(answer['jobs_only_in_one'], other['jobs_only_in_one'])}. "
+            f"Loading: promtool {facts['prometheus_load_s']:.0f} s, VictoriaMetrics {facts['victoria_load_s']:.0f} s. "
+            "Bytes: gpuwatch's are blocks in use, with keys, contexts and claims, before analysis, in units of 256 KiB, which "
+            "weighs on a fleet this small; Prometheus's are the two-hour blocks that promtool writes, with their indexes, not "
+            "yet compacted; VictoriaMetrics's are data and index after a forced merge. The peers count raw samples at every "
+            "query (VictoriaMetrics with its result cache off); gpuwatch reads what its analysis derived before."
+        ),
+    ]
+
+
+def _row(what: str, target: float, found: float, unit: str, higher: bool = False) -> tuple[str, ...]:
+    met = found >= target if higher else found <= target
+    sign = "≥" if higher else "≤"
+    return what, f"{sign} {target:,g} {unit}", f"{_short(found)} {unit}", "yes" if met else "**no**"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
