@@ -17,6 +17,7 @@ from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.detectors.rule import Rule, rules, version_of
 from gpuwatch.errors import UsageError
 from gpuwatch.ingest import INTERVAL_SETTING, seal_all
+from gpuwatch.retention import drop_late, retain, skip_retired
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store import Store
@@ -59,6 +60,8 @@ class AnalyzeReport:
     findings: int = 0
     """Findings that stand over the judged window, open or resolved."""
     failed_rules: list[str] = field(default_factory=list)
+    left_out: int = 0
+    """Late samples of days whose raw samples are gone."""
 
 
 def analyze(
@@ -70,10 +73,12 @@ def analyze(
     since_us: int | None = None,
     until_us: int | None = None,
     detectors: Sequence[str] = (),
+    retention: bool = False,
     progress: Progress | None = None,
 ) -> AnalyzeReport:
     """Brings ledger and findings up to date; running it again changes nothing.
 
+    With `retention`, what is past its retention is deleted at the end.
     Without a window: all that is new or changed. With one: its hours are recomputed too. Raises BooksDoNotClose,
     naming the device-hour, before any finding is written; UsageError for an unknown detector.
     """
@@ -83,6 +88,7 @@ def analyze(
             raise UsageError(f"--detector {name}: unknown; known: {', '.join(known)}")
     chosen = [known[name] for name in detectors or known]
     report = AnalyzeReport()
+    report.left_out = drop_late(store)
     seal_all(store)
     clusters = store.sql(
         "select cluster from context union select cluster from claim union select cluster from node order by 1"
@@ -90,6 +96,8 @@ def analyze(
     for (cluster,) in clusters:
         report.clusters.append(cluster)
         _analyze_cluster(store, state, settings, cluster, now_us, since_us, until_us, chosen, report, progress)
+    if retention:
+        retain(store, settings, now_us)
     store.checkpoint()
     return report
 
@@ -114,6 +122,7 @@ def _analyze_cluster(
     attribute(store, cluster, settings)
     if since_us is not None or until_us is not None:
         _mark_dirty(store, cluster, since_us, until_us)
+    skip_retired(store, cluster)
     dirty = store.sql("select min(hour_us), max(hour_us) from dirty_hour where cluster = $c", c=cluster)[0]
     # What is dirty now is judged even when the run stops between the ledger and the verdicts.
     pending = state.setting(f"judge_from:{cluster}"), state.setting(f"judge_until:{cluster}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from gpuwatch import rates, teams
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Points, Records, Rejects, Source
 from gpuwatch.registry import find_importer, importers, plan_bundle
+from gpuwatch.retention import drop_late
 from gpuwatch.state import State
 from gpuwatch.store import Store
 
@@ -99,6 +100,9 @@ def import_paths(
         progress(len(parts), len(parts), "sealing")
     if report.unreadable and (read == 0 or kind != "bundle"):
         raise UnreadableInput("; ".join(report.unreadable[:5]))
+    late = drop_late(store)
+    if late:
+        report.notes.append(f"{late} samples belong to days whose raw samples are past retention; they are left out")
     seal_all(store)
     store.checkpoint()
     return report
@@ -167,7 +171,7 @@ class _File:
     """Says that a batch was taken from the queue: there is room for the next."""
 
 
-def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Iterator[_File]:
+def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[_File, None, None]:
     """Parses in a second thread while the first writes to the store: DuckDB works outside Python's lock.
 
     At most BATCHES_AHEAD batches wait. Closing the iterator stops the thread after the batch it is at.

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
 Number = Fraction | int
 BUCKETS = ("unobserved", "hoarded", "gap", "communication", "stalled", "below_roof", "memory_roof", "compute")
@@ -152,7 +153,7 @@ def _spans(holds: Sequence[Hold], start: int, end: int) -> list[tuple[int, int, 
     """The owned span cut at every change of owner; equal neighbours are one span."""
     edges = sorted({start, end, *(h.start_us for h in holds), *(h.end_us for h in holds)})
     spans: list[tuple[int, int, str | None]] = []
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in pairwise(edges):
         present = [h for h in holds if h.start_us <= a and h.end_us >= b]
         owner = max(present, key=lambda h: h.start_us).run if present else None
         if spans and spans[-1][2] == owner:
@@ -170,7 +171,7 @@ def _first(device: Device, default_us: int) -> int:
 
 def _interval(times: Sequence[int], default_us: int) -> int:
     """The usual spacing of instants: the lower median, or the default where too few tell."""
-    spacings = sorted(b - a for a, b in zip(times, times[1:], strict=False))
+    spacings = sorted(b - a for a, b in pairwise(times))
     return spacings[(len(spacings) - 1) // 2] if len(spacings) >= SPACINGS_MIN else default_us
 
 
