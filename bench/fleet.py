@@ -99,7 +99,7 @@ def write(store: Store, *, gpus: int, days: int, seed: int = 1) -> Written:
 
 def _plan(dice: np.random.Generator, gpus: int, steps: int) -> Plan:
     plan = Plan()
-    nodes = gpus // GPUS_A_NODE
+    nodes = -(-gpus // GPUS_A_NODE)
     gang = int(nodes * GANG_SHARE) // GANG_NODES[-1] * GANG_NODES[-1]
     node = 0
     while node < nodes:
@@ -110,7 +110,8 @@ def _plan(dice: np.random.Generator, gpus: int, steps: int) -> Plan:
             node += width
             continue
         at = node * GPUS_A_NODE
-        for size in BLOCKS[node % len(BLOCKS)]:
+        rest = gpus - at
+        for size in BLOCKS[node % len(BLOCKS)] if rest >= GPUS_A_NODE else (1,) * rest:
             _fill(dice, plan, {node: list(range(at, at + size))}, steps, 1.0)
             at += size
         node += 1
@@ -189,7 +190,7 @@ def _samples(
     """A batch a day, in the order in which scrapes arrive: by time, then by GPU."""
     levels = _levels(dice, len(plan.holds))
     a_day = DAY_US // (STEP_S * SECOND_US)
-    offset_us = dice.integers(0, STEP_S * 1000, gpus // GPUS_A_NODE)[np.arange(gpus) // GPUS_A_NODE] * 1000
+    offset_us = dice.integers(0, STEP_S * 1000, -(-gpus // GPUS_A_NODE))[np.arange(gpus) // GPUS_A_NODE] * 1000
     energy = dice.integers(10**9, 10**11, gpus)
     for day in range(0, steps, a_day):
         owner = np.full((a_day, gpus), -1, dtype=np.int32)

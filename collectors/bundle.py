@@ -120,7 +120,7 @@ def _missing(names: list[str], taken: list[str], settings: dict[str, Any]) -> li
     wanted = WITHOUT + (WITHOUT_SLURM if any(name.startswith("slurm/") for name in taken) else ())
     missing += [text for pattern, text in wanted if not any(re.fullmatch(pattern, name) for name in taken)]
     if "rates.csv" not in names:
-        missing.append("rates.csv: prices come from the built-in list, not from your contract")
+        missing.append("rates.csv: GPU-hours have no price; costs are shown as missing")
     if "teams.csv" not in names:
         missing.append("teams.csv: time whose team no label names is __unallocated__")
     return missing

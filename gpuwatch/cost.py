@@ -119,6 +119,12 @@ def price(store: Store, state: State, cluster: str, *, force: bool = False) -> N
         store.run("cost/replace_prices", cluster=cluster, rate_version=versions[0], team_version=versions[1])
 
 
+def price_all(store: Store, state: State) -> None:
+    """Prices every cluster whose rate card or ownership rules have changed."""
+    for (cluster,) in store.sql("select distinct cluster from device order by 1"):
+        price(store, state, cluster)
+
+
 def chargeback(
     store: Store,
     state: State,
@@ -129,8 +135,7 @@ def chargeback(
 ) -> Chargeback:
     """Who pays what in a window, by any of DIMENSIONS. Raises UsageError for an unknown dimension."""
     check_dimensions(by)
-    for (name,) in store.sql("select distinct cluster from device"):
-        price(store, state, name)
+    price_all(store, state)
     amounts: dict[tuple[Any, ...], list[Fraction]] = {}
     errors: dict[tuple[Any, ...], str] = {}
     for row in store.rows(
@@ -220,8 +225,7 @@ def ledger(
     """GPU-seconds by bucket, and by any of DIMENSIONS beside it. Raises UsageError for an unknown dimension."""
     dimensions = [name for name in by if name != "bucket"]
     check_dimensions(dimensions)
-    for (name,) in store.sql("select distinct cluster from device"):
-        price(store, state, name)
+    price_all(store, state)
     sums: dict[tuple[Any, ...], Fraction] = defaultdict(Fraction)
     for row in store.rows(
         "reports/ledger",

@@ -64,12 +64,16 @@ class Node:
     inventory: Mapping[str, int] | None
     slots: list[Slot]
     shared: bool = False
+    only: str | None = field(default=None, init=False)
+    """The node's only MIG profile, where it has no whole GPU."""
 
     def __post_init__(self) -> None:
         for profile, count in sorted((self.inventory or {}).items()):
             have = sum(1 for slot in self.slots if (slot.profile or "") == profile)
             for _ in range(min(count - have, DEVICES_PER_NODE_MAX)):
                 self.add(profile or None)
+        known = {slot.profile for slot in self.slots}
+        self.only = known.pop() if len(known) == 1 else None
 
     def add(self, profile: str | None) -> Slot:
         """A device that nothing measured; its name is the node and the lowest free index of its kind."""
@@ -82,10 +86,7 @@ class Node:
 
     def kind(self, profile: str | None) -> str | None:
         """Under the single MIG strategy a request for a GPU is one for the node's only profile."""
-        known = {slot.profile for slot in self.slots}
-        if profile is None and None not in known and len(known) == 1:
-            return known.pop()
-        return profile
+        return self.only if profile is None else profile
 
     def place(self, wanted: Wanted) -> list[Placed]:
         """Chooses `wanted.count` devices: free ones in index order, asked-for indexes first."""

@@ -78,9 +78,12 @@ def import_paths(
     """
     report = ImportReport()
     parts: list[Part] = []
-    for path in paths:
+    named = list(paths)
+    for path in named:
         if not path.exists():
             raise UnreadableInput(f"{path}: no such file or directory")
+        if not (path.is_file() or path.is_dir()):
+            raise UnreadableInput(f"{path}: neither a file nor a directory; write the stream to a file first")
         if kind == "bundle":
             parts += _bundle_parts(path, cluster, state, report, now_us)
         else:
@@ -98,7 +101,7 @@ def import_paths(
                 report.unreadable.append(str(error))
     if progress is not None:
         progress(len(parts), len(parts), "sealing")
-    if report.unreadable and (read == 0 or kind != "bundle"):
+    if report.unreadable and (read == 0 or any(path.is_file() for path in named)):
         raise UnreadableInput("; ".join(report.unreadable[:5]))
     late = drop_late(store)
     if late:
@@ -131,21 +134,11 @@ def _bundle_parts(path: Path, cluster: str | None, state: State, report: ImportR
     report.notes += [f"{path}: not understood: {text}" for text in plan.unknown]
     if plan.scrape_interval_us:
         state.set_setting(f"{INTERVAL_SETTING}:{name}", str(plan.scrape_interval_us), "import", now_us)
-    rejects = Rejects()
-    if plan.rates is not None:
-        card = rates.parse_rates(plan.rates.read_bytes(), str(plan.rates), rejects)
-        state.replace_rates(card, "import", plan.rates.name, now_us)
-    if plan.teams is not None:
-        rules = teams.parse_teams(plan.teams.read_bytes(), str(plan.teams), rejects)
-        state.replace_team_rules(rules, "import", plan.teams.name, now_us)
-    if rejects.total:
-        report.rejects.append(rejects)
-    if plan.rates is None:
-        report.notes.append(f"{path}: missing rates.csv: GPU-hours have no price; costs are shown as missing")
-    if plan.teams is None:
-        report.notes.append(
-            f"{path}: missing teams.csv: held time belongs to __unallocated__ unless a label names a team"
+    if not plan.parts and plan.rates is None and plan.teams is None:
+        raise UnreadableInput(
+            f"{path}: nothing to import in it; a bundle has metrics/, slurm/, k8s/, topo/, rates.csv or teams.csv"
         )
+    _import_cards(plan.rates, plan.teams, state, report, now_us)
     known = importers()
     parts = []
     for kind, file in plan.parts:
@@ -217,6 +210,33 @@ def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[_Fi
 def _source(part: Part) -> Source:
     written_us = None if part.path.is_dir() else part.path.stat().st_mtime_ns // 1000
     return Source(str(part.path), part.cluster, part.timezone, written_us)
+
+
+def _import_cards(
+    rate_file: Path | None, team_file: Path | None, state: State, report: ImportReport, now_us: int
+) -> None:
+    """Puts rates.csv and teams.csv into the state. A file without one good row leaves what was there."""
+    rejects = Rejects()
+    try:
+        if rate_file is not None:
+            card = rates.parse_rates(rate_file.read_bytes(), str(rate_file), rejects)
+            if card:
+                state.replace_rates(card, "import", rate_file.name, now_us)
+            else:
+                report.notes.append(f"{rate_file}: not one good row; the rates known before stay in force")
+    except (UnreadableInput, OSError) as error:
+        report.unreadable.append(str(error))
+    try:
+        if team_file is not None:
+            rules = teams.parse_teams(team_file.read_bytes(), str(team_file), rejects)
+            if rules:
+                state.replace_team_rules(rules, "import", team_file.name, now_us)
+            else:
+                report.notes.append(f"{team_file}: not one good row; the rules known before stay in force")
+    except (UnreadableInput, OSError) as error:
+        report.unreadable.append(str(error))
+    if rejects.total:
+        report.rejects.append(rejects)
 
 
 def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -> None:

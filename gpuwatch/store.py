@@ -119,13 +119,29 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing: commits at the end of the block, rolls back when it raises. Not nestable."""
-        self._connection.execute("begin transaction").fetchall()
         try:
-            yield
-        except BaseException:
-            self._connection.execute("rollback").fetchall()
-            raise
-        self._connection.execute("commit").fetchall()
+            self._connection.execute("begin transaction").fetchall()
+            try:
+                yield
+            except BaseException:
+                # A transaction that DuckDB has ended itself cannot be rolled back again.
+                with suppress(duckdb.Error):
+                    self._connection.execute("rollback").fetchall()
+                raise
+            self._connection.execute("commit").fetchall()
+        except duckdb.Error as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: duckdb.Error) -> Exception:
+        """A full disk and the like as StoreError; what is our own mistake stays as it is."""
+        text = str(error)
+        full = "no space left" in text.lower() or "could not write" in text.lower() or "disk quota" in text.lower()
+        if full or isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.OutOfMemoryException):
+            return StoreError(
+                f"cannot write to {self.path}: {text.splitlines()[0]}; what was acknowledged is kept: make room, "
+                "then run the command again"
+            )
+        return error
 
     @contextmanager
     def view(self, name: str, rows: pa.Table) -> Iterator[None]:
@@ -189,7 +205,10 @@ class Store:
 
     def checkpoint(self) -> None:
         """Moves committed changes from the log into the file."""
-        self._connection.execute("checkpoint").fetchall()
+        try:
+            self._connection.execute("checkpoint").fetchall()
+        except duckdb.Error as error:
+            raise self._explained(error) from error
 
     def seal(self, before_us: int) -> int:
         """Sorts samples older than `before_us` by (device, time), without duplicates; returns rows sealed.

@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.clock import Window
 from gpuwatch.cost import chargeback
 from gpuwatch.state import State
-from tests.world import BUSY, H100, HOUR, Gpu, Sample, World, claim, minutes, node, pod, samples, us
+from tests.world import BUSY, H100, HOUR, Gpu, Sample, Seconds, World, claim, minutes, node, pod, samples, us
 
 A = Gpu(pci="00000000:1B:00.0")
 B = Gpu("GPU-b", index=1, pci="00000000:43:00.0")
@@ -23,7 +23,7 @@ def seen(gpu: Gpu, start: float, end: float, **labels: str | None) -> list[Sampl
     return samples(gpu, minutes(start, end), BUSY, **labels)
 
 
-def of(world: World, device: str) -> list[tuple[float, float, str]]:
+def of(world: World, device: str) -> list[tuple[Seconds, Seconds, str]]:
     """Start, end and owner of the segments of one device."""
     return [(a, b, who) for name, a, b, who, _ in world.segments() if name == device]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,7 +19,7 @@ from gpuwatch.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.state import State
 from gpuwatch.store import Store
 from tests import oracle
-from tests.world import HOUR, STEP_S, T0_US, Gpu, Sample, World, claim, us
+from tests.world import HOUR, STEP_S, T0_US, Gpu, Sample, World, claim, node, us
 
 # The same worlds on every machine: a failure is a fact, not luck. Shrinking is worth its time only at a desk.
 steady = settings(
@@ -84,11 +84,16 @@ def tiny_fleet(seed: int) -> Fleet:
     samples: list[Sample] = []
     for gpu in devices:
         samples += _history(rng, gpu, phase[gpu.uuid], hours, [j for j in jobs if gpu in j[3]])
+    labelled = {(s.gpu, value) for s in samples for _, value in s.labels}
     claims, holds = [], []
     for job, start, end, held in jobs:
-        claims.append(claim(job, start, end, count=len(held)))
+        if any((g, job) not in labelled for g in held):
+            continue  # Lost with its samples: where such a job goes is an estimate, and not this file's matter.
+        claims.append(claim(job, start, end, count=len(held), profile=held[0].profile))
         holds += [oracle.Hold(job, name_of(g), us(start), us(end)) for g in held]
-    return Fleet(tuple(samples), tuple(claims), tuple(holds), shares, remainders)
+    kept = {row["job_id"] for row in claims}
+    told = tuple(replace(s, labels=tuple(pair for pair in s.labels if pair[1] in kept)) for s in samples)
+    return Fleet(told, tuple(claims), tuple(holds), shares, remainders)
 
 
 def name_of(gpu: Gpu) -> str:
@@ -206,7 +211,7 @@ def owned_gpus(fleet: Fleet) -> list[tuple[str, int, int]]:
     return spans
 
 
-@settings(steady, max_examples=25)
+@settings(steady, max_examples=15)
 @given(seeds)
 def test_the_books_are_those_of_the_oracle(seed: int) -> None:
     """Owners' time is equal to the microsecond; a bucket may differ by one microsecond for each piece of a sample in a
@@ -339,7 +344,7 @@ def test_order_repetition_and_batching_do_not_matter(seed: int, rng: random.Rand
     assert_same(plain, other)
 
 
-@settings(steady, max_examples=6)
+@settings(steady, max_examples=4)
 @given(seeds, st.randoms(use_true_random=False))
 def test_data_that_arrives_after_an_analysis_gives_the_same(seed: int, rng: random.Random) -> None:
     fleet = tiny_fleet(seed)
@@ -356,6 +361,68 @@ def test_data_that_arrives_after_an_analysis_gives_the_same(seed: int, rng: rand
     other.add(*(r for part in rest for r in part)).book()
 
     assert_same(plain, other)
+
+
+def wild_rows(seed: int) -> tuple[list[Sample], list[dict[str, Any]]]:
+    """Samples and records that nothing ties together: repartitions with GI ids used again, silences, changing cadence,
+    labels of several owners at one instant or none, claims with and without labels, drained nodes."""
+    rng = random.Random(seed)
+    rows: list[Sample] = []
+    until = rng.randint(2, 4) * HOUR
+    for index in range(rng.randint(1, 2)):
+        start = 0
+        while start < until:
+            end = min(until, start + rng.randrange(600, 2 * HOUR))
+            layout = rng.choice(LAYOUTS)
+            gis = {i + rng.randrange(2): profile for i, profile in enumerate(layout)}
+            gpus = [Gpu(f"GPU-{index}", index=index, gi=gi, profile=p) for gi, p in gis.items()]
+            for gpu in gpus or [Gpu(f"GPU-{index}", index=index)]:
+                rows += _wild_stretches(rng, gpu, start, end)
+            start = end + rng.choice((0, 60, 700, 4000))
+    records = []
+    for name in ("p", "q"):
+        start = rng.randrange(HOUR)
+        words: dict[str, Any] = {"pod": name, "pod_uid": name, "namespace": "lab", "scheduler": "kubernetes"}
+        if rng.random() < 0.6:
+            records.append(claim(f"lab/{name}", start, start + rng.randrange(300, 2 * HOUR), run_key=name, **words))
+        if rng.random() < 0.6:
+            records.append(claim(name, start, start + rng.randrange(300, 2 * HOUR), count=rng.choice((1, 2))))
+    sharing = rng.choice(("none", "time-slicing"))
+    return rows, [*records, node(devices={"": 2}, at=HOUR, sharing=sharing, state=rng.choice(("up", "drain")))]
+
+
+def _wild_stretches(rng: random.Random, gpu: Gpu, start: int, end: int) -> list[Sample]:
+    rows: list[Sample] = []
+    step = rng.choice((15, 30, 60, 120))
+    while start < end:
+        stop = min(end, start + rng.randrange(120, 2400))
+        mood, label = rng.choice(MOODS), rng.choice(("job", "pod"))
+        for owner in rng.choice(([None], ["p"], ["q"], ["p", "q"])):
+            labels = () if owner is None else ((label, owner), *([("namespace", "lab")] if label == "pod" else []))
+            for at in range(start, stop, step):
+                fields = _values(rng, mood) | {"fb_used_bytes": 1e9}
+                if rng.random() < 0.1:
+                    fields.pop("sm_active_ratio", None)
+                rows.append(Sample(gpu, us(at), tuple(sorted(labels)), tuple(sorted(fields.items()))))
+        start = stop
+    return rows
+
+
+@settings(steady, max_examples=4)
+@given(seeds, st.randoms(use_true_random=False))
+def test_of_whatever_arrives_the_books_close_and_are_the_same(seed: int, rng: random.Random) -> None:
+    rows, records = wild_rows(seed)
+    plain = World().add(*rows, *records).book()
+    other = World()
+    first, *rest = batches_of(rng, [*rows, *records], 2)
+    other.add(*first).book()
+    other.add(*(r for part in rest for r in part)).book()
+
+    assert_same(plain, other)
+    start_us, end_us = plain.span_us()
+    for hour_us in range(start_us, end_us, HOUR_US):
+        plain.recompute([(hour_us - T0_US) // HOUR_US])
+    assert_same(other, plain)
 
 
 def assert_same(plain: World, other: World) -> None:
@@ -382,7 +449,7 @@ def test_a_gang_s_later_member_changes_the_hours_that_its_record_changes() -> No
     fields = tuple(sorted(linked.items()))
     gpus = (Gpu(), Gpu("GPU-b", index=1))
     rows = [Sample(g, us(a), (), fields) for g in gpus for a in range(30, 5 * HOUR, 60)]
-    words = {"scheduler": "kubernetes", "run_key": "gang", "namespace": "lab"}
+    words: dict[str, Any] = {"scheduler": "kubernetes", "run_key": "gang", "namespace": "lab"}
     first = claim("lab/gang", 0, 5 * HOUR, gpus="GPU-a", pod="x", pod_uid="u1", **words)
     second = claim("lab/gang", 4 * HOUR, 5 * HOUR, gpus="GPU-b", pod="y", pod_uid="u2", **words)
     plain = World().add(rows, first, second).book()

@@ -69,8 +69,12 @@ with newest as (
 )
 select
     n.* replace (coalesce(w.scheduler_node, n.node) as node),
-    coalesce(a.interval_us, d.first_interval_us, $default_interval_us) as first_interval_us,
-    coalesce(b.interval_us, d.last_interval_us, $default_interval_us) as last_interval_us
+    coalesce(
+        a.interval_us, case when d.first_us = n.first_us then d.first_interval_us end, $default_interval_us
+    ) as first_interval_us,
+    coalesce(
+        b.interval_us, case when d.last_us = n.last_us then d.last_interval_us end, $default_interval_us
+    ) as last_interval_us
 from newest n
 left join edge_spacing a on a.device_id = n.device_id and a.hour = n.first_us // 3600000000
 left join edge_spacing b on b.device_id = n.device_id and b.hour = n.last_us // 3600000000

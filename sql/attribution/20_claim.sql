@@ -192,6 +192,31 @@ select *, true as declared, false as estimated from label_hold
 union
 select *, true, false from told_hold;
 
+-- An exporter may name its own pod instead of the node: then its devices' labels say on which node they are.
+create or replace temp table label_alias as
+with single_node as (
+    select run_id, pod_uid, any_value(node) as node
+    from wanted
+    group by run_id, pod_uid
+    having count(distinct node) = 1
+)
+select n.node, any_value(w.node) as scheduler_node
+from hold h
+join seen n using (device_id)
+join single_node w on w.run_id = h.run_id and w.pod_uid is not distinct from h.pod_uid
+where n.node is not null
+    and n.node not in (select node from site)
+    and n.node not in (select node from wanted where node is not null)
+group by n.node
+having count(distinct w.node) = 1;
+
+update seen
+set node = label_alias.scheduler_node
+from label_alias
+where label_alias.node = seen.node;
+
+drop table label_alias;
+
 -- Where the scheduler tells indexes and no label does, a whole GPU is found by its index on the node.
 insert into hold
 select distinct w.run_id, n.device_id, w.pod_uid, w.start_us, w.end_us, true, false

@@ -38,7 +38,7 @@ window_seen as (
         on h.device_id = w.device_id and h.start_us = w.segment_start_us
     join job_chain c on c.run_id = h.run_id
     join chain_size z on z.chain = h.chain
-    where w.cluster = $cluster and not c.latency_critical and not c.exempt
+    where w.cluster = $cluster and h.sure and w.start_us >= h.start_us and not c.latency_critical and not c.exempt
         and w.start_us >= h.run_start_us + $warm_up_us
         and w.start_us + 300000000 <= greatest(h.end_us - case when c.ended then $cool_down_us else 0 end, 0)
         and w.covered_us >= $coverage_min * 300000000

@@ -32,6 +32,7 @@ owned as (
     from idle_run i
     join held h on h.device_id = i.device_id and i.start_us < h.end_us and i.end_us > h.start_us
     join device d on d.device_id = i.device_id
+    where h.sure
 ),
 -- What is idle in the warm-up is not held against a run: compilers, downloads and collectives start there.
 long_enough as (

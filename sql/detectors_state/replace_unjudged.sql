@@ -28,4 +28,9 @@ select $detector, $cluster, run_id, device_id, min(start_us), max(start_us) + 30
 from lacking
 group by run_id, device_id, reason
 having count(*) >= $windows_min
-order by run_id, device_id;
+union all
+select $detector, $cluster, run_id, device_id, min(start_us), max(end_us), 'device not named by any source'
+from held
+where not sure
+group by run_id, device_id
+order by 3, 4;

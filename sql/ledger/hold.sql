@@ -197,6 +197,7 @@ select
     a.fb_used_bytes,
     a.pcie_bytes_per_s,
     a.clocks_event_reasons,
+    a.xid_code,
     case
         when a.observed_us > a.gr_after_us - least(
             coalesce(a.gr_after_us - a.gr_before_us, p.gr_interval_us), 2 * p.gr_interval_us

@@ -22,7 +22,9 @@ select
     span_us,
     from_us,
     run_start_us,
-    max(to_us) over (partition by device_id, span_us, run_start_us) as run_end_us
+    max(to_us) over (partition by device_id, span_us, run_start_us) as run_end_us,
+    -- One reading is the average of seconds: it does not prove a quarter of an hour.
+    count(*) over (partition by device_id, span_us, run_start_us) >= 3 as proven
 from placed;
 
 delete from idle_span where cluster = $cluster and hour_us in (select hour_us from slice_hour);
@@ -31,7 +33,7 @@ insert into idle_span
 with idle_run as (
     select distinct device_id, run_start_us, run_end_us
     from idle_piece
-    where run_end_us - run_start_us >= $idle_span_us_min
+    where proven and run_end_us - run_start_us >= $idle_span_us_min
 )
 select
     $cluster,

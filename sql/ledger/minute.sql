@@ -4,7 +4,7 @@ create or replace temp table minute as
 with hoarding as (
     select device_id, span_us, from_us
     from idle_piece
-    where run_end_us - run_start_us >= $idle_us_min
+    where proven and run_end_us - run_start_us >= $idle_us_min
 ),
 labelled as (
     select p.*, t.tensor_roof, t.dram_roof, h.from_us is not null as hoarded

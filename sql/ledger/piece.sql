@@ -133,7 +133,11 @@ select
         and coalesce(a.sm_active_ratio < 0.01, true)
         and coalesce(a.tensor_active_ratio < 0.005, true)
         and coalesce(a.dram_active_ratio < 0.01, true)
-        and coalesce(a.power_watts < a.idle_watts_max, true),
+        and coalesce(a.power_watts < a.idle_watts_max, true)
+        -- Without a power reading GPU_UTIL is the second witness against a profiling counter that is stuck at 0.
+        and (a.slice or a.power_watts is not null or coalesce(a.gpu_util_ratio < 0.5, true))
+        -- A GPU with a fatal XID is broken, not held idle.
+        and coalesce(a.xid_code not in (48, 63, 64, 74, 79, 94, 95, 119, 120, 140), true),
         false
     ) as idle
 from timed a
@@ -161,3 +165,8 @@ delete from piece where span_us is null;
 insert into piece select * from cut_piece;
 
 drop table cut_piece;
+
+-- The largest working tables go as soon as they are used: what comes next needs the memory.
+drop table reading;
+
+drop table pace;

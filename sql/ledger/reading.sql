@@ -56,7 +56,8 @@ with one as (
         power_watts,
         nvlink_tx_bytes_per_s + nvlink_rx_bytes_per_s as nvlink_bytes_per_s,
         pcie_tx_bytes_per_s + pcie_rx_bytes_per_s as pcie_bytes_per_s,
-        clocks_event_reasons
+        clocks_event_reasons,
+        xid_code
     from sample
     where observed_us >= $read_from_us and observed_us < $read_until_us
         and device_id in (select device_id from reading_device)
@@ -80,7 +81,8 @@ with one as (
         max(power_watts),
         max(nvlink_tx_bytes_per_s) + max(nvlink_rx_bytes_per_s),
         max(pcie_tx_bytes_per_s) + max(pcie_rx_bytes_per_s),
-        bit_or(clocks_event_reasons)
+        bit_or(clocks_event_reasons),
+        max(xid_code)
     from sample
     where observed_us >= $read_from_us and observed_us < $read_until_us
         and device_id in (select device_id from reading_device)

@@ -147,10 +147,6 @@ drop table piece;
 
 drop table owned_span;
 
-drop table pace;
-
-drop table reading;
-
 drop table other_source;
 
 drop table repeated_day;

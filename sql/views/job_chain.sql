@@ -48,8 +48,30 @@ from spanned
 where chain_end_us > $since_us and chain_start_us < $until_us;
 
 -- A row of held is a span of a device in which one run held it, for the chains above.
+-- sure: no device was chosen by estimate, or the run holds every device of the node, so that there was no choice.
 create or replace temp table held as
-select s.run_id, s.device_id, s.start_us, s.end_us, s.share_num, s.share_den, c.chain, c.start_us as run_start_us, c.end_us as run_end_us
+with leaf as (
+    select device_id, node
+    from device d
+    where cluster = $cluster
+        and not exists (select 1 from device s where s.parent_id = d.device_id and s.device_id <> d.device_id)
+),
+node_size as (
+    select node, count(*) as devices from leaf group by node
+),
+whole_node as (
+    select s.run_id, l.node
+    from segment s
+    join leaf l using (device_id)
+    join node_size z on z.node = l.node
+    where s.cluster = $cluster and s.run_id is not null
+    group by s.run_id, l.node, z.devices
+    having count(distinct s.device_id) = z.devices
+)
+select
+    not s.estimated or (s.run_id, d.node) in (select (run_id, node) from whole_node) as sure,
+    s.run_id, s.device_id, s.start_us, s.end_us, s.share_num, s.share_den, c.chain, c.start_us as run_start_us, c.end_us as run_end_us
 from segment s
 join job_chain c using (run_id)
+join device d on d.device_id = s.device_id and d.cluster = s.cluster
 where s.cluster = $cluster;

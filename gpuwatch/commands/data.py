@@ -1,0 +1,160 @@
+"""Commands that bring data in: import, analyze, simulate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    MAX_NOTES,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    moment_us,
+    now_us,
+    opened,
+    progress,
+    say,
+    show,
+)
+from gpuwatch.errors import UsageError
+from gpuwatch.output import Listing, choose
+
+if TYPE_CHECKING:
+    from gpuwatch.ingest import ImportReport
+
+BUNDLE = "bundle"
+STRICT_EXIT = 2
+
+
+def import_(
+    context: typer.Context,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="bundle, openmetrics, sacct, k8s-json, ...")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or directories.")],
+    data: DataOption = DEFAULT_DATA,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="The cluster they are of.")] = None,
+    timezone: Annotated[str, typer.Option("--timezone", metavar="TZ", help="Zone of naive local times.")] = "UTC",
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 2 when any row was rejected.")] = False,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """History from files; repeating it changes nothing."""
+    from gpuwatch.clock import zone
+    from gpuwatch.errors import UnreadableInput
+    from gpuwatch.ingest import import_paths
+    from gpuwatch.registry import importers
+
+    choose(form, True)
+    zone(timezone)
+    known = sorted({BUNDLE, *importers()})
+    if kind not in known:
+        raise UsageError(f"import: unknown kind {kind!r}; known: {', '.join(known)}")
+    for path in paths:
+        if not path.exists():
+            raise UnreadableInput(f"{path}: no such file or directory")
+        if kind == BUNDLE and not path.is_dir():
+            raise UnreadableInput(f"{path}: a bundle is a directory")
+    with opened(data, config, create=True) as (store, state, _), progress("import") as step:
+        report = import_paths(
+            store,
+            state,
+            kind,
+            paths,
+            cluster=cluster,
+            now_us=now_us(context),
+            timezone=timezone,
+            progress=step,
+        )
+    tell(report)
+    row = {
+        "files": report.files,
+        "repeated": report.repeated,
+        "records": report.records,
+        "rejected": report.rejected,
+        "unreadable": len(report.unreadable),
+    }
+    show(Listing(tuple(row), [row], foot=[f"Next: gpuwatch analyze --data {data}"]), form)
+    if report.unreadable or (strict and report.rejected):
+        raise typer.Exit(STRICT_EXIT)
+
+
+def tell(report: ImportReport) -> None:
+    """Says on stderr what is missing, what was unreadable, and the first of each reason for rejects."""
+    from gpuwatch.ingest import IGNORED
+
+    lines = [*report.notes, *(f"unreadable: {text}" for text in report.unreadable)]
+    totals: dict[str, int] = {}
+    first: dict[str, tuple[str, int, str]] = {}
+    for rejects in report.rejects:
+        for reason, count in rejects.counts.items():
+            if not reason.startswith(IGNORED):
+                totals[reason] = totals.get(reason, 0) + count
+                first.setdefault(reason, rejects.first[reason])
+    for reason, count in totals.items():
+        file, line, example = first[reason]
+        times = "once" if count == 1 else f"{count} times"
+        lines.append(f"{file}:{line}: {reason} ({times}){f': {example}' if example else ''}")
+    for text in lines[:MAX_NOTES]:
+        say(f"gpuwatch: {text}")
+    if len(lines) > MAX_NOTES:
+        say(f"gpuwatch: and {len(lines) - MAX_NOTES} more; gpuwatch doctor lists rejects")
+
+
+def analyze(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    since: Annotated[str | None, typer.Option("--since", metavar="T", help="RFC 3339; recompute from here.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="T", help="RFC 3339; recompute up to here.")] = None,
+    detector: Annotated[list[str] | None, typer.Option("--detector", metavar="ID", help="Only these rules.")] = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Ledger and findings over a window (default: all that is new or changed); idempotent."""
+    from gpuwatch.analyze import analyze as run_analysis
+    from gpuwatch.clock import Window
+
+    choose(form, True)
+    since_us, until_us = moment_us(since, "--since"), moment_us(until, "--until")
+    if since_us is not None and until_us is not None:
+        Window(since_us, until_us)
+    with opened(data, config) as (store, state, settings), progress("analyze") as step:
+        report = run_analysis(
+            store,
+            state,
+            settings,
+            now_us=now_us(context),
+            since_us=since_us,
+            until_us=until_us,
+            detectors=detector or (),
+            progress=lambda what, done, total: step(done, total, what),
+        )
+    for text in report.failed_rules:
+        say(f"gpuwatch: rule failed, the others ran: {text}")
+    row = {"clusters": report.clusters, "hours": report.hours, "findings": report.findings}
+    row["failed_rules"] = report.failed_rules
+    show(Listing(tuple(row), [row], foot=[f"Next: gpuwatch findings --data {data}"]), form)
+
+
+def simulate(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the bundle is written.")],
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Physical GPUs.")] = 64,
+    days: Annotated[float, typer.Option("--days", metavar="D", help="Length of the history.")] = 7,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same bytes.")] = 1,
+    step_s: Annotated[int, typer.Option("--step-s", metavar="N", help="Seconds between two samples.")] = 30,
+    form: FormatOption = None,
+) -> None:
+    """Writes a bundle plus truth.json, the labels of what was planted."""
+    from gpuwatch.simulate import simulate as write_bundle
+
+    choose(form, True)
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: is a file; name a directory")
+    with progress("simulate") as step:
+        truth = write_bundle(
+            out, gpus=gpus, days=days, seed=seed, step_s=step_s, progress=lambda done, total: step(done, total, "")
+        )
+    row = {"out": str(out), "gpus": gpus, "days": days, "seed": seed, "samples": truth.samples}
+    show(Listing(tuple(row), [row], foot=[f"Next: gpuwatch import bundle {out}"]), form)

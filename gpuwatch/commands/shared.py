@@ -1,0 +1,138 @@
+"""What the commands share: options, opening a data directory, printing, progress."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuwatch import output
+from gpuwatch.errors import UnreadableInput
+
+if TYPE_CHECKING:
+    from gpuwatch.clock import Window
+    from gpuwatch.settings import Settings
+    from gpuwatch.state import State
+    from gpuwatch.store import Store
+
+MAX_NOTES = 1000
+"""Lines that one import may say on stderr."""
+DEFAULT_DATA = Path("gpuwatch-data")
+
+DataOption = Annotated[Path, typer.Option("--data", envvar="GPUWATCH_DATA", metavar="DIR", help="The data directory.")]
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", metavar="table|json|csv", help="Default: table on a terminal, json when piped."),
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings, e.g. gpuwatch.toml; see docs/settings.md.")
+]
+WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11 or START,END (RFC 3339)."
+WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
+
+Step = Callable[[int, int, str], None]
+"""(done, total, what): what a progress bar is told."""
+
+
+def now_us(context: typer.Context) -> int:
+    """The time of the command line's clock."""
+    clock: Callable[[], int] = context.find_root().obj
+    return clock()
+
+
+def settings_of(config: Path | None) -> Settings:
+    """Settings of the file and the environment."""
+    from gpuwatch.settings import load_settings
+
+    return load_settings(config, os.environ)
+
+
+@contextmanager
+def opened(data: Path, config: Path | None = None, create: bool = False) -> Iterator[tuple[Store, State, Settings]]:
+    """Store, state and settings of a data directory; StoreError where there is none and `create` is not set."""
+    from gpuwatch.state import State
+    from gpuwatch.store import Store
+
+    settings = settings_of(config)
+    if data.exists() and not data.is_dir():
+        raise UnreadableInput(f"--data {data}: is a file; name a directory")
+    with (
+        Store.open(data, memory_limit=settings.memory_limit, threads=settings.threads, create=create) as store,
+        State.open(data) as state,
+    ):
+        yield store, state, settings
+
+
+def window_of(text: str, context: typer.Context) -> Window:
+    """The window that --window names, relative to now."""
+    from gpuwatch.clock import parse_window
+
+    return parse_window(text, now_us(context))
+
+
+def moment_us(text: str | None, option: str) -> int | None:
+    """Microseconds of an RFC 3339 option; UsageError names it."""
+    from gpuwatch.clock import parse_rfc3339
+    from gpuwatch.errors import UsageError
+
+    if text is None:
+        return None
+    try:
+        return parse_rfc3339(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r}: not a time; write RFC 3339, e.g. 2026-11-21T00:00:00Z") from error
+
+
+def names(values: Sequence[str]) -> list[str]:
+    """`--by team,user --by job` as a list, without repeats."""
+    return list(dict.fromkeys(part.strip() for value in values for part in value.split(",") if part.strip()))
+
+
+def show(listing: output.Listing, form: str | None, out: Path | None = None) -> None:
+    """Prints a listing, or writes it to a file."""
+    chosen = output.choose(form, sys.stdout.isatty() and out is None)
+    write(output.render(listing, chosen, output.terminal_width(sys.stdout)), out)
+
+
+def write(text: str, out: Path | None = None) -> None:
+    """To stdout, or to a file; UnreadableInput names a file that cannot be written."""
+    if out is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, "utf-8")
+    except OSError as error:
+        raise UnreadableInput(f"--out {out}: {error.strerror or error}") from error
+
+
+def say(line: str) -> None:
+    """One line on stderr."""
+    typer.echo(output.visible(line), err=True)
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Step]:
+    """A bar on stderr where that is a terminal; silence elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, what: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+
+        def step(done: int, total: int, what: str) -> None:
+            words = f"{title}: {output.visible(what)}" if what else title
+            bar.update(task, completed=done, total=total, description=escape(words))
+
+        yield step
