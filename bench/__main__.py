@@ -62,11 +62,14 @@ def _stage(name: str, directory: Path, gpus: int) -> Facts:
     return found
 
 
-def _help_seconds() -> float:
+def _help_seconds() -> float | None:
+    """Median seconds of the command; None when it fails."""
     taken = []
     for _ in range(HELP_RUNS):
         start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "gpuwatch", "--help"], check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run([sys.executable, "-m", "gpuwatch", "--help"], check=False, capture_output=True)
+        if done.returncode:
+            return None
         taken.append(time.perf_counter() - start)
     return statistics.median(taken)
 

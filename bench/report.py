@@ -137,9 +137,11 @@ def _peers(facts: Facts) -> list[str]:
     ]
 
 
-def _row(what: str, target: float, found: float, unit: str, higher: bool = False) -> tuple[str, ...]:
-    met = found >= target if higher else found <= target
+def _row(what: str, target: float, found: float | None, unit: str, higher: bool = False) -> tuple[str, ...]:
     sign = "≥" if higher else "≤"
+    if found is None:
+        return what, f"{sign} {target:,g} {unit}", "the command failed", "**not measured**"
+    met = found >= target if higher else found <= target
     return what, f"{sign} {target:,g} {unit}", f"{_short(found)} {unit}", "yes" if met else "**no**"
 
 

@@ -57,8 +57,7 @@ def tables(store: Store) -> Tables:
         if row[0] not in UNEXACT
     ]
     return {
-        name: store.sql(f"select count(*), coalesce(sum(hash({name})::hugeint), 0) from {name}")[0]  # noqa: S608
-        for name in names
+        name: store.sql(f"select count(*), coalesce(sum(hash({name})::hugeint), 0) from {name}")[0] for name in names
     }
 
 
@@ -193,8 +192,8 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[int], None]]]:
         pytest.skip("not root: a small file system cannot be mounted")
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(  # noqa: S603
-        ["mount", "-t", "tmpfs", "-o", f"size={256 * MIB}", "tmpfs", str(disk)],  # noqa: S607
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={256 * MIB}", "tmpfs", str(disk)],
         capture_output=True,
         check=False,
     )
@@ -203,12 +202,12 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[int], None]]]:
 
     def resize(size: int) -> None:
         options = f"remount,size={size}"
-        subprocess.run(["mount", "-o", options, str(disk)], check=True, capture_output=True)  # noqa: S603, S607
+        subprocess.run(["mount", "-o", options, str(disk)], check=True, capture_output=True)
 
     try:
         yield disk, resize
     finally:
-        subprocess.run(["umount", str(disk)], check=True, capture_output=True)  # noqa: S603, S607
+        subprocess.run(["umount", str(disk)], check=True, capture_output=True)
 
 
 def test_a_full_disk_fails_clearly_and_the_import_completes_when_space_returns(

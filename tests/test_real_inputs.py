@@ -91,7 +91,7 @@ def test_a_recorded_scrape_becomes_exactly_its_values(books: tuple[Store, State]
         rows = store.sql(
             f"""select c.gpu, c.gi, s.{column}
             from sample s join context c using (context_id)
-            where s.{column} is not null"""  # noqa: S608 - a column name of ours
+            where s.{column} is not null"""
         )
         assert len(rows) == len({(gpu, gi) for gpu, gi, _ in rows}), f"{column}: a device has two rows"
         got |= {(gpu, gi, column): value for gpu, gi, value in rows}
@@ -138,13 +138,7 @@ def naive_sacct(file: Path) -> dict[str, tuple[str, Fraction]]:
 
 
 SLURM_PARTS = [
-    pytest.param(
-        ("sacct",),
-        id="sacct alone",
-        marks=pytest.mark.xfail(
-            strict=True, reason="without an inventory a whole GPU is placed on a MIG slice that another request named"
-        ),
-    ),
+    pytest.param(("sacct",), id="sacct alone"),
     pytest.param(("sacct", "job", "node"), id="sacct first then scontrol"),
     pytest.param(("node", "job", "sacct"), id="scontrol first then sacct"),
 ]
@@ -162,9 +156,7 @@ def test_recorded_slurm_jobs_have_the_gpu_seconds_of_sacct(
     }
     # The GPU type of a MIG slice is told by its node only.
     if parts == ("sacct",):
-        expected = {
-            job: told for job, told in naive_sacct(folder / "sacct_P_X.txt").items() if job not in ("3", "4")
-        }
+        expected = {job: told for job, told in naive_sacct(folder / "sacct_P_X.txt").items() if job not in ("3", "4")}
     else:
         expected = naive_sacct(folder / "sacct_P_X.txt")
     for part in parts:
@@ -238,7 +230,9 @@ def test_gentd26_with_duty_and_memory_only_gives_doubtful_findings(books: tuple[
     trace = shared / "data/gentd26_public"
     load(books, "trace-gentd26", trace)
     report = analyze(store, state, SETTINGS, now_us=0)
-    found = store.sql("select detector, max(confidence), sum(wasted_units::double / wasted_den) from finding group by 1")
+    found = store.sql(
+        "select detector, max(confidence), sum(wasted_units::double / wasted_den) from finding group by 1"
+    )
     held = store.sql("select sum(end_us - start_us)::double from segment where run_id is not null")[0][0]
 
     assert [] == report.failed_rules

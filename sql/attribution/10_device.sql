@@ -88,6 +88,7 @@ select
     arg_max(devices, told_us) as devices,
     arg_max(gpu_model, told_us) as gpu_model,
     arg_max(coalesce(sharing, 'none'), told_us) as sharing,
+    arg_max(replicas, told_us) as replicas,
     arg_max(pool, told_us) as pool,
     min(told_us) filter (where told_us > 0) as first_us,
     max(told_us) filter (where told_us > 0) as last_us

@@ -225,7 +225,7 @@ from (
     from wanted
     where device_indexes is not null and profile is null
 ) w
-join seen n on n.node = w.node and n.gi = -1 and n.gpu_index = w.device_index::integer
+join seen n on n.node = w.node and n.gi = -1 and n.gpu_index = try_cast(w.device_index as integer)
 where not exists (select 1 from hold h where h.run_id = w.run_id and h.device_id = n.device_id)
     and not exists (
         select 1

@@ -98,10 +98,19 @@ shared_span as (
     join site s on s.node = d.node
     where s.sharing in ('time-slicing', 'mps')
 ),
+-- Under MPS a pod has one of R replicas; the others are free (domain.md 7.2). Time slices are divided among those bound.
+replica as (
+    select d.device_id, s.replicas
+    from new_device d
+    join site s on s.node = d.node
+    where s.sharing = 'mps' and s.replicas > 1
+),
 counted as (
     select
         c.*,
-        sum(parts) over (partition by device_id, start_us) as all_parts,
+        greatest(
+            sum(parts) over (partition by device_id, start_us), (select any_value(r.replicas) from replica r where r.device_id = c.device_id)
+        ) as all_parts,
         count(*) over (partition by device_id, start_us) as owners,
         row_number() over (partition by device_id, start_us order by held_us desc, run_id) as newest,
         (device_id, start_us) in (select (device_id, start_us) from shared_span) as shared
@@ -147,6 +156,25 @@ with cut as (
         coalesce(h.conflict, false) as conflict
     from elementary e
     left join holder h using (device_id, start_us)
+    union all
+    select
+        e.device_id,
+        e.start_us,
+        e.end_us,
+        null,
+        e.share_num * (h.all_parts - h.bound),
+        e.share_den * h.all_parts,
+        e.profile,
+        'schedulable',
+        false,
+        false
+    from elementary e
+    join (
+        select device_id, start_us, any_value(all_parts) as all_parts, sum(parts) as bound
+        from holder
+        group by all
+    ) h using (device_id, start_us)
+    where h.all_parts > h.bound
     union all
     select device_id, start_us, end_us, null, share_num, share_den, null, 'mig_remainder', false, false
     from capacity_span

@@ -5,7 +5,13 @@ select f.key
 from finding f
 join (select distinct job_id, chain_start_us, chain_end_us from job_chain) c
     on c.job_id = f.job_id and f.started_us >= c.chain_start_us and f.started_us <= c.chain_end_us
-where f.cluster = $cluster and f.detector = $detector;
+where f.cluster = $cluster and f.detector = $detector
+union
+-- Later records may name a job otherwise: what was said of a job that is no more is withdrawn.
+select key
+from finding
+where cluster = $cluster and detector = $detector
+    and job_id not in (select job_id from run where cluster = $cluster and job_id is not null);
 
 update finding
 set

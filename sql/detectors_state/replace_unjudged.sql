@@ -1,6 +1,10 @@
 -- Notes what looked busy and could not be judged for lack of a reading, for the chains just judged.
 delete from unjudged
-where cluster = $cluster and detector = $detector and run_id in (select run_id from job_chain);
+where cluster = $cluster and detector = $detector
+    and (
+        run_id in (select run_id from job_chain)
+        or run_id not in (select run_id from run where cluster = $cluster)
+    );
 
 insert into unjudged
 with lacking as (

@@ -42,7 +42,25 @@ mixed as (
     where t.observed_us >= $day_us and t.observed_us < $day_us + 86400000000
     group by all
 ),
+-- Shared is a device with two owners at one instant; a second exporter that prints none, or another driver, is not one.
+owner_at as (
+    select distinct
+        m.device_id,
+        m.hour_us,
+        m.observed_us,
+        concat_ws(chr(31), c.job, c.namespace, c.pod, c.pod_uid) as owner
+    from mixed m
+    join context c using (context_id)
+    where coalesce(c.job, c.pod) is not null
+),
 shared_hour as (
+    select device_id, hour_us
+    from owner_at
+    group by all
+    having count(*) > count(distinct observed_us)
+),
+-- Contexts of one instant that name one owner at most are one row each, as if they alternated.
+doubled_hour as (
     select device_id, hour_us
     from mixed
     group by all
@@ -71,6 +89,10 @@ parallel_hour as (
     from turn
     group by device_id, hour_us
     having count(distinct number) > 6 * count(distinct context_id)
+    union
+    select device_id, hour_us
+    from doubled_hour
+    where (device_id, hour_us) not in (select (device_id, hour_us) from shared_hour)
 )
 select device_id, context_id, hour_us, first_us, last_us, samples, false, false
 from labelled
