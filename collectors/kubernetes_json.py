@@ -13,7 +13,7 @@ from gpuwatch.clock import parse_rfc3339
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects
 
-MAX_FILE_BYTES = 1 << 30
+MAX_FILE_BYTES = 1 << 28
 LIST_KIND_TAIL = 4096
 
 Object = dict[str, Any]

@@ -19,7 +19,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 """What a shell reports of a program that SIGPIPE ended."""
 USAGE = 2
-_ClickException = typer.BadParameter.__mro__[2]
+_ClickException: type[Any] = typer.BadParameter.__mro__[2]
 """Base of the parser's own errors; newer Typers bring their own click, so it is not imported by name."""
 
 
@@ -32,6 +32,10 @@ class _Commands(TyperGroup):
         except GpuwatchError as error:
             say(f"gpuwatch: {' '.join(str(error).split())}")
             raise typer.Exit(error.exit_code) from error
+        except BrokenPipeError as error:
+            # The reader went away. What is still buffered must not raise again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(BROKEN_PIPE) from error
 
 
 app = typer.Typer(
@@ -75,9 +79,8 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command line; returns its exit code (contract.md section 2). No error of ours shows a traceback."""
     try:
         code = app(list(arguments), standalone_mode=False, prog_name="gpuwatch")
-        sys.stdout.flush()
     except _ClickException as error:
-        text = error.format_message()  # type: ignore[attr-defined]
+        text = str(error.format_message())
         command = next((a for a in arguments if not a.startswith("-")), "")
         known = [c.name for c in app.registered_commands]
         where = f"gpuwatch {command} --help" if command in known else "gpuwatch --help"
@@ -86,10 +89,6 @@ def run(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         say("gpuwatch: interrupted; run it again to continue")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away. What is still buffered must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
     return code if isinstance(code, int) else 0
 
 

@@ -1,204 +1,235 @@
-"""What is missing or wrong in the inputs, each with the exact fix."""
+"""What is missing or wrong in the inputs, each with the fix to paste."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from gpuwatch import cost, ledger
-from gpuwatch.clock import rfc3339
+from gpuwatch import ledger
+from gpuwatch.clock import HOUR_US, rfc3339
 from gpuwatch.errors import BooksDoNotClose
-from gpuwatch.ingest import IGNORED
-from gpuwatch.state import State
 from gpuwatch.store import Store
 
-UNOWNED_SHARE_MAX = 0.01
-"""Held time without a team above this share of all held time is worth a rule."""
-SILENT_SHARE_MAX = 0.05
-"""Held time that a node did not measure above this share of it is worth a look."""
+OK, WARN, FAIL = "ok", "warn", "fail"
+COLUMNS = ("id", "status", "what", "fix")
+NAMED_MAX = 8
+"""Nodes, owners or reasons that one check names; it counts the rest."""
+UNALLOCATED_SHARE_MAX = 0.01
+UNOBSERVED_SHARE_MAX = 0.05
 
 COUNTERS = {
-    "sm_active": (
-        "DCGM_FI_PROF_SM_ACTIVE, gauge, The ratio of cycles an SM has at least 1 warp assigned.",
-        "DCGM_FI_PROF_SM_OCCUPANCY, gauge, The ratio of number of warps resident on an SM.",
-    ),
-    "gr_engine": ("DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Ratio of time the graphics engine is active.",),
-    "tensor_active": ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, Ratio of cycles the tensor (HMMA) pipe is active.",),
-    "dram_active": (
-        "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the device memory interface is active sending or receiving data.",
-    ),
+    "lacks_sm_active": "DCGM_FI_PROF_SM_ACTIVE, gauge, The ratio of cycles an SM has at least 1 warp assigned.",
+    "lacks_sm_occupancy": "DCGM_FI_PROF_SM_OCCUPANCY, gauge, The ratio of number of warps resident on an SM.",
+    "lacks_gr_engine": "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Ratio of time the graphics engine is active.",
+    "lacks_tensor": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, Ratio of cycles the tensor pipe is active.",
+    "lacks_dram": "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the device memory interface is active.",
 }
-"""Lines of dcgm-exporter's counters file that switch the fields on."""
-WITHOUT = {
-    "sm_active": "SM_ACTIVE: false utilization is not judgeable, and busy time cannot be split into buckets",
-    "gr_engine": "GR_ENGINE_ACTIVE: gaps are known from GPU_UTIL only, and not at all on MIG slices",
-    "tensor_active": "PIPE_TENSOR_ACTIVE: tensor work cannot be told from waiting",
-    "dram_active": "DRAM_ACTIVE: memory-bound work cannot be told from waiting",
-}
+"""Lines of dcgm-exporter's counters file by what is missing without them."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: `status` is ok, warn or fail; `fix` is what to paste or do."""
+    """One thing that was looked at: `fix` is empty when all is well."""
 
     id: str
     status: str
     what: str
-    fix: str
+    fix: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        """The check as JSON has it."""
+        return asdict(self)
 
 
-def examine(store: Store, state: State) -> list[Check]:
-    """Every check; those that found nothing are one line `ok` each."""
-    clusters = [row[0] for row in store.sql("select distinct cluster from device order by 1")]
-    for cluster in clusters:
-        cost.price(store, state, cluster)
-    looks: tuple[tuple[str, Callable[[Store], Iterator[Check]]], ...] = (
-        ("data", _data),
-        ("books", _books),
-        ("rejected-input", _rejects),
-        ("absent-fields", _absent_fields),
-        ("unmeasured-gpus", _unmeasured),
-        ("unknown-to-scheduler", _unscheduled),
-        ("unobserved-time", _unobserved),
-        ("unallocated-time", _unowned),
-        ("missing-rates", _unpriced),
-        ("estimated-placement", _estimated),
-        ("conflicting-owners", _conflicts),
+def wrong(checks: Iterable[Check]) -> bool:
+    """Whether anything needs a fix: doctor's exit code."""
+    return any(check.status != OK for check in checks)
+
+
+def examine(store: Store) -> list[Check]:
+    """Every check over all that the store holds; prices and teams are those of the last pricing."""
+    steps: tuple[Callable[[Store], Check], ...] = (
+        _analysed,
+        _rejects,
+        _fields,
+        _unjudged,
+        _unmeasured,
+        _unknown,
+        _owners,
+        _rates,
+        _estimated,
+        _conflicts,
+        _gaps,
+        _books,
     )
-    checks: list[Check] = []
-    for name, look in looks:
-        found = list(look(store))
-        checks += found or [Check(name, "ok", "nothing to say", "")]
-    return checks
+    return [step(store) for step in steps]
 
 
-def _data(store: Store) -> Iterator[Check]:
-    if not store.sql("select count(*) from device")[0][0]:
-        yield Check("data", "fail", "no device is known", "gpuwatch import bundle DIR, then gpuwatch analyze")
-    waiting = store.sql("select count(*) from dirty_hour")[0][0]
-    if waiting:
-        yield Check("data", "warn", f"{waiting} hours are newer than the ledger", "gpuwatch analyze")
+def _analysed(store: Store) -> Check:
+    files, hours, devices = store.sql(
+        "select (select count(*) from import_file), (select count(*) from dirty_hour), (select count(*) from device)"
+    )[0]
+    if not devices:
+        words = "nothing has been analysed" if files else "nothing has been imported"
+        fix = "gpuwatch analyze" if files else "gpuwatch import bundle DIR, then gpuwatch analyze"
+        return Check("analysis", FAIL, words, fix)
+    if hours:
+        return Check("analysis", WARN, f"{hours} hours are newer than the books", "gpuwatch analyze")
+    return Check("analysis", OK, f"{files} files imported, {devices} devices, books up to date")
 
 
-def _books(store: Store) -> Iterator[Check]:
-    if store.sql("select count(*) from dirty_hour")[0][0]:
-        return
-    for cluster, start, end in store.sql("select cluster, min(start_us), max(end_us) from segment group by cluster"):
+def _rejects(store: Store) -> Check:
+    rows = store.rows("reports/doctor_rejects")
+    if not rows:
+        return Check("rejects", OK, "no input was refused")
+    lines = [
+        f"{r['path']}:{r['line']}: {r['reason']} ({r['times']} times){': ' + r['example'] if r['example'] else ''}"
+        for r in rows[:NAMED_MAX]
+    ]
+    what = f"{sum(r['times'] for r in rows)} pieces of input refused for {len(rows)} reasons"
+    return Check("rejects", WARN, what, "\n".join(["Correct these and import the files again:", *lines]))
+
+
+def _fields(store: Store) -> Check:
+    rows = store.rows("reports/doctor_fields")
+    needed = [name for name in COUNTERS if name != "lacks_sm_occupancy"]
+    lacking = [r for r in rows if any(r[name] for name in needed)]
+    if not lacking:
+        return Check("counters", OK, "every node with held GPUs gives the readings that verdicts need")
+    missing = [name for name in COUNTERS if any(r[name] for r in lacking)]
+    fields = ", ".join(COUNTERS[name].split(",")[0] for name in missing)
+    devices = sum(r["devices"] for r in lacking)
+    what = f"{devices} held devices give no {fields}: {_named(_place(r) for r in lacking)}"
+    fix = ["Add to the counters file of dcgm-exporter (option -f) on these nodes:"]
+    return Check("counters", FAIL, what, "\n".join([*fix, *(COUNTERS[name] for name in missing)]))
+
+
+def _unjudged(store: Store) -> Check:
+    rows = store.rows("reports/doctor_unjudged")
+    if not rows:
+        return Check("verdicts", OK, "every verdict could be reached")
+    reasons = [
+        f"{r['detector']} on {r['devices']} devices for {r['device_us'] / HOUR_US:.1f} device-hours: {r['reason']}"
+        for r in rows
+    ]
+    lines = [line for name, line in COUNTERS.items() if any(_field(line) in r["reason"] for r in rows)]
+    if COUNTERS["lacks_sm_active"] in lines:
+        lines.insert(1, COUNTERS["lacks_sm_occupancy"])
+    fix = ["Add to the counters file of dcgm-exporter (option -f):", *lines]
+    return Check("verdicts", WARN, f"could not be judged: {_named(reasons, '; ')}", "\n".join(fix))
+
+
+def _unmeasured(store: Store) -> Check:
+    rows = [r for r in store.rows("reports/doctor_devices") if r["unmeasured"]]
+    if not rows:
+        return Check("unmeasured", OK, "every GPU that a scheduler knows is measured")
+    what = f"{sum(r['unmeasured'] for r in rows)} GPUs are known to a scheduler and were never measured: "
+    fix = "Run dcgm-exporter on these nodes for every GPU (option -d f), check that it is scraped, and import its metrics."
+    return Check("unmeasured", FAIL, what + _named(f"{_place(r)} ({r['unmeasured']})" for r in rows), fix)
+
+
+def _unknown(store: Store) -> Check:
+    rows = [r for r in store.rows("reports/doctor_devices") if r["unknown"]]
+    if not rows:
+        return Check("unscheduled", OK, "a scheduler knows every node that is measured")
+    what = f"{sum(r['unknown'] for r in rows)} GPUs are measured on nodes that no scheduler record names: "
+    fix = (
+        "Import the scheduler's records of the same time:\n"
+        "gpuwatch import scontrol scontrol_node.txt   # scontrol show node -d\n"
+        "gpuwatch import k8s-json nodes.json pods.json   # kubectl get nodes,pods -A -o json"
+    )
+    return Check("unscheduled", WARN, what + _named(_place(r) for r in rows), fix)
+
+
+def _owners(store: Store) -> Check:
+    rows = store.rows("reports/doctor_owners")
+    share = sum(r["held_us"] for r in rows) / rows[0]["all_held_us"] if rows else 0.0
+    if share <= UNALLOCATED_SHARE_MAX:
+        return Check("owners", OK, f"{100 * share:.1f} % of held time has no team")
+    lines = list(dict.fromkeys(line for r in rows if (line := _team_line(r))))
+    what = f"{100 * share:.1f} % of held time has no team: it is charged to __unallocated__"
+    fix = ["Add to teams.csv (columns match_kind,match,team), put the team for TEAM, and import it again:"]
+    return Check("owners", WARN, what, "\n".join([*fix, *(lines[:NAMED_MAX] or ["user,NAME,TEAM"])]))
+
+
+def _team_line(row: dict[str, Any]) -> str | None:
+    """A rule that gives this owner a team, by the widest name it has."""
+    for kind, column in (("account", "account"), ("namespace", "namespace"), ("user", "user_name"), ("queue", "queue")):
+        if row[column]:
+            return f"{kind},{row[column]},TEAM"
+    return None
+
+
+def _rates(store: Store) -> Check:
+    rows = store.rows("reports/doctor_rates")
+    if not rows:
+        return Check("rates", OK, "a rate covers every GPU-hour")
+    hours = sum(r["lacking_us"] for r in rows) / HOUR_US
+    lines = [f"{r['model'] or '*'},on_demand,USD_PER_HOUR,{rfc3339(r['first_us'])}," for r in rows[:NAMED_MAX]]
+    fix = ["Add to rates.csv (gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to) and import it again:"]
+    return Check(
+        "rates", FAIL, f"{hours:.1f} GPU-hours have no rate, so no cost", "\n".join([*fix, *dict.fromkeys(lines)])
+    )
+
+
+def _estimated(store: Store) -> Check:
+    rows = [r for r in store.rows("reports/doctor_holds") if r["estimated_us"]]
+    if not rows:
+        return Check("placement", OK, "which device each job held is known")
+    hours = sum(r["estimated_us"] for r in rows) / HOUR_US
+    what = f"{hours:.1f} device-hours are held by a job whose devices on the node are estimated: {_named(_place(r) for r in rows)}"
+    fix = (
+        "Start dcgm-exporter with --hpc-job-mapping-dir and let the Slurm prolog write there, "
+        "or import what scontrol says while jobs run:\n"
+        "scontrol show job -d > scontrol_job.txt && gpuwatch import scontrol scontrol_job.txt"
+    )
+    return Check("placement", WARN, what, fix)
+
+
+def _conflicts(store: Store) -> Check:
+    rows = [r for r in store.rows("reports/doctor_holds") if r["conflict_us"]]
+    if not rows:
+        return Check("conflicts", OK, "no device is claimed by two jobs at once")
+    hours = sum(r["conflict_us"] for r in rows) / HOUR_US
+    what = f"{hours:.1f} device-hours are claimed by two jobs at once, charged to the newer: {_named(_place(r) for r in rows)}"
+    fix = "Check that one scheduler owns these nodes and that their records use one time zone (import --timezone)."
+    return Check("conflicts", WARN, what, fix)
+
+
+def _gaps(store: Store) -> Check:
+    rows = store.rows("reports/doctor_holds")
+    bad = [r for r in rows if r["unobserved_us"] > UNOBSERVED_SHARE_MAX * r["held_us"]]
+    if not bad:
+        return Check(
+            "telemetry", OK, f"at least {100 * (1 - UNOBSERVED_SHARE_MAX):.0f} % of held time is measured on every node"
+        )
+    shares = (f"{_place(r)} ({100 * r['unobserved_us'] / r['held_us']:.0f} %)" for r in bad)
+    fix = "Check that dcgm-exporter runs there, that its target is scraped, and that profiling is not paused (dcgmi profile --resume)."
+    return Check("telemetry", WARN, f"held time that nobody measured: {_named(shares)}", fix)
+
+
+def _books(store: Store) -> Check:
+    clusters = store.sql("select cluster, min(start_us), max(end_us) from segment group by 1 order by 1")
+    for cluster, start_us, end_us in clusters:
         try:
-            ledger.check(store, cluster, start, end)
+            ledger.check(store, cluster, start_us // HOUR_US * HOUR_US, -(-end_us // HOUR_US) * HOUR_US)
         except BooksDoNotClose as error:
-            yield Check("books", "fail", str(error), "gpuwatch analyze --since 1970-01-01")
+            return Check("books", FAIL, str(error), "gpuwatch analyze")
+    return Check("books", OK, "every GPU-microsecond is in exactly one bucket")
 
 
-def _rejects(store: Store) -> Iterator[Check]:
-    for reason, count, path, line, example in store.sql(
-        """select reason, sum(count)::bigint, arg_min(path, line), min(line), arg_min(example, line)
-        from reject group by reason order by 2 desc limit 20"""
-    ):
-        if not reason.startswith(IGNORED):
-            what = f"{count} times: {reason}; first {path}:{line}: {example}"
-            yield Check("rejected-input", "warn", what, "mend the source, then import the file again")
+def _field(line: str) -> str:
+    """`SM_ACTIVE` of a counters line, as reasons name it."""
+    return line.split(",")[0].removeprefix("DCGM_FI_PROF_")
 
 
-def _absent_fields(store: Store) -> Iterator[Check]:
-    for row in store.rows("reports/doctor_absent_field"):
-        for field, lines in COUNTERS.items():
-            if row[field]:
-                what = f"cluster {row['cluster']}, node {row['node']} ({row['devices']} devices) lacks {WITHOUT[field]}"
-                yield Check("absent-fields", "warn", what, "add to dcgm-exporter's counters file: " + " | ".join(lines))
+def _place(row: dict[str, Any]) -> str:
+    return f"{row['cluster']}/{row['node']}"
 
 
-def _unmeasured(store: Store) -> Iterator[Check]:
-    for cluster, node, count in store.sql(
-        """select cluster, node, count(*) from device d
-        where not measured and not exists (
-            select 1 from device s where s.parent_id = d.device_id and s.device_id <> d.device_id
-        )
-        group by cluster, node order by 1, 2 limit 100"""
-    ):
-        what = f"cluster {cluster}, node {node}: {count} devices the scheduler knows and nobody measured"
-        fix = f"run dcgm-exporter on {node} without a device filter (-d f), and scrape it"
-        yield Check("unmeasured-gpus", "warn", what, fix)
-
-
-def _unscheduled(store: Store) -> Iterator[Check]:
-    for cluster, node, count in store.sql(
-        """select cluster, node, count(*) from device d
-        where measured and node is not null
-            and exists (select 1 from node n where n.cluster = d.cluster)
-            and not exists (select 1 from node n where n.cluster = d.cluster and n.node = d.node)
-        group by cluster, node order by 1, 2 limit 100"""
-    ):
-        what = f"cluster {cluster}, node {node}: {count} measured devices on a node no scheduler record names"
-        yield Check(
-            "unknown-to-scheduler", "warn", what, "set NODE_NAME for dcgm-exporter to the scheduler's node name"
-        )
-
-
-def _unobserved(store: Store) -> Iterator[Check]:
-    for cluster, node, silent, held in store.sql(
-        """select d.cluster, d.node, sum(l.unobserved_us) / 3600e6,
-            sum(l.unobserved_us + hoarded_us + gap_us + communication_us + stalled_us + below_roof_us
-                + memory_roof_us + compute_us) / 3600e6 as held
-        from ledger_hour l join device d on d.device_id = l.device_id and d.cluster = l.cluster
-        where l.run_id is not null and d.measured
-        group by d.cluster, d.node having held > 0 order by 3 desc limit 100"""
-    ):
-        if silent / held > SILENT_SHARE_MAX:
-            what = f"cluster {cluster}, node {node}: {silent:.1f} of {held:.1f} held device-hours are not measured"
-            yield Check("unobserved-time", "warn", what, "look for scrape gaps and absent fields (above) of that node")
-
-
-def _unowned(store: Store) -> Iterator[Check]:
-    held = store.sql(
-        "select sum((end_us - start_us) / 3600e6 * share_num / share_den) from segment where run_id is not null"
-    )[0][0]
-    rows = store.rows("reports/doctor_unowned")
-    if not held or sum(row["gpu_hours"] for row in rows) / held <= UNOWNED_SHARE_MAX:
-        return
-    for row in rows:
-        kind, match = next(
-            (
-                (k, row[c])
-                for k, c in (
-                    ("namespace", "namespace"),
-                    ("account", "account"),
-                    ("queue", "queue"),
-                    ("user", "user_name"),
-                )
-                if row[c]
-            ),
-            ("namespace", "?"),
-        )
-        what = f"{row['gpu_hours']:.1f} GPU-hours of {kind} {match} belong to no team"
-        yield Check("unallocated-time", "warn", what, f"add to teams.csv: {kind},{match},TEAM")
-
-
-def _unpriced(store: Store) -> Iterator[Check]:
-    for row in store.rows("reports/doctor_unpriced"):
-        what = f"{row['gpu_hours']:.1f} GPU-hours of {row['model']} {row['profile'] or ''} in {row['cluster']} have no rate"
-        fix = f"add to rates.csv: {row['model']},on_demand,USD_PER_GPU_HOUR,{rfc3339(row['first_us'])},"
-        yield Check("missing-rates", "fail", what, fix)
-
-
-def _estimated(store: Store) -> Iterator[Check]:
-    for cluster, node, hours in store.sql(
-        """select s.cluster, d.node, sum((s.end_us - s.start_us) / 3600e6)
-        from segment s join device d on d.device_id = s.device_id and d.cluster = s.cluster
-        where s.estimated and d.measured group by 1, 2 order by 3 desc limit 20"""
-    ):
-        what = f"cluster {cluster}, node {node}: which device a job had is estimated for {hours:.1f} device-hours"
-        fix = "give dcgm-exporter --hpc-job-mapping-dir, or import `scontrol show job -d` while jobs run"
-        yield Check("estimated-placement", "warn", what, fix)
-
-
-def _conflicts(store: Store) -> Iterator[Check]:
-    for cluster, node, hours in store.sql(
-        """select s.cluster, d.node, sum((s.end_us - s.start_us) / 3600e6)
-        from segment s join device d on d.device_id = s.device_id and d.cluster = s.cluster
-        where s.conflict group by 1, 2 order by 3 desc limit 20"""
-    ):
-        what = (
-            f"cluster {cluster}, node {node}: two owners claim a device for {hours:.2f} device-hours; the newer has it"
-        )
-        yield Check("conflicting-owners", "warn", what, "check clocks and end times of the schedulers on that node")
+def _named(values: Iterable[str], between: str = ", ") -> str:
+    """The first NAMED_MAX of them, and how many more."""
+    every = list(values)
+    more = f" and {len(every) - NAMED_MAX} more" if len(every) > NAMED_MAX else ""
+    return between.join(every[:NAMED_MAX]) + more

@@ -194,7 +194,6 @@ def test_a_time_sliced_gpu_without_a_pod_is_schedulable() -> None:
     assert [("GPU-a", 0, 3600, FREE, "1")] == world.book().segments()
 
 
-@pytest.mark.xfail(strict=True, reason="40_segment.sql divides MPS like time-slicing, not by its replicas")
 def test_a_pod_of_an_mps_gpu_pays_its_replica_and_the_others_are_free() -> None:
     world = World().add(
         seen(A, 0, HOUR, **POD),
@@ -205,7 +204,6 @@ def test_a_pod_of_an_mps_gpu_pays_its_replica_and_the_others_are_free() -> None:
     assert [("GPU-a", 0, 3600, FREE, "3/4"), ("GPU-a", 0, 3600, "u1", "1/4")] == world.book().segments()
 
 
-@pytest.mark.xfail(strict=True, reason="sealed_day.sql calls an hour shared where a second exporter prints no owner")
 def test_a_second_exporter_without_labels_does_not_make_a_gpu_shared() -> None:
     world = World().add(
         seen(A, 0, HOUR, pod="old", namespace="lab") + seen(A, 0, HOUR, driver="550.54"),
@@ -572,7 +570,6 @@ def test_a_job_too_short_to_be_seen_is_placed_and_marked() -> None:
     assert [(0, 1800, FREE), (1800, 1820, "7 estimated"), (1820, 3600, FREE)] == of(world.book(), "GPU-a")
 
 
-@pytest.mark.xfail(strict=True, reason="20_claim.sql casts device indexes without try_cast: one bad claim stops all")
 def test_indexes_that_are_no_numbers_name_nothing() -> None:
     world = World().add(
         seen(A, 0, HOUR), claim("7", 0, HOUR, device_indexes="", kind="scontrol"), node(devices={"": 1})

@@ -135,7 +135,6 @@ def test_files_one_by_one_in_any_order_give_the_same_books(
     assert expected == books.analyze()
 
 
-@pytest.mark.xfail(strict=True, reason="findings stand about jobs that later records name otherwise")
 def test_an_analysis_between_the_files_changes_nothing(books: Books, bundle: Path, expected: Tables) -> None:
     parts = sorted(plan_bundle(bundle).parts, reverse=True)
     for kind, path in parts:
@@ -173,7 +172,6 @@ def test_the_same_content_packed_and_plain_gives_the_same_books(
     assert expected == books.analyze()
 
 
-@pytest.mark.xfail(strict=True, reason="unjudged rows stay about runs that later records name otherwise")
 def test_a_file_that_grew_is_merged_without_repeats(
     books: Books, bundle: Path, expected: Tables, tmp_path: Path
 ) -> None:

@@ -2,10 +2,12 @@
 with priced as (
     select
         l.*,
-        p.usd_per_gpu_hour as price,
+        d.measured or exists (select 1 from device s where s.parent_id = d.device_id and s.measured) as measured,
+        p.usd_per_gpu_hour,
         p.currency,
         least(p.end_us, l.hour_us + 3600000000) - greatest(p.start_us, l.hour_us) as part_us
     from ledger_hour l
+    join device d on d.device_id = l.device_id and d.cluster = l.cluster
     join device_price p
         on p.device_id = l.device_id and p.cluster = l.cluster and p.profile is not distinct from l.profile
         and p.start_us < l.hour_us + 3600000000 and p.end_us > l.hour_us
@@ -20,7 +22,8 @@ long as (
 )
 select
     replace(bucket, '_us', '') as bucket,
-    price,
+    measured,
+    usd_per_gpu_hour,
     currency,
     share_den,
     sum(us::hugeint * share_num * part_us)::varchar as units

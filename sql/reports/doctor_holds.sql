@@ -1,0 +1,20 @@
+-- A row is a node and the device time on it whose holder is estimated or claimed twice, and what nobody measured.
+with gap as (
+    select d.cluster, d.node, sum(l.unobserved_us) as unobserved_us
+    from ledger_hour l
+    join device d on d.device_id = l.device_id and d.cluster = l.cluster
+    group by all
+)
+select
+    d.cluster,
+    coalesce(d.node, '?') as node,
+    coalesce(sum(s.end_us - s.start_us) filter (where s.estimated), 0)::bigint as estimated_us,
+    coalesce(sum(s.end_us - s.start_us) filter (where s.conflict), 0)::bigint as conflict_us,
+    sum(s.end_us - s.start_us)::bigint as held_us,
+    coalesce(any_value(g.unobserved_us), 0)::bigint as unobserved_us
+from segment s
+join device d on d.device_id = s.device_id and d.cluster = s.cluster
+left join gap g on g.cluster = d.cluster and g.node is not distinct from d.node
+where s.run_id is not null
+group by all
+order by all;

@@ -1,0 +1,18 @@
+-- A row is an owner of held time that no rule gives to a team; all_held_us is the held time of everybody.
+with held as (
+    select
+        r.account,
+        r.namespace,
+        r.user_name,
+        r.queue,
+        coalesce(t.team, '__unallocated__') = '__unallocated__' as lacking,
+        sum((s.end_us - s.start_us) * s.share_num / s.share_den) as held_us
+    from segment s
+    join run r on r.run_id = s.run_id and r.cluster = s.cluster
+    left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
+    group by all
+)
+select account, namespace, user_name, queue, lacking, held_us, sum(held_us) over () as all_held_us
+from held
+qualify lacking
+order by held_us desc, account, namespace, user_name, queue;

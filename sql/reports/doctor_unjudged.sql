@@ -1,0 +1,10 @@
+-- A row is a reason for which verdicts could not be reached, on how many devices and for how long.
+select
+    cluster,
+    detector,
+    reason,
+    count(distinct device_id) as devices,
+    sum(end_us - start_us)::bigint as device_us
+from unjudged
+group by all
+order by all;
