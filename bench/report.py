@@ -20,11 +20,15 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
     slowest = max(
         row["p95_ms"] for name, row in facts["queries"].items() if isinstance(row, dict) and name != "findings"
     )
-    growth = large["analyze_s"] / small["analyze_s"]
+    growth = large["cpu_s"] / small["cpu_s"]
     lines = [
         "# Measurements",
         "",
-        f"Written by `make bench` on {date}. No time is asserted anywhere; a target that was missed is marked so.",
+        (
+            f"Written by `make bench` on {date}. No time is asserted anywhere; a target that was missed is marked so. "
+            "Parsing, start-up and queries are medians or percentiles of several runs; every other line is one run. Other "
+            "work on the machine makes all of it slower: see its load."
+        ),
         "",
         *_table(("machine", ""), machine),
         "",
@@ -37,7 +41,12 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
                 _row("compressed text to durable commit", 500_000, text["samples_a_s"], "samples/s", True),
                 _row(f"`analyze`, {large['gpus']:,} GPUs, {DAYS} days, 30 s", 30, large["analyze_s"], "s"),
                 _row("largest memory of it", 3000, large["rss_mb"], "MB"),
-                _row(f"time for {FLEETS[-1] // FLEETS[0]} times the GPUs", FLEETS[-1] / FLEETS[0], growth, "times"),
+                _row(
+                    f"processor time for {FLEETS[-1] // FLEETS[0]} times the GPUs",
+                    FLEETS[-1] / FLEETS[0],
+                    growth,
+                    "times",
+                ),
                 _row("weekly chargeback, slowest p95", 50, slowest, "ms"),
                 _row("`gpuwatch --help`", 0.5, facts["help_s"], "s"),
                 _row("sealed store, blocks in use", 1.5, written["used_bytes_a_sample"], "bytes a sample"),
@@ -47,10 +56,12 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
         (
             f"A sample is one field value that is not NULL. The fleet: {written['rows']:,} wide rows, {written['samples']:,} "
             f"samples, {written['jobs']:,} Slurm jobs; ratios with 6 decimals, watts with 3, rates and energy as whole "
-            "numbers, GPUs that nobody holds at exact zeros; 11 of the 22 fields carry noise in every busy sample. The file on disk, with blocks that are free for the next day: "
+            "numbers, GPUs that nobody holds at exact zeros; 12 of the 22 fields carry noise in busy samples. "
+            "The file on disk, with blocks that are free for the next day: "
             f"{written['file_bytes_a_sample']:.2f} bytes a sample. Sealing all of it took {written['seal_s']:.0f} s. "
             f"The text: {text['files']} gzip files of {TEXT_GPUS} simulated GPUs over {TEXT_DAYS} days, "
-            f"{text['samples']:,} samples, read, committed, sealed and checkpointed in {text['import_s']:.1f} s; "
+            f"{text['samples']:,} samples, read, committed, sealed and checkpointed in {text['import_s']:.1f} s "
+            f"({text['cpu_s']:.1f} s of processor time); "
             f"{text['used_bytes_a_sample']:.2f} bytes a sample after it."
         ),
         "",
@@ -126,7 +137,7 @@ def _peers(facts: Facts) -> list[str]:
             f"Answers: gpuwatch {answer['gpuwatch_hours']:.3f} GPU-hours, Prometheus {answer['peer_hours']:.3f}, "
             f"VictoriaMetrics {other['peer_hours']:.3f}; the largest difference of one job is "
             f"{max(answer['largest_difference_hours'], other['largest_difference_hours']):.3f} GPU-hours: counting samples "
-            "rounds each GPU's start and end to the scrape, the scheduler's times do not. "
+            "rounds a job to the scrape on each of its GPUs, the scheduler's times do not. "
             f"Jobs that only one of them knows: {max(answer['jobs_only_in_one'], other['jobs_only_in_one'])}. "
             f"Loading: promtool {facts['prometheus_load_s']:.0f} s, VictoriaMetrics {facts['victoria_load_s']:.0f} s. "
             "Bytes: gpuwatch's are blocks in use, with keys, contexts and claims, before analysis, in units of 256 KiB, which "

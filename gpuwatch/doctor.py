@@ -116,7 +116,10 @@ def _unjudged(store: Store) -> Check:
     lines = [line for name, line in COUNTERS.items() if any(_field(line) in r["reason"] for r in rows)]
     if COUNTERS["lacks_sm_active"] in lines:
         lines.insert(1, COUNTERS["lacks_sm_occupancy"])
-    fix = ["Add to the counters file of dcgm-exporter (option -f):", *lines]
+    if lines:
+        fix = ["Add to the counters file of dcgm-exporter (option -f):", *lines]
+    else:
+        fix = ["Import metrics of these devices: see the checks counters and unmeasured."]
     return Check("verdicts", WARN, f"could not be judged: {_named(reasons, '; ')}", "\n".join(fix))
 
 
