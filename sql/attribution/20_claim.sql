@@ -273,18 +273,26 @@ with unclaimed as (
     select o.*, n.last_interval_us as interval_us
     from owner_span o
     join seen n using (device_id)
+    -- One question a kind of name: an equality each, which joins by hash where an OR compares every pair.
     where not exists (
-        select 1
-        from wanted w
-        where o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-            and (
-                (w.scheduler = 'slurm' and (o.job = w.job_id or o.job = split_part(w.run_key, '@', 1)))
-                or (
-                    w.scheduler = 'kubernetes' and o.pod = w.pod and o.namespace is not distinct from w.namespace
-                    and coalesce(o.pod_uid = w.pod_uid, true)
-                )
-            )
-    )
+            select 1
+            from wanted w
+            where w.scheduler = 'slurm' and w.job_id = o.job
+                and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
+        )
+        and not exists (
+            select 1
+            from wanted w
+            where w.scheduler = 'slurm' and split_part(w.run_key, '@', 1) = o.job
+                and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
+        )
+        and not exists (
+            select 1
+            from wanted w
+            where w.scheduler = 'kubernetes' and o.pod = w.pod and o.namespace is not distinct from w.namespace
+                and coalesce(o.pod_uid = w.pod_uid, true)
+                and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
+        )
 ),
 keyed as (
     select
