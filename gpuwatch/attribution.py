@@ -191,9 +191,13 @@ def _unseen(store: Store, nodes: dict[str, Node], placed: list[Placed], settings
         node: (start, end) for node, start, end in store.sql("select node, start_us, end_us from node_evidence")
     }
     models = dict(store.sql("select node, gpu_model from site"))
+    fleet = store.sql("select start_us, end_us from fleet_span")[0]
     rows: list[dict[str, object]] = []
     for name, node in nodes.items():
         start_us, end_us = evidence.get(name, (None, None))
+        if start_us is None or end_us is None or end_us <= start_us:
+            # Only a node list names it: it was there as long as the cluster was looked at.
+            start_us, end_us = fleet
         if start_us is None or end_us is None or end_us <= start_us:
             continue
         for slot in node.slots:

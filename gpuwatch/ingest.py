@@ -215,8 +215,10 @@ def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[_Fi
 
 
 def _source(part: Part) -> Source:
-    written_us = None if part.path.is_dir() else part.path.stat().st_mtime_ns // 1000
-    return Source(str(part.path), part.cluster, part.timezone, written_us)
+    # A scrape without timestamps is of the moment it was saved. Nothing else takes its time from a file: a copy of an
+    # old dump is not newer evidence.
+    saved_us = part.path.stat().st_mtime_ns // 1000 if part.kind == "openmetrics" else None
+    return Source(str(part.path), part.cluster, part.timezone, saved_us)
 
 
 def _import_cards(

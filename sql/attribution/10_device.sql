@@ -85,11 +85,11 @@ left join node_alias w on w.node = n.node;
 create or replace temp table site as
 select
     node,
-    arg_max(devices, told_us) as devices,
-    arg_max(gpu_model, told_us) as gpu_model,
-    arg_max(coalesce(sharing, 'none'), told_us) as sharing,
-    arg_max(replicas, told_us) as replicas,
-    arg_max(pool, told_us) as pool,
+    (list(devices order by told_us desc, devices) filter (where devices is not null))[1] as devices,
+    (list(gpu_model order by told_us desc, gpu_model) filter (where gpu_model is not null))[1] as gpu_model,
+    (list(coalesce(sharing, 'none') order by told_us desc, coalesce(sharing, 'none')) filter (where coalesce(sharing, 'none') is not null))[1] as sharing,
+    (list(replicas order by told_us desc, replicas) filter (where replicas is not null))[1] as replicas,
+    (list(pool order by told_us desc, pool) filter (where pool is not null))[1] as pool,
     min(told_us) filter (where told_us > 0) as first_us,
     max(told_us) filter (where told_us > 0) as last_us
 from (

@@ -1,6 +1,18 @@
 -- Adds the holds that were placed by count, and says from when to when each node is known of.
 insert into hold select * from placed_rows;
 
+-- A node list without times speaks of the moment it was written, which is the end of what the cluster tells: never the
+-- date of the file.
+create or replace temp table fleet_span as
+select min(start_us) as start_us, max(end_us) as end_us
+from (
+    select first_us - first_interval_us // 2 as start_us, last_us + last_interval_us // 2 as end_us from seen
+    union all
+    select start_us, end_us from wanted
+    union all
+    select first_us, last_us from site
+);
+
 create or replace temp table node_evidence as
 select node, min(start_us) as start_us, max(end_us) as end_us
 from (
@@ -8,7 +20,11 @@ from (
     union all
     select node, start_us, end_us from wanted
     union all
-    select node, first_us, last_us from site
+    select
+        node,
+        coalesce(first_us, (select end_us from fleet_span)),
+        coalesce(last_us, (select end_us from fleet_span))
+    from site
 )
 where node is not null
 group by node;

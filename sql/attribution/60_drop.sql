@@ -23,6 +23,8 @@ drop table owned_gpu;
 
 drop table node_evidence;
 
+drop table fleet_span;
+
 drop table observed_hold;
 
 drop table missing;
