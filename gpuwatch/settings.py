@@ -80,7 +80,7 @@ class Settings:
 
     memory_limit: str = field(default="2GB", metadata=_about(_size(), "Most memory the telemetry store may use."))
     threads: int = field(
-        default=4, metadata=_about(_whole(1, 1024), "Threads of the telemetry store, ingest and analysis together.")
+        default=0, metadata=_about(_whole(0, 64), "Threads of the telemetry store; 0: as many as there are cores.")
     )
     temp_directory: str | None = field(
         default=None,

@@ -41,6 +41,7 @@ class Store:
         *,
         memory_limit: str = MEMORY_LIMIT,
         threads: int | None = None,
+        temp_directory: str | None = None,
         create: bool = True,
     ) -> Store:
         """Opens or creates the store in `directory`; None is a store in memory. Migrates it.
@@ -61,7 +62,7 @@ class Store:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise StoreError(f"data directory {path}: {error.strerror}; choose another with --data") from error
-            config["temp_directory"] = str(path / "tmp")
+            config["temp_directory"] = temp_directory or str(path / "tmp")
             config["storage_compatibility_version"] = STORAGE_VERSION
             target = str(path / FILE_NAME)
         try:

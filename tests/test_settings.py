@@ -89,7 +89,7 @@ def test_a_wrong_place_is_named(tmp_path: Path, problem: str, text: str) -> None
 
 
 def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
-    path = written(tmp_path, "[gpuwatch]\nthreads = 0\nidel_minutes = 1\n")
+    path = written(tmp_path, "[gpuwatch]\nthreads = -1\nidel_minutes = 1\n")
     environ = {"GPUWATCH_WARM_UP_MINUTES": "ten", "GPUWATCH_MEMORY_LIMT": "2GB", "GPUWATCH_DRAM_ROOF": "2"}
 
     with pytest.raises(UsageError) as caught:

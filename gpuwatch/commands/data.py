@@ -109,6 +109,7 @@ def analyze(
     since: Annotated[str | None, typer.Option("--since", metavar="T", help="RFC 3339; recompute from here.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="T", help="RFC 3339; recompute up to here.")] = None,
     detector: Annotated[list[str] | None, typer.Option("--detector", metavar="ID", help="Only these rules.")] = None,
+    retain: Annotated[bool, typer.Option("--retain", help="Then delete what is past its retention.")] = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
@@ -129,6 +130,7 @@ def analyze(
             since_us=since_us,
             until_us=until_us,
             detectors=detector or (),
+            retention=retain,
             progress=lambda what, done, total: step(done, total, what),
         )
     for text in report.failed_rules:

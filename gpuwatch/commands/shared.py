@@ -62,7 +62,13 @@ def opened(data: Path, config: Path | None = None, create: bool = False) -> Iter
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
     with (
-        Store.open(data, memory_limit=settings.memory_limit, threads=settings.threads, create=create) as store,
+        Store.open(
+            data,
+            memory_limit=settings.memory_limit,
+            threads=settings.threads,
+            temp_directory=settings.temp_directory,
+            create=create,
+        ) as store,
         State.open(data) as state,
     ):
         yield store, state, settings
