@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from gpuwatch.collectors.exposition import Reader
 from gpuwatch.collectors.openmetrics import read_stream
-
 from gpuwatch.fields import FIELDS
 from gpuwatch.model import Points, Rejects
 

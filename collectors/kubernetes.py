@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+
 from gpuwatch.collectors.kubernetes_events import event_row
 from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, objects, read_text
 from gpuwatch.collectors.kubernetes_nodes import node_row, single_profile
 from gpuwatch.collectors.kubernetes_pods import by_job, claims, pending, uses_dra_only
-
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import TABLES, Records, Rejects, Rows, Source
 from gpuwatch.registry import importer

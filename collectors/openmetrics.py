@@ -12,11 +12,11 @@ from typing import BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
-from gpuwatch.collectors.dcgm import context_row, field_of
-from gpuwatch.collectors.exposition import MAX_SERIES, NO_TIME, Reader, Samples, Stream
 from numpy.typing import NDArray
 
 from gpuwatch import fields
+from gpuwatch.collectors.dcgm import context_row, field_of
+from gpuwatch.collectors.exposition import MAX_SERIES, NO_TIME, Reader, Samples, Stream
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import CONTEXT, POINT, SERIES, WHOLE_GPU, Points, Records, Rejects, Rows, Source
 from gpuwatch.registry import importer

@@ -6,7 +6,6 @@ from gpuwatch.collectors.slurm_accounting import parse_sacct
 from gpuwatch.collectors.slurm_control import MAX_RECORD_LINE_BYTES, parse_scontrol
 from gpuwatch.collectors.slurm_files import MAX_FILE_BYTES, batches, numbered_lines
 from gpuwatch.collectors.slurm_topology import parse_topology
-
 from gpuwatch.model import Rejects, Rows, Source
 from gpuwatch.registry import importer
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from gpuwatch.clock import SECOND_US, zone
 from gpuwatch.collectors.slurm_files import Lines, Row
 from gpuwatch.collectors.slurm_text import (
     Gpus,
@@ -22,8 +23,6 @@ from gpuwatch.collectors.slurm_text import (
     tres_gpus,
     whole,
 )
-
-from gpuwatch.clock import SECOND_US, zone
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Source
 

@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from gpuwatch.clock import zone
 from gpuwatch.collectors.slurm_accounting import RUNNING_STATES, claims, pending_rows
 from gpuwatch.collectors.slurm_files import Lines, Row
 from gpuwatch.collectors.slurm_node import node_row
@@ -25,8 +26,6 @@ from gpuwatch.collectors.slurm_text import (
     tres_gpus,
     whole,
 )
-
-from gpuwatch.clock import zone
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Source
 

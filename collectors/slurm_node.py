@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.slurm_files import Row
 from gpuwatch.collectors.slurm_text import gres_gpus, instant, known, labels_json, split_outside
-
 from gpuwatch.model import Source
 
 DOWN = frozenset(

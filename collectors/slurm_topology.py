@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
+
 from gpuwatch.collectors.slurm_files import Lines, Row
 from gpuwatch.collectors.slurm_text import expand_hostlist
-
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Source
 

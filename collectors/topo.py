@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from gpuwatch.collectors.slurm_files import MAX_FILE_BYTES, Lines, Row, batches, numbered_lines
-
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Rows, Source
 from gpuwatch.registry import importer

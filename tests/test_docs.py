@@ -47,8 +47,9 @@ def test_every_command_is_described() -> None:
     """In the guide, as a user types it."""
     if importlib.util.find_spec("gpuwatch.cli") is None:
         pytest.skip("gpuwatch.cli is not there: no commands to look for")
-    from gpuwatch.cli import app
     from typer.main import get_command
+
+    from gpuwatch.cli import app
 
     text = guide()
     commands = sorted(getattr(get_command(app), "commands", {}))

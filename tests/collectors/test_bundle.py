@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gpuwatch.collectors.bundle import BundlePlan, plan
 
+from gpuwatch.collectors.bundle import BundlePlan, plan
 from gpuwatch.errors import UnreadableInput, UsageError
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from gpuwatch.collectors import exposition
-from gpuwatch.collectors.exposition import MAX_LINE_BYTES, NO_TIME, Reader
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.collectors import exposition
+from gpuwatch.collectors.exposition import MAX_LINE_BYTES, NO_TIME, Reader
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects
 

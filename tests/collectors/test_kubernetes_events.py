@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from gpuwatch.collectors.kubernetes_events import event_row, parse_failed_scheduling
 
 from gpuwatch.clock import parse_rfc3339
+from gpuwatch.collectors.kubernetes_events import event_row, parse_failed_scheduling
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", ROOT.parent / "shared"))

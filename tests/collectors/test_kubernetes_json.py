@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from gpuwatch.collectors import kubernetes_json
 
+from gpuwatch.collectors import kubernetes_json
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import TABLES, Records, Rejects, Source
 from gpuwatch.registry import find_importer

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuwatch.collectors.kubernetes_nodes import node_row
 
 from gpuwatch.clock import parse_rfc3339
+from gpuwatch.collectors.kubernetes_nodes import node_row
 
 DATA = Path(__file__).parents[1] / "data" / "k8s"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from gpuwatch.clock import parse_rfc3339
 from gpuwatch.collectors.kubernetes import parse
 from gpuwatch.collectors.kubernetes_owner import owner_of
 from gpuwatch.collectors.kubernetes_pods import claims, gpu_resources, profile_of
-
-from gpuwatch.clock import parse_rfc3339
 from gpuwatch.model import Rejects, Source
 
 DATA = Path(__file__).parents[1] / "data" / "k8s"

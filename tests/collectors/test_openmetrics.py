@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from gpuwatch.collectors import openmetrics
 from gpuwatch.collectors.dcgm import context_row
-
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.fields import by_name
 from gpuwatch.model import CONTEXT, POINT, SERIES, Points, Records, Rejects, Source, device_key

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuwatch.collectors.slurm import read_sacct
 
 from gpuwatch.clock import parse_rfc3339
+from gpuwatch.collectors.slurm import read_sacct
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.model import Records, Rejects, Source
 

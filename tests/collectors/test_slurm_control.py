@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuwatch.collectors.slurm import read_sacct, read_scontrol
 
 from gpuwatch.clock import parse_rfc3339
+from gpuwatch.collectors.slurm import read_sacct, read_scontrol
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.model import Records, Rejects, Source
 from gpuwatch.registry import Read

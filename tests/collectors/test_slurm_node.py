@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuwatch.collectors.slurm import read_scontrol
-from gpuwatch.collectors.slurm_node import node_state
 
 from gpuwatch.clock import parse_rfc3339
+from gpuwatch.collectors.slurm import read_scontrol
+from gpuwatch.collectors.slurm_node import node_state
 from gpuwatch.model import Records, Rejects, Source
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[3] / "shared"))

@@ -7,6 +7,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.clock import HOUR_US, parse_rfc3339
 from gpuwatch.collectors.slurm_text import (
     Gpus,
     comment_labels,
@@ -20,10 +24,6 @@ from gpuwatch.collectors.slurm_text import (
     task_ids,
     tres_gpus,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from gpuwatch.clock import HOUR_US, parse_rfc3339
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[3] / "shared"))
 EXAMPLES = SHARED / "wire/slurm/alloctres_examples.txt"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuwatch.collectors.slurm import read_topology
 
+from gpuwatch.collectors.slurm import read_topology
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Records, Rejects, Source
 

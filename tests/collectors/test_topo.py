@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuwatch.collectors.topo import node_name, read_topo
 
+from gpuwatch.collectors.topo import node_name, read_topo
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Records, Rejects, Source
 
