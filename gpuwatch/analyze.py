@@ -121,7 +121,7 @@ def _analyze_cluster(
         progress(f"{cluster}: who held what", 0, 1)
     attribute(store, cluster, settings)
     if since_us is not None or until_us is not None:
-        _mark_dirty(store, cluster, since_us, until_us)
+        store.run("ledger/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
     skip_retired(store, cluster)
     dirty = store.sql("select min(hour_us), max(hour_us) from dirty_hour where cluster = $c", c=cluster)[0]
     # What is dirty now is judged even when the run stops between the ledger and the verdicts.
@@ -148,10 +148,6 @@ def _analyze_cluster(
     if not failed and len(chosen) == len(rules()):
         state.set_setting(f"judge_from:{cluster}", None, "analyze", now_us)
         state.set_setting(f"judge_until:{cluster}", None, "analyze", now_us)
-
-
-def _mark_dirty(store: Store, cluster: str, since_us: int | None, until_us: int | None) -> None:
-    store.run("ledger/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
 
 
 def _judge(

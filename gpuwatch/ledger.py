@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import groupby
 from math import lcm
 
@@ -93,16 +92,6 @@ def recompute_dirty(
         if progress is not None:
             progress(done, len(hours))
     return done
-
-
-@dataclass(frozen=True)
-class OpenHour:
-    """A device-hour whose buckets do not add up to what the fleet owned of it."""
-
-    gpu: str
-    hour_us: int
-    capacity_us: int
-    booked: int
 
 
 def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:

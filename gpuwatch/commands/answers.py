@@ -46,14 +46,13 @@ def findings(
     form: FormatOption = None,
 ) -> None:
     """Findings, open and resolved, the dearest first."""
-    from gpuwatch.cost import price
+    from gpuwatch.cost import price_all
     from gpuwatch.findings import FIELDS, read
 
     choose(form, True)
     span = None if window is None else window_of(window, context)
     with opened(data, config) as (store, state, _):
-        for (cluster,) in store.sql("select distinct cluster from device order by 1"):
-            price(store, state, cluster)
+        price_all(store, state)
         found = read(store, open_only=open_, detectors=names(detector or ()), team=team, window=span)
     items = [f.as_dict() for f in found]
     if choose(form, sys.stdout.isatty()) == "table":
@@ -184,14 +183,13 @@ def _parquet(listing: Listing, out: Path | None) -> None:
 
 def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
     """What is missing or wrong in the inputs, with the exact fix; exit code 1 when something is."""
-    from gpuwatch.cost import price
+    from gpuwatch.cost import price_all
     from gpuwatch.doctor import COLUMNS, FAIL, examine, wrong
     from gpuwatch.output import visible
 
     chosen = choose(form, sys.stdout.isatty())
     with opened(data, config) as (store, state, _):
-        for (cluster,) in store.sql("select distinct cluster from device order by 1"):
-            price(store, state, cluster)
+        price_all(store, state)
         checks = examine(store)
     if chosen == "table":
         # Fixes are pasted as they stand: below the line, never folded into a cell.
