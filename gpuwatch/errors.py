@@ -23,6 +23,10 @@ class StoreError(GpuwatchError):
     exit_code = 3
 
 
+class StoreBusy(StoreError):
+    """The queue in front of the store is full: the sender keeps its data and tries again."""
+
+
 class SourceUnreachable(GpuwatchError):
     """A live source did not answer."""
 

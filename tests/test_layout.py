@@ -139,7 +139,7 @@ def test_only_the_store_imports_duckdb() -> None:
 @pytest.mark.parametrize("library", ["sqlalchemy", "alembic"])
 def test_only_the_state_imports_its_engine(library: str) -> None:
     """The state and its migrations, and nothing else."""
-    allowed = {"gpuwatch.state", *below("gpuwatch.state_migrations")}
+    allowed = {*below("gpuwatch.state"), *below("gpuwatch.state_migrations")}
 
     assert set() == set(importers_of(library)) - allowed
 

@@ -1,4 +1,4 @@
-"""The state: what people set and must not be lost once said. The only importer of sqlalchemy."""
+"""The state database: rate cards, ownership rules, settings and the audit log; other records have modules beside this."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuwatch.teams import TeamRule
 FILE = "state.sqlite"
 """Name of the SQLite file in the data directory."""
 
-SCHEMA = "0001"
+SCHEMA = "0002"
 """The newest migration below state_migrations/versions."""
 
 BUSY_TIMEOUT_MS = 10_000
@@ -176,19 +176,19 @@ class State:
 
     def card_version(self, kind: str) -> int:
         """The version in force of `rates` or `teams`: 0 before the first."""
-        with self._transaction(write=False) as connection:
+        with self.transaction(write=False) as connection:
             card = _newest(connection, kind)
         return 0 if card is None else int(card.version)
 
     def setting(self, name: str, default: str | None = None) -> str | None:
         """A stored value by name, else `default`."""
-        with self._transaction(write=False) as connection:
+        with self.transaction(write=False) as connection:
             value: str | None = connection.scalar(sa.select(_setting.c.value).where(_setting.c.name == name))
         return default if value is None else value
 
     def set_setting(self, name: str, value: str | None, actor: str, at_us: int) -> bool:
         """Stores a value, or forgets it (None). True if that changed it."""
-        with self._transaction(write=True) as connection:
+        with self.transaction(write=True) as connection:
             found = _setting.c.name == name
             before: str | None = connection.scalar(sa.select(_setting.c.value).where(found))
             if before == value:
@@ -196,24 +196,24 @@ class State:
             connection.execute(sa.delete(_setting).where(found))
             if value is not None:
                 connection.execute(sa.insert(_setting).values(name=name, value=value))
-            _record(connection, at_us, actor, f"setting {name}", _json(before), _json(value))
+            record(connection, at_us, actor, f"setting {name}", _json(before), _json(value))
         return True
 
     def record(self, actor: str, at_us: int, what: str, before: str | None = None, after: str | None = None) -> None:
         """Adds an audit row for a change made elsewhere (an acknowledged finding, a closed period)."""
-        with self._transaction(write=True) as connection:
-            _record(connection, at_us, actor, what, before, after)
+        with self.transaction(write=True) as connection:
+            record(connection, at_us, actor, what, before, after)
 
     def audit(self, limit: int = 100) -> tuple[AuditEntry, ...]:
         """The latest changes, newest first; at most `limit`, and never more than MAX_AUDIT_ROWS."""
         columns = (_audit.c.at_us, _audit.c.actor, _audit.c.what, _audit.c.before, _audit.c.after)
         query = sa.select(*columns).order_by(_audit.c.id.desc()).limit(max(0, min(limit, MAX_AUDIT_ROWS)))
-        with self._transaction(write=False) as connection:
+        with self.transaction(write=False) as connection:
             return tuple(AuditEntry(*row) for row in connection.execute(query))
 
     def _replace(self, kind: str, table: sa.Table, rows: list[_Row], actor: str, source: str, at_us: int) -> bool:
         digest = sha256("\n".join(_content(row) for row in rows).encode()).hexdigest()
-        with self._transaction(write=True) as connection:
+        with self.transaction(write=True) as connection:
             card = _newest(connection, kind)
             if digest == (_NOTHING if card is None else card.digest):
                 return False
@@ -225,18 +225,19 @@ class State:
                 numbered = [row | key | {"position": position} for position, row in enumerate(rows)]
                 connection.execute(sa.insert(table), numbered)
             after = {"version": key["version"], "digest": digest, "rows": len(rows), "source": source}
-            _record(connection, at_us, actor, f"{kind} replaced", before, _json(after))
+            record(connection, at_us, actor, f"{kind} replaced", before, _json(after))
         return True
 
     def _rows(self, kind: str, table: sa.Table, version: int | None) -> list[_Row]:
         newest = sa.select(sa.func.max(_card.c.version)).where(_card.c.kind == kind).scalar_subquery()
         query = sa.select(*(table.c[name] for name in _columns(table))).order_by(table.c.position)
         query = query.where(table.c.kind == kind, table.c.version == (newest if version is None else version))
-        with self._transaction(write=False) as connection:
+        with self.transaction(write=False) as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     @contextmanager
-    def _transaction(self, write: bool) -> Iterator[Connection]:
+    def transaction(self, write: bool) -> Iterator[Connection]:
+        """One transaction, committed at the end of the block: what Tokens, Outbox and the like are made of."""
         try:
             with self._engine.execution_options(gpuwatch_write=write).begin() as connection:
                 if write and connection.dialect.name == "postgresql":
@@ -249,10 +250,10 @@ class State:
 
     def _migrate(self) -> None:
         """1. Look at the recorded schema. 2. If it is not ours, look again as the only writer and run what is missing."""
-        with self._transaction(write=False) as connection:
+        with self.transaction(write=False) as connection:
             if _schema(connection) == SCHEMA:
                 return
-        with self._transaction(write=True) as connection:
+        with self.transaction(write=True) as connection:
             found = _schema(connection)
             if found == SCHEMA:
                 return
@@ -265,7 +266,7 @@ class State:
             from alembic.config import Config
 
             config = Config(attributes={"connection": connection})
-            config.set_main_option("script_location", str(Path(__file__).with_name("state_migrations")))
+            config.set_main_option("script_location", str(Path(__file__).parents[1] / "state_migrations"))
             config.set_main_option("path_separator", "os")
             command.upgrade(config, SCHEMA)
 
@@ -325,7 +326,8 @@ def _newest(connection: Connection, kind: str) -> Any:
     ).first()
 
 
-def _record(connection: Connection, at_us: int, actor: str, what: str, before: str | None, after: str | None) -> None:
+def record(connection: Connection, at_us: int, actor: str, what: str, before: str | None, after: str | None) -> None:
+    """Adds an audit row within a transaction."""
     row = {"at_us": at_us, "actor": actor, "what": what, "before": before, "after": after}
     connection.execute(sa.insert(_audit).values(**row))
 
