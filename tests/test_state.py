@@ -185,6 +185,6 @@ def test_a_password_is_not_in_the_message() -> None:
 
 def test_the_schema_named_in_code_is_the_last_migration() -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(gpuwatch.state.__file__).with_name("state_migrations")))
+    config.set_main_option("script_location", str(Path(gpuwatch.state.__file__).parents[1] / "state_migrations"))
 
     assert SCHEMA == ScriptDirectory.from_config(config).get_current_head()
