@@ -16,6 +16,7 @@ from gpuwatch import sqlfile
 from gpuwatch.errors import StoreError
 from gpuwatch.fields import columns as field_columns
 from gpuwatch.model import TABLES, Points, Records
+from gpuwatch.pivot import wide
 
 FILE_NAME = "gpuwatch.duckdb"
 # Files written by DuckDB 2 stay readable by 1.5 (the lake extensions exist for 1.5.5 only).
@@ -28,7 +29,7 @@ THREADS_MAX = 64
 
 
 class Store:
-    """One open data directory. Not for use by two threads at once."""
+    """A connection to an open data directory. Not for use by two threads at once: each takes a `cursor` of its own."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
         self._connection = connection
@@ -77,8 +78,16 @@ class Store:
             raise
         return store
 
+    def cursor(self) -> Store:
+        """Another connection to the same open store, for another thread: own transactions, temporary tables and views."""
+        return Store(self._connection.cursor(), self.path)
+
+    def interrupt(self) -> None:
+        """Ends the query that runs on this connection, from another thread; it raises there."""
+        self._connection.interrupt()
+
     def close(self) -> None:
-        """Closes the file; what was committed is on disk."""
+        """Closes this connection, and the file with the last one; what was committed is on disk."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -162,7 +171,9 @@ class Store:
     def append(self, batch: Records | Points) -> int:
         """Appends a batch to its table; returns rows appended. Call within a transaction for all-or-nothing."""
         if isinstance(batch, Points):
-            return self._append_points(batch)
+            batch = Records("sample", wide(batch))
+        if batch.rows.num_rows == 0:
+            return 0
         if batch.table == "sample":
             names = batch.rows.column_names
             table = "sample_tail"
@@ -183,26 +194,6 @@ class Store:
         self._connection.execute(
             f"insert into {_identifier(table)} ({listed}) select {listed} from {_identifier(source)}"
         ).fetchall()
-
-    def _append_points(self, batch: Points) -> int:
-        known = field_columns()
-        present = [c for c in known if c in set(batch.series.column("field").to_pylist())]
-        if not present or batch.rows.num_rows == 0:
-            return 0
-        # One pass: a point finds its series by number, and each column takes its own points of (context, time).
-        picks = ", ".join(
-            f"max(value) filter (where field = '{_identifier(c)}')::{known[c].type} as {_identifier(c)}"
-            for c in present
-        )
-        listed = ", ".join(_identifier(c) for c in present)
-        with self.view("batch_points", batch.rows), self.view("batch_series", batch.series):
-            changed = self._connection.execute(
-                f"""insert into sample_tail (device_id, context_id, observed_us, {listed})
-                select device_id, context_id, observed_us, {picks}
-                from batch_points join batch_series using (series)
-                group by device_id, context_id, observed_us"""
-            ).fetchall()
-        return int(changed[0][0])
 
     def checkpoint(self) -> None:
         """Moves committed changes from the log into the file."""
