@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gpuwatch.commands import answers, data, show
+from gpuwatch.commands import answers, data, serve, show
 from gpuwatch.commands.shared import say
 from gpuwatch.errors import GpuwatchError
 
@@ -47,6 +47,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command("demo")(show.demo)
+app.command("serve")(serve.serve)
 app.command("import")(data.import_)
 app.command("analyze")(data.analyze)
 app.command("findings")(answers.findings)
@@ -54,6 +55,7 @@ app.command("chargeback")(answers.chargeback)
 app.command("ledger")(answers.ledger)
 app.command("doctor")(answers.doctor)
 app.command("simulate")(data.simulate)
+app.command("backup")(serve.backup)
 
 
 def _now_us() -> int:

@@ -24,6 +24,8 @@ ROWS_QUEUED_MAX = 2_000_000
 """Rows that may wait for the disk; beyond, senders are told to come back."""
 ROWS_A_COMMIT = 500_000
 REQUESTS_A_COMMIT = 1_000
+FATAL = "database has been invalidated"
+"""What DuckDB says when it can go on only after it is opened anew."""
 AHEAD_US_MAX = 600 * SECOND_US
 """How far the time of a live reading may lie ahead of this machine's clock."""
 TOO_NEW = "the time of the sample lies in the future: check the clocks of sender and server"
@@ -44,7 +46,7 @@ class GroupCommit:
     """The only writer of raw tables: a thread that appends what was submitted, a group at a time.
 
     `on_commit(seconds, rows, requests)` is told of each commit. When a group fails, each of its requests is tried alone:
-    one that the store refuses never fails the others.
+    one that the store refuses never fails the others. `on_fatal(why)` is told when the store must be opened anew.
     """
 
     def __init__(
@@ -53,11 +55,13 @@ class GroupCommit:
         now_us: Callable[[], int],
         raw_days: int,
         on_commit: Callable[[float, int, int], None] | None = None,
+        on_fatal: Callable[[str], None] | None = None,
     ) -> None:
         self._store = store
         self._now_us = now_us
         self._raw_us = raw_days * DAY_US
         self._on_commit = on_commit
+        self._on_fatal = on_fatal
         self._queue: deque[_Request] = deque()
         self._rows = 0
         self._changed = threading.Condition()
@@ -136,6 +140,8 @@ class GroupCommit:
                 for request in group:
                     self._write([request])
                 return
+            if FATAL in str(error) and self._on_fatal is not None:
+                self._on_fatal(_words(error))
             for request in group:
                 request.done.set_exception(error if isinstance(error, StoreError) else StoreError(_words(error)))
             return

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from gpuwatch.clock import DAY_US, HOUR_US, SECOND_US, Window, rfc3339
-from gpuwatch.detectors.rule import rules
+from gpuwatch.detectors.rule import Rule, rules
 from gpuwatch.errors import UsageError
 from gpuwatch.money import CENT_PLACES, format_quantity
 from gpuwatch.store import Store
@@ -60,6 +63,42 @@ class Finding:
 FIELDS = tuple(Finding.__dataclass_fields__)
 
 
+STATES = ("open", "resolved", "acked", "snoozed", "exempt")
+SHOWN_AS = {"ack": "acked", "snooze": "snoozed", "exempt": "exempt"}
+"""The state of an open finding while an action of its owner is in force."""
+SEVERITY_ORDER = ("info", "low", "medium", "high", "critical")
+SORTS = ("cost", "started", "severity")
+"""The dearest, the newest or the gravest first."""
+SEARCH_MAX = 200
+"""Characters of a search."""
+ALL = 2**31
+"""More findings than a store has."""
+WORDS_KEPT = 20_000
+"""Summaries that are remembered between searches."""
+
+_WORD = pa.schema([("key", pa.string()), ("state", pa.string()), ("severity", pa.int32()), ("found", pa.bool_())])
+
+
+class OwnerAction(Protocol):
+    """What an owner said of a finding and is still in force (state.actions.Action)."""
+
+    @property
+    def action(self) -> str:
+        """ack, snooze or exempt."""
+
+    @property
+    def until_us(self) -> int | None:
+        """When it ends; None: when somebody says otherwise."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some findings and the cursor of those that follow, None at the end."""
+
+    items: list[Finding]
+    next: str | None
+
+
 @dataclass(frozen=True)
 class _Price:
     """What a GPU-hour of a finding's devices cost on average over its time; None where some of it has no rate."""
@@ -75,45 +114,189 @@ def read(
     open_only: bool = False,
     detectors: Sequence[str] = (),
     team: str | None = None,
+    teams: Collection[str] | None = None,
     window: Window | None = None,
+    actions: Mapping[str, OwnerAction] | None = None,
+    **filters: Any,
 ) -> list[Finding]:
-    """Findings, the dearest first. `window` keeps those whose time [started, ended) touches it; an open one has no end.
+    """Every finding that is asked for, the dearest first: `page` without an end. `team` is short for `teams=[team]`.
 
-    Prices and teams are those of the last pricing (cost.price). Raises UsageError for an unknown detector.
+    `open_only` leaves the resolved ones out and keeps those that their owners acknowledged, snoozed or exempted.
+    """
+    if team is not None:
+        teams = [team] if teams is None or team in teams else []
+    wanted = {"detectors": detectors, "teams": teams, "window": window, "actions": actions, **filters}
+    return page(store, open_only=open_only, **wanted).items
+
+
+def read_one(
+    store: Store,
+    key: str,
+    teams: Collection[str] | None = None,
+    actions: Mapping[str, OwnerAction] | None = None,
+) -> Finding | None:
+    """The finding with this key; None where there is none, or where it is another team's."""
+    return next(iter(page(store, keys=[key], teams=teams, actions=actions).items), None)
+
+
+def page(
+    store: Store,
+    *,
+    open_only: bool = False,
+    states: Collection[str] = (),
+    detectors: Collection[str] = (),
+    severities: Collection[str] = (),
+    teams: Collection[str] | None = None,
+    cluster: str | None = None,
+    job: str | None = None,
+    keys: Collection[str] | None = None,
+    window: Window | None = None,
+    q: str | None = None,
+    sort: str = "cost",
+    limit: int | None = None,
+    cursor: str | None = None,
+    actions: Mapping[str, OwnerAction] | None = None,
+) -> Page:
+    """Findings in the order of `sort`, at most `limit`, from behind `cursor`.
+
+    Empty filters let everything pass; `teams` None is everybody and [] nobody. `window` keeps those whose time
+    [started, ended) touches it; an open one has no end. `q` is found in title, summary, key, subject, user, team or node,
+    in any case. `actions` are those in force by finding key: they change the state that is shown and filtered. Prices
+    and teams are those of the last pricing (cost.price). Raises UsageError for an unknown name or a broken cursor.
     """
     known = rules()
-    for name in detectors:
+    _check_names("detector", detectors, known)
+    _check_names("state", states, STATES)
+    _check_names("severity", severities, SEVERITY_ORDER)
+    _check_names("sort", [sort], SORTS)
+    sought = None if q is None or not q.strip() else q.strip().lower()[:SEARCH_MAX]
+    after = None if cursor is None else read_cursor(cursor)
+    by_severity = bool(severities) or sort == "severity"
+    with store.view("finding_word", _words(store, known, actions or {}, by_severity, sought)):
+        rows = store.rows(
+            "reports/finding_rank",
+            open_only=open_only,
+            states=list(states) or None,
+            detectors=list(detectors) or None,
+            severities=[SEVERITY_ORDER.index(name) for name in severities] or None,
+            severity_limits=[float(limit) for limit, _ in SEVERITIES],
+            unpriced_severity=SEVERITY_ORDER.index(UNPRICED_SEVERITY),
+            teams=None if teams is None else list(teams),
+            cluster=cluster,
+            job=job,
+            keys=None if keys is None else list(keys),
+            start_us=None if window is None else window.start_us,
+            end_us=None if window is None else window.end_us,
+            q=sought,
+            titled=[name for name, rule in known.items() if sought is not None and sought in rule.title.lower()],
+            by_cost=sort != "started" or by_severity,
+            sort=sort,
+            elapsed_us_min=ELAPSED_US_MIN,
+            after_first=None if after is None else after[0],
+            after_second=None if after is None else after[1],
+            after_key=None if after is None else after[2],
+            limit=ALL if limit is None else limit + 1,
+        )
+    more = limit is not None and len(rows) > limit
+    rows = rows[:limit]
+    following = write_cursor(rows[-1]["first_rank"], rows[-1]["second_rank"], rows[-1]["key"]) if more else None
+    return Page(_told(store, rows), following)
+
+
+def write_cursor(first: float, second: float, name: str) -> str:
+    """Where a page ended: the ranks of its last row, exactly, and its name."""
+    return urlsafe_b64encode(json.dumps([first, second, name], separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def read_cursor(text: str) -> tuple[float, float, str]:
+    """The place that write_cursor wrote down. Raises UsageError."""
+    try:
+        first, second, name = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        return float(first), float(second), str(name)
+    except (ValueError, TypeError) as error:
+        raise UsageError("cursor: not one that a page of this list gave; leave it out to begin again") from error
+
+
+def _check_names(what: str, names: Collection[str], known: Collection[str]) -> None:
+    for name in names:
         if name not in known:
-            raise UsageError(f"--detector {name}: unknown; known: {', '.join(known)}")
-    prices = _prices(store)
-    rows = store.rows(
-        "reports/finding",
-        open_only=open_only,
-        team=team,
-        start_us=None if window is None else window.start_us,
-        end_us=None if window is None else window.end_us,
-    )
-    wanted = [row for row in rows if not detectors or row["detector"] in detectors]
-    found = [
-        _finding(row, prices.get(row["key"], _Price(None, None, "no price known for its devices"))) for row in wanted
+            raise UsageError(f"--{what} {name}: unknown; known: {', '.join(known)}")
+
+
+def _words(
+    store: Store,
+    known: Mapping[str, Rule],
+    actions: Mapping[str, OwnerAction],
+    by_severity: bool,
+    sought: str | None,
+) -> pa.Table:
+    """What SQL cannot know of findings: states that owners gave, severities and summaries that rules say."""
+    said: dict[str, dict[str, Any]] = {
+        key: {"state": SHOWN_AS[a.action]} for key, a in actions.items() if a.action in SHOWN_AS
+    }
+    speaking = [name for name, rule in known.items() if sought is not None or (by_severity and rule.severity)]
+    for row in store.rows("reports/finding_evidence", detectors=speaking) if speaking else ():
+        rule = known[row["detector"]]
+        if sought is not None and sought in _summary(row["detector"], row["evidence"]).lower():
+            said.setdefault(row["key"], {})["found"] = True
+        if by_severity and rule.severity is not None:
+            severity = _severity(row["detector"], row["evidence"], row["elapsed_us"], None)
+            said.setdefault(row["key"], {})["severity"] = SEVERITY_ORDER.index(severity)
+    return pa.Table.from_pylist([{"key": key, **words} for key, words in said.items()], schema=_WORD)
+
+
+def _told(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:
+    """The findings of ranked rows, with words and exact money, in their order."""
+    if not rows:
+        return []
+    keys = [row["key"] for row in rows]
+    spans: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for span in store.rows("reports/finding_price", keys=keys):
+        spans[span["key"]].append(span)
+    by_key = {row["key"]: row for row in store.rows("reports/finding", keys=keys)}
+    unknown = _Price(None, None, "no price known for its devices")
+    return [
+        _finding(
+            by_key[row["key"]] | {"state": row["state"]}, _mean(spans[row["key"]]) if row["key"] in spans else unknown
+        )
+        for row in rows
+        if row["key"] in by_key
     ]
-    return sorted(found, key=lambda f: (-Decimal(f.wasted_cost or 0), -Decimal(f.wasted_gpu_seconds), f.key))
 
 
 def severity_of(cost: Fraction | None, elapsed_us: int) -> str:
     """By money a day: cost over the time it took, at least an hour; UNPRICED_SEVERITY where there is no price."""
-    if cost is None:
+    return _by_money(None if cost is None else cost * DAY_US / max(elapsed_us, ELAPSED_US_MIN))
+
+
+def _by_money(a_day: Fraction | None) -> str:
+    if a_day is None:
         return UNPRICED_SEVERITY
-    a_day = cost * DAY_US / max(elapsed_us, ELAPSED_US_MIN)
     return next((name for limit, name in SEVERITIES if a_day < limit), "high")
 
 
-def _prices(store: Store) -> dict[str, _Price]:
-    """Mean price by finding key, weighted by device and time."""
-    spans: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in store.rows("reports/finding_price"):
-        spans[row["key"]].append(row)
-    return {key: _mean(parts) for key, parts in spans.items()}
+def _severity(detector: str, evidence: str | None, elapsed_us: int, a_day: Fraction | None) -> str:
+    """As the rule says, by money a day where it says nothing."""
+    rule = _rule(detector)
+    if rule is None or rule.severity is None:
+        return _by_money(a_day)
+    return rule.severity(json.loads(evidence or "{}"), elapsed_us / HOUR_US)
+
+
+@cache
+def _known() -> dict[str, Rule]:
+    return rules()
+
+
+def _rule(detector: str) -> Rule | None:
+    """The rule of a finding, None where this version has it no more. Looking for modules costs more than a finding."""
+    return _known().get(detector)
+
+
+@lru_cache(maxsize=WORDS_KEPT)
+def _summary(detector: str, evidence: str | None) -> str:
+    rule = _rule(detector)
+    return "" if rule is None else rule.summary(json.loads(evidence or "{}"))
 
 
 def _mean(parts: Sequence[dict[str, Any]]) -> _Price:
@@ -129,14 +312,12 @@ def _mean(parts: Sequence[dict[str, Any]]) -> _Price:
 
 
 def _finding(row: dict[str, Any], price: _Price) -> Finding:
-    rule = rules().get(row["detector"])
+    rule = _rule(row["detector"])
     told = json.loads(row["evidence"] or "{}")
     seconds = Fraction(int(row["wasted_units"]), row["wasted_den"] * SECOND_US)
     cost = None if price.usd_per_gpu_hour is None else seconds * SECOND_US / HOUR_US * price.usd_per_gpu_hour
     elapsed_us = row["last_seen_us"] - row["started_us"]
-    severity = severity_of(cost, elapsed_us)
-    if rule is not None and rule.severity is not None:
-        severity = rule.severity(told, elapsed_us / HOUR_US)
+    a_day = None if cost is None else cost * DAY_US / max(elapsed_us, ELAPSED_US_MIN)
     evidence = {
         **told,
         "thresholds": _thresholds(row["rule_version"]),
@@ -148,7 +329,7 @@ def _finding(row: dict[str, Any], price: _Price) -> Finding:
         key=row["key"],
         detector=row["detector"],
         title=row["detector"] if rule is None else rule.title,
-        severity=severity,
+        severity=_severity(row["detector"], row["evidence"], elapsed_us, a_day),
         state=row["state"],
         confidence=row["confidence"],
         cluster=row["cluster"],
@@ -162,7 +343,7 @@ def _finding(row: dict[str, Any], price: _Price) -> Finding:
         wasted_cost=None if cost is None else format_quantity(cost, CENT_PLACES),
         currency=price.currency,
         bucket=row["bucket"],
-        summary="" if rule is None else rule.summary(told),
+        summary=_summary(row["detector"], row["evidence"]),
         remedy="" if rule is None else rule.remedy(told),
         evidence=evidence,
         devices=list(row["devices"] or []),

@@ -70,6 +70,15 @@ def _path() -> _Rule:
     return _Rule("the name of a directory", lambda v: v is None or (isinstance(v, str) and v != ""), str)
 
 
+def _url() -> _Rule:
+    def test(value: object) -> bool:
+        return value is None or (
+            isinstance(value, str) and re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value) is not None
+        )
+
+    return _Rule("a URL such as https://gpuwatch.example.com", test, str)
+
+
 def _about(rule: _Rule, sentence: str) -> dict[str, Any]:
     return {"rule": rule, "sentence": sentence}
 
@@ -105,6 +114,19 @@ class Settings:
     default_interval_s: float = field(
         default=30.0,
         metadata=_about(_seconds(3600), "Sampling interval assumed where a device has too few samples to tell."),
+    )
+    analyze_interval_s: float = field(
+        default=30.0, metadata=_about(_seconds(3600), "Seconds between two passes of the analysis while serving.")
+    )
+    public_url: str | None = field(
+        default=None,
+        metadata=_about(
+            _url(), "Where people reach the pages, for links in messages; unset: the address it serves on."
+        ),
+    )
+    report_directory: str | None = field(
+        default=None,
+        metadata=_about(_path(), "Where weekly reports are written while serving; unset: none are."),
     )
     mig_share_method: ShareMethod = field(
         default="dominant",
@@ -144,6 +166,14 @@ def load_settings(path: Path | None, environ: Mapping[str, str], other_tables: C
     if problems:
         raise UsageError(f"settings: {'; '.join(problems)}")
     return settings
+
+
+def load_tables(path: Path | None, names: Collection[str]) -> dict[str, Any]:
+    """The other tables of a settings file, by name: what configures sources and channels. Call load_settings first."""
+    if path is None:
+        return {}
+    content = tomllib.loads(path.read_text("utf-8-sig"))
+    return {name: content[name] for name in names if name in content}
 
 
 def _from_file(path: Path, other_tables: Collection[str], problems: list[str]) -> dict[str, Any]:

@@ -202,6 +202,21 @@ class Store:
         except duckdb.Error as error:
             raise self._explained(error) from error
 
+    def copy_to(self, path: Path) -> None:
+        """Writes a copy of the store as it is now to a new file; others go on reading and writing meanwhile."""
+        own = self._connection.execute("select current_database()").fetchall()[0][0]
+        try:
+            self._connection.execute(
+                "attach $path as copy_target (storage_version 'v1.5.0')", {"path": str(path)}
+            ).fetchall()
+            try:
+                self._connection.execute(f'copy from database "{own}" to copy_target').fetchall()
+                self._connection.execute("checkpoint copy_target").fetchall()
+            finally:
+                self._connection.execute("detach copy_target").fetchall()
+        except duckdb.Error as error:
+            raise self._explained(error) from error
+
     def seal(self, before_us: int) -> int:
         """Sorts samples older than `before_us` by (device, time), without duplicates; returns rows sealed.
 

@@ -1,0 +1,123 @@
+"""What follows a pass of the analysis: messages about findings, and the report of a week that ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuwatch import findings
+from gpuwatch.alerts.change import enqueue
+from gpuwatch.alerts.channel import from_config
+from gpuwatch.alerts.deliver import Deliverer
+from gpuwatch.alerts.guard import Guard
+from gpuwatch.clock import DAY_US, Window
+from gpuwatch.errors import SourceUnreachable, UsageError
+from gpuwatch.settings import Settings
+from gpuwatch.state import State
+from gpuwatch.state.actions import Actions
+from gpuwatch.state.channels import Channels
+from gpuwatch.store import Store
+
+LOOK_BACK_US = 30 * DAY_US
+"""Findings that ended earlier are told to nobody any more."""
+LOOK_AHEAD_US = DAY_US
+TEST_WAIT_S = 30.0
+log = logging.getLogger(__name__)
+
+
+class Alerting:
+    """Queues messages after each pass and delivers them in a thread with an event loop of its own."""
+
+    def __init__(
+        self,
+        state: State,
+        config: Mapping[str, Any],
+        now_us: Callable[[], int],
+        base_url: Callable[[], str],
+        settings: Settings,
+    ) -> None:
+        """Raises UsageError with every problem of [alerts] and [[channel]]."""
+        allow, channels = _configured(config)
+        self._state = state
+        self._now_us = now_us
+        self._base_url = base_url
+        self._allow = allow
+        self._reports = None if settings.report_directory is None else Path(settings.report_directory)
+        if "channel" in config:
+            Channels(state, Guard.of(allow)).adopt(channels, now_us())
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._work, name="alerts", daemon=True)
+
+    def start(self) -> None:
+        """Starts delivering."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the message it is at; the rest stays in the outbox."""
+        loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None:
+            loop.call_soon_threadsafe(stop.set)
+        if self._thread.ident is not None:
+            self._thread.join(TEST_WAIT_S)
+
+    def after_pass(self, store: Store) -> None:
+        """Queues what changed, and writes the report of last week once its books are there."""
+        now_us = self._now_us()
+        if any(channel.enabled for channel in Channels(self._state).list()):
+            window = Window(now_us - LOOK_BACK_US, now_us + LOOK_AHEAD_US)
+            actions = Actions(self._state).current(now_us)
+            enqueue(self._state, findings.read(store, window=window, actions=actions), now_us)
+        if self._reports is not None:
+            from gpuwatch.report.weekly import write_due
+
+            for path in write_due(store, self._state, self._reports, now_us):
+                log.info("report written", extra={"path": str(path)})
+
+    def send_test(self, name: str) -> None:
+        """Sends a test message now. Raises UsageError for an unknown channel, SourceUnreachable when it did not arrive."""
+        outcome = asyncio.run(asyncio.wait_for(self._deliverer().send_test(name), TEST_WAIT_S))
+        if not outcome.sent:
+            raise SourceUnreachable(f"channel {name}: {outcome.error}")
+
+    def _deliverer(self) -> Deliverer:
+        return Deliverer(self._state, self._now_us, base_url=self._base_url() or None, allow_private=self._allow)
+
+    def _work(self) -> None:
+        with asyncio.Runner() as runner:
+            runner.run(self._run())
+
+    async def _run(self) -> None:
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        await self._deliverer().run(self._stop, log.warning)
+
+
+def _configured(config: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+    """`allow_private` of [alerts], and the channels of [[channel]]."""
+    problems: list[str] = []
+    alerts = config.get("alerts", {})
+    allow = alerts.get("allow_private", []) if isinstance(alerts, Mapping) else None
+    if not isinstance(alerts, Mapping) or set(alerts) - {"allow_private"}:
+        problems.append("[alerts] has one setting: allow_private, a list of hosts and networks")
+    if not isinstance(allow, list) or not all(isinstance(entry, str) for entry in allow):
+        problems.append("[alerts] allow_private is not a list of hosts and networks")
+        allow = []
+    try:
+        guard = Guard.of(allow)
+    except UsageError as error:
+        problems.append(str(error))
+        guard = Guard.of([])
+    tables = config.get("channel", [])
+    listed = [tables] if isinstance(tables, Mapping) else tables
+    if not isinstance(listed, list) or not all(isinstance(t, Mapping) for t in listed):
+        problems.append("channel: write [[channel]] and its settings below")
+        listed = []
+    channels = from_config(listed, problems, guard)
+    if problems:
+        raise UsageError(f"settings: {'; '.join(problems)}")
+    return allow, channels

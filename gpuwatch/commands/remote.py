@@ -1,0 +1,69 @@
+"""Questions to the server that holds a data directory, instead of opening its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
+from urllib.request import ProxyHandler, Request, build_opener
+
+from gpuwatch.errors import SourceUnreachable, UsageError
+from gpuwatch.in_use import Note
+
+TIMEOUT_S = 300.0
+PAGES_MAX = 100_000
+PAGE_ITEMS = 1000
+
+
+def get(note: Note, route: str, parameters: Mapping[str, Any]) -> bytes:
+    """The body of an answer. Raises UsageError or SourceUnreachable with the server's own words."""
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return _open(note, Request(f"{note.url}{route}?{urlencode(given, doseq=True)}"))
+
+
+def every(note: Note, route: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """A list with all its pages: the first answer, with the items of all."""
+    first: dict[str, Any] = json.loads(get(note, route, {**parameters, "limit": PAGE_ITEMS}))
+    following = first.get("next")
+    for _ in range(PAGES_MAX):
+        if following is None:
+            break
+        more = json.loads(get(note, route, {**parameters, "limit": PAGE_ITEMS, "cursor": following}))
+        first["items"] += more["items"]
+        following = more["next"]
+    return first
+
+
+def post(note: Note, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a request that changes something."""
+    request = Request(f"{note.url}{route}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    answer: dict[str, Any] = json.loads(_open(note, request) or b"{}")
+    return answer
+
+
+def _open(note: Note, request: Request) -> bytes:
+    request.add_header("Authorization", f"Bearer {note.secret}")
+    try:
+        with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S) as answer:
+            content: bytes = answer.read()
+            return content
+    except HTTPError as error:
+        text = _words(error.read())
+        if error.code < 500:
+            raise UsageError(text) from error
+        raise SourceUnreachable(f"the server at {note.url} (process {note.pid}): {text}") from error
+    except (URLError, OSError) as error:
+        raise SourceUnreachable(
+            f"the data directory is in use by process {note.pid}, which does not answer at {note.url}: {error}; "
+            "stop it, or ask it again in a moment"
+        ) from error
+
+
+def _words(body: bytes) -> str:
+    try:
+        said = json.loads(body)["error"]
+        return f"{said['message']}{'; ' + said['hint'] if said.get('hint') else ''}"
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode("utf-8", "replace")

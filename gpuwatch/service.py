@@ -1,0 +1,268 @@
+"""The service: store, state, writer, collectors, analyzer and alerts of one data directory, in one process."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.alerting import Alerting
+from gpuwatch.analyzer import AnalysisStatus, Analyzer
+from gpuwatch.backup import Backup, backup
+from gpuwatch.collect import Collectors, configured
+from gpuwatch.commit import Batches, GroupCommit
+from gpuwatch.errors import StoreBusy, StoreError
+from gpuwatch.model import Rejects
+from gpuwatch.readers import Readers
+from gpuwatch.registry import Receive, make_receiver
+from gpuwatch.settings import Settings
+from gpuwatch.sources import Sources, SourceStatus
+from gpuwatch.state import State
+from gpuwatch.store import Store
+from gpuwatch.telemetry import Telemetry
+
+BODIES_QUEUED_MAX = 64
+"""Pushed bodies that may wait to be decoded; beyond, senders are told to come back."""
+PUSH_INTERVAL_S = 60.0
+"""What lateness of a sender that pushes is measured against."""
+REPRICE_WAIT_S = 5.0
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """Everything behind the API. `start` runs it, `stop` ends it without losing what was acknowledged."""
+
+    def __init__(
+        self,
+        store: Store,
+        state: State,
+        settings: Settings,
+        config: Mapping[str, Any],
+        now_us: Callable[[], int],
+        directory: Path | None,
+        live: bool,
+        scratch: str | None = None,
+    ) -> None:
+        self._scratch = scratch
+        self.store = store
+        self.state = state
+        self.settings = settings
+        self.directory = directory
+        self.version = installed_version("gpuwatch")
+        self.local_secret = secrets.token_urlsafe(32)
+        self.base_url = settings.public_url or ""
+        self._now_us = now_us
+        self._live = live
+        self._sources = Sources(now_us)
+        self._telemetry = Telemetry(self._sources.all, now_us)
+        self.metrics = self._telemetry.registry
+        self.telemetry = self._telemetry
+        self._readers = Readers(store)
+        self._commits = 0
+        self.on_fatal: Callable[[str], None] = lambda why: None
+        self._writer = GroupCommit(store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal)
+        self._alerting = Alerting(state, config, now_us, lambda: self.base_url, settings)
+        self._analyzer = Analyzer(
+            store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
+        )
+        self._collectors = Collectors(
+            configured(config) if live else [], self.submit, self._sources, now_us, self._open_claims
+        )
+        self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
+        self._decoding = threading.BoundedSemaphore(BODIES_QUEUED_MAX)
+        self._receivers: dict[str, Receive] = {}
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | None,
+        settings: Settings,
+        config: Mapping[str, Any],
+        *,
+        now_us: Callable[[], int],
+        live: bool = True,
+    ) -> Service:
+        """Opens store and state of a directory (None: in memory) and configures what `config`, the other tables of
+        gpuwatch.toml, names. Raises UsageError with every problem of the configuration, StoreError for a directory in use.
+        """
+        store = Store.open(
+            directory,
+            memory_limit=settings.memory_limit,
+            threads=settings.threads,
+            temp_directory=settings.temp_directory,
+        )
+        try:
+            # A state in memory would be another one in every thread: a file of its own that goes with the process.
+            scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
+            state = State.open(scratch or directory or "")
+            try:
+                return cls(store, state, settings, config, now_us, directory, live, scratch)
+            except BaseException:
+                state.close()
+                raise
+        except BaseException:
+            store.close()
+            raise
+
+    def start(self) -> None:
+        """Starts writer, analyzer, collectors and alerts."""
+        self._writer.start()
+        if self._live:
+            self._analyzer.start()
+            self._alerting.start()
+            self._collectors.start()
+
+    def stop(self) -> None:
+        """Ends the sources first, writes what was accepted, then closes the store."""
+        self._collectors.stop()
+        self._decoder.shutdown(wait=True)
+        self._writer.stop()
+        self._analyzer.stop()
+        self._alerting.stop()
+        self._readers.close()
+        try:
+            self.store.checkpoint()
+        except StoreError as error:
+            log.error("no checkpoint at stop", extra={"error": str(error)})
+        self.store.close()
+        self.state.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # What the API asks ------------------------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """The clock of the service."""
+        return self._now_us()
+
+    def reader(self) -> AbstractContextManager[Store]:
+        """A connection for one question. Raises StoreBusy when too many are asked at once."""
+        return self._readers.lend()
+
+    def sources(self) -> list[SourceStatus]:
+        """Every live source and every sender."""
+        return self._sources.all()
+
+    def analysis(self) -> AnalysisStatus:
+        """How the books follow."""
+        return self._analyzer.status
+
+    def problems(self) -> list[str]:
+        """Why the service cannot take or answer anything; empty when it can."""
+        found = []
+        if self._live and not self._writer.alive:
+            found.append("the writer has ended; restart the service")
+        if self._live and not self._analyzer.alive:
+            found.append("the analyzer has ended; restart the service")
+        try:
+            with self._readers.lend(wait_s=1.0) as store:
+                store.sql("select 1")
+        except StoreError as error:
+            found.append(str(error))
+        return found
+
+    def submit(self, source: str, batches: Batches, rejects: Rejects | None = None) -> Future[None]:
+        """Queues batches for the disk; the future is done when they are there. Raises StoreBusy when the queue is full."""
+        self._telemetry.queued.set(self._writer.rows_queued)
+        return self._writer.submit(source, batches, rejects)
+
+    def receive(self, name: str, body: bytes, content_type: str, cluster: str, source: str) -> Future[Rejects]:
+        """Decodes a pushed body and stores it; the future is done when it is on disk, with what was refused.
+
+        It fails with UnreadableInput for a body that cannot be read, StoreError when it cannot be stored.
+        """
+        if not self._decoding.acquire(blocking=False):
+            self._telemetry.refused.labels("queue full").inc()
+            raise StoreBusy(f"{BODIES_QUEUED_MAX} bodies wait to be decoded; send again in a few seconds")
+        answer: Future[Rejects] = Future()
+        try:
+            self._decoder.submit(self._decode, answer, name, body, content_type, cluster, source)
+        except RuntimeError:
+            self._decoding.release()
+            raise StoreBusy("the service is stopping; send again in a moment") from None
+        return answer
+
+    def reprice(self) -> None:
+        """Prices with the newest rates and rules at once, or with the next pass when one runs for long."""
+        with self.reader() as store:
+            self._analyzer.reprice(store, REPRICE_WAIT_S)
+
+    def wake(self) -> None:
+        """Asks for an analysis pass now."""
+        self._commits += 1
+        self._analyzer.wake()
+
+    def analyse_once(self) -> None:
+        """One analysis pass in the caller's thread: for tests, and before the first page is served."""
+        self._analyzer.run_once()
+
+    def backup(self, target: Path) -> Backup:
+        """Copies telemetry and state into an empty directory."""
+        with self.reader() as store:
+            return backup(store, self.state, target)
+
+    def send_test(self, channel: str) -> None:
+        """Sends a test message through a channel now. Raises UsageError or SourceUnreachable with what went wrong."""
+        self._alerting.send_test(channel)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _decode(
+        self, answer: Future[Rejects], name: str, body: bytes, content_type: str, cluster: str, source: str
+    ) -> None:
+        rejects = Rejects()
+        kind = name
+        try:
+            if name not in self._receivers:
+                self._receivers[name] = make_receiver(name)
+            now_us = self.now_us()
+            batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
+            rows = sum(b.rows.num_rows for b in batches)
+            stored = self.submit(source, batches, rejects)
+        except Exception as error:  # noqa: BLE001 - told to the sender
+            self._decoding.release()
+            self._sources.failed(source, self.now_us(), str(error), kind, cluster)
+            answer.set_exception(error)
+            return
+
+        def finished(future: Future[None]) -> None:
+            self._decoding.release()
+            error = future.exception()
+            if error is not None:
+                self._sources.failed(source, self.now_us(), str(error), kind, cluster)
+                answer.set_exception(error)
+                return
+            self._sources.add(source, kind, cluster, PUSH_INTERVAL_S)
+            self._sources.succeeded(source, now_us, rows, kind, cluster)
+            if rejects.total:
+                self._sources.rejected(source, rejects, kind, cluster)
+            answer.set_result(rejects)
+
+        stored.add_done_callback(finished)
+
+    def _committed(self, seconds: float, rows: int, requests: int) -> None:
+        self._commits += 1
+        self._telemetry.committed(seconds, rows, requests)
+        self._telemetry.queued.set(self._writer.rows_queued)
+
+    def _fatal(self, why: str) -> None:
+        log.critical("the store must be opened anew", extra={"error": why})
+        self.on_fatal(why)
+
+    def _analysed(self, status: AnalysisStatus) -> None:
+        self._telemetry.analysis.set(status.seconds)
+        self._telemetry.analyses.labels("failed" if status.last_error else "ok").inc()
+        if status.books_until_us is not None:
+            self._telemetry.books_until.set(status.books_until_us / 1e6)
+
+    def _open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
+        with self.reader() as store:
+            return store.rows("reports/open_claim", cluster=cluster, scheduler=scheduler)

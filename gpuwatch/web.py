@@ -1,0 +1,89 @@
+"""The web server: uvicorn with a bound on how long a client may take to say what it wants."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import resource
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEADERS_S = 10.0
+"""A connection that has not sent a whole request head by then is closed."""
+KEEP_ALIVE_S = 75
+CONNECTIONS_MAX = 5_000
+STOP_S = 10
+FILES_WANTED = 65_536
+
+
+class Protocol(HttpToolsProtocol):
+    """Closes connections that send the head of a request too slowly (slow-loris)."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Starts the clock."""
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEADERS_S, transport.close)
+
+    def on_message_begin(self) -> None:
+        """The head of a further request on the connection has begun."""
+        super().on_message_begin()
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEADERS_S, self.transport.close)
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: from here the application's own time limits hold."""
+        self._stop_clock()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing to wait for."""
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def server(app: Any, host: str, port: int) -> uvicorn.Server:
+    """A server for an ASGI application; call `run(sockets=[...])` on it. Times and sizes are bounded."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            http=Protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=STOP_S,
+            limit_concurrency=CONNECTIONS_MAX,
+        )
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host to bind to can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def raise_file_limit() -> None:
+    """Lets the process hold as many connections as the system allows: one a node that is scraped, and the clients."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
