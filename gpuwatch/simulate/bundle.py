@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuwatch.clock import SECOND_US, to_us
 from gpuwatch.errors import UsageError
@@ -19,7 +20,7 @@ from gpuwatch.simulate.fleet import Fleet, build_fleet
 from gpuwatch.simulate.moments import DAY_S, Epoch
 from gpuwatch.simulate.runs import Run
 from gpuwatch.simulate.schedule import schedule
-from gpuwatch.simulate.telemetry import node_readings
+from gpuwatch.simulate.telemetry import Readings, node_readings
 from gpuwatch.simulate.truth import Truth, build_truth
 
 CLUSTER = "sim"
@@ -53,8 +54,22 @@ def simulate(
     epoch = Epoch(to_us(start or DEFAULT_START), steps * step_s)
     fleet = build_fleet(gpus, seed)
     runs = schedule(fleet, epoch.window_s, step_s, seed)
+    return write_bundle(out, fleet, runs, epoch, steps, step_s, seed, progress)
+
+
+def write_bundle(
+    out: Path,
+    fleet: Fleet,
+    runs: list[Run],
+    epoch: Epoch,
+    steps: int,
+    step_s: int,
+    seed: int,
+    progress: Progress | None,
+) -> Truth:
+    """Writes the bundle and the truth of runs that were scheduled already, as `simulate` does."""
     card = tables.rates(epoch)
-    samples = _write_metrics(out, fleet, runs, epoch, steps, step_s, seed, progress)
+    samples = _write_history(out, fleet, runs, epoch, steps, step_s, seed, progress)
     truth = replace(build_truth(CLUSTER, seed, step_s, epoch, fleet, runs, card), samples=samples)
     gres = {node.pool: node.model.gres for node in fleet.nodes if node.scheduler == "slurm"}
     texts = {
@@ -72,11 +87,11 @@ def simulate(
         **{f"topo/{node.name}.txt": tables.topo_text(node) for node in fleet.nodes},
     }
     for name, text in texts.items():
-        _write(out / name, text.encode(), epoch)
+        write_file(out / name, text.encode(), epoch)
     return truth
 
 
-def _write_metrics(
+def _write_history(
     out: Path,
     fleet: Fleet,
     runs: list[Run],
@@ -91,7 +106,7 @@ def _write_metrics(
     for run in runs:
         for name in run.nodes:
             on_node[name].append(run)
-    millis = (epoch.start_us + (2 * np.arange(steps, dtype=np.int64) + 1) * (step_s * SECOND_US // 2)) // 1000
+    millis = _millis(epoch, 0, steps, step_s)
     chunk = max(1, CHUNK_S // step_s)
     samples = 0
     for number, node in enumerate(fleet.nodes):
@@ -100,13 +115,39 @@ def _write_metrics(
             samples += sum(int(r.exported.sum()) for r in readings) * len(COUNTERS[node.counters])
             for part, first in enumerate(range(0, steps, chunk)):
                 content = chunk_gzip(node, readings, first, min(first + chunk, steps), millis)
-                _write(out / "metrics" / f"{node.name}-{part:04d}.prom.gz", content, epoch)
+                write_file(out / "metrics" / f"{node.name}-{part:04d}.prom.gz", content, epoch)
         if progress is not None:
             progress(number + 1, len(fleet.nodes))
     return samples
 
 
-def _write(path: Path, content: bytes, epoch: Epoch) -> None:
+def write_metrics(
+    out: Path,
+    fleet: Fleet,
+    readings: dict[str, list[Readings]],
+    epoch: Epoch,
+    first: int,
+    last: int,
+    step_s: int,
+    zero: int,
+) -> None:
+    """One file a node with the steps [first, last) of readings that begin at step `zero`."""
+    millis = _millis(epoch, zero, last, step_s)
+    for node in fleet.nodes:
+        if node.name in readings and first < last:
+            content = chunk_gzip(node, readings[node.name], first - zero, last - zero, millis)
+            name = f"{node.name}-{first:06d}.prom.gz"
+            write_file(out / "metrics" / name, content, Epoch(epoch.start_us, last * step_s))
+
+
+def _millis(epoch: Epoch, first: int, last: int, step_s: int) -> NDArray[np.int64]:
+    """Timestamps of the steps: the middle of each."""
+    steps = np.arange(first, last, dtype=np.int64)
+    return (epoch.start_us + (2 * steps + 1) * (step_s * SECOND_US // 2)) // 1000
+
+
+def write_file(path: Path, content: bytes, epoch: Epoch) -> None:
+    """Writes a file whose time is the end of the window."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     dumped = epoch.us(epoch.window_s) / SECOND_US

@@ -116,6 +116,19 @@ def chunk_gzip(node: Node, readings: Sequence[Readings], first: int, last: int, 
     return b"".join(parts)
 
 
+def page(node: Node, readings: Sequence[Readings], index: int) -> bytes:
+    """What the exporter of a node answers at one instant: text without timestamps."""
+    parts = []
+    for metric in COUNTERS[node.counters]:
+        parts.append(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n")
+        for reading in readings:
+            if reading.exported[index]:
+                run = next((h.run for h in reading.holdings if h.first <= index < h.last), None)
+                value = _texts(metric.text, reading.codes[metric.code][index : index + 1])[0]
+                parts.append(f"{metric.name}{{{_labels(reading.device, run)}}} {value}\n")
+    return "".join(parts).encode()
+
+
 def _series(metric: Metric, reading: Readings, first: int, last: int, stamps: list[str]) -> list[str]:
     """The lines of one metric and device: one text a label epoch."""
     texts = []

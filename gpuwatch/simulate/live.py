@@ -1,0 +1,170 @@
+"""A fleet that goes on: its history is a bundle, and what follows happens as time passes."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+
+from gpuwatch.clock import SECOND_US
+from gpuwatch.simulate import kubernetes, slurm, tables
+from gpuwatch.simulate.bundle import CLUSTER, Progress, write_bundle, write_file, write_metrics
+from gpuwatch.simulate.exposition import page
+from gpuwatch.simulate.fleet import build_fleet
+from gpuwatch.simulate.moments import DAY_S, Epoch
+from gpuwatch.simulate.runs import Run
+from gpuwatch.simulate.schedule import schedule
+from gpuwatch.simulate.telemetry import Readings, node_readings
+from gpuwatch.simulate.truth import Truth
+
+AHEAD_S = DAY_S
+"""How long a fleet goes on after its history."""
+
+
+class LiveFleet:
+    """History of `days` from `start_us` (a whole number of steps), and AHEAD_S more."""
+
+    def __init__(self, gpus: int, days: float, seed: int, step_s: int, start_us: int) -> None:
+        self.step_s = step_s
+        self.seed = seed
+        self.past = int(days * DAY_S) // step_s
+        self.ahead = AHEAD_S // step_s
+        self.epoch = Epoch(start_us, (self.past + self.ahead) * step_s)
+        self.fleet = build_fleet(gpus, seed)
+        self.runs = schedule(self.fleet, self.epoch.window_s, step_s, seed)
+        self.gres = {node.pool: node.model.gres for node in self.fleet.nodes if node.scheduler == "slurm"}
+        self._readings: dict[str, list[Readings]] = {}
+
+    @property
+    def nodes(self) -> list[str]:
+        """Nodes with an exporter."""
+        return [node.name for node in self.fleet.nodes if node.counters != "none"]
+
+    def step_at(self, now_us: int) -> int:
+        """The number of whole steps from the start to an instant, within the simulated time."""
+        return max(0, min((now_us - self.epoch.start_us) // (self.step_s * SECOND_US), self.past + self.ahead))
+
+    def write_history(self, out: Path, progress: Progress | None) -> Truth:
+        """The bundle of the history, as it was dumped at its end."""
+        at = Epoch(self.epoch.start_us, self.past * self.step_s)
+        return write_bundle(out, self.fleet, self.known(at.window_s), at, self.past, self.step_s, self.seed, progress)
+
+    def write_since(self, out: Path, first: int, last: int) -> None:
+        """A bundle of what happened in the steps [first, last)."""
+        at = Epoch(self.epoch.start_us, last * self.step_s)
+        self._prepare()
+        write_metrics(out, self.fleet, self._readings, self.epoch, first, last, self.step_s, self.past)
+        write_file(out / "bundle.toml", tables.bundle_toml(CLUSTER, self.step_s).encode(), at)
+        for name, text in self.records(at.window_s, self.known(at.window_s)).items():
+            write_file(out / name, text.encode(), at)
+
+    def known(self, at_s: int) -> list[Run]:
+        """The runs as the schedulers know them `at_s` seconds after the start: what comes later has not happened."""
+        return [run for each in self.runs if (run := _known(each, at_s)) is not None]
+
+    def changed(self, since_s: int, at_s: int) -> list[Run]:
+        """Runs that were submitted, started or ended in [since_s, at_s), and one that runs: the schedulers are alive."""
+        runs = self.known(at_s)
+        before = {(run.scheduler, run.number): run for run in self.known(since_s)}
+        news = [run for run in runs if before.get((run.scheduler, run.number)) != run]
+        for scheduler in ("slurm", "kubernetes"):
+            news += [r for r in runs if r.scheduler == scheduler and r.start_s is not None and r.end_s is None][:1]
+        return news
+
+    def records(self, at_s: int, runs: Sequence[Run]) -> dict[str, str]:
+        """What the schedulers print of these runs: texts by their names in a bundle."""
+        at = Epoch(self.epoch.start_us, at_s)
+        return {
+            "slurm/sacct.txt": slurm.sacct(runs, at, CLUSTER, self.gres),
+            "slurm/scontrol_job.txt": slurm.scontrol_jobs(runs, at, self.gres),
+            "k8s/pods.json": kubernetes.pods(runs, at),
+        }
+
+    def page(self, node: str, now_us: int) -> bytes:
+        """What the exporter of a node answers at an instant."""
+        self._prepare()
+        index = max(0, min(self.step_at(now_us), self.past + self.ahead) - 1 - self.past)
+        owner = next(n for n in self.fleet.nodes if n.name == node)
+        return page(owner, self._readings[node], index)
+
+    def _prepare(self) -> None:
+        """Readings of the time after the history, made at their first use."""
+        if self._readings:
+            return
+        on_node: dict[str, list[Run]] = defaultdict(list)
+        for run in self.runs:
+            for name in run.nodes:
+                on_node[name].append(run)
+        made: dict[str, list[Readings]] = {}
+        for number, node in enumerate(self.fleet.nodes):
+            if node.counters != "none":
+                whole = node_readings(
+                    node, on_node[node.name], self.past + self.ahead, self.step_s, (self.seed, 3, number)
+                )
+                made[node.name] = [_after(readings, self.past) for readings in whole]
+        self._readings = made
+
+
+def _known(run: Run, at_s: int) -> Run | None:
+    """A run as it is known at an instant: not yet, pending, running or ended."""
+    if run.submit_s >= at_s:
+        return None
+    if run.start_s is None or run.start_s >= at_s:
+        return replace(run, start_s=None, end_s=None, state="PENDING", devices=(), courses=(), restarted_s=None)
+    restarted_s = (
+        None if run.restarted_s is not None and run.restarted_s + kubernetes.RESTART_S >= at_s else run.restarted_s
+    )
+    if run.end_s is None or run.end_s >= at_s:
+        return replace(run, end_s=None, state="RUNNING", restarted_s=restarted_s)
+    return replace(run, restarted_s=restarted_s)
+
+
+def _after(readings: Readings, first: int) -> Readings:
+    """Readings from step `first` on, numbered from 0."""
+    return Readings(
+        readings.device,
+        {name: np.ascontiguousarray(codes[first:]) for name, codes in readings.codes.items()},
+        readings.exported[first:].copy(),
+        [replace(h, first=max(h.first - first, 0), last=h.last - first) for h in readings.holdings if h.last > first],
+    )
+
+
+class Exporters:
+    """The exporters of a fleet over HTTP on one port of this machine: http://127.0.0.1:PORT/NODE/metrics."""
+
+    def __init__(self, fleet: LiveFleet, now_us: Callable[[], int], port: int = 0) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            timeout = 120
+
+            def do_GET(self) -> None:
+                name = self.path.removeprefix("/").removesuffix("/metrics")
+                found = name in fleet.nodes
+                body = fleet.page(name, now_us()) if found else b"no such node\n"
+                self.send_response(200 if found else 404)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Silent: a scrape is no news."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="exporters", daemon=True)
+        self.targets = [f"http://127.0.0.1:{self._server.server_address[1]}/{node}/metrics" for node in fleet.nodes]
+
+    def start(self) -> None:
+        """Answers from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._server.shutdown()
+        self._server.server_close()
