@@ -1,21 +1,29 @@
-"""The demo command: simulate, import, analyse, and tell what the books say."""
+"""The demo command: simulate, import, analyse, tell what the books say, and serve them while the fleet goes on."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuwatch.commands.answers import chargeback_listing
 from gpuwatch.commands.data import tell
+from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, run
 from gpuwatch.commands.shared import now_us, opened, progress, write
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.output import terminal_width
 
+if TYPE_CHECKING:
+    from gpuwatch.simulate.live import LiveFleet
+
 DEMO_DATA = Path("gpuwatch-demo")
+STEP_S = 30
+STAMP, BEGUN, UNTIL = "demo", "demo_begun_us", "demo_until_step"
 
 
 def demo(
@@ -23,32 +31,80 @@ def demo(
     gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Physical GPUs.")] = 64,
     days: Annotated[float, typer.Option("--days", metavar="D", help="Length of the history.")] = 7,
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same fleet.")] = 1,
-    port: Annotated[int, typer.Option("--port", metavar="P", help="Kept for the server; not used yet.")] = 8765,
+    host: HostOption = HOST,
+    port: PortOption = PORT,
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Print the answers and end.")] = False,
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Where the demo keeps its data.")] = DEMO_DATA,
 ) -> None:
-    """The embedded default, end to end: a simulated fleet through the real wire formats."""
-    from gpuwatch import cost, demo, findings
-    from gpuwatch.analyze import analyze
-    from gpuwatch.clock import SECOND_US, rfc3339
-    from gpuwatch.ingest import import_paths
-    from gpuwatch.simulate import simulate
+    """The embedded default, end to end: a simulated fleet through the real wire formats, served while it goes on."""
+    from gpuwatch.clock import SECOND_US
 
     if data.exists() and not data.is_dir():
         raise UsageError(f"--data {data}: is a file; name a directory")
     begun_us = now_us(context)
-    # Another fleet goes beside the first, so that its files never mix with those already imported.
-    bundle = data / "bundle"
+    stamp = f"{gpus} GPUs, {days:g} days, seed {seed}"
+    fleet = _fleet(context, data, stamp, gpus, days, seed)
+    told = _books(context, data, stamp, fleet)
+    seconds = (now_us(context) - begun_us) / SECOND_US
+    write(f"A simulated fleet: {stamp}.\n\n{told}\nTook {seconds:.1f} s.\n")
+    if not no_serve:
+        _serve(context, data, fleet, host, port)
+
+
+def _fleet(context: typer.Context, data: Path, stamp: str, gpus: int, days: float, seed: int) -> LiveFleet:
+    """The fleet of the directory as long as it goes on; else a new one, whose history ends now."""
+    from gpuwatch import in_use
+    from gpuwatch.demo_live import start_of
+    from gpuwatch.simulate.live import LiveFleet
+    from gpuwatch.state import FILE as STATE_FILE
+    from gpuwatch.store import FILE_NAME
+
+    begun = None
+    if (data / FILE_NAME).exists():
+        with opened(data) as (store, state, _):
+            known, begun = state.setting(STAMP), state.setting(BEGUN)
+            if known is None and store.sql("select count(*) from import_file")[0][0]:
+                raise UsageError(f"--data {data}: holds data that no demo wrote; name another directory")
+            if known not in (None, stamp):
+                raise UsageError(
+                    f"--data {data}: holds the demo of {known}; name another directory, or remove this one"
+                )
+    if begun is not None:
+        fleet = LiveFleet(gpus, days, seed, STEP_S, int(begun))
+        if fleet.step_at(now_us(context)) < fleet.past + fleet.ahead:
+            return fleet
+        # Its simulated time is over: a new history takes its place. Nothing here but what a demo wrote.
+        write(f"The demo in {data} has ended; it is made anew.\n")
+    for name in (FILE_NAME, f"{FILE_NAME}.wal", *(STATE_FILE + tail for tail in ("", "-wal", "-shm")), in_use.FILE):
+        (data / name).unlink(missing_ok=True)
+    for name in ("bundle", "live", "tmp"):
+        shutil.rmtree(data / name, ignore_errors=True)
+    return LiveFleet(gpus, days, seed, STEP_S, start_of(now_us(context), days, STEP_S))
+
+
+def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> str:
+    """Simulates and imports what is missing up to now, analyses it, and tells what the books say."""
+    from gpuwatch import cost, demo, findings
+    from gpuwatch.analyze import analyze
+    from gpuwatch.ingest import import_paths
+
     with opened(data, create=True) as (store, state, settings), progress("demo") as step:
-        stamp = f"{gpus} GPUs, {days:g} days, seed {seed}"
-        known = state.setting("demo")
-        if known is None and store.sql("select count(*) from import_file")[0][0]:
-            raise UsageError(f"--data {data}: holds data that no demo wrote; name another directory")
-        if known not in (None, stamp):
-            raise UsageError(f"--data {data}: holds the demo of {known}; name another directory, or remove this one")
-        simulate(bundle, gpus=gpus, days=days, seed=seed, progress=lambda done, total: step(done, total, "simulate"))
-        state.set_setting("demo", stamp, "demo", begun_us)
-        tell(import_paths(store, state, "bundle", [bundle], cluster=None, now_us=now_us(context), progress=step))
+        if state.setting(STAMP) is None:
+            at_us = now_us(context)
+            fleet.write_history(data / "bundle", lambda done, total: step(done, total, "simulate"))
+            state.set_setting(BEGUN, str(fleet.epoch.start_us), "demo", at_us)
+            state.set_setting(UNTIL, str(fleet.past), "demo", at_us)
+            state.set_setting(STAMP, stamp, "demo", at_us)
+        # Imported again it changes nothing: an import that was interrupted goes on.
+        tell(
+            import_paths(store, state, "bundle", [data / "bundle"], cluster=None, now_us=now_us(context), progress=step)
+        )
+        until, last = int(state.setting(UNTIL) or 0), fleet.step_at(now_us(context))
+        if last > until:
+            since = data / "live" / f"{until:06d}"
+            fleet.write_since(since, until, last)
+            tell(import_paths(store, state, "bundle", [since], cluster=None, now_us=now_us(context)))
+            state.set_setting(UNTIL, str(last), "demo", now_us(context))
         analyze(
             store, state, settings, now_us=now_us(context), progress=lambda what, done, total: step(done, total, what)
         )
@@ -58,17 +114,37 @@ def demo(
         bill = chargeback_listing(cost.chargeback(store, state, window), ["team"])
         found = findings.read(store)
         books = demo.read_books(store, window)
-    seconds = (now_us(context) - begun_us) / SECOND_US
     width = terminal_width(sys.stdout)
-    write(f"A simulated fleet: {stamp}.\n\n{demo.story(books, found, bill, width)}\nTook {seconds:.1f} s.\n")
     where = shlex.quote(str(data))
-    span = f"{rfc3339(window.start_us)},{rfc3339(window.end_us)}"
-    write(
-        "Next, on the same data:\n"
+    return (
+        f"{demo.story(books, found, bill, width)}\n"
+        "On the same data:\n"
         f"  gpuwatch findings --data {where} --open\n"
-        f"  gpuwatch chargeback --data {where} --window {span} --by team,user\n"
-        f"  gpuwatch ledger --data {where} --window {span} --by team,bucket\n"
+        f"  gpuwatch chargeback --data {where} --window 7d --by team,user\n"
+        f"  gpuwatch ledger --data {where} --window 7d --by team,bucket\n"
         f"  gpuwatch doctor --data {where}\n"
     )
-    if not no_serve:
-        write("This version serves no pages: the commands above read the data.\n")
+
+
+def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port: int) -> None:
+    from gpuwatch.demo_live import Schedulers
+    from gpuwatch.service import Service
+    from gpuwatch.settings import load_settings
+    from gpuwatch.simulate.bundle import CLUSTER
+    from gpuwatch.simulate.live import Exporters
+
+    exporters = Exporters(fleet, context.find_root().obj)
+    exporters.start()
+    scrape = {"cluster": CLUSTER, "targets": exporters.targets, "interval_s": STEP_S}
+    service = Service.open(data, load_settings(None, os.environ), {"dcgm": [scrape]}, now_us=context.find_root().obj)
+    schedulers = Schedulers(fleet, service, data / "live")
+
+    def ready(url: str) -> None:
+        schedulers.start()
+        write(f"\nThe fleet goes on. Open {url}  (Ctrl-C ends it)\n")
+
+    try:
+        run(service, host, port, ready)
+    finally:
+        schedulers.stop()
+        exporters.stop()
