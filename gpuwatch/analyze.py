@@ -172,7 +172,7 @@ def _judge(
             progress(f"{cluster}: {rule.id}", number, len(chosen))
         try:
             with store.transaction():
-                _judge_rule(store, cluster, rule, _parameters(rule, settings), since_us, until_us, now_us)
+                _judge_rule(store, cluster, rule, parameters(rule, settings), since_us, until_us, now_us)
         except Exception as error:  # noqa: BLE001 - one rule never stops the others; it is recorded and owed
             failed.append(f"{rule.id}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
     store.run("detectors_state/drop")
@@ -199,7 +199,7 @@ def _judge_rule(
         store.run("detectors_state/replace_unjudged", **parameters, cluster=cluster, detector=rule.id)
 
 
-def _parameters(rule: Rule, settings: Settings) -> dict[str, Any]:
+def parameters(rule: Rule, settings: Settings) -> dict[str, Any]:
     """A rule's thresholds, with those that the site sets."""
     site = {
         "idle_us_min": settings.idle_minutes * MINUTE_US,

@@ -109,7 +109,7 @@ def parse_window(text: str, now_us: int) -> Window:
         if "," in text:
             start_text, end_text = text.split(",", 1)
             return Window(parse_rfc3339(start_text), parse_rfc3339(end_text))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UsageError(f"window {text!r}: {error}") from error
     raise UsageError(
         f"window {text!r} is not known: use today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, "

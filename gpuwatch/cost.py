@@ -1,40 +1,44 @@
-"""What it cost and who pays: segments times prices, exact until it is published."""
+"""What it cost and who pays: the books times prices, exact until it is published."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.clock import HOUR_US, SECOND_US, Window
+from gpuwatch.books import (
+    DIMENSIONS,
+    SECOND_PLACES,
+    Scale,
+    Totals,
+    check_dimensions,
+    page,
+    question,
+    scale_of,
+    working_tables,
+)
+from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.errors import UsageError
-from gpuwatch.ledger import BUCKETS
-from gpuwatch.money import fraction_to_decimal, largest_remainder
+from gpuwatch.ledger import HELD_BUCKETS
+from gpuwatch.money import CENT_PLACES, units_to_decimal
 from gpuwatch.rates import missing_rate, price_spans
 from gpuwatch.state import State
 from gpuwatch.store import Store
 from gpuwatch.teams import resolve_many
 
-DIMENSIONS = (
-    "team",
-    "user",
-    "queue",
-    "namespace",
-    "account",
-    "job",
-    "gpu_model",
-    "mig_profile",
-    "slice",
-    "cluster",
-    "pool",
-)
+__all__ = ["DIMENSIONS", "chargeback", "check_dimensions", "ledger", "price", "price_all"]
+
 FAR_PAST_US, FAR_FUTURE_US = -(2**62), 2**62
 """Ends of a price that holds for ever."""
+STEPS_US = (HOUR_US, DAY_US)
+"""Lengths of the steps in which a ledger can be told."""
+IDLE_BUCKETS = ("unobserved", "hoarded")
+"""Allocated time in which nothing was seen to run."""
+EFFECTIVE_BUCKETS = ("memory_roof", "compute")
 
 _PRICE = pa.schema(
     [
@@ -68,7 +72,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Chargeback:
-    """Charges of a window and their totals; `cost` is None where currencies differ."""
+    """Charges of a window and the totals of all of them; `cost` is None where currencies differ."""
 
     items: tuple[Charge, ...]
     window: Window
@@ -76,6 +80,53 @@ class Chargeback:
     cost: Decimal | None
     currency: str | None
     unpriced_gpu_seconds: Decimal
+    by: tuple[str, ...]
+    next_offset: int | None
+    """Where the next page starts, None after the last row."""
+
+
+@dataclass(frozen=True)
+class BucketRow:
+    """GPU-seconds (share-weighted) of one bucket in one group, and what they cost.
+
+    `cost` is None where no rate covers the time. `start_us` is the start of the step, None without steps.
+    """
+
+    group: dict[str, str | None]
+    bucket: str
+    gpu_seconds: Decimal
+    cost: Decimal | None
+    currency: str | None
+    start_us: int | None
+
+
+@dataclass(frozen=True)
+class Amount:
+    """GPU-seconds (share-weighted) and their cost; what has no rate costs nothing here, None: currencies differ."""
+
+    gpu_seconds: Decimal
+    cost: Decimal | None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The books of a window; `capacity_gpu_seconds` is the sum of all rows, `cost` None where currencies differ.
+
+    `funnel`: from what is owned (total) to what a source measures (reporting), is held by somebody and measured
+    (allocated), was seen to run (active), and works at a roof of the GPU (effective).
+    """
+
+    items: tuple[BucketRow, ...]
+    window: Window
+    capacity_gpu_seconds: Decimal
+    cost: Decimal | None
+    currency: str | None
+    unpriced_gpu_seconds: Decimal
+    funnel: dict[str, Amount]
+    by: tuple[str, ...]
+    step_us: int | None
+    next_offset: int | None
+    """Where the next page starts, None after the last row."""
 
 
 def price(store: Store, state: State, cluster: str, *, force: bool = False) -> None:
@@ -103,7 +154,7 @@ def price(store: Store, state: State, cluster: str, *, force: bool = False) -> N
                     "profile": profile,
                     "start_us": max(start_us, FAR_PAST_US),
                     "end_us": FAR_FUTURE_US if end_us is None else end_us,
-                    "usd_per_gpu_hour": None if rate is None else str(rate.usd_per_gpu_hour),
+                    "usd_per_gpu_hour": None if rate is None else f"{rate.usd_per_gpu_hour:f}",
                     "currency": None if rate is None else rate.currency,
                     "pricing": None if rate is None else rate.pricing,
                 }
@@ -131,87 +182,37 @@ def chargeback(
     window: Window,
     by: Sequence[str] = ("team",),
     cluster: str | None = None,
-    team: str | None = None,
+    teams: Collection[str] | None = None,
+    *,
+    limit: int | None = None,
+    offset: int = 0,
 ) -> Chargeback:
-    """Who pays what in a window, by any of DIMENSIONS. Raises UsageError for an unknown dimension."""
+    """Who pays what in a window, by any of DIMENSIONS: the dearest rows first, what nobody held last.
+
+    With `teams` only the rows of those teams exist; `__platform__` is one only where it is named. Amounts and totals
+    are of all rows, of which `limit` from `offset` on are returned. Prices and teams are those of the last pricing
+    (price_all): this reads and never writes. Raises UsageError for an unknown dimension, or a window whose money
+    does not fit.
+    """
     check_dimensions(by)
-    price_all(store, state)
-    amounts: dict[tuple[Any, ...], list[Fraction]] = {}
-    errors: dict[tuple[Any, ...], str] = {}
-    for row in store.rows(
-        "cost/charge",
-        start_us=window.start_us,
-        end_us=window.end_us,
-        cluster=cluster,
-        team=team,
-        **_flags(by),
-    ):
-        key = (tuple(row[name] for name in by), row["held"], row["currency"], row["lacks"])
-        seconds = Fraction(int(row["units"]), row["share_den"] * SECOND_US)
-        amount = amounts.setdefault(key, [Fraction(0), Fraction(0)])
-        amount[0] += seconds
-        if row["price"] is not None:
-            amount[1] += seconds * SECOND_US / HOUR_US * Fraction(row["price"])
-        else:
-            place, pool, model, profile = row["lacks"].split("\x1f")
-            errors[key] = missing_rate(place, pool or None, model, profile or None, row["first_us"])
-    return _published(window, by, amounts, errors)
-
-
-def _published(
-    window: Window,
-    by: Sequence[str],
-    amounts: dict[tuple[Any, ...], list[Fraction]],
-    errors: dict[tuple[Any, ...], str],
-) -> Chargeback:
-    keys = list(amounts)
-    names = [repr(key) for key in keys]
-    seconds = dict(zip(keys, largest_remainder([amounts[k][0] for k in keys], 6, names), strict=True))
-    costs: dict[tuple[Any, ...], Decimal] = {}
-    currencies = sorted({key[2] for key in keys if key[2] is not None})
-    for currency in currencies:
-        mine = [k for k in keys if k[2] == currency]
-        rounded = largest_remainder([amounts[k][1] for k in mine], 2, [repr(k) for k in mine])
-        costs.update(zip(mine, rounded, strict=True))
-    items = [
-        Charge(
-            group=dict(zip(by, key[0], strict=True)),
-            kind="allocated" if key[1] else "platform",
-            gpu_seconds=seconds[key],
-            cost=costs.get(key),
-            cost_exact=None if key in errors else fraction_to_decimal(amounts[key][1]),
-            currency=key[2],
-            error=errors.get(key),
-        )
-        for key in keys
-    ]
-    items.sort(key=lambda c: (c.kind == "platform", -(c.cost or Decimal(0)), str(c.group)))
+    scale = scale_of(store, window)
+    asked = question(window, by, cluster, teams, scale)
+    with working_tables(store):
+        store.run("cost/kind", **asked)
+        store.run("cost/charge", **asked)
+        sums = store.rows("cost/total")
+        rows, following = page(store, scale, limit, offset, dearest_first=True)
+    totals = Totals.of(sums, scale)
     return Chargeback(
-        items=tuple(items),
+        items=tuple(_charge(row, by, scale) for row in rows),
         window=window,
-        gpu_seconds=sum(seconds.values(), Decimal(0)),
-        cost=sum(costs.values(), Decimal(0)) if len(currencies) <= 1 else None,
-        currency=currencies[0] if len(currencies) == 1 else None,
-        unpriced_gpu_seconds=sum((seconds[k] for k in errors), Decimal(0)),
+        gpu_seconds=totals.gpu_seconds,
+        cost=totals.cost,
+        currency=totals.currency,
+        unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
+        by=tuple(by),
+        next_offset=following,
     )
-
-
-@dataclass(frozen=True)
-class BucketRow:
-    """GPU-seconds (share-weighted) of one bucket in one group."""
-
-    group: dict[str, str | None]
-    bucket: str
-    gpu_seconds: Decimal
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """The books of a window; `capacity_gpu_seconds` is the sum of the rows."""
-
-    items: tuple[BucketRow, ...]
-    window: Window
-    capacity_gpu_seconds: Decimal
 
 
 def ledger(
@@ -220,41 +221,87 @@ def ledger(
     window: Window,
     by: Sequence[str] = ("bucket",),
     cluster: str | None = None,
-    team: str | None = None,
+    teams: Collection[str] | None = None,
+    *,
+    step_us: int | None = None,
+    limit: int | None = None,
+    offset: int = 0,
 ) -> Ledger:
-    """GPU-seconds by bucket, and by any of DIMENSIONS beside it. Raises UsageError for an unknown dimension."""
+    """GPU-seconds and cost by bucket, and by any of DIMENSIONS beside it; in order of step, group and bucket.
+
+    `step_us` (one of STEPS_US) cuts the window at whole UTC hours or days; a row's `start_us` is the start of its step,
+    which for the first may lie before the window. A bucket has a row for each currency, and one for what has no rate.
+    The cost of an hour in which a price changes is that of the minutes on either side. `teams`, `limit`, `offset` and
+    prices as in chargeback. Raises UsageError for an unknown dimension or step.
+    """
     dimensions = [name for name in by if name != "bucket"]
     check_dimensions(dimensions)
-    price_all(store, state)
-    sums: dict[tuple[Any, ...], Fraction] = defaultdict(Fraction)
-    for row in store.rows(
-        "reports/ledger",
-        start_us=window.start_us,
-        end_us=window.end_us,
-        cluster=cluster,
-        team=team,
-        **_flags(dimensions),
-    ):
-        group = tuple(row[name] for name in dimensions)
-        for bucket in BUCKETS:
-            if units := int(row[bucket]):
-                sums[(group, bucket)] += Fraction(units, row["share_den"] * SECOND_US)
-    keys = list(sums)
-    seconds = largest_remainder([sums[k] for k in keys], 6, [repr(k) for k in keys])
-    items = [
-        BucketRow(dict(zip(dimensions, group, strict=True)), bucket, amount)
-        for (group, bucket), amount in zip(keys, seconds, strict=True)
-    ]
-    items.sort(key=lambda r: (str(r.group), BUCKETS.index(r.bucket)))
-    return Ledger(tuple(items), window, sum(seconds, Decimal(0)))
+    if step_us is not None and step_us not in STEPS_US:
+        raise UsageError(f"step of {step_us} us: use an hour or a day")
+    scale = scale_of(store, window)
+    asked = question(window, dimensions, cluster, teams, scale)
+    with working_tables(store):
+        store.run("cost/kind", **asked)
+        store.run("reports/ledger", **asked, step_us=step_us)
+        sums = store.rows("reports/funnel", **asked)
+        rows, following = page(store, scale, limit, offset, dearest_first=False)
+    totals = Totals.of(sums, scale)
+    return Ledger(
+        items=tuple(_bucket_row(row, dimensions, step_us) for row in rows),
+        window=window,
+        capacity_gpu_seconds=totals.gpu_seconds,
+        cost=totals.cost,
+        currency=totals.currency,
+        unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
+        funnel=_funnel(sums, scale),
+        by=tuple(dimensions),
+        step_us=step_us,
+        next_offset=following,
+    )
 
 
-def check_dimensions(by: Sequence[str]) -> None:
-    """Raises UsageError naming the first dimension that is not known."""
-    for name in by:
-        if name not in DIMENSIONS:
-            raise UsageError(f"--by {name}: not a dimension; known: {', '.join(DIMENSIONS)}")
+def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale) -> Charge:
+    lacks = row["lacks"]
+    missing = (
+        missing_rate(row["cluster"], row["pool"], row["gpu_model"] or "", row["mig_profile"], row["first_us"])
+        if lacks
+        else None
+    )
+    return Charge(
+        group={name: row[name] for name in by},
+        kind="allocated" if row["held"] else "platform",
+        gpu_seconds=units_to_decimal(int(row["micros"]), SECOND_PLACES),
+        cost=None if lacks else units_to_decimal(int(row["cents"]), CENT_PLACES),
+        cost_exact=None if lacks else scale.money_exact(int(row["amount"])),
+        currency=row["currency"],
+        error=missing,
+    )
 
 
-def _flags(by: Sequence[str]) -> dict[str, bool]:
-    return {f"by_{name}": name in by for name in DIMENSIONS}
+def _bucket_row(row: Mapping[str, Any], by: Sequence[str], step_us: int | None) -> BucketRow:
+    return BucketRow(
+        group={name: row[name] for name in by},
+        bucket=row["bucket"],
+        gpu_seconds=units_to_decimal(int(row["micros"]), SECOND_PLACES),
+        cost=None if row["lacks"] else units_to_decimal(int(row["cents"]), CENT_PLACES),
+        currency=row["currency"],
+        start_us=None if step_us is None else row["step"] * step_us,
+    )
+
+
+def _funnel(sums: Iterable[Mapping[str, Any]], scale: Scale) -> dict[str, Amount]:
+    rows = list(sums)
+    held = [row for row in rows if row["bucket"] in HELD_BUCKETS]
+    steps = {
+        "total": rows,
+        "reporting": [row for row in rows if row["reporting"]],
+        "allocated": [row for row in held if row["reporting"]],
+        "active": [row for row in held if row["bucket"] not in IDLE_BUCKETS],
+        "effective": [row for row in held if row["bucket"] in EFFECTIVE_BUCKETS],
+    }
+    one_currency = Totals.of(rows, scale)
+    amounts = {}
+    for name, part in steps.items():
+        sum_ = Totals.of(part, scale)
+        amounts[name] = Amount(sum_.gpu_seconds, None if one_currency.cost is None else sum_.cost)
+    return amounts

@@ -29,8 +29,8 @@ def fleet(store: Store, now_us: int, teams: Collection[str] | None = None) -> di
 
     `gpus` counts whole GPUs and `slices` MIG slices; a partitioned GPU is in `partitioned` and its slices. A device that
     several share counts in parts. `reporting` is judged at now_us; the rest is what the books say at `as_of`: held at
-    that instant, and on average engine-active and productive GPUs over the RECENT_US before, None where the held ones
-    were not measured. With `teams` only what those hold: total is then allocated.
+    that instant, and on average over the RECENT_US before how many were not idle (active) and how many worked at a
+    roof of the GPU (effective), None where the held ones were not measured. With `teams` only what those hold: total is then allocated.
     """
     ends = store.rows("reports/fleet_end", stale_us=STALE_US)
     booked = [end["as_of_us"] for end in ends if end["as_of_us"] is not None]

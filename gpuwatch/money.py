@@ -16,7 +16,19 @@ Number = Fraction | Decimal | int
 
 def fraction_to_decimal(value: Number, places: int = EXACT_PLACES) -> Decimal:
     """`value` rounded half to even at `places`; exact at any size, whatever the decimal context says."""
-    return _decimal(round(Fraction(value) * 10**places), places)
+    exact = Fraction(value)
+    return quotient_to_decimal(exact.numerator, exact.denominator, places)
+
+
+def quotient_to_decimal(numerator: int, denominator: int, places: int = EXACT_PLACES) -> Decimal:
+    """`numerator` / `denominator` (> 0) rounded half to even at `places`: fraction_to_decimal without the Fraction."""
+    units, rest = divmod(numerator * 10**places, denominator)
+    return units_to_decimal(units + (2 * rest + units % 2 > denominator), places)
+
+
+def units_to_decimal(units: int, places: int) -> Decimal:
+    """`units` × 10^-places, built from digits because Decimal arithmetic would round to the context's precision."""
+    return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -places))
 
 
 def largest_remainder(
@@ -50,14 +62,9 @@ def largest_remainder(
     candidates.sort(key=lambda i: (-abs(scaled[i] - units[i]), -Fraction(weights[i]) if weights else 0, keys[i]))
     for i in candidates[: abs(missing)]:
         units[i] += step
-    return [_decimal(unit, places) for unit in units]
+    return [units_to_decimal(unit, places) for unit in units]
 
 
 def format_quantity(value: Number, places: int = 6) -> str:
     """`value` as a plain decimal string with exactly `places` places: no exponent, no plus sign, no minus zero."""
     return f"{fraction_to_decimal(value, places):f}"
-
-
-def _decimal(units: int, places: int) -> Decimal:
-    """`units` × 10^-places, built from digits because Decimal arithmetic would round to the context's precision."""
-    return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -places))

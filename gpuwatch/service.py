@@ -70,6 +70,7 @@ class Service:
         self.on_fatal: Callable[[str], None] = lambda why: None
         self._writer = GroupCommit(store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal)
         self._alerting = Alerting(state, config, now_us, lambda: self.base_url, settings)
+        self.channel_guard = self._alerting.guard
         self._analyzer = Analyzer(
             store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
         )

@@ -116,7 +116,7 @@ class Settings:
         metadata=_about(_seconds(3600), "Sampling interval assumed where a device has too few samples to tell."),
     )
     analyze_interval_s: float = field(
-        default=30.0, metadata=_about(_seconds(3600), "Seconds between two passes of the analysis while serving.")
+        default=60.0, metadata=_about(_seconds(3600), "Seconds between two passes of the analysis while serving.")
     )
     public_url: str | None = field(
         default=None,

@@ -12,6 +12,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADERS_S = 10.0
 """A connection that has not sent a whole request head by then is closed."""
+HEAD_BYTES_MAX = 64 * 1024
+"""A longer request head closes the connection."""
 KEEP_ALIVE_S = 75
 CONNECTIONS_MAX = 5_000
 STOP_S = 10
@@ -22,11 +24,20 @@ class Protocol(HttpToolsProtocol):
     """Closes connections that send the head of a request too slowly (slow-loris)."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _head_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         """Starts the clock."""
         super().connection_made(transport)
         self._deadline = self.loop.call_later(HEADERS_S, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Counts the bytes of an unfinished head."""
+        if self._deadline is not None:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._deadline is not None and self._head_bytes > HEAD_BYTES_MAX:
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         """The head of a further request on the connection has begun."""
@@ -48,6 +59,7 @@ class Protocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        self._head_bytes = 0
 
 
 def server(app: Any, host: str, port: int) -> uvicorn.Server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,12 +24,8 @@ from gpuwatch.commands.shared import (
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.output import FORMATS, Listing, choose
 
-if TYPE_CHECKING:
-    from gpuwatch.clock import Window
-    from gpuwatch.cost import Chargeback, Ledger
-
-CHARGE_FORMATS = (*FORMATS, "parquet")
-LATER_FORMATS = ("xlsx", "focus")
+CHARGE_FORMATS = (*FORMATS, "parquet", "xlsx")
+BINARY_FORMATS = ("parquet", "xlsx")
 NO = 1
 """Exit code of an answer that is "no"."""
 FINDING_SHOWN = ("severity", "state", "detector", "subject", "team", "started_at", "wasted_cost", "summary")
@@ -71,24 +67,15 @@ def ledger(
 ) -> None:
     """GPU-seconds by bucket, and by any chargeback dimension beside it."""
     from gpuwatch.cost import ledger as books
+    from gpuwatch.cost import price_all
+    from gpuwatch.listings import ledger_listing
 
     choose(form, True)
     span, dimensions = window_of(window, context), names(by or ["bucket"])
     with opened(data, config) as (store, state, _):
+        price_all(store, state)
         answer = books(store, state, span, dimensions)
-    show(ledger_listing(answer, [name for name in dimensions if name != "bucket"]), form)
-
-
-def ledger_listing(answer: Ledger, dimensions: list[str]) -> Listing:
-    """The `ledger` answer of contract.md section 2."""
-    items = [{**row.group, "bucket": row.bucket, "gpu_seconds": f"{row.gpu_seconds:f}"} for row in answer.items]
-    capacity = f"{answer.capacity_gpu_seconds:f}"
-    return Listing(
-        [*dimensions, "bucket", "gpu_seconds"],
-        items,
-        {"capacity_gpu_seconds": capacity, "window": _window(answer.window)},
-        foot=[f"Capacity: {capacity} GPU-seconds", _window_line(answer.window)],
-    )
+    show(ledger_listing(answer), form)
 
 
 def chargeback(
@@ -101,75 +88,37 @@ def chargeback(
     form: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="table|json|csv|parquet", help="Default: table on a terminal, json when piped."
+            "--format", metavar="table|json|csv|parquet|xlsx", help="Default: table on a terminal, json when piped."
         ),
     ] = None,
 ) -> None:
     """Who pays what."""
     from gpuwatch.cost import chargeback as charge
+    from gpuwatch.cost import price_all
+    from gpuwatch.export import check_format
+    from gpuwatch.listings import chargeback_listing
 
-    if form in LATER_FORMATS:
-        raise UsageError(f"--format {form}: not in this version; use {', '.join(CHARGE_FORMATS)}")
-    choose(form, True, CHARGE_FORMATS)
-    if form == "parquet" and out is None and sys.stdout.isatty():
-        raise UsageError("--format parquet: bytes are not for a terminal; add --out FILE")
+    if form is not None:
+        check_format(form, CHARGE_FORMATS)
+    if form in BINARY_FORMATS and out is None and sys.stdout.isatty():
+        raise UsageError(f"--format {form}: bytes are not for a terminal; add --out FILE")
     span, dimensions = window_of(window, context), names(by or ["team"])
     if "bucket" in dimensions:
-        raise UsageError("--by bucket: money has no bucket; gpuwatch ledger --by bucket lists GPU-seconds")
+        raise UsageError("--by bucket: charges have no bucket; gpuwatch ledger --by bucket lists GPU-seconds and cost")
     with opened(data, config) as (store, state, _):
+        price_all(store, state)
         answer = charge(store, state, span, dimensions)
-    listing = chargeback_listing(answer, dimensions)
-    if form == "parquet":
-        _parquet(listing, out)
+    listing = chargeback_listing(answer)
+    if form in (*BINARY_FORMATS, "csv"):
+        _write_bytes(listing, form, out)
     else:
         show(listing, form, out)
 
 
-def chargeback_listing(answer: Chargeback, dimensions: list[str]) -> Listing:
-    """The `chargeback` answer of contract.md section 2."""
-    items: list[dict[str, Any]] = []
-    for charge in answer.items:
-        item: dict[str, Any] = {
-            **charge.group,
-            "gpu_seconds": f"{charge.gpu_seconds:f}",
-            "cost": None if charge.cost is None else f"{charge.cost:f}",
-            "cost_exact": None if charge.cost_exact is None else f"{charge.cost_exact:f}",
-            "currency": charge.currency,
-            "kind": charge.kind,
-        }
-        if charge.error is not None:
-            item["error"] = charge.error
-        items.append(item)
-    total: dict[str, Any] = {
-        "gpu_seconds": f"{answer.gpu_seconds:f}",
-        "cost": None if answer.cost is None else f"{answer.cost:.2f}",
-    }
-    if answer.currency is not None:
-        total["currency"] = answer.currency
-    foot = [f"Total: {total['gpu_seconds']} GPU-seconds, {total['cost'] or 'several currencies'}"]
-    foot[0] += f" {answer.currency}" if answer.currency else ""
-    if answer.unpriced_gpu_seconds:
-        total["unpriced_gpu_seconds"] = f"{answer.unpriced_gpu_seconds:f}"
-        foot.append(f"Without a rate: {answer.unpriced_gpu_seconds:f} GPU-seconds; gpuwatch doctor names the rates")
-    names_ = [*dimensions, "gpu_seconds", "cost", "cost_exact", "currency", "kind"]
-    return Listing(
-        [*names_, "error"],
-        items,
-        {"window": _window(answer.window), "total": total},
-        shown=[*names_, *(["error"] if answer.unpriced_gpu_seconds else [])],
-        foot=[*foot, _window_line(answer.window)],
-    )
+def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
+    from gpuwatch.export import render
 
-
-def _parquet(listing: Listing, out: Path | None) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = pa.schema([(name, pa.string()) for name in listing.columns])
-    rows = [{name: item.get(name) for name in listing.columns} for item in listing.items]
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
-    content = sink.getvalue().to_pybytes()
+    content, _ = render(listing, form)
     if out is None:
         sys.stdout.buffer.write(content)
         sys.stdout.flush()
@@ -203,14 +152,3 @@ def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: F
         show(Listing(COLUMNS, [check.as_dict() for check in checks]), chosen)
     if wrong(checks):
         raise typer.Exit(NO)
-
-
-def _window(span: Window) -> dict[str, str]:
-    from gpuwatch.clock import rfc3339
-
-    return {"start": rfc3339(span.start_us), "end": rfc3339(span.end_us)}
-
-
-def _window_line(span: Window) -> str:
-    ends = _window(span)
-    return f"Window: {ends['start']} to {ends['end']}, UTC"

@@ -6,12 +6,12 @@ import os
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch.commands.answers import chargeback_listing
 from gpuwatch.commands.data import tell
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, run
 from gpuwatch.commands.shared import now_us, opened, progress, write
@@ -87,6 +87,7 @@ def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> 
     from gpuwatch import cost, demo, findings
     from gpuwatch.analyze import analyze
     from gpuwatch.ingest import import_paths
+    from gpuwatch.listings import chargeback_listing
 
     with opened(data, create=True) as (store, state, settings), progress("demo") as step:
         if state.setting(STAMP) is None:
@@ -111,9 +112,10 @@ def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> 
         window = demo.whole_window(store)
         if window is None:
             raise StoreError(f"the books in {data} are empty after the analysis; run gpuwatch doctor --data {data}")
-        bill = chargeback_listing(cost.chargeback(store, state, window), ["team"])
+        cost.price_all(store, state)
+        bill = chargeback_listing(cost.chargeback(store, state, window))
         found = findings.read(store)
-        books = demo.read_books(store, window)
+        books = cost.ledger(store, state, window)
     width = terminal_width(sys.stdout)
     where = shlex.quote(str(data))
     return (

@@ -1,0 +1,150 @@
+"""Sums of the books in whole numbers: what they are counted in, their totals, and the rows that are published."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from math import lcm
+from typing import Any
+
+from gpuwatch.clock import HOUR_US, SECOND_US, Window
+from gpuwatch.errors import UsageError
+from gpuwatch.money import CENT_PLACES, EXACT_PLACES, quotient_to_decimal
+from gpuwatch.store import Store
+
+DIMENSIONS = (
+    "team",
+    "user",
+    "queue",
+    "namespace",
+    "account",
+    "job",
+    "gpu_model",
+    "mig_profile",
+    "slice",
+    "cluster",
+    "pool",
+)
+SECOND_PLACES = 6
+"""Decimal places of published GPU-seconds: whole microseconds."""
+AMOUNT_MAX = 2**126
+"""Sums are made in 128 bits with a sign; one bit is kept for doubling in the rounding."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What sums of a window are counted in: every share is a whole number of 1 / `shares` of a GPU, and every price of
+    10^-`places` of the currency. Units are microseconds × shares; amounts are units × price.
+    """
+
+    shares: int
+    places: int
+
+    @property
+    def cent(self) -> int:
+        """Amount that makes 0.01 of the currency: prices are per hour."""
+        return int(self.hour // 10**CENT_PLACES)
+
+    @property
+    def hour(self) -> int:
+        """Amount that makes 1 of the currency."""
+        return int(self.shares * HOUR_US * 10**self.places)
+
+    def gpu_seconds(self, units: int) -> Decimal:
+        """Units as published GPU-seconds."""
+        return quotient_to_decimal(units, self.shares * SECOND_US, SECOND_PLACES)
+
+    def money(self, amount: int, places: int = CENT_PLACES) -> Decimal:
+        """An amount as money."""
+        return quotient_to_decimal(amount, self.hour, places)
+
+    def money_exact(self, amount: int) -> Decimal:
+        """An amount as money that is not rounded to cents."""
+        return self.money(amount, EXACT_PLACES)
+
+
+def scale_of(store: Store, window: Window) -> Scale:
+    """The scale in which all time and all prices of a window are whole numbers.
+
+    Raises UsageError where its sums would not fit in 128 bits: years of a large fleet at prices of many decimals.
+    """
+    found = store.rows("cost/scale", start_us=window.start_us, end_us=window.end_us)[0]
+    prices = [Decimal(text) for text in found["prices"] or ()]
+    places = max((-int(price.as_tuple().exponent) for price in prices), default=0)
+    scale = Scale(lcm(1, *(found["share_dens"] or ())), max(places, 0))
+    dearest = int(max(prices, default=Decimal(0)).scaleb(scale.places))
+    if max(int(found["capacity_us"] or 0) * scale.shares * dearest, scale.hour) > AMOUNT_MAX:
+        raise UsageError("window: too long to add up exactly at these prices and shares; ask for a shorter one")
+    return scale
+
+
+def check_dimensions(by: Sequence[str]) -> None:
+    """Raises UsageError naming the first dimension that is not known."""
+    for name in by:
+        if name not in DIMENSIONS:
+            raise UsageError(f"--by {name}: not a dimension; known: {', '.join(DIMENSIONS)}")
+
+
+def question(
+    window: Window, by: Sequence[str], cluster: str | None, teams: Collection[str] | None, scale: Scale
+) -> dict[str, object]:
+    """The parameters that the SQL of sums takes. `teams` is the row filter: None is everybody."""
+    return {
+        "start_us": window.start_us,
+        "end_us": window.end_us,
+        "cluster": cluster,
+        "teams": None if teams is None else sorted(teams),
+        "scale": scale.shares,
+        "places": scale.places,
+        **{f"by_{name}": name in by for name in DIMENSIONS},
+    }
+
+
+@contextmanager
+def working_tables(store: Store) -> Iterator[None]:
+    """Drops the temporary tables of a question when it is answered, or has failed."""
+    try:
+        yield
+    finally:
+        store.run("cost/drop")
+
+
+def page(
+    store: Store, scale: Scale, limit: int | None, offset: int, *, dearest_first: bool
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Published rows of the temporary table `booked` from `offset` on, and the offset of the next page or None."""
+    rows = store.rows(
+        "cost/publish",
+        scale=scale.shares,
+        cent=scale.cent,
+        dearest_first=dearest_first,
+        limit=None if limit is None else limit + 1,
+        offset=offset,
+    )
+    if limit is None or len(rows) <= limit:
+        return rows, None
+    return rows[:limit], offset + limit
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums of a window; `cost` and `currency` are None where currencies differ."""
+
+    gpu_seconds: Decimal
+    cost: Decimal | None
+    currency: str | None
+    unpriced_gpu_seconds: Decimal
+
+    @classmethod
+    def of(cls, sums: Iterable[Mapping[str, Any]], scale: Scale) -> Totals:
+        """From rows of `currency`, `lacks`, `units` and `amount`."""
+        rows = list(sums)
+        currencies = sorted({row["currency"] for row in rows if not row["lacks"]})
+        return cls(
+            gpu_seconds=scale.gpu_seconds(sum(int(row["units"]) for row in rows)),
+            cost=scale.money(sum(int(row["amount"]) for row in rows)) if len(currencies) <= 1 else None,
+            currency=currencies[0] if len(currencies) == 1 else None,
+            unpriced_gpu_seconds=scale.gpu_seconds(sum(int(row["units"]) for row in rows if row["lacks"])),
+        )

@@ -1,0 +1,89 @@
+"""Answers of the books as records: the rows of contract.md section 2."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.clock import Window, rfc3339
+from gpuwatch.cost import Chargeback, Ledger
+from gpuwatch.output import Listing
+
+
+def chargeback_listing(answer: Chargeback) -> Listing:
+    """The `chargeback` answer."""
+    items: list[dict[str, Any]] = []
+    for charge in answer.items:
+        item: dict[str, Any] = {
+            **charge.group,
+            "gpu_seconds": f"{charge.gpu_seconds:f}",
+            "cost": _text(charge.cost),
+            "cost_exact": _text(charge.cost_exact),
+            "currency": charge.currency,
+            "kind": charge.kind,
+        }
+        if charge.error is not None:
+            item["error"] = charge.error
+        items.append(item)
+    total: dict[str, Any] = {"gpu_seconds": f"{answer.gpu_seconds:f}", "cost": _text(answer.cost)}
+    if answer.currency is not None:
+        total["currency"] = answer.currency
+    foot = [f"Total: {total['gpu_seconds']} GPU-seconds, {total['cost'] or 'several currencies'}"]
+    foot[0] += f" {answer.currency}" if answer.currency else ""
+    if answer.unpriced_gpu_seconds:
+        total["unpriced_gpu_seconds"] = f"{answer.unpriced_gpu_seconds:f}"
+        foot.append(f"Without a rate: {answer.unpriced_gpu_seconds:f} GPU-seconds; gpuwatch doctor names the rates")
+    names = [*answer.by, "gpu_seconds", "cost", "cost_exact", "currency", "kind"]
+    return Listing(
+        [*names, "error"],
+        items,
+        {"window": window_dict(answer.window), "total": total},
+        shown=[*names, *(["error"] if answer.unpriced_gpu_seconds else [])],
+        foot=[*foot, _window_line(answer.window)],
+    )
+
+
+def ledger_listing(answer: Ledger) -> Listing:
+    """The `ledger` answer; rows of a ledger in steps have `start`, the start of their step."""
+    steps = ["start"] if answer.step_us is not None else []
+    items = [
+        {
+            **({} if row.start_us is None else {"start": rfc3339(row.start_us)}),
+            **row.group,
+            "bucket": row.bucket,
+            "gpu_seconds": f"{row.gpu_seconds:f}",
+            "cost": _text(row.cost),
+            "currency": row.currency,
+        }
+        for row in answer.items
+    ]
+    capacity = f"{answer.capacity_gpu_seconds:f}"
+    funnel = {
+        step: {"gpu_seconds": f"{amount.gpu_seconds:f}", "cost": _text(amount.cost)}
+        for step, amount in answer.funnel.items()
+    }
+    return Listing(
+        [*steps, *answer.by, "bucket", "gpu_seconds", "cost", "currency"],
+        items,
+        {
+            "capacity_gpu_seconds": capacity,
+            "window": window_dict(answer.window),
+            "funnel": funnel,
+            "currency": answer.currency,
+        },
+        foot=[f"Capacity: {capacity} GPU-seconds", _window_line(answer.window)],
+    )
+
+
+def window_dict(span: Window) -> dict[str, str]:
+    """A window as JSON has it."""
+    return {"start": rfc3339(span.start_us), "end": rfc3339(span.end_us)}
+
+
+def _window_line(span: Window) -> str:
+    ends = window_dict(span)
+    return f"Window: {ends['start']} to {ends['end']}, UTC"
+
+
+def _text(amount: Decimal | None) -> str | None:
+    return None if amount is None else f"{amount:f}"

@@ -1,0 +1,231 @@
+"""Group commit: one transaction for many, refused times, full queues, and stores that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from gpuwatch import commit
+from gpuwatch.commit import GroupCommit, merged
+from gpuwatch.errors import StoreBusy, StoreError
+from gpuwatch.model import CONTEXT, POINT, SERIES, Points, Records, Rejects
+from gpuwatch.store import Store
+
+NOW_US = 1_793_577_600_000_000
+RAW_DAYS = 14
+DAY_US = 86_400_000_000
+WAIT_S = 20.0
+
+
+def points(times: list[int], device: int = 1, value: float = 0.5) -> Points:
+    """Readings of one field of one device."""
+    series = pa.table([[0], [device], [7], ["gr_engine_ratio"]], schema=SERIES)
+    rows = pa.table([np.zeros(len(times), np.int32), times, [value] * len(times)], schema=POINT)
+    return Points(series, rows)
+
+
+def context(number: int) -> Records:
+    row = {name: None for name in CONTEXT.names} | {
+        "context_id": number, "device_id": 1, "cluster": "c1", "gpu": "GPU-a", "gi": -1,
+    }  # fmt: skip
+    return Records("context", pa.Table.from_pylist([row], schema=CONTEXT))
+
+
+class Slow(Store):
+    """A store whose transactions fail as told, and count."""
+
+    @classmethod
+    def of(cls, store: Store, failures: list[Exception] | None = None) -> Slow:
+        slow = cls(store._connection, store.path)
+        slow.failures = failures or []
+        slow.transactions = 0
+        return slow
+
+    failures: list[Exception]
+    transactions: int
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.transactions += 1
+        with super().transaction():
+            yield
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store.open(None) as opened:
+        yield opened
+
+
+def writer(store: Store, **options: Any) -> GroupCommit:
+    return GroupCommit(store, lambda: NOW_US, RAW_DAYS, **options)
+
+
+def stored(store: Store) -> list[tuple[int, int]]:
+    return store.sql("select device_id, observed_us from sample_tail order by all")
+
+
+def done(futures: list[Future[None]]) -> None:
+    for future in futures:
+        future.result(WAIT_S)
+
+
+def test_what_arrives_together_is_one_transaction(store: Store) -> None:
+    slow = Slow.of(store)
+    group = writer(slow)
+    futures = [group.submit(f"s{n}", [context(n), points([NOW_US - n], device=n)]) for n in range(5)]
+    group.start()
+    done(futures)
+    group.stop()
+
+    assert 1 == slow.transactions
+    assert [(n, NOW_US - n) for n in range(5)] == stored(store)
+    assert [(5,)] == store.sql("select count(*) from context")
+
+
+def test_a_future_is_done_only_when_the_rows_are_there(store: Store) -> None:
+    group = writer(store)
+    group.start()
+    future = group.submit("s", [points([NOW_US])])
+    future.result(WAIT_S)
+
+    assert [(1, NOW_US)] == stored(store)
+    group.stop()
+
+
+def test_stopping_writes_what_was_accepted_and_refuses_what_comes_after(store: Store) -> None:
+    group = writer(store)
+    future = group.submit("s", [points([NOW_US])])
+    group.start()
+    group.stop()
+
+    assert future.done() and future.exception() is None
+    assert [(1, NOW_US)] == stored(store)
+    with pytest.raises(StoreBusy, match="stopping"):
+        group.submit("s", [points([NOW_US])])
+
+
+@pytest.mark.parametrize(
+    ("at_us", "reason"),
+    [
+        pytest.param(NOW_US + commit.AHEAD_US_MAX + 1, commit.TOO_NEW, id="from beyond the clock tolerance"),
+        pytest.param(NOW_US + 75 * 365 * DAY_US, commit.TOO_NEW, id="from the year 2100"),
+        pytest.param(NOW_US - RAW_DAYS * DAY_US - 1, commit.TOO_OLD, id="older than raw samples are kept"),
+        pytest.param(0, commit.TOO_OLD, id="from 1970"),
+    ],
+)
+def test_a_wrong_clock_owns_no_years(store: Store, at_us: int, reason: str) -> None:
+    rejects = Rejects()
+    group = writer(store)
+    group.start()
+    group.submit("s", [points([at_us, NOW_US])], rejects).result(WAIT_S)
+    group.stop()
+
+    assert {reason: 1} == rejects.counts
+    assert [(1, NOW_US)] == stored(store)
+
+
+@pytest.mark.parametrize(
+    "at_us",
+    [
+        pytest.param(NOW_US + commit.AHEAD_US_MAX, id="a clock ahead by the tolerance is taken"),
+        pytest.param(NOW_US - RAW_DAYS * DAY_US, id="the oldest that is kept is taken"),
+    ],
+)
+def test_times_at_the_edges_are_taken(store: Store, at_us: int) -> None:
+    rejects = Rejects()
+    group = writer(store)
+    group.start()
+    group.submit("s", [points([at_us])], rejects).result(WAIT_S)
+    group.stop()
+
+    assert {} == rejects.counts
+    assert [(1, at_us)] == stored(store)
+
+
+def test_a_full_queue_says_so_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "ROWS_QUEUED_MAX", 3)
+    group = writer(store)
+    first = group.submit("s", [points([NOW_US, NOW_US + 1])])
+    with pytest.raises(StoreBusy, match="2 rows wait"):
+        group.submit("s", [points([NOW_US + 2, NOW_US + 3])])
+    assert 2 == group.rows_queued
+
+    group.start()
+    first.result(WAIT_S)
+    group.stop()
+    assert 2 == len(stored(store))
+    assert 0 == group.rows_queued
+
+
+def test_one_request_larger_than_the_queue_is_taken_when_it_is_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "ROWS_QUEUED_MAX", 1)
+    group = writer(store)
+    group.start()
+    group.submit("s", [points([NOW_US, NOW_US + 1])]).result(WAIT_S)
+    group.stop()
+
+    assert 2 == len(stored(store))
+
+
+def test_a_full_disk_is_told_to_every_sender_and_the_next_group_is_tried(store: Store) -> None:
+    slow = Slow.of(store, [StoreError("cannot write: no space left")])
+    group = writer(slow)
+    futures = [group.submit("a", [points([NOW_US])]), group.submit("b", [points([NOW_US + 1])])]
+    group.start()
+
+    assert ["cannot write: no space left"] * 2 == [str(f.exception(WAIT_S)) for f in futures]
+    group.submit("a", [points([NOW_US])]).result(WAIT_S)
+    group.stop()
+    assert [(1, NOW_US)] == stored(store)
+
+
+def test_one_request_that_cannot_be_stored_fails_alone(store: Store) -> None:
+    bad = Records("sample", pa.table({"device_id": [1], "context_id": [1], "observed_us": [1], "no_such": [1.0]}))
+    group = writer(store)
+    futures = [group.submit("good", [points([NOW_US])]), group.submit("bad", [bad])]
+    group.start()
+
+    assert futures[0].exception(WAIT_S) is None
+    assert isinstance(futures[1].exception(WAIT_S), StoreError)
+    group.stop()
+    assert [(1, NOW_US)] == stored(store)
+
+
+def test_a_store_that_must_be_opened_anew_is_told(store: Store) -> None:
+    told: list[str] = []
+    slow = Slow.of(store, [StoreError(f"FATAL: {commit.FATAL} by an earlier error")])
+    group = writer(slow, on_fatal=told.append)
+    future = group.submit("s", [points([NOW_US])])
+    group.start()
+
+    assert isinstance(future.exception(WAIT_S), StoreError)
+    group.stop()
+    assert 1 == len(told) and commit.FATAL in told[0]
+
+
+def test_points_of_many_senders_keep_apart() -> None:
+    joined = merged([points([1, 2], device=4, value=0.1), points([1], device=5, value=0.2)])
+
+    assert 1 == len(joined)
+    assert isinstance(joined[0], Points)
+    assert [0, 1] == joined[0].series.column("series").to_pylist()
+    assert [4, 5] == joined[0].series.column("device_id").to_pylist()
+    assert [0, 0, 1] == joined[0].rows.column("series").to_pylist()
+
+
+def test_contexts_come_first_and_once() -> None:
+    out = merged([points([1]), context(3), context(3), context(4)])
+
+    assert ["context", "points"] == [b.table if isinstance(b, Records) else "points" for b in out]
+    assert [3, 4] == out[0].rows.column("context_id").to_pylist()
