@@ -7,27 +7,19 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from gpuwatch import commit
 from gpuwatch.commit import GroupCommit, merged
 from gpuwatch.errors import StoreBusy, StoreError
-from gpuwatch.model import CONTEXT, POINT, SERIES, Points, Records, Rejects
+from gpuwatch.model import CONTEXT, Points, Records, Rejects
 from gpuwatch.store import Store
+from tests.service.feed import NOW_US, points
 
-NOW_US = 1_793_577_600_000_000
 RAW_DAYS = 14
 DAY_US = 86_400_000_000
 WAIT_S = 20.0
-
-
-def points(times: list[int], device: int = 1, value: float = 0.5) -> Points:
-    """Readings of one field of one device."""
-    series = pa.table([[0], [device], [7], ["gr_engine_ratio"]], schema=SERIES)
-    rows = pa.table([np.zeros(len(times), np.int32), times, [value] * len(times)], schema=POINT)
-    return Points(series, rows)
 
 
 def context(number: int) -> Records:

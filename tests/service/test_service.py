@@ -1,0 +1,359 @@
+"""The service in memory: pushed and live data become books and findings, and nothing stops the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gpuwatch import collect, readers, sources
+from gpuwatch.backup import backup
+from gpuwatch.collect import Collectors, configured
+from gpuwatch.errors import StoreBusy, UnreadableInput, UsageError
+from gpuwatch.in_use import Note, find, leave, take_away
+from gpuwatch.model import CLAIM, Rejects
+from gpuwatch.readers import Readers
+from gpuwatch.registry import Sink
+from gpuwatch.service import Service
+from gpuwatch.settings import Settings
+from gpuwatch.sources import OTHERS, Sources
+from gpuwatch.state import State
+from gpuwatch.store import Store
+from tests.service.feed import NOW_US, points
+
+WAIT_S = 20.0
+HOUR_US = 3_600_000_000
+
+
+def clock() -> int:
+    return NOW_US
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    opened = Service.open(None, Settings(), {}, now_us=clock, live=False)
+    opened.start()
+    yield opened
+    opened.stop()
+
+
+# Pushed bodies.
+
+
+def receiving(service: Service, decode: Callable[..., Sequence[Any]]) -> None:
+    """Puts a decoder of the test's own in place."""
+    service._receivers["test"] = decode
+
+
+def test_a_pushed_body_is_on_disk_when_its_future_is_done(service: Service) -> None:
+    receiving(service, lambda body, *_: [points([NOW_US], value=float(body))])
+    rejects = service.receive("test", b"0.25", "text/plain", "c1", "sender").result(WAIT_S)
+
+    assert 0 == rejects.total
+    assert [(0.25,)] == service.store.sql("select gr_engine_ratio from sample_tail")
+    assert [("sender", "test", "c1", 1)] == [(s.name, s.kind, s.cluster, s.samples) for s in service.sources()]
+
+
+def test_an_unreadable_body_is_told_and_the_next_one_is_taken(service: Service) -> None:
+    def decode(body: bytes, *_: Any) -> Sequence[Any]:
+        if body == b"bad":
+            raise UnreadableInput("not a body")
+        return [points([NOW_US])]
+
+    receiving(service, decode)
+    with pytest.raises(UnreadableInput, match="not a body"):
+        service.receive("test", b"bad", "", "c1", "sender").result(WAIT_S)
+    assert "not a body" == service.sources()[0].error
+
+    service.receive("test", b"good", "", "c1", "sender").result(WAIT_S)
+    assert service.sources()[0].error is None
+
+
+def test_refused_readings_are_counted_for_their_sender(service: Service) -> None:
+    receiving(service, lambda *_: [points([NOW_US, 0])])
+    rejects = service.receive("test", b"", "", "c1", "sender").result(WAIT_S)
+
+    assert 1 == rejects.total
+    assert 1 == service.sources()[0].rejects.total
+
+
+def test_too_many_bodies_at_once_are_told_to_come_back(service: Service) -> None:
+    go = threading.Event()
+
+    def decode(*_: Any) -> Sequence[Any]:
+        go.wait(WAIT_S)
+        return []
+
+    receiving(service, decode)
+    waiting = [service.receive("test", b"", "", "c1", "sender") for _ in range(64)]
+    with pytest.raises(StoreBusy, match="wait to be decoded"):
+        service.receive("test", b"", "", "c1", "sender")
+    go.set()
+
+    assert 64 == sum(1 for f in waiting if f.result(WAIT_S).total == 0)
+
+
+def test_an_unknown_protocol_is_refused(service: Service) -> None:
+    with pytest.raises(UsageError, match="no receiver 'smoke'"):
+        service.receive("smoke", b"", "", "c1", "sender").result(WAIT_S)
+
+
+# Analysis.
+
+
+def claim_row(**columns: object) -> pa.Table:
+    row = {name: None for name in CLAIM.names} | {
+        "cluster": "c1", "scheduler": "slurm", "kind": "sacct", "job_id": "7", "run_key": "7@1", "node": "n1",
+        "device_count": 1, "start_us": NOW_US - 2 * HOUR_US, "evidence_us": NOW_US, "state": "RUNNING",
+    } | columns  # fmt: skip
+    return pa.Table.from_pylist([row], schema=CLAIM)
+
+
+def test_a_pass_books_what_was_submitted_and_the_next_has_nothing_to_do(service: Service) -> None:
+    from gpuwatch.model import Records
+
+    service.submit("s", [Records("claim", claim_row())]).result(WAIT_S)
+    service.analyse_once()
+
+    assert [("7",)] == service.store.sql("select distinct job_id from run")
+    first = service.analysis()
+    assert first.last_success_us == NOW_US and first.last_error is None
+    service.analyse_once()
+    assert first.seconds == service.analysis().seconds
+
+
+def test_a_pass_that_fails_is_told_and_the_next_is_tried(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("rule book lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gpuwatch.analyzer.analyze", broken)
+        service.analyse_once()
+    assert "RuntimeError: rule book lost" == service.analysis().last_error
+    assert not service.analysis().running
+
+    service.analyse_once()
+    assert service.analysis().last_error is None
+
+
+def test_open_claims_are_the_newest_word_on_what_has_not_ended(service: Service) -> None:
+    from gpuwatch.model import Records
+
+    for row in (
+        claim_row(state="PENDING", evidence_us=NOW_US - HOUR_US),
+        claim_row(),
+        claim_row(job_id="8", run_key="8@1"),
+        claim_row(job_id="8", run_key="8@1", end_us=NOW_US - 1, state="COMPLETED"),
+    ):
+        service.submit("s", [Records("claim", row)]).result(WAIT_S)
+    found = service._open_claims("c1", "slurm")
+
+    assert [("7", "RUNNING")] == [(row["job_id"], row["state"]) for row in found]
+    assert [] == service._open_claims("c1", "kubernetes")
+
+
+# Live sources.
+
+
+class Source:
+    """A live source that does what it is told, then waits for ever."""
+
+    kind = "dcgm"
+    cluster = "c1"
+    interval_s = 15.0
+
+    def __init__(self, name: str, act: Callable[[Sink], Any]) -> None:
+        self.name = name
+        self._act = act
+        self.ran = threading.Event()
+
+    async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
+        try:
+            await self._act(sink)
+        finally:
+            self.ran.set()
+        await asyncio.Event().wait()
+
+
+def collecting(service: Service, *live: Source) -> Collectors:
+    return Collectors(live, service.submit, service._sources, clock, service._open_claims)
+
+
+def test_a_source_that_breaks_is_told_and_the_others_go_on(service: Service) -> None:
+    async def breaks(sink: Sink) -> None:
+        raise RuntimeError("no plan")
+
+    async def reads(sink: Sink) -> None:
+        await sink.commit("good", [points([NOW_US])])
+        sink.succeeded("good", NOW_US, 1)
+
+    bad, good = Source("bad", breaks), Source("good", reads)
+    collectors = collecting(service, bad, good)
+    collectors.start()
+    assert bad.ran.wait(WAIT_S) and good.ran.wait(WAIT_S)
+    collectors.stop()
+
+    states = {s.name: (s.state(NOW_US), s.error) for s in service.sources()}
+    assert ("ok", None) == states["good"]
+    assert "failing" == states["bad"][0] and "RuntimeError: no plan" in str(states["bad"][1])
+
+
+def test_a_source_may_ask_for_what_has_not_ended(service: Service) -> None:
+    from gpuwatch.model import Records
+
+    service.submit("s", [Records("claim", claim_row())]).result(WAIT_S)
+    found: list[str] = []
+
+    async def asks(sink: Sink) -> None:
+        found.extend(row["job_id"] for row in await sink.open_claims("c1", "slurm"))
+
+    source = Source("asks", asks)
+    collectors = collecting(service, source)
+    collectors.start()
+    assert source.ran.wait(WAIT_S)
+    collectors.stop()
+
+    assert ["7"] == found
+
+
+def test_every_problem_of_the_configuration_is_told_at_once() -> None:
+    with pytest.raises(UsageError) as told:
+        configured({"dcgm": [{"targets": [], "interval_s": -1}], "slurm": 3})
+
+    text = str(told.value)
+    assert "interval_s" in text and "targets" in text and "slurm: write [[slurm]]" in text
+
+
+def test_no_configuration_is_no_source() -> None:
+    assert [] == configured({})
+    assert collect.RESTART_S > 0
+
+
+# How sources fare.
+
+
+def test_a_source_is_late_after_three_intervals_and_ok_again_after_a_success() -> None:
+    fares = Sources(clock)
+    fares.add("a", "dcgm", "c1", 10.0)
+    assert "never" == fares.all()[0].state(NOW_US)
+
+    fares.succeeded("a", NOW_US, 5)
+    assert "ok" == fares.all()[0].state(NOW_US + 30_000_000)
+    assert "late" == fares.all()[0].state(NOW_US + 30_000_001)
+    fares.failed("a", NOW_US, "refused;\n check it")
+    assert ("failing", "refused; check it") == (fares.all()[0].state(NOW_US), fares.all()[0].error)
+    fares.succeeded("a", NOW_US + 1, 5)
+    assert ("ok", 10) == (fares.all()[0].state(NOW_US), fares.all()[0].samples)
+
+
+def test_a_flood_of_names_is_counted_under_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SOURCES_MAX", 2)
+    fares = Sources(clock)
+    for name in "abcd":
+        fares.succeeded(name, NOW_US, 1)
+
+    assert [("a", 1), ("b", 1), (OTHERS, 2)] == sorted((s.name, s.samples) for s in fares.all())
+
+
+def test_rejects_of_a_source_add_up() -> None:
+    fares = Sources(clock)
+    once = Rejects()
+    once.add("bad value", "f", 3, "x", 2)
+    fares.rejected("a", once)
+    fares.rejected("a", once)
+
+    assert {"bad value": 4} == fares.all()[0].rejects.counts
+
+
+# Readers.
+
+
+def test_readers_are_bounded_and_a_failed_one_is_not_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "READERS_MAX", 1)
+    with Store.open(None) as store:
+        lending = Readers(store)
+        with lending.lend() as first, pytest.raises(StoreBusy), lending.lend(wait_s=0.01):
+            pass
+        with pytest.raises(RuntimeError), lending.lend() as second:
+            raise RuntimeError("half-way")
+        with lending.lend() as third:
+            assert first is second and third is not second
+            assert [(1,)] == third.sql("select 1")
+        lending.close()
+
+
+# The note in the directory.
+
+
+def test_the_note_of_a_running_process_is_found_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    import os
+
+    note = Note(os.getpid(), "http://127.0.0.1:1", "secret")
+    leave(tmp_path, note)
+
+    assert note == find(tmp_path)
+    assert 0o600 == (tmp_path / "serve.json").stat().st_mode & 0o777
+    take_away(tmp_path)
+    assert find(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="an empty note is none"),
+        pytest.param("[]", id="a note of another shape is none"),
+        pytest.param(json.dumps({"pid": 2**30, "url": "x", "secret": "y"}), id="the note of a process that is gone"),
+    ],
+)
+def test_a_note_that_names_nobody_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "serve.json").write_text(text)
+
+    assert find(tmp_path) is None
+
+
+# Back-up.
+
+
+def test_a_backup_taken_while_others_write_is_whole(tmp_path: Path) -> None:
+    service = Service.open(tmp_path / "data", Settings(), {}, now_us=clock, live=False)
+    service.start()
+    service.state.set_setting("colour", "green", "me", NOW_US)
+    service.submit("s", [points([NOW_US])]).result(WAIT_S)
+    done = service.backup(tmp_path / "copy")
+    service.submit("s", [points([NOW_US + 1])]).result(WAIT_S)
+    service.stop()
+
+    assert done.telemetry_bytes > 0 and done.state_bytes > 0
+    with Store.open(tmp_path / "copy", create=False) as store, State.open(tmp_path / "copy") as state:
+        assert [(1,)] == store.sql("select count(*) from sample_tail")
+        assert "green" == state.setting("colour")
+        # A copy of a copy is the same again.
+        backup(store, state, tmp_path / "again")
+    with Store.open(tmp_path / "again", create=False) as store:
+        assert [(NOW_US,)] == store.sql("select observed_us from sample_tail")
+
+
+def test_a_backup_never_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter").write_text("dear")
+    with Store.open(tmp_path / "data") as store, State.open(tmp_path / "data") as state:
+        for target in (tmp_path / "full", tmp_path / "data"):
+            with pytest.raises(UsageError, match="backup"):
+                backup(store, state, target)
+
+    assert "dear" == (tmp_path / "full" / "letter").read_text()
+
+
+def test_what_a_broken_backup_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "gpuwatch.duckdb.partial").write_bytes(b"half")
+    with Store.open(tmp_path / "data") as store, State.open(tmp_path / "data") as state:
+        backup(store, state, tmp_path / "copy")
+
+    assert ["gpuwatch.duckdb", "state.sqlite"] == sorted(p.name for p in (tmp_path / "copy").iterdir())
