@@ -48,8 +48,7 @@ class Alerting:
         self._allow = allow
         self.guard = Guard.of(allow)
         self._reports = None if settings.report_directory is None else Path(settings.report_directory)
-        if "channel" in config:
-            Channels(state, self.guard).adopt(channels, now_us())
+        Channels(state, self.guard).adopt(channels, now_us())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._work, name="alerts", daemon=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gpuwatch.commands import answers, data, serve, show
+from gpuwatch.commands import answers, data, report, serve, show, token
 from gpuwatch.commands.shared import say
 from gpuwatch.errors import GpuwatchError
 
@@ -56,6 +56,12 @@ app.command("ledger")(answers.ledger)
 app.command("doctor")(answers.doctor)
 app.command("simulate")(data.simulate)
 app.command("backup")(serve.backup)
+app.add_typer(report.report, name="report")
+tokens = typer.Typer(help="API tokens: create, list, revoke.", rich_markup_mode=None, no_args_is_help=True)
+tokens.command("create")(token.create)
+tokens.command("list")(token.list_)
+tokens.command("revoke")(token.revoke)
+app.add_typer(tokens, name="token")
 
 
 def _now_us() -> int:
@@ -84,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     except _ClickException as error:
         text = str(error.format_message())
         command = next((a for a in arguments if not a.startswith("-")), "")
-        known = [c.name for c in app.registered_commands]
+        known = [c.name for c in (*app.registered_commands, *app.registered_groups)]
         where = f"gpuwatch {command} --help" if command in known else "gpuwatch --help"
         say(f"gpuwatch: {' '.join(text.split())} (see {where})")
         return USAGE

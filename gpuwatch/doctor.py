@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ COUNTERS = {
     "lacks_dram": "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the device memory interface is active.",
 }
 """Lines of dcgm-exporter's counters file by what is missing without them."""
+NEEDED = tuple(name for name in COUNTERS if name != "lacks_sm_occupancy")
+"""Those without which a verdict cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,31 @@ def wrong(checks: Iterable[Check]) -> bool:
     return any(check.status != OK for check in checks)
 
 
-def examine(store: Store) -> list[Check]:
-    """Every check over all that the store holds; prices and teams are those of the last pricing."""
-    steps: tuple[Callable[[Store], Check], ...] = (
-        _analysed,
-        _rejects,
-        _fields,
-        _unjudged,
-        _unmeasured,
-        _unknown,
-        _owners,
-        _rates,
-        _estimated,
-        _conflicts,
-        _gaps,
-        _books,
-    )
-    return [step(store) for step in steps]
+def examine(store: Store, since_us: int = 0) -> list[Check]:
+    """Every check over what the store holds; prices and teams are those of the last pricing.
+
+    From `since_us`, the start of an hour, on: what is measured and held before is left out.
+    """
+    holds = store.rows("reports/doctor_holds", since_us=since_us)
+    return [
+        _analysed(store),
+        _rejects(store),
+        _fields(store, since_us),
+        _unjudged(store),
+        _unmeasured(store),
+        _unknown(store),
+        _owners(store, since_us),
+        _rates(store),
+        _estimated(holds),
+        _conflicts(holds),
+        _gaps(holds),
+        _books(store, since_us),
+    ]
+
+
+def missing_fields(row: dict[str, Any]) -> list[str]:
+    """Names in COUNTERS of the readings that verdicts need and a row of reports/doctor_fields lacks."""
+    return [name for name in NEEDED if row[name]]
 
 
 def _analysed(store: Store) -> Check:
@@ -91,10 +101,8 @@ def _rejects(store: Store) -> Check:
     return Check("rejects", WARN, what, "\n".join(["Correct these and import the files again:", *lines]))
 
 
-def _fields(store: Store) -> Check:
-    rows = store.rows("reports/doctor_fields")
-    needed = [name for name in COUNTERS if name != "lacks_sm_occupancy"]
-    lacking = [r for r in rows if any(r[name] for name in needed)]
+def _fields(store: Store, since_us: int) -> Check:
+    lacking = [r for r in store.rows("reports/doctor_fields", since_us=since_us) if missing_fields(r)]
     if not lacking:
         return Check("counters", OK, "every node with held GPUs gives the readings that verdicts need")
     missing = [name for name in COUNTERS if any(r[name] for r in lacking)]
@@ -145,8 +153,8 @@ def _unknown(store: Store) -> Check:
     return Check("unscheduled", WARN, what + _named(_place(r) for r in rows), fix)
 
 
-def _owners(store: Store) -> Check:
-    rows = store.rows("reports/doctor_owners")
+def _owners(store: Store, since_us: int) -> Check:
+    rows = store.rows("reports/doctor_owners", since_us=since_us)
     share = sum(r["held_us"] for r in rows) / rows[0]["all_held_us"] if rows else 0.0
     if share <= UNALLOCATED_SHARE_MAX:
         return Check("owners", OK, f"{100 * share:.1f} % of held time has no team")
@@ -176,8 +184,8 @@ def _rates(store: Store) -> Check:
     )
 
 
-def _estimated(store: Store) -> Check:
-    rows = [r for r in store.rows("reports/doctor_holds") if r["estimated_us"]]
+def _estimated(holds: Sequence[dict[str, Any]]) -> Check:
+    rows = [r for r in holds if r["estimated_us"]]
     if not rows:
         return Check("placement", OK, "which device each job held is known")
     hours = sum(r["estimated_us"] for r in rows) / HOUR_US
@@ -190,8 +198,8 @@ def _estimated(store: Store) -> Check:
     return Check("placement", WARN, what, fix)
 
 
-def _conflicts(store: Store) -> Check:
-    rows = [r for r in store.rows("reports/doctor_holds") if r["conflict_us"]]
+def _conflicts(holds: Sequence[dict[str, Any]]) -> Check:
+    rows = [r for r in holds if r["conflict_us"]]
     if not rows:
         return Check("conflicts", OK, "no device is claimed by two jobs at once")
     hours = sum(r["conflict_us"] for r in rows) / HOUR_US
@@ -200,9 +208,8 @@ def _conflicts(store: Store) -> Check:
     return Check("conflicts", WARN, what, fix)
 
 
-def _gaps(store: Store) -> Check:
-    rows = store.rows("reports/doctor_holds")
-    bad = [r for r in rows if r["unobserved_us"] > UNOBSERVED_SHARE_MAX * r["held_us"]]
+def _gaps(holds: Sequence[dict[str, Any]]) -> Check:
+    bad = [r for r in holds if r["unobserved_us"] > UNOBSERVED_SHARE_MAX * r["held_us"]]
     if not bad:
         return Check(
             "telemetry", OK, f"at least {100 * (1 - UNOBSERVED_SHARE_MAX):.0f} % of held time is measured on every node"
@@ -212,11 +219,11 @@ def _gaps(store: Store) -> Check:
     return Check("telemetry", WARN, f"held time that nobody measured: {_named(shares)}", fix)
 
 
-def _books(store: Store) -> Check:
+def _books(store: Store, since_us: int) -> Check:
     clusters = store.sql("select cluster, min(start_us), max(end_us) from segment group by 1 order by 1")
     for cluster, start_us, end_us in clusters:
         try:
-            ledger.check(store, cluster, start_us // HOUR_US * HOUR_US, -(-end_us // HOUR_US) * HOUR_US)
+            ledger.check(store, cluster, max(start_us // HOUR_US * HOUR_US, since_us), -(-end_us // HOUR_US) * HOUR_US)
         except BooksDoNotClose as error:
             return Check("books", FAIL, str(error), "gpuwatch analyze")
     return Check("books", OK, "every GPU-microsecond is in exactly one bucket")

@@ -104,7 +104,7 @@ def _array(values: Sequence[object], name: str) -> pa.Array:
 
 def _xlsx(listing: Listing) -> bytes:
     """A sheet of records with a frozen header, filters and real numbers, and one of what stands beside them."""
-    from xlsxwriter import Workbook
+    from xlsxwriter import Workbook  # type: ignore[import-untyped]
 
     if len(listing.items) > XLSX_ROWS_MAX:
         raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any, Self
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
-from gpuwatch.errors import StoreError
+from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.rates import Rate, check_rates
 from gpuwatch.teams import TeamRule
 
@@ -146,6 +147,20 @@ class State:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def copy_to(self, path: Path) -> None:
+        """Writes a consistent copy of a SQLite state to a new file, readable by its owner only.
+
+        Raises UsageError for a state on a server: its own tools back it up.
+        """
+        if self._engine.dialect.name != "sqlite":
+            raise UsageError(f"backup: state {self._name} is on a server; back it up there (PostgreSQL: pg_dump)")
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        try:
+            with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.connection.driver_connection.execute("vacuum into ?", (str(path),))
+        except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+            raise StoreError(f"state {self._name}: {_cause(error)}") from error
 
     def replace_rates(self, rates: Sequence[Rate], actor: str, source: str, at_us: int) -> bool:
         """Makes `rates` the rate card in force, as a new version; older versions are kept. True if that changed it.

@@ -54,6 +54,8 @@ def upgrade() -> None:
         sa.Column("created_us", sa.BigInteger, nullable=False),
         sa.Column("due_us", sa.BigInteger, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("batch", sa.String(300)),
+        sa.Column("tried_us", sa.BigInteger),
         sa.Column("last_error", sa.Text),
         sa.Column("sent_us", sa.BigInteger),
     )
@@ -63,6 +65,7 @@ def upgrade() -> None:
         sa.Column("finding_key", sa.String(200), primary_key=True),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("severity", sa.String(16), nullable=False),
+        sa.Column("episode", sa.Integer, nullable=False),
         sa.Column("at_us", sa.BigInteger, nullable=False),
     )
     op.create_table(

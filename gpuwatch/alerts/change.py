@@ -1,0 +1,101 @@
+"""What changed since a channel was last told: findings that opened, worsened or were resolved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from gpuwatch.alerts.channel import Channel, rank
+from gpuwatch.clock import DAY_US, HOUR_US, rfc3339
+from gpuwatch.findings import Finding
+from gpuwatch.state import State
+from gpuwatch.state.channels import Channels
+from gpuwatch.state.outbox import Change, Mark, Outbox
+
+REOPEN_QUIET_US = HOUR_US
+"""A finding that opens again this soon after its end is told of only if it is still open when the time is over."""
+
+DAILY_AT_US = 8 * HOUR_US
+"""When daily digests go out: 08:00 UTC."""
+
+SILENT = ("acked", "snoozed", "exempt")
+"""States in which an owner has spoken: nothing is sent."""
+
+
+def enqueue(state: State, findings: Sequence[Finding], now_us: int) -> int:
+    """Queues for every enabled channel what changed since it was last told; returns how many messages were queued.
+
+    `findings` are all there are, in every state, the dearest first (findings.read). Calling it again with the same
+    findings queues nothing, so a crash at any instant neither loses nor repeats a message.
+    """
+    outbox = Outbox(state)
+    written = 0
+    for channel in Channels(state).list():
+        if channel.enabled:
+            judge = partial(changes, channel, findings, now_us=now_us)
+            written += outbox.update(channel.name, judge, next_digest(channel.digest, now_us), now_us)
+    return written
+
+
+def changes(channel: Channel, findings: Sequence[Finding], marks: Mapping[str, Mark], now_us: int) -> list[Change]:
+    """New marks and messages of one channel, in the order of `findings`; pure."""
+    found = (_change(channel, finding, marks.get(finding.key), now_us) for finding in findings)
+    return [change for change in found if change is not None]
+
+
+def next_digest(digest: str, now_us: int) -> int:
+    """When what happens now is due: at once, at the next full hour, or at the next DAILY_AT_US."""
+    if digest == "hourly":
+        return now_us - now_us % HOUR_US + HOUR_US
+    if digest == "daily":
+        return now_us + DAY_US - (now_us - DAILY_AT_US) % DAY_US
+    return now_us
+
+
+def _change(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
+    if finding.state in SILENT:
+        return None
+    if finding.state == "resolved":
+        return _resolved(channel, finding, mark, now_us)
+    if mark is not None and mark.state == "open":
+        return _worsened(channel, finding, mark, now_us)
+    return _opened(channel, finding, mark, now_us)
+
+
+def _resolved(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
+    """Only who was told of the start is told of the end: old history is nobody's alert."""
+    if mark is None or mark.state != "open":
+        return None
+    told = Mark("resolved", mark.severity, mark.episode, now_us)
+    return _told(channel, finding, "resolved", told, mark.severity, now_us)
+
+
+def _worsened(channel: Channel, finding: Finding, mark: Mark, now_us: int) -> Change | None:
+    """Against the worst that was told, so that a severity that swings is told once a level."""
+    if rank(finding.severity) <= rank(mark.severity) or not channel.hears_of(finding.severity, finding.team):
+        return None
+    told = Mark("open", finding.severity, mark.episode, now_us)
+    return _told(channel, finding, "worsened", told, mark.severity, now_us)
+
+
+def _opened(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
+    if not channel.hears_of(finding.severity, finding.team):
+        if channel.teams is not None and finding.team not in channel.teams:
+            return None
+        quiet = Mark("quiet", finding.severity, 0, now_us)
+        return Change(finding.key, quiet) if mark is None else None
+    if mark is not None and mark.state == "resolved" and now_us - mark.at_us < REOPEN_QUIET_US:
+        return None
+    told = Mark("open", finding.severity, 1 if mark is None else mark.episode + 1, now_us)
+    crossed = mark is not None and mark.state == "quiet" and rank(mark.severity) < rank(finding.severity)
+    event = "worsened" if crossed and "worsened" in channel.events else "opened"
+    return _told(channel, finding, event, told, mark.severity if crossed and mark else None, now_us)
+
+
+def _told(channel: Channel, finding: Finding, event: str, mark: Mark, previous: str | None, now_us: int) -> Change:
+    """The mark moves whether or not the channel wants this event: it wants to know what follows from it."""
+    if event not in channel.events:
+        return Change(finding.key, mark)
+    payload = {"at": rfc3339(now_us), "previous_severity": previous, "finding": finding.as_dict()}
+    return Change(finding.key, mark, event, json.dumps(payload))

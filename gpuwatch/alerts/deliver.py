@@ -1,0 +1,193 @@
+"""Delivery: takes what is due from the outbox, sends it, and writes down what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from aiohttp.abc import AbstractResolver
+
+from gpuwatch.alerts import slack, webhook
+from gpuwatch.alerts.channel import Channel
+from gpuwatch.alerts.digest import ROWS_MAX, Alert, choose, fold, read
+from gpuwatch.alerts.guard import Guard
+from gpuwatch.alerts.post import TIMEOUT_S, Outcome, post
+from gpuwatch.clock import SECOND_US, rfc3339
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.state import State
+from gpuwatch.state.channels import Channels
+from gpuwatch.state.outbox import Batch, Outbox, Status
+
+POLL_S = 5.0
+"""Time between two looks into the outbox; twice as long after each failure in a row, at most POLL_S_MAX."""
+POLL_S_MAX = 160.0
+
+HOLD_US = 120 * SECOND_US
+"""How long a message belongs to who took it. Longer than a request can last; after a crash it is sent again then."""
+
+BACKOFF_S_MIN = 5.0
+BACKOFF_S_MAX = 900.0
+
+MESSAGES_MAX = 50
+"""Messages to one channel in one pass."""
+
+
+class Deliverer:
+    """Sends what is due. Many may run at once, in one process or several: the outbox gives a message to one of them."""
+
+    def __init__(
+        self,
+        state: State,
+        now_us: Callable[[], int],
+        *,
+        base_url: str | None = None,
+        allow_private: Collection[str] = (),
+        timeout_s: float = TIMEOUT_S,
+        resolver: AbstractResolver | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        """`base_url` is the service's own address for links. `allow_private` names hosts, addresses and networks that
+
+        may be sent to although they are not public, and over plain http. Raises UsageError for a wrong entry.
+        """
+        self._channels = Channels(state)
+        self._outbox = Outbox(state)
+        self._now_us = now_us
+        self._base_url = base_url
+        self._guard = Guard.of(allow_private)
+        self._timeout_s = timeout_s
+        self._resolver = resolver
+        self._chance = chance or random.Random()
+
+    async def run(self, stop: asyncio.Event, report: Callable[[str], None] = lambda _: None) -> None:
+        """Delivers until `stop` is set; then it ends the request it is in. What goes wrong round it is told to `report`
+
+        (one line, no secret) and tried again: a database that is busy, a defect in one message.
+        """
+        pause_s = POLL_S
+        while not stop.is_set():
+            try:
+                await self.deliver_due()
+                pause_s = POLL_S
+            except GpuwatchError as error:
+                report(f"alerts: {error}")
+                pause_s = min(2 * pause_s, POLL_S_MAX)
+            except Exception as error:  # noqa: BLE001 - the loop outlives a defect; its type holds no secret
+                report(f"alerts: {type(error).__name__} while delivering; trying again")
+                pause_s = min(2 * pause_s, POLL_S_MAX)
+            try:
+                await asyncio.wait_for(stop.wait(), pause_s)
+            except TimeoutError:
+                continue
+
+    async def deliver_due(self) -> int:
+        """One pass over all enabled channels, side by side; returns how many messages arrived.
+
+        A channel that fails does not delay the others. Raises the first StoreError, after the others are done.
+        """
+        channels = await asyncio.to_thread(self._channels.list)
+        waiting = await asyncio.to_thread(self._outbox.waiting)
+        passes = (self._drain(channel) for channel in channels if channel.enabled and channel.name in waiting)
+        results = await asyncio.gather(*passes, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return sum(result for result in results if isinstance(result, int))
+
+    async def send_test(self, name: str) -> Outcome:
+        """Sends a test message now, past the outbox. Raises UsageError for an unknown channel."""
+        channel = await asyncio.to_thread(self._channels.get, name)
+        key = f"{name}|test|{uuid4().hex}"
+        if channel.kind == "slack":
+            return await self._send(channel, slack.test(name, self._base_url), key)
+        return await self._send(channel, webhook.test(name, self._base_url, key=key), key)
+
+    async def _drain(self, channel: Channel) -> int:
+        """Messages of a channel in order, until one fails or none is due."""
+        arrived = 0
+        for _ in range(MESSAGES_MAX):
+            batch = await asyncio.to_thread(
+                self._outbox.claim,
+                channel.name,
+                self._now_us(),
+                HOLD_US,
+                ROWS_MAX[channel.kind],
+                channel.digest == "off",
+                partial(choose, channel),
+            )
+            if batch is None:
+                break
+            outcome = await self._deliver(channel, batch)
+            if outcome.sent:
+                arrived += 1
+            elif not outcome.permanent:
+                break
+        return arrived
+
+    async def _deliver(self, channel: Channel, batch: Batch) -> Outcome:
+        """1. Reads the rows; those that are no alerts are dead. 2. Sends the rest as one message. 3. Writes the outcome."""
+        alerts: list[Alert] = []
+        for row in batch.rows:
+            try:
+                alerts.append(read(row))
+            except ValueError as error:
+                await asyncio.to_thread(self._outbox.discard, row, f"cannot be sent: {error}")
+        if not alerts:
+            return Outcome(False, permanent=True)
+        try:
+            message = self._message(channel, fold(alerts), batch.key)
+        except Exception as error:  # noqa: BLE001 - a poisoned row must not hold up those behind it
+            outcome = Outcome(False, f"cannot be written as a message ({type(error).__name__})", permanent=True)
+        else:
+            try:
+                outcome = await self._send(channel, message, batch.key)
+            except Exception as error:  # noqa: BLE001 - a defect below is a failed try, counted and given up like others
+                outcome = Outcome(False, f"sending broke down ({type(error).__name__})")
+        now_us = self._now_us()
+        if outcome.sent:
+            await asyncio.to_thread(self._outbox.sent, batch, now_us)
+        else:
+            retry_us = None if outcome.permanent else now_us + self._backoff_us(batch, outcome.retry_after_us)
+            await asyncio.to_thread(self._outbox.failed, batch, outcome.error or "failed", retry_us, now_us)
+        return outcome
+
+    def _message(self, channel: Channel, alerts: list[Alert], key: str) -> dict[str, Any]:
+        digest = channel.digest != "off" or len(alerts) > 1
+        if channel.kind == "slack":
+            return slack.digest(alerts, self._base_url, key=key) if digest else slack.single(alerts[0], self._base_url)
+        return webhook.digest(alerts, self._base_url, key=key) if digest else webhook.payload(alerts[0], self._base_url)
+
+    async def _send(self, channel: Channel, message: dict[str, Any], key: str) -> Outcome:
+        headers = {"Idempotency-Key": key}
+        body = json.dumps(message).encode()
+        return await post(channel.url, body, headers, self._guard, self._now_us(), self._timeout_s, self._resolver)
+
+    def _backoff_us(self, batch: Batch, asked_us: int | None) -> int:
+        """What the receiver asked for, or twice as long each time, within bounds; always a little by chance."""
+        attempts = max(row.attempts for row in batch.rows)
+        wait_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(attempts, 20))
+        jittered_us = int(wait_s * SECOND_US * self._chance.uniform(0.5, 1.0))
+        return jittered_us if asked_us is None else asked_us + int(self._chance.uniform(0, 1) * SECOND_US)
+
+
+def listing(state: State) -> list[dict[str, Any]]:
+    """Channels as `GET /api/v1/channels` shows them: settings, hint of the address, and how each fares. No secret."""
+    fares = Outbox(state).status()
+    return [
+        channel.public() | {"status": _shown(fares.get(channel.name, Status()))} for channel in Channels(state).list()
+    ]
+
+
+def _shown(status: Status) -> dict[str, Any]:
+    return {
+        "last_sent_at": None if status.last_sent_us is None else rfc3339(status.last_sent_us),
+        "last_error": status.last_error,
+        "last_error_at": None if status.last_error_us is None else rfc3339(status.last_error_us),
+        "pending": status.pending,
+        "dead": status.dead,
+    }

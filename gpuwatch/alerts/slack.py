@@ -1,0 +1,199 @@
+"""Slack messages: Block Kit payloads of alerts, digests and tests. Pure: nothing is sent here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.alerts import words
+from gpuwatch.alerts.digest import Alert
+
+MAX_SECTION = 3000
+MAX_FIELD = 2000
+MAX_BLOCKS = 50
+MAX_URL = 3000
+MAX_LINE = 300
+"""Length of the one line that decides: what stands after it is not read on a phone."""
+MAX_PART = 120
+"""Length of one name in that line: job names and users are written by anybody."""
+MAX_DIGEST = 10
+"""Findings in a digest: ui.md."""
+MAX_SUMMARY = 600
+
+_ICONS = {
+    "critical": ":red_circle:",
+    "high": ":red_circle:",
+    "medium": ":large_orange_circle:",
+    "low": ":large_yellow_circle:",
+    "info": ":large_blue_circle:",
+}
+_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_EVENTS = ("opened", "worsened", "resolved")
+
+Payload = dict[str, Any]
+
+
+def payload(event: str, finding: Mapping[str, Any], base_url: str | None) -> Payload:
+    """The message about a finding as it is now."""
+    return single(Alert(event, str(finding.get("key")), "", finding), base_url)
+
+
+def single(alert: Alert, base_url: str | None) -> Payload:
+    """The message about one finding: a line that decides, the facts, the fix, a link, and the key it is known by."""
+    event, finding = alert.event, alert.finding
+    facts = {
+        "Owner": words.owner(finding),
+        "Rate": words.a_day(finding),
+        "Cost so far" if event != "resolved" else "Cost in all": words.cost_so_far(finding),
+        "Since" if event != "resolved" else "From": words.since(finding),
+        "Where": words.place(finding),
+        "Evidence": "; ".join(words.evidence(finding)) or "see the link",
+    }
+    blocks = [
+        _section(f"{line(alert)}\n{escape(finding.get('summary'), MAX_SUMMARY)}"),
+        {
+            "type": "section",
+            "fields": [_text(f"*{name}*\n{escape(text, MAX_FIELD - 50)}") for name, text in facts.items()],
+        },
+    ]
+    if event == "resolved":
+        reason = finding.get("resolved_reason")
+        blocks += [_section(f"*Why it is over:* {escape(reason, MAX_SUMMARY)}")] if reason else []
+    elif finding.get("remedy"):
+        blocks.append(_section(f"*Fix:* {escape(finding['remedy'], MAX_SUMMARY)}"))
+    blocks += _button("Open the finding", words.finding_url(base_url, str(finding.get("key"))))
+    notes = [f"{finding.get('detector')} · confidence {_percent(finding.get('confidence'))}"]
+    notes += [f"not told before: {', '.join(alert.earlier)}"] if alert.earlier else []
+    return _message(plain_line(alert), [*blocks, _context([*notes, f"key {alert.key}"])])
+
+
+def digest(alerts: Sequence[Alert], base_url: str | None, *, key: str = "") -> Payload:
+    """The message about many findings: their sum, at most MAX_DIGEST of them (the dearest first), and a link to all."""
+    dearest = sorted(alerts, key=_dearness)
+    counts = {event: sum(alert.event == event for alert in alerts) for event in _EVENTS}
+    told = ", ".join(f"{count} {event}" for event, count in counts.items() if count)
+    title = f"{len(alerts)} finding{'s' * (len(alerts) != 1)}: {told} · {_total(alerts)}"
+    blocks = [_section(f":bar_chart: *{escape(title, MAX_LINE)}*")]
+    for alert in dearest[:MAX_DIGEST]:
+        url = words.finding_url(base_url, str(alert.finding.get("key")))
+        blocks.append(_section(line(alert) + (f" · <{url}|open>" if url and len(url) <= MAX_URL else "")))
+    left = len(alerts) - MAX_DIGEST
+    notes = [f"and {left} more"] if left > 0 else []
+    blocks += _button("Open all findings", words.findings_url(base_url))
+    return _message(title, [*blocks, _context([*notes, f"key {key}"])])
+
+
+def test(channel: str, base_url: str | None) -> Payload:
+    """The message of the test button."""
+    text = f"Test from gpuwatch: channel {channel} works."
+    blocks = [_section(f":white_check_mark: {escape(text, MAX_LINE)}")]
+    return _message(text, blocks + _button("Open gpuwatch", words.findings_url(base_url)))
+
+
+def line(alert: Alert) -> str:
+    """What, who, money a day: the line that decides whether to open it, as mrkdwn."""
+    what, rest = _parts(alert, lambda text: escape(text, MAX_PART))
+    icon = ":white_check_mark:" if alert.event == "resolved" else _ICONS.get(str(alert.finding.get("severity")), "")
+    return f"{icon} *{what}* · {rest}".strip()
+
+
+def plain_line(alert: Alert) -> str:
+    """The same without mrkdwn: the text of the notification."""
+    what, rest = _parts(alert, lambda text: clean(text)[:MAX_PART])
+    return f"{what} · {rest}"
+
+
+def escape(text: object, limit: int) -> str:
+    """Text that nobody's name can make into a mention or a link, in at most `limit` UTF-16 units, cut with an ellipsis.
+
+    An escape is never cut in two. None is empty.
+    """
+    parts: list[str] = []
+    used = 0
+    for character in clean(text):
+        part = _ESCAPES.get(character, character)
+        size = _size(part)
+        if used + size > limit:
+            while parts and used + 1 > limit:
+                used -= _size(parts.pop())
+            return "".join(parts) + "…"
+        parts.append(part)
+        used += size
+    return "".join(parts)
+
+
+def clean(text: object) -> str:
+    """One line without control, bidirectional or half characters."""
+    shown = "" if text is None else str(text)
+    return " ".join("".join(c if c.isprintable() else " " for c in shown).split())
+
+
+def _parts(alert: Alert, show: Callable[[object], str]) -> tuple[str, str]:
+    finding = alert.finding
+    severity = show(finding.get("severity"))
+    what = {"opened": severity.capitalize(), "resolved": "Resolved"}.get(alert.event, f"Worsened to {severity}")
+    if alert.event == "worsened" and alert.previous_severity:
+        what += f" (was {show(alert.previous_severity)})"
+    if alert.event == "resolved" and "opened" in alert.earlier:
+        what = "Opened and resolved meanwhile"
+    amount = words.cost_so_far(finding) if alert.event == "resolved" else words.a_day(finding)
+    about = f"{show(finding.get('title'))}: {show(words.subject(finding))}"
+    return what, f"{about} · {show(words.owner(finding))} · {show(amount)}"
+
+
+def _total(alerts: Sequence[Alert]) -> str:
+    """Money a day of what is open: of one currency, else unsaid."""
+    alive = [alert.finding for alert in alerts if alert.event != "resolved"]
+    known = [(words.cost_a_day(f), f.get("currency")) for f in alive]
+    priced = [(amount, currency) for amount, currency in known if amount is not None]
+    if not alive:
+        return "nothing open"
+    if not priced or len({currency for _, currency in priced}) > 1:
+        return "cost unknown" if not priced else "several currencies"
+    unpriced = len(alive) - len(priced)
+    more = f" and {unpriced} without a price" if unpriced else ""
+    return f"{words.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}/day{more}"
+
+
+def _dearness(alert: Alert) -> tuple[bool, Decimal]:
+    """Open before resolved, the dearest first."""
+    return alert.event == "resolved", -(words.cost_a_day(alert.finding) or Decimal(0))
+
+
+def _percent(ratio: object) -> str:
+    return f"{ratio:.0%}" if isinstance(ratio, int | float) else "unknown"
+
+
+def _message(text: str, blocks: list[Payload]) -> Payload:
+    return {
+        "text": escape(text, MAX_SECTION),
+        "blocks": blocks[:MAX_BLOCKS],
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
+
+
+def _section(text: str) -> Payload:
+    return {"type": "section", "text": _text(text)}
+
+
+def _context(notes: Sequence[str]) -> Payload:
+    return {"type": "context", "elements": [_text(escape(note, MAX_FIELD)) for note in notes]}
+
+
+def _button(label: str, url: str | None) -> list[Payload]:
+    """A link; nothing where the service does not know its own address."""
+    if url is None or len(url) > MAX_URL:
+        return []
+    button = {"type": "button", "text": {"type": "plain_text", "text": label}, "url": url}
+    return [{"type": "actions", "elements": [button]}]
+
+
+def _text(text: str) -> Payload:
+    """`verbatim`: Slack makes no links, channels or mentions of plain words; `text` is escaped already."""
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def _size(text: str) -> int:
+    return sum(2 if ord(c) > 0xFFFF else 1 for c in text)

@@ -1,0 +1,148 @@
+"""Words of an alert that all channels share: money a day, owner, since when, evidence, link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from urllib.parse import quote
+
+from gpuwatch.clock import DAY_US, HOUR_US, SECOND_US, from_us, parse_rfc3339
+from gpuwatch.findings import ELAPSED_US_MIN
+
+MAX_EVIDENCE = 6
+"""Numbers of the evidence that a message shows; the link has all."""
+MAX_NODES = 3
+
+_NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape"}
+_OWNERS = {"__unallocated__": "nobody known", "__platform__": "platform", "__shared__": "shared"}
+_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
+
+Json = Mapping[str, Any]
+
+
+def finding_url(base_url: str | None, key: str) -> str | None:
+    """Where a finding is shown in the UI; None where the service does not know its own address."""
+    return f"{base_url.rstrip('/')}/ui/findings/{quote(key, safe='')}" if base_url else None
+
+
+def findings_url(base_url: str | None) -> str | None:
+    """Where all findings are shown in the UI."""
+    return f"{base_url.rstrip('/')}/ui/findings" if base_url else None
+
+
+def cost_a_day(finding: Json) -> Decimal | None:
+    """Money a day while it lasted, at least an hour of it; None where there is no price or no time."""
+    cost = _decimal(finding.get("wasted_cost"))
+    started_us, seen_us = _us(finding.get("started_at")), _us(finding.get("last_seen_at"))
+    if cost is None or started_us is None or seen_us is None:
+        return None
+    return cost * DAY_US / max(seen_us - started_us, ELAPSED_US_MIN)
+
+
+def money(amount: Decimal | None, currency: object) -> str:
+    """`$4,310`, `$12.40`, `CHF 7.00`; `cost unknown` for none. Cents where they matter."""
+    if amount is None:
+        return "cost unknown"
+    sign = _SIGNS.get(str(currency), f"{currency} " if currency else "")
+    return f"{sign}{amount:,.0f}" if abs(amount) >= 100 else f"{sign}{amount:,.2f}"
+
+
+def a_day(finding: Json) -> str:
+    """`$412/day`, or that it is unknown; a finding such as blind-spot says that time is not known to be used, at no cost."""
+    amount = cost_a_day(finding)
+    if amount == 0:
+        return "no cost claimed"
+    return money(amount, finding.get("currency")) + ("/day" if amount is not None else "")
+
+
+def cost_so_far(finding: Json) -> str:
+    """`$1,234 (310.5 GPU-h)`."""
+    seconds = _decimal(finding.get("wasted_gpu_seconds"))
+    hours = "" if seconds is None else f" ({seconds / 3600:,.1f} GPU-h)"
+    return money(_decimal(finding.get("wasted_cost")), finding.get("currency")) + hours
+
+
+def owner(finding: Json) -> str:
+    """`team red, alice`."""
+    team = str(finding.get("team") or "__unallocated__")
+    user = finding.get("user")
+    return f"team {team}" * (team not in _OWNERS) + _OWNERS.get(team, "") + (f", {user}" if user else "")
+
+
+def subject(finding: Json) -> str:
+    """`job 4711 (train-llm)`."""
+    about = finding.get("subject")
+    if not isinstance(about, Mapping):
+        return "unknown subject"
+    name, identity = about.get("name"), str(about.get("id"))
+    repeated = not name or identity == name or identity.endswith(f"/{name}")
+    return f"{about.get('kind')} {identity}" + ("" if repeated else f" ({name})")
+
+
+def since(finding: Json) -> str:
+    """`2026-11-20 06:10 UTC, for 26 h`; with its end where it has one."""
+    started_us, ended_us, seen_us = (_us(finding.get(n)) for n in ("started_at", "ended_at", "last_seen_at"))
+    if started_us is None:
+        return "unknown"
+    until_us = ended_us or seen_us or started_us
+    end = f" to {_minute(ended_us)}" if ended_us else ""
+    return f"{_minute(started_us)}{end} UTC, {_span(until_us - started_us)}"
+
+
+def place(finding: Json) -> str:
+    """`cluster c1, nodes n1, n2 and 3 more`."""
+    nodes = [str(node) for node in finding.get("nodes") or []]
+    more = f" and {len(nodes) - MAX_NODES} more" if len(nodes) > MAX_NODES else ""
+    where = f", node{'s' * (len(nodes) > 1)} {', '.join(nodes[:MAX_NODES])}{more}" if nodes else ""
+    return f"cluster {finding.get('cluster')}{where}"
+
+
+def evidence(finding: Json) -> list[str]:
+    """`idle devices 3`, `sm active 17 %`: the first plain numbers and words of the evidence."""
+    told = finding.get("evidence")
+    plain = [
+        _shown(str(name), value)
+        for name, value in (told.items() if isinstance(told, Mapping) else ())
+        if name not in _NOT_SHOWN and isinstance(value, bool | int | float | str)
+    ]
+    return plain[:MAX_EVIDENCE]
+
+
+def _shown(name: str, value: bool | float | str) -> str:
+    words = name.replace("_", " ")
+    if name.endswith("_ratio") and isinstance(value, int | float):
+        return f"{words.removesuffix(' ratio')} {value:.0%}".replace("%", " %")
+    return f"{words} {_value(value)}"
+
+
+def _value(value: bool | float | str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _decimal(value: object) -> Decimal | None:
+    try:
+        amount = None if value is None else Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return amount if amount is None or amount.is_finite() else None
+
+
+def _us(value: object) -> int | None:
+    try:
+        return None if value is None else parse_rfc3339(str(value))
+    except ValueError:
+        return None
+
+
+def _minute(us: int) -> str:
+    return from_us(us).strftime("%Y-%m-%d %H:%M")
+
+
+def _span(us: int) -> str:
+    minutes = us // (60 * SECOND_US)
+    if us < HOUR_US:
+        return f"{minutes} min"
+    return f"{us / HOUR_US:.1f} h" if us < 2 * DAY_US else f"{us / DAY_US:.1f} days"

@@ -1,0 +1,202 @@
+"""MIG slices of a window: who held each, its share of the GPU, what it cost, and how far it was used."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from gpuwatch import mig
+from gpuwatch.books import SECOND_PLACES, question, scale_of, working_tables
+from gpuwatch.clock import Window, rfc3339
+from gpuwatch.mig_profiles import GEOMETRIES, Profile
+from gpuwatch.money import CENT_PLACES, units_to_decimal
+from gpuwatch.state import State
+from gpuwatch.store import Store
+
+RATIOS = ("gr_engine_ratio", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio")
+BY = ("slice", "team")
+PLATFORM = "__platform__"
+MAX_LAYOUTS = 4096
+"""Layouts whose packing is remembered."""
+PACKINGS_MAX = 4096
+"""Packings of one layout that are tried; no GPU has as many."""
+
+Row = Mapping[str, Any]
+
+
+def slices(
+    store: Store,
+    state: State,
+    window: Window,
+    teams: Collection[str] | None = None,
+    *,
+    limit: int | None = None,
+    offset: int = 0,
+) -> dict[str, Any]:
+    """Slices that a source names, as JSON has them: `items`, one a slice, layout epoch and owner, in order of slice and
+    time; `gpus`, the newest layout of each GPU of these items; `next_offset`, where the next page starts, or None.
+
+    `gpu_seconds` and `cost` are parts of cost.chargeback by slice and team, and add up to it; `device_seconds` is the
+    slice's own time and `idle_seconds` what of it was hoarded. What nobody held is `__platform__`'s. `teams` is the
+    row filter: other teams' slices are not told, nor is the remainder, which is the platform's. Prices and teams are
+    those of the last pricing (cost.price_all).
+    """
+    scale = scale_of(store, window)
+    asked = question(window, BY, None, teams, scale) | {
+        "cent": scale.cent,
+        "limit": None if limit is None else limit + 1,
+        "offset": offset,
+    }
+    with working_tables(store):
+        store.run("cost/kind", **asked)
+        store.run("cost/charge", **asked)
+        store.run("cost/publish", **asked | {"limit": 0, "offset": 0}, dearest_first=False)
+        rows = store.rows("reports/slice", **asked)
+        use = {row["key"]: row for row in store.rows("reports/slice_use", **asked)}
+        layouts = _layouts(store.rows("reports/slice_layout"))
+    following = None
+    if limit is not None and len(rows) > limit:
+        rows, following = rows[:limit], offset + limit
+    return {
+        "items": [_item(row, use.get(row["key"]), layouts[_epoch(row)]) for row in rows],
+        "gpus": _gpus(rows, layouts, teams),
+        "next_offset": following,
+    }
+
+
+def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:
+    profile = _profile(row["gpu_model"], row["profile"])
+    return {
+        "slice": row["slice"],
+        "gpu": row["gpu"],
+        "gi": row["gi"],
+        "cluster": row["cluster"],
+        "node": row["node"],
+        "profile": row["profile"],
+        "gpu_model": row["gpu_model"],
+        "team": row["team"],
+        "user": row["user"],
+        "job": row["job"],
+        "start": rfc3339(row["start_us"]),
+        "end": rfc3339(row["end_us"]),
+        "share": str(Fraction(row["share_num"], row["share_den"])),
+        "gpu_seconds": _seconds(row["micros"]),
+        "device_seconds": _seconds(row["device_us"]),
+        "cost": None if row["cents"] is None else f"{units_to_decimal(int(row['cents']), CENT_PLACES):f}",
+        "currency": row["currency"],
+        "idle_seconds": _seconds(0 if use is None else use["hoarded_us"]),
+        "utilisation": _utilisation(use, profile),
+        "placement": _placement(row, profile, layout),
+    }
+
+
+def _utilisation(use: Row | None, profile: Profile | None) -> dict[str, float | None]:
+    """Means by name, None where nothing was measured: a slice that nobody holds is not read."""
+    told: dict[str, float | None] = {name: None if use is None else use[name] for name in RATIOS}
+    used = None if use is None else use["fb_used_bytes"]
+    size = None if profile is None or profile.memory_gib is None else float(profile.memory_gib) * 2**30
+    told["fb_used_ratio"] = None if used is None or size is None else min(used / size, 1.0)
+    return told
+
+
+def _placement(row: Row, profile: Profile | None, layout: Sequence[Row]) -> dict[str, Any] | None:
+    """Where the slice lies on its GPU. No source prints it: derived from what fits, None where more than one place does."""
+    if profile is None:
+        return None
+    starts = packing(row["gpu_model"], tuple(slice_["profile"] for slice_ in layout))
+    place = next(
+        n for n, slice_ in enumerate(layout) if (slice_["gi"], slice_["profile"]) == (row["gi"], row["profile"])
+    )
+    start = starts[place]
+    if start is None:
+        return None
+    return {
+        "start": start,
+        "size": profile.memory_slices,
+        "compute_slices": profile.compute_slices,
+        "memory_slices": profile.memory_slices,
+        "derived": True,
+    }
+
+
+@lru_cache(MAX_LAYOUTS)
+def packing(model: str | None, profiles: tuple[str | None, ...]) -> tuple[int | None, ...]:
+    """First memory slice of each of a GPU's instances, in order; None where the legal packings do not agree.
+
+    Instances of one profile are taken to lie in the order given: drivers number them so, and they are alike.
+    """
+    known = [_profile(model, profile) for profile in profiles]
+    order = sorted(range(len(profiles)), key=lambda n: (profiles[n] or "", n))
+    found: list[tuple[int, ...]] = []
+
+    def extend(placed: list[tuple[str, int]]) -> None:
+        if len(placed) == len(order) or len(found) > PACKINGS_MAX:
+            found.append(tuple(start for _, start in placed))
+            return
+        name = profiles[order[len(placed)]] or ""
+        for start in mig.legal_starts(model or "", name, placed):
+            if not placed or placed[-1][0] != name or placed[-1][1] < start:
+                extend([*placed, (name, start)])
+
+    if None in known:
+        return (None,) * len(profiles)
+    extend([])
+    starts: list[int | None] = [None] * len(profiles)
+    for place, n in enumerate(order):
+        choices = {one[place] for one in found}
+        starts[n] = choices.pop() if len(choices) == 1 else None
+    return tuple(starts)
+
+
+def _profile(model: str | None, name: str | None) -> Profile | None:
+    """The profile of a name on a model, None where either is not known exactly."""
+    key = mig.model_key(model) if model else None
+    plain = mig.profile_name(name) if name else None
+    return None if key is None or plain is None else GEOMETRIES[key].profiles.get(plain)
+
+
+def _epoch(row: Row) -> tuple[str, int, int]:
+    return row["cluster"], row["parent_id"], row["layout_us"]
+
+
+def _layouts(rows: Iterable[Row]) -> dict[tuple[str, int, int], list[Row]]:
+    """The slices of each GPU and epoch, in order of their number."""
+    layouts: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        layouts[_epoch(row)].append(row)
+    return layouts
+
+
+def _gpus(
+    rows: Sequence[Row], layouts: Mapping[Any, Sequence[Row]], teams: Collection[str] | None
+) -> list[dict[str, Any]]:
+    """One a GPU: the newest of its layouts among the rows, with the slices that may be seen."""
+    seen: dict[tuple[str, int], dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        names = seen[(row["cluster"], row["parent_id"])][row["layout_us"]]
+        if row["slice"] not in names:
+            names.append(row["slice"])
+    told = teams is None or PLATFORM in teams
+    gpus = []
+    for (cluster, parent_id), epochs in seen.items():
+        newest = max(epochs)
+        any_slice = layouts[(cluster, parent_id, newest)][0]
+        num, den = any_slice["remainder_num"] or 0, any_slice["remainder_den"] or 1
+        gpus.append(
+            {
+                "gpu": any_slice["gpu"],
+                "node": any_slice["node"],
+                "cluster": cluster,
+                "gpu_model": any_slice["gpu_model"],
+                "remainder_share": str(Fraction(num, den)) if told else None,
+                "slices": epochs[newest],
+            }
+        )
+    return gpus
+
+
+def _seconds(micros: object) -> str:
+    return f"{units_to_decimal(int(str(micros)), SECOND_PLACES):f}"

@@ -1,0 +1,160 @@
+"""Alert channels: where alerts go. Their addresses are secrets: no answer, log or audit row has one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from gpuwatch.alerts.channel import MAX_CHANNELS, Channel, moved, parse
+from gpuwatch.alerts.guard import Guard
+from gpuwatch.errors import UsageError
+from gpuwatch.state import outbox
+from gpuwatch.state.core import State, record
+
+_tables = sa.MetaData()
+_channel = sa.Table(
+    "channel",
+    _tables,
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("kind", sa.String),
+    sa.Column("secret", sa.Text),
+    sa.Column("config", sa.Text),
+    sa.Column("created_us", sa.BigInteger),
+    sa.Column("updated_us", sa.BigInteger),
+)
+
+
+class Channels:
+    """The channels. Each method is one transaction. `guard` says which addresses are accepted."""
+
+    def __init__(self, state: State, guard: Guard | None = None) -> None:
+        self._state = state
+        self._guard = guard or Guard()
+
+    def list(self) -> tuple[Channel, ...]:
+        """All channels by name, with their secrets: for senders. `Channel.public` is what may be shown."""
+        with self._state.transaction(write=False) as connection:
+            return tuple(_read(connection).values())
+
+    def get(self, name: str) -> Channel:
+        """One channel with its secret. Raises UsageError for an unknown name, with the known ones."""
+        known = {channel.name: channel for channel in self.list()}
+        if name not in known:
+            raise UsageError(f"channel {name}: unknown; known: {', '.join(known) or 'none'}")
+        return known[name]
+
+    def put(self, item: Mapping[str, Any], actor: str, at_us: int) -> bool:
+        """Adds or changes one channel (fields: parse); without `url` it keeps its address. True if that changed it."""
+        with self._state.transaction(write=True) as connection:
+            known = _read(connection)
+            channel = self._parsed(item, known)
+            if len(known.keys() | {channel.name}) > MAX_CHANNELS:
+                raise UsageError(f"channels: at most {MAX_CHANNELS}; remove one first")
+            return _write(connection, known.get(channel.name), channel, actor, at_us)
+
+    def replace(self, items: Sequence[Mapping[str, Any]], actor: str, at_us: int) -> bool:
+        """Makes `items` the channels; those of gpuwatch.toml stay, named or not. True if that changed them.
+
+        Raises UsageError with what is wrong in every item; then nothing is changed.
+        """
+        if len(items) > MAX_CHANNELS:
+            raise UsageError(f"channels: {len(items)} given, at most {MAX_CHANNELS} are kept")
+        with self._state.transaction(write=True) as connection:
+            known = _read(connection)
+            problems: list[str] = []
+            wanted: dict[str, Channel] = {n: c for n, c in known.items() if c.origin == "file"}
+            named: set[str] = set()
+            for item in items:
+                try:
+                    channel = self._parsed(item, known)
+                except UsageError as error:
+                    problems.append(str(error))
+                    continue
+                if channel.name in named:
+                    problems.append(f"channel {channel.name} is given twice; rename one")
+                named.add(channel.name)
+                wanted[channel.name] = channel
+            if problems:
+                raise UsageError("; ".join(problems))
+            return _exchange(connection, known, wanted, actor, at_us)
+
+    def adopt(self, channels: Sequence[Channel], at_us: int, actor: str = "gpuwatch.toml") -> bool:
+        """Makes `channels` (from_config) those of gpuwatch.toml; channels made elsewhere stay. True if that changed any.
+
+        A name that both have belongs to the file from then on.
+        """
+        with self._state.transaction(write=True) as connection:
+            known = _read(connection)
+            wanted = {n: c for n, c in known.items() if c.origin != "file"}
+            wanted |= {channel.name: moved(channel, "file") for channel in channels}
+            return _exchange(connection, known, wanted, actor, at_us)
+
+    def _parsed(self, item: Mapping[str, Any], known: Mapping[str, Channel]) -> Channel:
+        """A channel that people set; one of the file may be named if nothing of it changes."""
+        before = known.get(str(item.get("name")))
+        if before is None or before.origin != "file":
+            return parse(item, before, self._guard)
+        if parse(item, before, self._guard, "file") != before:
+            raise UsageError(f"channel {before.name}: it is set in gpuwatch.toml; change it there")
+        return before
+
+
+def _exchange(
+    connection: Connection, known: Mapping[str, Channel], wanted: Mapping[str, Channel], actor: str, at_us: int
+) -> bool:
+    changed = [_write(connection, known.get(name), channel, actor, at_us) for name, channel in wanted.items()]
+    gone = [channel for name, channel in known.items() if name not in wanted]
+    for channel in gone:
+        connection.execute(sa.delete(_channel).where(_channel.c.name == channel.name))
+        outbox.drop(connection, channel.name)
+        record(connection, at_us, actor, f"channel {channel.name} removed", _shown(channel), None)
+    return any(changed) or bool(gone)
+
+
+def _write(connection: Connection, before: Channel | None, channel: Channel, actor: str, at_us: int) -> bool:
+    """Stores a channel and its audit row; a new address gets what the old one did not."""
+    if channel == before:
+        return False
+    values = {
+        "kind": channel.kind,
+        "secret": channel.url,
+        "config": json.dumps(channel.settings()),
+        "updated_us": at_us,
+    }
+    if before is None:
+        connection.execute(sa.insert(_channel).values(name=channel.name, created_us=at_us, **values))
+    else:
+        connection.execute(sa.update(_channel).where(_channel.c.name == channel.name).values(**values))
+        if before.url != channel.url:
+            outbox.revive(connection, channel.name, at_us)
+    what = f"channel {channel.name} {'made' if before is None else 'changed'}"
+    after = _shown(channel, None if before is None else before.url != channel.url)
+    record(connection, at_us, actor, what, None if before is None else _shown(before), after)
+    return True
+
+
+def _read(connection: Connection) -> dict[str, Channel]:
+    found = connection.execute(sa.select(_channel).order_by(_channel.c.name))
+    return {row.name: _channel_of(row) for row in found}
+
+
+def _channel_of(row: Any) -> Channel:
+    config = json.loads(row.config)
+    teams = config.pop("teams")
+    return Channel(
+        name=row.name,
+        kind=row.kind,
+        url=row.secret,
+        teams=None if teams is None else tuple(teams),
+        events=tuple(config.pop("events")),
+        **config,
+    )
+
+
+def _shown(channel: Channel, new_url: bool | None = None) -> str:
+    """A channel as the audit log has it."""
+    return json.dumps(channel.public() | ({} if new_url is None else {"url_changed": new_url}))

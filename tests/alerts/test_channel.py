@@ -1,0 +1,205 @@
+"""Channels: what they may say, that their address stays secret, and that what people change is audited."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.alerts import slack
+from gpuwatch.alerts.channel import DIGESTS, EVENTS, KINDS, SEVERITIES, Channel, from_config, url_hint
+from gpuwatch.alerts.deliver import listing
+from gpuwatch.alerts.guard import Guard
+from gpuwatch.errors import UsageError
+from gpuwatch.state import State
+from gpuwatch.state.channels import Channels
+from tests.alerts.alert_world import SLACK_URL, T0_US, finding
+
+SECRET = "SecretSecretAbCd"
+OPS: dict[str, Any] = {"name": "ops", "kind": "slack", "url": SLACK_URL}
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[State]:
+    with State.open(tmp_path) as opened:
+        yield opened
+
+
+def test_no_channel_is_there_at_first(state: State) -> None:
+    assert ((), []) == (Channels(state).list(), listing(state))
+
+
+def test_a_channel_is_shown_without_its_address(state: State) -> None:
+    Channels(state).put(OPS, "ann", T0_US)
+
+    expected = {
+        "name": "ops",
+        "kind": "slack",
+        "url_hint": "hooks.slack.com/…/AbCd",
+        "severity_min": "medium",
+        "teams": None,
+        "events": ["opened", "worsened", "resolved"],
+        "digest": "off",
+        "enabled": True,
+        "origin": "api",
+        "status": {"last_sent_at": None, "last_error": None, "last_error_at": None, "pending": 0, "dead": 0},
+    }
+    assert [expected] == listing(state)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        pytest.param(SLACK_URL, "hooks.slack.com/…/AbCd", id="four last characters of a long secret"),
+        pytest.param("https://example.com/hook/abcd", "example.com/…", id="nothing of a short one"),
+        pytest.param("https://example.com", "example.com/…", id="no path at all"),
+        pytest.param("https://example.com?token=abcdefghijklmnop", "example.com/…", id="a token right after the host"),
+        pytest.param(
+            "https://example.com:8443/x?token=abcdefghijkl", "example.com:8443/…/ijkl", id="a token in the query"
+        ),
+    ],
+)
+def test_a_hint_tells_two_addresses_apart(url: str, expected: str) -> None:
+    assert expected == url_hint(url)
+
+
+def test_the_secret_is_in_no_text(state: State) -> None:
+    """Neither in what the object prints, nor in the audit log, nor in an answer."""
+    channels = Channels(state)
+    channels.put(OPS, "ann", T0_US)
+    channels.put({**OPS, "url": SLACK_URL + "2"}, "ann", T0_US)
+    channels.replace([], "ann", T0_US)
+    texts = [repr(Channel("ops", "slack", SLACK_URL)), repr(state.audit()), json.dumps(listing(state))]
+
+    assert [] == [text for text in texts if SECRET in text or SECRET[:8] in text]
+    assert ["channel ops removed", "channel ops changed", "channel ops made"] == [row.what for row in state.audit()]
+    assert json.loads(state.audit()[1].after or "")["url_changed"] is True
+
+
+def test_what_the_api_shows_may_be_sent_back(state: State) -> None:
+    """The address, which it does not show, stays."""
+    channels = Channels(state)
+    channels.put(OPS, "ann", T0_US)
+
+    assert channels.replace(listing(state), "bob", T0_US + 1) is False
+    assert channels.replace([{**listing(state)[0], "digest": "daily"}], "bob", T0_US + 1) is True
+    assert (SLACK_URL, "daily") == (channels.get("ops").url, channels.get("ops").digest)
+    assert ["bob", "ann"] == [row.actor for row in state.audit()]
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        pytest.param({"name": "a b"}, "name must be", id="a space in the name"),
+        pytest.param({"name": None}, "name must be", id="no name"),
+        pytest.param({"kind": "pager"}, "kind must be one of slack, webhook", id="unknown kind"),
+        pytest.param({"kind": []}, "kind must be", id="a kind that is no word"),
+        pytest.param({"severity_min": "bad"}, "severity_min must be", id="unknown severity"),
+        pytest.param({"teams": []}, "teams must be", id="no team at all"),
+        pytest.param({"teams": "red"}, "teams must be", id="teams that are no list"),
+        pytest.param({"teams": [1]}, "teams must be", id="a team that is no text"),
+        pytest.param({"events": ["closed"]}, "events must be", id="unknown event"),
+        pytest.param({"events": [{}]}, "events must be", id="an event that is no text"),
+        pytest.param({"events": []}, "events must be", id="no event"),
+        pytest.param({"digest": "weekly"}, "digest must be", id="unknown digest"),
+        pytest.param({"enabled": 1}, "enabled must be", id="a number for true"),
+        pytest.param({"url": None}, "url must be", id="no address"),
+        pytest.param({"url": "http://hooks.slack.com/services/" + SECRET}, "https://", id="plain http"),
+        pytest.param({"url": "https://10.0.0.1/" + SECRET}, "not a public address", id="a private address"),
+        pytest.param({"allow_private": ["10.0.0.1"]}, "allow_private is not known", id="nobody opens the guard here"),
+        pytest.param({"sevrity": "low"}, "sevrity is not known", id="a misspelt field"),
+    ],
+)
+def test_a_wrong_field_is_named_and_nothing_is_stored(state: State, item: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UsageError, match=expected) as raised:
+        Channels(state).replace([{**OPS, **item}], "ann", T0_US)
+
+    assert SECRET not in str(raised.value)
+    assert () == Channels(state).list()
+
+
+def test_all_wrong_items_are_named_at_once(state: State) -> None:
+    items = [{**OPS, "name": "a", "digest": "x"}, {**OPS, "name": "b"}, {**OPS, "name": "b"}]
+    with pytest.raises(UsageError, match=r"channel a: digest.*channel b is given twice"):
+        Channels(state).replace(items, "ann", T0_US)
+
+
+def test_an_unknown_channel_is_named_with_the_known_ones(state: State) -> None:
+    Channels(state).put(OPS, "ann", T0_US)
+    with pytest.raises(UsageError, match="channel oops: unknown; known: ops"):
+        Channels(state).get("oops")
+
+
+def test_channels_of_the_file_are_changed_in_the_file(state: State) -> None:
+    channels = Channels(state)
+    problems: list[str] = []
+    from_file = from_config([{**OPS, "name": "filed", "teams": ["red"]}], problems)
+    channels.put(OPS, "ann", T0_US)
+
+    assert channels.adopt(from_file, T0_US) is True
+    assert channels.adopt(from_file, T0_US) is False
+    assert channels.replace(listing(state), "bob", T0_US) is False
+    with pytest.raises(UsageError, match=r"filed: it is set in gpuwatch\.toml"):
+        channels.put({**listing(state)[0], "enabled": False}, "bob", T0_US)
+    channels.replace([], "bob", T0_US)
+    assert (["filed"], []) == ([c.name for c in channels.list()], problems)
+    channels.adopt([], T0_US)
+    assert () == channels.list()
+
+
+def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text(SLACK_URL + "\n")
+    problems: list[str] = []
+    found = from_config([{"name": "ops", "url_file": str(tmp_path / "url")}], problems)
+
+    assert ([SLACK_URL], []) == ([c.url for c in found], problems)
+
+
+def test_wrong_tables_are_named_and_the_others_kept(tmp_path: Path) -> None:
+    problems: list[str] = []
+    tables = [
+        {"name": "a", "url_file": str(tmp_path / "none")},
+        {"name": "b", "url": "http://127.0.0.1/" + SECRET},
+        OPS,
+        OPS,
+    ]
+    found = from_config(tables, problems)
+
+    assert ["ops"] == [c.name for c in found]
+    assert 3 == len(problems)
+    assert "No such file" in problems[0]
+    assert problems[1].startswith("[[channel]] 2: channel b: url must start with https://")
+    assert SECRET not in str(problems)
+    assert "twice" in problems[2]
+
+
+def test_the_operator_may_name_private_hosts() -> None:
+    problems: list[str] = []
+    tables = [{"name": "b", "kind": "webhook", "url": "http://127.0.0.1:9/x"}]
+
+    assert ["b"] == [c.name for c in from_config(tables, problems, Guard.of(["127.0.0.1"]))]
+    assert [] == problems
+
+
+PAGE = Path(__file__).parents[2] / "docs/alerts.md"
+
+
+def test_every_field_and_word_of_a_channel_is_documented() -> None:
+    """In docs/alerts.md, as a user types it."""
+    text = PAGE.read_text("utf-8")
+    words = {*Channel.__dataclass_fields__, *KINDS, *EVENTS, *SEVERITIES, *DIGESTS, "url_file"} - {"origin"}
+
+    assert [] == sorted(word for word in words if f"`{word}`" not in text)
+
+
+def test_the_example_of_the_page_is_a_message() -> None:
+    """What the page shows of a payload is what is sent."""
+    (example,) = re.findall(r"```json\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    shown = json.loads(example)
+    payload = slack.payload("opened", finding().as_dict(), None)
+
+    assert (shown["text"], shown["blocks"]) == (payload["text"], payload["blocks"][:1])

@@ -1,0 +1,285 @@
+"""Slack messages: what they say, that nobody's name pings a channel, and that Slack's limits hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.alerts import slack, webhook, words
+from gpuwatch.alerts.digest import Alert
+from tests.alerts.alert_world import finding
+
+BASE = "https://gpuwatch.example/"
+KEY = "ops|f1|opened|1|high"
+
+
+def alert(event: str = "opened", key: str = "f1", **changed: Any) -> Alert:
+    """An alert about a finding."""
+    state = "resolved" if event == "resolved" else "open"
+    return Alert(event, f"ops|{key}", "2026-11-03T01:00:00Z", finding(key, state=state, **changed).as_dict())
+
+
+def texts(payload: Any) -> Iterator[tuple[str, str]]:
+    """(kind, text) of every text object of a payload, and of its fallback."""
+    if isinstance(payload, dict):
+        if payload.get("type") in {"mrkdwn", "plain_text"}:
+            yield payload["type"], payload["text"]
+        elif isinstance(payload.get("text"), str):
+            yield "fallback", payload["text"]
+        for value in payload.values():
+            yield from texts(value)
+    elif isinstance(payload, list):
+        for value in payload:
+            yield from texts(value)
+
+
+def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look() -> None:
+    """The whole payload, as a person would check it in Slack's block kit builder."""
+    text = {"type": "mrkdwn", "verbatim": True}
+
+    assert {
+        "text": "High · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day",
+        "unfurl_links": False,
+        "unfurl_media": False,
+        "blocks": [
+            {
+                "type": "section",
+                "text": text
+                | {
+                    "text": ":red_circle: *High* · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day\n"
+                    "8 of 8 devices idle: 192 device-hours in 1 idle run."
+                },
+            },
+            {
+                "type": "section",
+                "fields": [
+                    text | {"text": "*Owner*\nteam red, alice"},
+                    text | {"text": "*Rate*\n$480/day"},
+                    text | {"text": "*Cost so far*\n$480 (192.0 GPU-h)"},
+                    text | {"text": "*Since*\n2026-11-02 00:00 UTC, 24.0 h"},
+                    text | {"text": "*Where*\ncluster c1, node n1"},
+                    text | {"text": "*Evidence*\nidle devices 8; longest idle minutes 1440"},
+                ],
+            },
+            {"type": "section", "text": text | {"text": "*Fix:* Release the devices."}},
+            {
+                "type": "actions",
+                "elements": [
+                    {
+                        "type": "button",
+                        "text": {"type": "plain_text", "text": "Open the finding"},
+                        "url": "https://gpuwatch.example/ui/findings/f1",
+                    }
+                ],
+            },
+            {
+                "type": "context",
+                "elements": [
+                    text | {"text": "idle-hoarding · confidence 90%"},
+                    text | {"text": f"key {KEY}"},
+                ],
+            },
+        ],
+    } == slack.single(replace(alert(), key=KEY), BASE)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param(
+            replace(alert("worsened"), previous_severity="medium"),
+            "Worsened to high (was medium) · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day",
+            id="worsened",
+        ),
+        pytest.param(
+            alert("resolved"),
+            "Resolved · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480 (192.0 GPU-h)",
+            id="resolved, with what it cost",
+        ),
+        pytest.param(
+            replace(alert("resolved"), earlier=("opened",)),
+            "Opened and resolved meanwhile · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480 (192.0 GPU-h)",
+            id="opened and resolved before it was told",
+        ),
+        pytest.param(
+            alert(wasted_cost=None, currency=None, user=None, team="__unallocated__", severity="low"),
+            "Low · GPUs held and idle: job 4711 (train-llm) · nobody known · cost unknown",
+            id="no price and no owner",
+        ),
+        pytest.param(
+            alert(wasted_cost="0.00", subject={"kind": "job", "id": "ns/lab", "name": "lab"}),
+            "High · GPUs held and idle: job ns/lab · team red, alice · no cost claimed",
+            id="nothing is known to be wasted",
+        ),
+        pytest.param(
+            alert(wasted_cost="7.5", currency="CHF", subject={"kind": "node", "id": "n1", "name": "n1"}),
+            "High · GPUs held and idle: node n1 · team red, alice · CHF 7.50/day",
+            id="another currency, and a name that repeats the id",
+        ),
+    ],
+)
+def test_the_line_that_decides(told: Alert, expected: str) -> None:
+    assert expected == slack.single(told, None)["text"]
+
+
+def test_a_service_without_an_address_has_no_link() -> None:
+    assert "actions" not in {block["type"] for block in slack.payload("opened", finding().as_dict(), None)["blocks"]}
+
+
+def test_the_end_says_why() -> None:
+    shown = json.dumps(slack.single(alert("resolved"), BASE))
+
+    assert "*Why it is over:* condition ended" in shown
+    assert "*Fix:*" not in shown
+
+
+HOSTILE = "<!channel> <@U1> <https://evil.example|click> & *b* `c`"
+
+
+@pytest.mark.parametrize(
+    "field", ["title", "team", "user", "summary", "remedy", "cluster", "detector", "key", "severity", "resolved_reason"]
+)
+@pytest.mark.parametrize("event", ["opened", "worsened", "resolved"])
+def test_nobodys_name_pings_or_links(field: str, event: str) -> None:
+    """Slack reads mentions and links in <>; a text without that sign has none."""
+    told = replace(alert(event), finding={**alert(event).finding, field: HOSTILE})
+    for payload in (slack.single(told, BASE), slack.digest([told], None, key=HOSTILE), slack.test(HOSTILE, BASE)):
+        assert [] == [text for _, text in texts(payload) if "<" in text or ">" in text]
+
+
+def test_hostile_names_in_lists_and_objects_are_escaped_too() -> None:
+    about = {"kind": HOSTILE, "id": HOSTILE, "name": HOSTILE}
+    told = alert(subject=about, nodes=[HOSTILE], evidence={HOSTILE: HOSTILE})
+
+    assert [] == [text for _, text in texts(slack.single(told, BASE)) if "<" in text or ">" in text]
+
+
+def test_a_link_cannot_be_left_by_a_key() -> None:
+    """In a digest the link is mrkdwn: the key is percent-encoded there."""
+    payload = slack.digest([alert(key="a|b> <!channel>")], BASE)
+
+    assert (
+        "<https://gpuwatch.example/ui/findings/a%7Cb%3E%20%3C%21channel%3E|open>"
+        in payload["blocks"][1]["text"]["text"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        pytest.param("abc", 3, "abc", id="it fits"),
+        pytest.param("abcd", 3, "ab…", id="cut with an ellipsis"),
+        pytest.param("a&&", 8, "a&amp;…", id="an escape is not cut in two"),
+        pytest.param("a&&", 6, "a…", id="an escape gives way to the ellipsis"),
+        pytest.param("a&&", 11, "a&amp;&amp;", id="escapes that fit"),
+        pytest.param("🚀🚀", 3, "🚀…", id="a character of two units"),
+        pytest.param("a\n\tb\x00c\u202ed", 20, "a b c d", id="one line, no control or bidirectional characters"),
+        pytest.param("\ud800x", 20, "x", id="half a character"),
+        pytest.param(None, 20, "", id="nothing"),
+    ],
+)
+def test_text_is_cut_and_escaped(text: str | None, limit: int, expected: str) -> None:
+    assert expected == slack.escape(text, limit)
+
+
+def units(text: str) -> int:
+    """Length as JavaScript counts it."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+anything = st.text(alphabet=st.sampled_from("&<>a🚀é\n\ud800 "), max_size=5000)
+
+
+@settings(max_examples=40, deadline=None)
+@given(anything, st.integers(1, 60), st.sampled_from(["opened", "worsened", "resolved"]))
+def test_slacks_limits_hold_for_any_text(text: str, count: int, event: str) -> None:
+    told = alert(
+        event,
+        title=text,
+        summary=text,
+        remedy=text,
+        team=text,
+        user=text,
+        cluster=text,
+        detector=text,
+        nodes=[text] * 5,
+        subject={"kind": text, "id": text, "name": text},
+        evidence={f"{text}{i}": text for i in range(20)},
+    )
+    for payload in (slack.single(told, BASE), slack.digest([told] * count, BASE, key=text), slack.test(text, BASE)):
+        blocks = payload["blocks"]
+        assert len(blocks) <= 50
+        assert all(units(kind_text) <= 3000 for _, kind_text in texts(payload))
+        for block in blocks:
+            fields = block.get("fields", [])
+            assert len(fields) <= 10
+            assert all(0 < units(item["text"]) <= 2000 for item in fields)
+            assert len(block.get("elements", [])) <= 10
+            assert "text" not in block or units(block["text"]["text"]) > 0
+        json.dumps(payload).encode()
+
+
+def test_a_digest_shows_the_ten_dearest_and_sums_all() -> None:
+    told = [alert(key=f"f{i}", wasted_cost=f"{i}.00") for i in range(12)] + [alert("resolved", "over")]
+    payload = slack.digest(told, BASE, key="k")
+    sections = [block["text"]["text"] for block in payload["blocks"] if block["type"] == "section"]
+
+    assert "13 findings: 12 opened, 1 resolved · $66.00/day" == payload["text"]
+    assert [f"${i}.00/day" for i in range(11, 1, -1)] == [line.split(" · ")[3] for line in sections[1:]]
+    assert [["and 3 more", "key k"]] == [
+        [element["text"] for element in block["elements"]] for block in payload["blocks"] if block["type"] == "context"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param([alert("resolved")], "1 finding: 1 resolved · nothing open", id="only an end"),
+        pytest.param([alert(wasted_cost=None)], "1 finding: 1 opened · cost unknown", id="no price"),
+        pytest.param(
+            [alert(), alert(key="b", wasted_cost=None)],
+            "2 findings: 2 opened · $480/day and 1 without a price",
+            id="one without a price",
+        ),
+        pytest.param(
+            [alert(), alert(key="b", currency="EUR")], "2 findings: 2 opened · several currencies", id="two currencies"
+        ),
+    ],
+)
+def test_a_sum_is_not_made_up(told: list[Alert], expected: str) -> None:
+    assert expected == slack.digest(told, BASE)["text"]
+
+
+def test_evidence_is_its_first_plain_numbers() -> None:
+    told: dict[str, Any] = {
+        "sm_active_ratio": 0.169,
+        "tensor_ratio": None,
+        "hours": 9.0021,
+        "whole": True,
+        "thresholds": {},
+        "list": [1],
+    }
+
+    assert ["sm active 17 %", "hours 9.002", "whole yes"] == words.evidence({"evidence": told})
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param({}, id="nothing at all"),
+        pytest.param({"subject": "x", "evidence": [], "started_at": "soon", "wasted_cost": "NaN"}, id="wrong values"),
+        pytest.param({"wasted_cost": "many", "confidence": "high", "nodes": None}, id="words for numbers"),
+    ],
+)
+def test_a_finding_with_holes_still_makes_a_message(broken: dict[str, Any]) -> None:
+    told = Alert("opened", "k", "", {"key": "f", **broken})
+
+    assert "cost unknown" in slack.single(told, BASE)["text"]
+    assert "cost unknown" in slack.digest([told], BASE)["text"]
+    assert "k" == webhook.payload(told, BASE)["key"]
