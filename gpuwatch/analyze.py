@@ -17,7 +17,7 @@ from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.detectors.rule import Rule, rules, version_of
 from gpuwatch.errors import UsageError
 from gpuwatch.ingest import INTERVAL_SETTING, seal_all
-from gpuwatch.retention import drop_late, retain, skip_retired
+from gpuwatch.retention import compact, drop_late, retain, skip_retired
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store import Store
@@ -78,7 +78,7 @@ def analyze(
 ) -> AnalyzeReport:
     """Brings ledger and findings up to date; running it again changes nothing.
 
-    With `retention`, what is past its retention is deleted at the end.
+    With `retention`, what is repeated or past its retention is deleted at the end.
     Without a window: all that is new or changed. With one: its hours are recomputed too. Raises BooksDoNotClose,
     naming the device-hour, before any finding is written; UsageError for an unknown detector.
     """
@@ -97,6 +97,7 @@ def analyze(
         report.clusters.append(cluster)
         _analyze_cluster(store, state, settings, cluster, now_us, since_us, until_us, chosen, report, progress)
     if retention:
+        compact(store)
         retain(store, settings, now_us)
     store.checkpoint()
     return report

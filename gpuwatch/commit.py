@@ -98,6 +98,7 @@ class GroupCommit:
         kept = [_in_time(b, source, self._now_us(), self._raw_us, rejects) for b in batches]
         rows = sum(b.rows.num_rows for b in kept)
         done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # from here nobody can cancel it: the rows are written whoever waits
         with self._changed:
             if self._stopping:
                 raise StoreBusy("the service is stopping; send again in a moment")

@@ -171,6 +171,7 @@ def page(
     _check_names("sort", [sort], SORTS)
     sought = None if q is None or not q.strip() else q.strip().lower()[:SEARCH_MAX]
     after = None if cursor is None else read_cursor(cursor)
+    limit = None if limit is None else max(limit, 1)
     by_severity = bool(severities) or sort == "severity"
     with store.view("finding_word", _words(store, known, actions or {}, by_severity, sought)):
         rows = store.rows(

@@ -38,6 +38,15 @@ def retain(store: Store, settings: Settings, now_us: int) -> Retained:
     return Retained(before.samples - after.samples, before.minutes - after.minutes)
 
 
+def compact(store: Store) -> int:
+    """Drops what live sources repeated only to say that it still holds; the books stay as they are. Returns rows dropped."""
+    count = "select (select count(*) from claim) + (select count(*) from pending) + (select count(*) from node)"
+    before = store.sql(count)[0][0]
+    with store.transaction():
+        store.run("ledger/compact")
+    return int(before - store.sql(count)[0][0])
+
+
 def drop_late(store: Store) -> int:
     """Drops samples that wait to be sealed into days whose raw samples are gone; returns how many."""
     return store.run("ledger/drop_late")

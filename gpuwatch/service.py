@@ -20,7 +20,7 @@ from gpuwatch.backup import Backup, backup
 from gpuwatch.collect import Collectors, configured
 from gpuwatch.commit import Batches, GroupCommit
 from gpuwatch.errors import StoreBusy, StoreError
-from gpuwatch.model import Rejects
+from gpuwatch.model import Points, Rejects
 from gpuwatch.readers import Readers
 from gpuwatch.registry import Receive, make_receiver
 from gpuwatch.settings import Settings
@@ -184,6 +184,7 @@ class Service:
             self._telemetry.refused.labels("queue full").inc()
             raise StoreBusy(f"{BODIES_QUEUED_MAX} bodies wait to be decoded; send again in a few seconds")
         answer: Future[Rejects] = Future()
+        answer.set_running_or_notify_cancel()
         try:
             self._decoder.submit(self._decode, answer, name, body, content_type, cluster, source)
         except RuntimeError:
@@ -226,7 +227,8 @@ class Service:
                 self._receivers[name] = make_receiver(name)
             now_us = self.now_us()
             batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
-            rows = sum(b.rows.num_rows for b in batches)
+            # Contexts are repeated in every request: they are no news.
+            rows = sum(b.rows.num_rows for b in batches if isinstance(b, Points) or b.table != "context")
             stored = self.submit(source, batches, rejects)
         except Exception as error:  # noqa: BLE001 - told to the sender
             self._decoding.release()

@@ -158,7 +158,8 @@ class State:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
             with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                connection.connection.driver_connection.execute("vacuum into ?", (str(path),))
+                raw: Any = connection.connection.driver_connection
+                raw.execute("vacuum into ?", (str(path),))
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
             raise StoreError(f"state {self._name}: {_cause(error)}") from error
 

@@ -221,3 +221,14 @@ def test_contexts_come_first_and_once() -> None:
 
     assert ["context", "points"] == [b.table if isinstance(b, Records) else "points" for b in out]
     assert [3, 4] == out[0].rows.column("context_id").to_pylist()
+
+
+def test_a_sender_that_gave_up_does_not_stop_the_writer(store: Store) -> None:
+    group = writer(store)
+    gone = group.submit("gone", [points([NOW_US])])
+    assert not gone.cancel()
+    group.start()
+    group.submit("s", [points([NOW_US + 1])]).result(WAIT_S)
+    group.stop()
+
+    assert 2 == len(stored(store))
