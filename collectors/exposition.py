@@ -16,12 +16,12 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuwatch.collectors.series import Samples
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects
 
@@ -56,16 +56,6 @@ class Stream(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-@dataclass(frozen=True)
-class Samples:
-    """The good lines of one block, in file order; all arrays have the same length."""
-
-    series: NDArray[np.int32]  # number that the caller gave the series
-    value: NDArray[np.float64]  # as printed
-    time_us: NDArray[np.int64]  # microseconds since the epoch, or NO_TIME
-    line: NDArray[np.int64]  # line number in the file, from 1
-
-
 class Reader:
     """Reads one text; refuses bad lines one by one into `rejects` with their line numbers.
 
@@ -86,8 +76,21 @@ class Reader:
         self._numbers.clear()
         self._bytes = 0
 
+    def again(self, rejects: Rejects) -> None:
+        """Starts another page of the same source: its lines count from 1, its refusals go to `rejects`."""
+        self._rejects = rejects
+        self._line = 0
+        self._stamped = False
+
+    def __len__(self) -> int:
+        """Series texts kept for look-up."""
+        return len(self._numbers)
+
     def read(self, stream: Stream) -> Iterator[Samples]:
-        """Samples of a stream, a block of BLOCK_BYTES at a time, in memory bounded by the constants above."""
+        """Samples of a stream, a block of BLOCK_BYTES at a time, in memory bounded by the constants above.
+
+        Values are as printed, `time_us` is NO_TIME where a line has no timestamp, `line` is the line in the text.
+        """
         carry = b""  # the unfinished last line, at most MAX_LINE_BYTES
         skipping = False  # inside a line that was refused for its length
         first = True
@@ -132,7 +135,7 @@ class Reader:
         samples = self._block(line.split(b"\n"))  # a start below three bytes may hold line feeds
         if stamped and len(samples.line) and samples.time_us[0] == NO_TIME:
             self._refuse(TORN, self._line, line)
-            return Samples(samples.series[:0], samples.value[:0], samples.time_us[:0], samples.line[:0])
+            return samples.where(np.zeros(len(samples.line), np.bool_))
         return samples
 
     def _block(self, lines: list[bytes]) -> Samples:
@@ -196,12 +199,13 @@ class Reader:
         time_us = np.where(missing, NO_TIME, us)
         good = given | missing
         self._stamped = self._stamped or bool(given.any())
+        samples = Samples(samples.series, samples.value, time_us, samples.line)
         if good.all():
-            return Samples(samples.series, samples.value, time_us, samples.line)
+            return samples
         before = self._line - len(lines)
         for line in samples.line[~good].tolist():
             self._refuse(BAD_TIME, line, lines[line - before - 1])
-        return Samples(samples.series[good], samples.value[good], time_us[good], samples.line[good])
+        return samples.where(good)
 
     def _slow(self, raw: bytes, number: int) -> tuple[int, float, float] | None:
         """One line by the full grammar: (series number, value, stamp); None for a comment, a blank or a bad line."""
@@ -229,6 +233,12 @@ class Reader:
     def _refuse(self, reason: str, line: int, text: bytes) -> None:
         shown = text[: Rejects.MAX_EXAMPLE].decode("utf-8", "replace")
         self._rejects.add(reason, self._file, line, shown)
+
+
+def timed(samples: Samples, default_us: int) -> Samples:
+    """The samples, those without a timestamp at `default_us`."""
+    times = np.where(samples.time_us == NO_TIME, default_us, samples.time_us)
+    return Samples(samples.series, samples.value, times, samples.line)
 
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

@@ -33,7 +33,7 @@ def read(source: Source, rejects: Rejects) -> Rows:
     """
     tables = parse(read_text(source.path), source, rejects)
     for table, rows in tables.items():
-        yield from _batches(table, rows, source.cluster)
+        yield from batches(table, rows, source.cluster)
 
 
 def parse(text: str, source: Source, rejects: Rejects) -> Tables:
@@ -52,28 +52,33 @@ def parse(text: str, source: Source, rejects: Rejects) -> Tables:
             continue
         kinds += 1
         try:
-            if not _take(kind, item, tables, profiles, source):
+            if not take(kind, item, tables, profiles, source.observed_us):
                 reason = "pod uses a DRA claim: its devices are not in the Pod object"
-                rejects.add(reason if kind == "Pod" else f"ignored: kind {kind}", source.path, line, _name(item))
+                rejects.add(reason if kind == "Pod" else f"ignored: kind {kind}", source.path, line, name_of(item))
         except Malformed as error:
-            rejects.add(f"{kind}: {error}", source.path, line, _name(item))
+            rejects.add(f"{kind}: {error}", source.path, line, name_of(item))
     if not kinds and (seen or rejects.total):
         raise UnreadableInput(f"{source.path}: no Kubernetes object (none has a kind); give kubectl get ... -o json")
-    for row in tables["claim"]:
-        row["profile"] = row["profile"] or profiles.get(row["node"])
-    tables["pending"] = by_job(tables["pending"])
+    finish(tables, profiles)
     return tables
 
 
-def _take(kind: str, item: Object, tables: Tables, profiles: dict[str, str], source: Source) -> bool:
-    """Adds the rows of one object; False for what this importer does not read."""
+def finish(tables: Tables, profiles: dict[str, str]) -> None:
+    """What needs all objects: the profile that a node's GPUs mean, and one request a job."""
+    for row in tables["claim"]:
+        row["profile"] = row["profile"] or profiles.get(row["node"])
+    tables["pending"] = by_job(tables["pending"])
+
+
+def take(kind: str, item: Object, tables: Tables, profiles: dict[str, str], observed_us: int | None) -> bool:
+    """Adds the rows of one object; False for what is not read. Raises Malformed."""
     if kind == "Pod":
         if uses_dra_only(item):
             return False
         tables["claim"].extend(list(claims(item)))
         tables["pending"].extend(list(pending(item)))
     elif kind == "Node":
-        if row := node_row(item, source.observed_us):
+        if row := node_row(item, observed_us):
             tables["node"].append(row)
             if profile := single_profile(item):
                 profiles[row["node"]] = profile
@@ -84,7 +89,8 @@ def _take(kind: str, item: Object, tables: Tables, profiles: dict[str, str], sou
     return True
 
 
-def _name(item: Object) -> str:
+def name_of(item: Object) -> str:
+    """`namespace/name` for a person."""
     try:
         metadata = mapping(item, "metadata")
     except Malformed:
@@ -93,7 +99,8 @@ def _name(item: Object) -> str:
     return "/".join(str(part) for part in parts if part) or "(no name)"
 
 
-def _batches(table: str, rows: list[dict[str, Any]], cluster: str) -> Iterator[Records]:
+def batches(table: str, rows: list[dict[str, Any]], cluster: str) -> Iterator[Records]:
+    """Rows as Arrow tables of their schema, at most BATCH_ROWS rows each, all of one cluster."""
     schema = TABLES[table]
     for at in range(0, len(rows), BATCH_ROWS):
         part = rows[at : at + BATCH_ROWS]

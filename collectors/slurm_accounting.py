@@ -26,11 +26,13 @@ from gpuwatch.collectors.slurm_text import (
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Source
 
-COMMAND = (
-    "sacct -a -D -X -P -o JobID,JobIDRaw,User,Account,Partition,QOS,JobName,State,Submit,Eligible,Start,End,"
+FIELDS = (
+    "JobID,JobIDRaw,User,Account,Partition,QOS,JobName,State,Submit,Eligible,Start,End,"
     "ElapsedRaw,Suspended,NNodes,NodeList,ReqTRES,AllocTRES,Reason,Comment"
 )
-"""What to run for a file with every column that is read here."""
+"""Every column that is read here."""
+COMMAND = f"sacct -a -D -X -P -o {FIELDS}"
+"""What to run for a file with all of them."""
 
 NEEDED = ("state", "start", "end", "nodelist", "alloctres")
 MAX_HEADER_LINE = 10

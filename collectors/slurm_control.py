@@ -77,6 +77,10 @@ def _job_rows(pairs: Pairs, cluster: str, tz: ZoneInfo) -> list[Row]:
         return _pending(fields, _job_ids(fields), cluster, tz)
     if known(_word(fields, "StartTime")) is None:
         return []
+    if known(_word(fields, "NodeList")) is None and not duration_us(_word(fields, "RunTime")):
+        return []  # cancelled while it waited: its times are those of the cancellation, its TRES what it asked for
+    if state == "COMPLETING" and known(_word(fields, "EndTime")) is None:
+        return []  # requeued, and its processes end: its StartTime is an estimate of the next run
     located = _located(pairs)
     total = tres_gpus(_word(fields, "AllocTRES") or _word(fields, "TRES") or "") or gres_gpus(
         fields.get("JOB_GRES", "")

@@ -1,0 +1,1 @@
+"""The web pages: Dash on the API's own app, speaking to it through the client only."""

@@ -65,10 +65,13 @@ def _csv(listing: Listing) -> bytes:
     gets an apostrophe before it, as spreadsheets themselves mark text; numbers stay as they are.
     """
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(listing.columns)
+    plain = csv.writer(stream, lineterminator="\n")
+    # The plain one leaves a carriage return bare, which readers take for the end of a line.
+    quoting = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(listing.columns)
     for item in listing.items:
-        writer.writerow([_csv_cell(name, item.get(name)) for name in listing.columns])
+        cells = [_csv_cell(name, item.get(name)) for name in listing.columns]
+        (quoting if any("\r" in cell for cell in cells) else plain).writerow(cells)
     return stream.getvalue().encode()
 
 

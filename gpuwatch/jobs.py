@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from math import lcm
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,14 @@ from gpuwatch.clock import HOUR_US, SECOND_US, Window, rfc3339
 from gpuwatch.errors import UsageError
 from gpuwatch.findings import OwnerAction, read_cursor, write_cursor
 from gpuwatch.ledger import HELD_BUCKETS
-from gpuwatch.money import CENT_PLACES, EXACT_PLACES, format_quantity, fraction_to_decimal, largest_remainder
+from gpuwatch.money import (
+    CENT_PLACES,
+    EXACT_PLACES,
+    format_quantity,
+    fraction_to_decimal,
+    largest_remainder,
+    units_to_decimal,
+)
 from gpuwatch.rates import missing_rate
 from gpuwatch.state import State
 from gpuwatch.store import Store
@@ -30,6 +38,7 @@ SPANS_MAX = 20_000
 RUNS_MAX = 1000
 """Runs of one job that are told, the newest."""
 RATIO_PLACES = 6
+SECOND_PLACES = 6
 PRODUCTIVE = ("memory_roof", "compute")
 
 _JOB = pa.schema([("cluster", pa.string()), ("job_id", pa.string())])
@@ -159,12 +168,9 @@ def job(
     with store.view("asked_run", _run_table(runs)):
         spans = store.rows("reports/job_device", limit=SPANS_MAX)
         priced = store.rows("reports/job_bucket_price", start_us=window.start_us, end_us=window.end_us)
-    held: dict[int, set[int]] = defaultdict(set)
-    for row in spans:
-        held[row["run_id"]].add(row["device_id"])
     told = findings.read(store, keys=item["findings"], teams=teams, actions=actions) if item["findings"] else []
     return item | {
-        "runs": [_run(run, len(held[run["run_id"]]), amounts.get(run["run_id"])) for run in mine],
+        "runs": [_run(run, amounts.get(run["run_id"])) for run in mine],
         "devices": _devices(spans),
         "waterfall": _waterfall(item, priced),
         "findings": [finding.as_dict() for finding in told],
@@ -188,20 +194,22 @@ def _items(
         buckets = store.rows("reports/job_bucket", **span)
         if window.start_us % HOUR_US or window.end_us % HOUR_US:
             buckets += store.rows("reports/job_bucket_cut", **span)
-        sizes = store.rows("reports/job_size", **span)
+    sizes = _sizes(store, runs, span)
+    whose = {run["run_id"]: (run["cluster"], run["job_id"]) for run in runs}
     of_job: dict[Key, _Amount] = defaultdict(_Amount)
     of_run: dict[int, _Amount] = defaultdict(_Amount)
     for row in amounts:
-        of_job[row["cluster"], row["job_id"]].add(row)
+        of_job[whose[row["run_id"]]].add(row)
         of_run[row["run_id"]].add(row)
-    runs_of, buckets_of = _grouped(runs), _grouped(buckets)
-    findings_of = _grouped(found)
-    size_of = {(row["cluster"], row["job_id"]): row["devices"] for row in sizes}
+    buckets_of: dict[Key, list[Row]] = defaultdict(list)
+    for row in buckets:
+        buckets_of[whose[row["run_id"]]].append(row)
+    runs_of, findings_of = _grouped(runs), _grouped(found)
     items = [
         _words(runs_of[key])
         | _books(of_job.get(key), buckets_of.get(key, []))
         | {
-            "gpus": size_of.get(key),
+            "gpus": sizes.get(key),
             "findings": [row["key"] for row in findings_of.get(key, [])],
             "placement_grade": None,
         }
@@ -209,6 +217,21 @@ def _items(
         if key in runs_of
     ]
     return items, runs, of_run
+
+
+def _sizes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[Key, int]:
+    """The most devices that each job held at one time: told by its only run, counted over time for the others."""
+    sizes: dict[Key, int] = {}
+    others: list[Row] = []
+    for key, mine in _grouped(runs).items():
+        if len(mine) == 1 and mine[0]["common"] is not False:
+            sizes |= {key: mine[0]["devices"]} if mine[0]["common"] else {}
+        else:
+            others += mine
+    if others:
+        with store.view("asked_run", _run_table(others)):
+            sizes |= {(row["cluster"], row["job_id"]): row["devices"] for row in store.rows("reports/job_size", **span)}
+    return sizes
 
 
 def _words(runs: Sequence[Row]) -> Row:
@@ -237,25 +260,25 @@ def _books(amount: _Amount | None, rows: Sequence[Row]) -> Row:
     """Amounts and buckets; the buckets add up to the GPU-seconds, digit by digit."""
     if amount is None:
         return NOTHING | {"effective_ratio": None, "buckets": {}}
-    sums: dict[str, Fraction] = defaultdict(Fraction)
+    den = lcm(*(row["share_den"] for row in rows))
+    sums: dict[str, int] = defaultdict(int)
     for row in rows:
         for bucket in HELD_BUCKETS:
-            if units := int(row[bucket]):
-                sums[bucket] += Fraction(units, row["share_den"] * SECOND_US)
-    total = sum(sums.values(), Fraction(0))
-    observed = total - sums.pop("unobserved", Fraction(0)) if sums else Fraction(0)
-    productive = sum((sums.get(name, Fraction(0)) for name in PRODUCTIVE), Fraction(0))
-    if total > observed:
-        sums["unobserved"] = total - observed
-    names = [bucket for bucket in HELD_BUCKETS if bucket in sums]
-    published = largest_remainder([sums[name] for name in names], 6, names)
+            sums[bucket] += int(row[bucket]) * (den // row["share_den"])
+    names = [bucket for bucket in HELD_BUCKETS if sums[bucket]]
+    total = sum(sums.values())
+    productive = sum(sums[name] for name in PRODUCTIVE)
+    if den == 1:  # whole microseconds need no rounding
+        published = [units_to_decimal(sums[name], SECOND_PLACES) for name in names]
+    else:
+        published = largest_remainder([Fraction(sums[name], den * SECOND_US) for name in names], SECOND_PLACES, names)
     return amount.as_dict() | {
-        "effective_ratio": round(float(productive / total), RATIO_PLACES) if observed else None,
+        "effective_ratio": round(productive / total, RATIO_PLACES) if total > sums["unobserved"] else None,
         "buckets": {name: f"{seconds:f}" for name, seconds in zip(names, published, strict=True)},
     }
 
 
-def _run(run: Row, devices: int, amount: _Amount | None) -> Row:
+def _run(run: Row, amount: _Amount | None) -> Row:
     return {
         "run": run["run_key"],
         "state": run["state"],
@@ -266,7 +289,7 @@ def _run(run: Row, devices: int, amount: _Amount | None) -> Row:
         "submitted_at": None if run["submit_us"] is None else rfc3339(run["submit_us"]),
         "started_at": rfc3339(run["start_us"]),
         "ended_at": None if run["end_us"] is None else rfc3339(run["end_us"]),
-        "gpus": devices or None,
+        "gpus": run["devices"],
         **(NOTHING if amount is None else amount.as_dict()),
     }
 

@@ -22,7 +22,7 @@ PLATFORM = "__platform__"
 MAX_LAYOUTS = 4096
 """Layouts whose packing is remembered."""
 PACKINGS_MAX = 4096
-"""Packings of one layout that are tried; no GPU has as many."""
+"""Packings of one layout that are compared; of a layout with more, nothing is told."""
 
 Row = Mapping[str, Any]
 
@@ -94,11 +94,16 @@ def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:
 
 
 def _utilisation(use: Row | None, profile: Profile | None) -> dict[str, float | None]:
-    """Means by name, None where nothing was measured: a slice that nobody holds is not read."""
+    """Means by name, None where nothing was measured: a slice that nobody holds is not read.
+
+    Memory is of the size that a driver told of the profile; where nobody has read that, of the size in its name,
+    which is up to a twentieth larger.
+    """
     told: dict[str, float | None] = {name: None if use is None else use[name] for name in RATIOS}
     used = None if use is None else use["fb_used_bytes"]
-    size = None if profile is None or profile.memory_gib is None else float(profile.memory_gib) * 2**30
-    told["fb_used_ratio"] = None if used is None or size is None else min(used / size, 1.0)
+    told["fb_used_ratio"] = None
+    if used is not None and profile is not None:
+        told["fb_used_ratio"] = min(used / (float(profile.memory_gib or profile.memory_gb) * 2**30), 1.0)
     return told
 
 
@@ -133,18 +138,20 @@ def packing(model: str | None, profiles: tuple[str | None, ...]) -> tuple[int | 
     found: list[tuple[int, ...]] = []
 
     def extend(placed: list[tuple[str, int]]) -> None:
-        if len(placed) == len(order) or len(found) > PACKINGS_MAX:
+        if len(placed) == len(order):
             found.append(tuple(start for _, start in placed))
+        if len(placed) == len(order) or len(found) > PACKINGS_MAX:
             return
         name = profiles[order[len(placed)]] or ""
         for start in mig.legal_starts(model or "", name, placed):
             if not placed or placed[-1][0] != name or placed[-1][1] < start:
                 extend([*placed, (name, start)])
 
-    if None in known:
-        return (None,) * len(profiles)
-    extend([])
+    if None not in known:
+        extend([])
     starts: list[int | None] = [None] * len(profiles)
+    if len(found) > PACKINGS_MAX:
+        return tuple(starts)
     for place, n in enumerate(order):
         choices = {one[place] for one in found}
         starts[n] = choices.pop() if len(choices) == 1 else None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from gpuwatch import findings
-from gpuwatch.clock import DAY_US, HOUR_US
+from gpuwatch import cost, findings
+from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.errors import UsageError
 from gpuwatch.store import Store
+from tests.facts_world import fleet_of_three
+from tests.world import T0_US
 
 
 @pytest.mark.parametrize(
@@ -36,3 +41,158 @@ def test_an_empty_store_has_no_findings() -> None:
 def test_an_unknown_detector_is_named() -> None:
     with Store.open(None, threads=1) as store, pytest.raises(UsageError, match="no-such-rule"):
         findings.read(store, detectors=["no-such-rule"])
+
+
+@dataclass(frozen=True)
+class Said:
+    """An action as findings read it."""
+
+    action: str
+    until_us: int | None = None
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    """The findings of three jobs: 1 idles (search), 2 was hollow and idles now (vision)."""
+    world, _ = fleet_of_three()
+    yield world.store
+    world.store.close()
+
+
+def told(found: Iterable[findings.Finding]) -> list[tuple[str, str | None, str]]:
+    """Job, rule and state."""
+    return [(f.subject["id"] or "", f.detector, f.state) for f in found]  # type: ignore[misc]
+
+
+IDLE_1 = ("1", "idle-hoarding", "open")
+IDLE_2 = ("2", "idle-hoarding", "open")
+HOLLOW_2 = ("2", "false-utilization", "resolved")
+
+
+def key_of(store: Store, job: str, detector: str) -> str:
+    return next(f.key for f in findings.read(store) if (f.subject["id"], f.detector) == (job, detector))
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param({"teams": []}, [], id="no team sees nothing"),
+        pytest.param({"teams": ["__platform__"]}, [], id="what nobody held has no findings"),
+        pytest.param({"team": "search", "teams": ["vision"]}, [], id="a team outside the others is not seen"),
+        pytest.param({"cluster": "c2"}, [], id="another cluster"),
+        pytest.param({"severities": ["high", "medium"]}, [], id="none is that grave"),
+        pytest.param({"q": "no such word"}, [], id="a word that is nowhere"),
+        pytest.param({"q": "%"}, [HOLLOW_2], id="a search is text and no pattern"),
+        pytest.param({"window": Window(T0_US - 2, T0_US)}, [], id="a window before all of them"),
+        pytest.param({"keys": []}, [], id="no key asked for"),
+        pytest.param({}, [IDLE_1, IDLE_2, HOLLOW_2], id="all, the dearest first"),
+        pytest.param({"team": "search"}, [IDLE_1], id="one team"),
+        pytest.param({"teams": ["vision", "search"]}, [IDLE_1, IDLE_2, HOLLOW_2], id="several teams"),
+        pytest.param({"open_only": True}, [IDLE_1, IDLE_2], id="without the resolved"),
+        pytest.param({"states": ["resolved"]}, [HOLLOW_2], id="the resolved only"),
+        pytest.param({"detectors": ["false-utilization"]}, [HOLLOW_2], id="one rule"),
+        pytest.param({"job": "2"}, [IDLE_2, HOLLOW_2], id="one job"),
+        pytest.param({"severities": ["low"]}, [IDLE_1, IDLE_2, HOLLOW_2], id="each costs ten to a hundred a day"),
+        pytest.param({"sort": "started"}, [IDLE_2, HOLLOW_2, IDLE_1], id="the newest first"),
+        pytest.param({"sort": "severity"}, [IDLE_1, IDLE_2, HOLLOW_2], id="as grave: the dearest first"),
+        pytest.param(
+            {"window": Window(T0_US + HOUR_US, T0_US + 2 * HOUR_US)},
+            [IDLE_1, IDLE_2],
+            id="one ended as the window began",
+        ),
+        pytest.param({"q": "NOTEBOOK"}, [IDLE_1], id="a name in any case"),
+        pytest.param({"q": "bob"}, [IDLE_2, HOLLOW_2], id="a user"),
+        pytest.param({"q": "sear"}, [IDLE_1], id="a part of a team"),
+        pytest.param({"q": "n1"}, [IDLE_1, IDLE_2, HOLLOW_2], id="a node"),
+        pytest.param({"q": "mostly idle sms"}, [HOLLOW_2], id="a title"),
+        pytest.param({"q": "longest 60.5"}, [IDLE_2], id="a summary"),
+    ],
+)
+def test_findings_are_picked_and_ordered(
+    store: Store, asked: dict[str, Any], expected: list[tuple[str, str, str]]
+) -> None:
+    assert expected == told(findings.read(store, **asked))
+
+
+@pytest.mark.parametrize("sort", findings.SORTS)
+def test_pages_join_to_the_whole(store: Store, sort: str) -> None:
+    whole = findings.read(store, sort=sort)
+    pages, cursor = [], None
+    for _ in range(len(whole)):
+        page = findings.page(store, sort=sort, limit=1, cursor=cursor)
+        pages += page.items
+        cursor = page.next
+
+    assert cursor is None
+    assert [f.key for f in whole] == [f.key for f in pages]
+
+
+def test_a_page_that_holds_all_has_no_next(store: Store) -> None:
+    assert findings.page(store, limit=3).next is None
+
+
+def test_an_owner_changes_the_state_of_what_is_open(store: Store) -> None:
+    actions = {
+        key_of(store, "1", "idle-hoarding"): Said("ack"),
+        key_of(store, "2", "idle-hoarding"): Said("snooze"),
+        key_of(store, "2", "false-utilization"): Said("exempt"),
+    }
+    acked, snoozed = ("1", "idle-hoarding", "acked"), ("2", "idle-hoarding", "snoozed")
+
+    assert [acked, snoozed, HOLLOW_2] == told(findings.read(store, actions=actions))
+    assert [] == told(findings.read(store, actions=actions, states=["open"]))
+    assert [acked] == told(findings.read(store, actions=actions, states=["acked"]))
+    assert [acked, snoozed] == told(findings.read(store, actions=actions, open_only=True))
+
+
+def test_an_action_on_another_finding_changes_nothing(store: Store) -> None:
+    assert [IDLE_1, IDLE_2, HOLLOW_2] == told(findings.read(store, actions={"no-such-key": Said("ack")}))
+
+
+def test_one_finding_is_read_by_its_team_only(store: Store) -> None:
+    key = key_of(store, "1", "idle-hoarding")
+
+    assert findings.read_one(store, "no-such-key") is None
+    assert findings.read_one(store, key, teams=["vision"]) is None
+    assert [IDLE_1] == told([f for f in [findings.read_one(store, key, teams=["search"])] if f is not None])
+
+
+def test_money_follows_a_price_that_changes(store: Store) -> None:
+    """7140 idle seconds of a GPU that cost 2 dollars for the first hour and 4 for the second: 3 on average."""
+    finding = findings.read(store, team="search")[0]
+
+    assert ("7140.000000", "5.95", "USD") == (finding.wasted_gpu_seconds, finding.wasted_cost, finding.currency)
+
+
+def test_the_rank_is_the_cost(store: Store) -> None:
+    page = findings.page(store, limit=1)
+
+    assert page.next is not None
+    assert 5.95 == findings.read_cursor(page.next)[0]
+
+
+def test_no_rate_is_no_cost_and_comes_last() -> None:
+    world, state = fleet_of_three()
+    with world.store:
+        state.replace_rates([], "test", "rates.csv", T0_US + 1)
+        cost.price_all(world.store, state)
+        found = findings.read(world.store)
+
+        assert [None, None, None] == [f.wasted_cost for f in found]
+        assert ["low"] * 3 == [f.severity for f in found]
+        assert 3 == len(findings.read(world.store, severities=["low"]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        pytest.param({"sort": "colour"}, "colour", id="a sort"),
+        pytest.param({"states": ["odd"]}, "odd", id="a state"),
+        pytest.param({"severities": ["dire"]}, "dire", id="a severity"),
+        pytest.param({"cursor": "%%%"}, "cursor", id="a cursor that is no text of ours"),
+        pytest.param({"cursor": "WzEsMl0"}, "cursor", id="a cursor that is short"),
+    ],
+)
+def test_a_name_that_is_not_known_is_told(store: Store, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        findings.page(store, **asked)

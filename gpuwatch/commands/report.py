@@ -36,12 +36,15 @@ def weekly(
     form: FormatOption = None,
 ) -> None:
     """What a week cost, where it went and who pays: a page and a table a fleet and a team."""
+    from gpuwatch.cost import price_all
     from gpuwatch.report.files import last_week, write
     from gpuwatch.report.weekly import weekly as make
 
     choose(form, True)
     with opened(data, config) as (store, state, _):
-        files = make(store, state, week or last_week(now_us(context)), list(dict.fromkeys(team)) if team else None)
+        price_all(store, state)
+        at_us, teams = now_us(context), list(dict.fromkeys(team)) if team else None
+        files = make(store, state, week or last_week(at_us), teams, at_us)
         written = write(files, out)
     rows = [{"file": str(path), "bytes": len(file.content)} for path, file in zip(written, files, strict=True)]
     show(Listing(("file", "bytes"), rows), form)

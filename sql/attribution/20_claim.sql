@@ -37,6 +37,26 @@ by_kind as (
     from typed
     group by all
 ),
+-- Two records of one run may cut it differently: sacct tells totals, which are spread evenly, and not always the MIG
+-- profile; scontrol tells each node. Devices are taken from one of them, the one that names them before the others.
+told as (
+    select
+        scheduler,
+        job_id,
+        run_key,
+        pod_uid,
+        kind
+    from by_kind
+    group by scheduler, job_id, run_key, pod_uid, kind
+    qualify row_number() over (
+        partition by scheduler, job_id, run_key, pod_uid
+        order by
+            bool_or(coalesce(device_indexes, gpus) is not null) desc,
+            kind = 'scontrol' desc,
+            sum(device_count) desc,
+            kind
+    ) = 1
+),
 spoken as (
     select
         scheduler,
@@ -54,8 +74,6 @@ timed as (
         job_id,
         run_key,
         pod_uid,
-        node,
-        profile,
         min(start_us) as start_us,
         max(end_us) as end_us
     from claim
@@ -90,10 +108,12 @@ select
     ) as end_us,
     any_value(t.end_us is not null) as ended
 from by_kind k
+join told o
+    on o.scheduler = k.scheduler and o.job_id = k.job_id and o.run_key = k.run_key
+    and o.pod_uid is not distinct from k.pod_uid and o.kind = k.kind
 join timed t
     on t.scheduler = k.scheduler and t.job_id = k.job_id and t.run_key = k.run_key
-    and t.pod_uid is not distinct from k.pod_uid and t.node is not distinct from k.node
-    and t.profile is not distinct from k.profile
+    and t.pod_uid is not distinct from k.pod_uid
 join spoken s on s.scheduler = k.scheduler
 where t.start_us is not null
 group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile;

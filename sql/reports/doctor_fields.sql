@@ -10,5 +10,6 @@ select
     count(w.dram_active_ratio) = 0 as lacks_dram
 from device_window w
 join device d on d.device_id = w.device_id and d.cluster = w.cluster
+where w.hour_us >= $since_us
 group by all
 order by all;

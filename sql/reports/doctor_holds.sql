@@ -3,18 +3,19 @@ with gap as (
     select d.cluster, d.node, sum(l.unobserved_us) as unobserved_us
     from ledger_hour l
     join device d on d.device_id = l.device_id and d.cluster = l.cluster
+    where l.hour_us >= $since_us
     group by all
 )
 select
     d.cluster,
     coalesce(d.node, '?') as node,
-    coalesce(sum(s.end_us - s.start_us) filter (where s.estimated), 0)::bigint as estimated_us,
-    coalesce(sum(s.end_us - s.start_us) filter (where s.conflict), 0)::bigint as conflict_us,
-    sum(s.end_us - s.start_us)::bigint as held_us,
+    coalesce(sum(s.end_us - greatest(s.start_us, $since_us)) filter (where s.estimated), 0)::bigint as estimated_us,
+    coalesce(sum(s.end_us - greatest(s.start_us, $since_us)) filter (where s.conflict), 0)::bigint as conflict_us,
+    sum(s.end_us - greatest(s.start_us, $since_us))::bigint as held_us,
     coalesce(any_value(g.unobserved_us), 0)::bigint as unobserved_us
 from segment s
 join device d on d.device_id = s.device_id and d.cluster = s.cluster
 left join gap g on g.cluster = d.cluster and g.node is not distinct from d.node
-where s.run_id is not null
+where s.run_id is not null and s.end_us > $since_us
 group by all
 order by all;

@@ -6,10 +6,11 @@ with held as (
         r.user_name,
         r.queue,
         coalesce(t.team, '__unallocated__') = '__unallocated__' as lacking,
-        sum((s.end_us - s.start_us) * s.share_num / s.share_den) as held_us
+        sum((s.end_us - greatest(s.start_us, $since_us)) * s.share_num / s.share_den) as held_us
     from segment s
     join run r on r.run_id = s.run_id and r.cluster = s.cluster
     left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
+    where s.end_us > $since_us
     group by all
 )
 select account, namespace, user_name, queue, lacking, held_us, sum(held_us) over () as all_held_us

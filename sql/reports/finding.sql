@@ -1,10 +1,13 @@
--- A row is a finding with the words of its run, its team, and its devices and nodes by name.
-with named as (
+-- A row is one of some findings, with the words of its run, its team, and its devices and nodes by name.
+with wanted as (
+    select * from finding where list_contains($keys::varchar[], key)
+),
+named as (
     select
         f.key,
         list(distinct case when d.gi >= 0 then d.gpu || '/GI-' || d.gi else d.gpu end order by case when d.gi >= 0 then d.gpu || '/GI-' || d.gi else d.gpu end) as devices,
         list(distinct d.node order by d.node) filter (where d.node is not null) as nodes
-    from (select key, cluster, unnest(device_ids) as device_id from finding) f
+    from (select key, cluster, unnest(device_ids) as device_id from wanted) f
     join device d on d.device_id = f.device_id and d.cluster = f.cluster
     group by f.key
 )
@@ -15,12 +18,8 @@ select
     coalesce(t.team, '__unallocated__') as team,
     n.devices,
     n.nodes
-from finding f
+from wanted f
 left join named n using (key)
 left join run r on r.run_id = f.run_id and r.cluster = f.cluster
 left join run_team t on t.run_id = f.run_id and t.cluster = f.cluster
-where (not $open_only or f.state = 'open')
-    and ($team is null or coalesce(t.team, '__unallocated__') = $team)
-    and ($start_us is null or f.ended_us is null or f.ended_us > $start_us)
-    and ($end_us is null or f.started_us < $end_us)
-order by f.started_us, f.key;
+order by f.key;

@@ -1,4 +1,4 @@
--- A row is a finding and a price that its devices had while it lasted, weighted by devices, shares and time.
+-- A row is one of some findings and a price that its devices had while it lasted, weighted by devices, shares and time.
 select
     f.key,
     d.model,
@@ -8,7 +8,11 @@ select
         (least(s.end_us, p.end_us, f.last_seen_us) - greatest(s.start_us, p.start_us, f.started_us))::hugeint
         * s.share_num * 1000000 // s.share_den
     )::varchar as overlap_us
-from (select key, cluster, started_us, last_seen_us, unnest(device_ids) as device_id from finding) f
+from (
+    select key, cluster, started_us, last_seen_us, unnest(device_ids) as device_id
+    from finding
+    where list_contains($keys::varchar[], key)
+) f
 join device d on d.device_id = f.device_id and d.cluster = f.cluster
 join segment s
     on s.device_id = f.device_id and s.cluster = f.cluster and s.run_id is not null

@@ -1,29 +1,49 @@
--- A row is a group of the books and its buckets: device microseconds times share units, to be divided by share_den.
--- Whole hours come from ledger_hour; an hour that the window cuts comes from its segments and minutes.
-with cut_hour as (
-    select distinct hour_us
-    from (
-        values ($start_us // 3600000000 * 3600000000), ($end_us // 3600000000 * 3600000000)
-    ) as edge (hour_us)
-    where hour_us < $start_us or hour_us + 3600000000 > $end_us
+-- A row of book is a group of the books at one price: microseconds of its devices in each bucket. Groups are numbers here;
+-- run_id is any run of the group, by which its words are joined.
+create or replace temp table book as
+with
+-- Whole hours come from ledger_hour; an hour that the window or a new price cuts comes from its segments and minutes.
+cut_edge as (
+    select $start_us as at_us
+    union
+    select $end_us
+    union
+    select start_us from priced_device where start_us > $start_us and start_us < $end_us
+),
+cut_hour as (
+    select distinct at_us // 3600000000 * 3600000000 as hour_us from cut_edge where at_us % 3600000000 <> 0
+),
+cut_at as (
+    select hour_us, greatest(hour_us, $start_us) as at_us from cut_hour
+    union
+    select hour_us, least(hour_us + 3600000000, $end_us) from cut_hour
+    union
+    select h.hour_us, e.at_us
+    from cut_hour h
+    join cut_edge e on e.at_us > h.hour_us and e.at_us < h.hour_us + 3600000000
+),
+cut_span as (
+    select hour_us, at_us as from_us, lead(at_us) over (partition by hour_us order by at_us) as to_us
+    from cut_at
+    qualify to_us is not null
 ),
 cut_segment as (
     select
         s.*,
-        greatest(s.start_us, h.hour_us, $start_us) as from_us,
-        least(s.end_us, h.hour_us + 3600000000, $end_us) as to_us
+        greatest(s.start_us, h.from_us) as from_us,
+        least(s.end_us, h.to_us) as to_us
     from segment s
-    join cut_hour h on s.start_us < h.hour_us + 3600000000 and s.end_us > h.hour_us
-    where from_us < to_us
+    join cut_span h on s.start_us < h.to_us and s.end_us > h.from_us
+    where ($cluster is null or s.cluster = $cluster)
 ),
--- A minute that the window cuts is divided in proportion, by cumulative rounding in the order of the buckets.
+-- A minute that an edge cuts is divided in proportion, by cumulative rounding in the order of the buckets.
 cumulative as (
     select
         m.device_id,
         m.start_us,
         m.end_us - m.start_us as length_us,
-        greatest(m.start_us, $start_us) - m.start_us as a,
-        least(m.end_us, $end_us) - m.start_us as b,
+        greatest(m.start_us, h.from_us) - m.start_us as a,
+        least(m.end_us, h.to_us) - m.start_us as b,
         m.unobserved_us as s1,
         s1 + m.hoarded_us as s2,
         s2 + m.gap_us as s3,
@@ -33,8 +53,8 @@ cumulative as (
         s6 + m.memory_roof_us as s7,
         s7 + m.compute_us as s8
     from device_minute m
-    join cut_hour h on h.hour_us = m.hour_us
-    where m.start_us < $end_us and m.end_us > $start_us
+    join cut_span h on h.hour_us = m.hour_us and m.start_us < h.to_us and m.end_us > h.from_us
+    where ($cluster is null or m.cluster = $cluster)
 ),
 cut_minute as (
     select
@@ -68,9 +88,10 @@ cut_observed as (
     join cut_minute m on m.device_id = s.device_id and m.from_us >= s.from_us and m.from_us < s.to_us
     group by all
 ),
-booked as (
+hour as (
     select
         cluster,
+        hour_us as at_us,
         device_id,
         run_id,
         share_num,
@@ -90,9 +111,12 @@ booked as (
         compute_us
     from ledger_hour
     where hour_us >= $start_us and hour_us + 3600000000 <= $end_us
+        and hour_us not in (select hour_us from cut_hour)
+        and ($cluster is null or cluster = $cluster)
     union all
     select
         s.cluster,
+        s.from_us,
         s.device_id,
         s.run_id,
         s.share_num,
@@ -118,40 +142,118 @@ booked as (
     left join cut_observed o
         on s.run_id is not null
         and o.device_id = s.device_id and o.start_us = s.start_us and o.from_us = s.from_us
+),
+run_owner as (
+    select
+        r.cluster,
+        r.run_id,
+        coalesce(t.team, '__unallocated__') as team,
+        dense_rank() over (
+            order by
+                case when $by_team then coalesce(t.team, '__unallocated__') end,
+                case when $by_user then r.user_name end,
+                case when $by_queue then r.queue end,
+                case when $by_namespace then r.namespace end,
+                case when $by_account then r.account end,
+                case when $by_job then r.job_id end
+        )::integer as owner_id
+    from run r
+    left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster
+    where ($cluster is null or r.cluster = $cluster)
+        and r.run_id in (
+            select run_id from ledger_hour where hour_us < $end_us and hour_us + 3600000000 > $start_us
+            union all
+            select run_id from segment where start_us < $end_us and end_us > $start_us
+        )
 )
 select
+    h.at_us // $step_us as step,
+    h.run_id is not null as held,
+    r.owner_id,
+    any_value(h.cluster) as cluster,
+    any_value(h.run_id) as run_id,
+    p.kind_id,
+    h.share_num,
+    h.share_den,
+    sum(h.schedulable_us) as schedulable,
+    sum(h.stranded_us) as stranded,
+    sum(h.out_of_service_us) as out_of_service,
+    sum(h.mig_remainder_us) as mig_remainder,
+    sum(h.unobserved_us) as unobserved,
+    sum(h.hoarded_us) as hoarded,
+    sum(h.gap_us) as gap,
+    sum(h.communication_us) as communication,
+    sum(h.stalled_us) as stalled,
+    sum(h.below_roof_us) as below_roof,
+    sum(h.memory_roof_us) as memory_roof,
+    sum(h.compute_us) as compute
+from hour h
+join priced_device p
+    on p.device_id = h.device_id and p.profile is not distinct from h.profile and p.cluster = h.cluster
+    and p.start_us <= h.at_us and p.end_us > h.at_us
+left join run_owner r on r.run_id = h.run_id and r.cluster = h.cluster
+where $teams is null
+    or list_contains(
+        $teams::varchar[],
+        case when h.run_id is null then '__platform__' else coalesce(r.team, '__unallocated__') end
+    )
+group by all;
+
+-- A row of booked is a group of the books and a bucket: units are device microseconds times share, in parts of
+-- 1 / $scale; amount is units times the price of priced_device.
+create or replace temp table booked as
+with long as (
+    unpivot book
+    on
+        schedulable, stranded, out_of_service, mig_remainder, unobserved, hoarded, gap, communication, stalled,
+        below_roof, memory_roof, compute
+    into name bucket value us
+),
+summed as (
+    select
+        step,
+        held,
+        owner_id,
+        any_value(cluster) as cluster,
+        any_value(run_id) as run_id,
+        kind_id,
+        bucket,
+        sum(us * share_num * ($scale // share_den)) as units
+    from long
+    where us > 0
+    group by step, held, owner_id, kind_id, bucket
+)
+select
+    s.step,
     case
-        when $by_team then
-            case when b.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end
+        when $by_team then case when s.held then coalesce(t.team, '__unallocated__') else '__platform__' end
     end as team,
     case when $by_user then r.user_name end as user,
     case when $by_queue then r.queue end as queue,
     case when $by_namespace then r.namespace end as namespace,
     case when $by_account then r.account end as account,
     case when $by_job then r.job_id end as job,
-    case when $by_gpu_model then d.model end as gpu_model,
-    case when $by_mig_profile then b.profile end as mig_profile,
-    case when $by_slice and d.gi >= 0 then d.gpu || '/GI-' || d.gi end as slice,
-    case when $by_cluster then d.cluster end as cluster,
-    case when $by_pool then d.pool end as pool,
-    b.share_den,
-    sum(b.schedulable_us::hugeint * b.share_num)::varchar as schedulable,
-    sum(b.stranded_us::hugeint * b.share_num)::varchar as stranded,
-    sum(b.out_of_service_us::hugeint * b.share_num)::varchar as out_of_service,
-    sum(b.mig_remainder_us::hugeint * b.share_num)::varchar as mig_remainder,
-    sum(b.unobserved_us::hugeint * b.share_num)::varchar as unobserved,
-    sum(b.hoarded_us::hugeint * b.share_num)::varchar as hoarded,
-    sum(b.gap_us::hugeint * b.share_num)::varchar as gap,
-    sum(b.communication_us::hugeint * b.share_num)::varchar as communication,
-    sum(b.stalled_us::hugeint * b.share_num)::varchar as stalled,
-    sum(b.below_roof_us::hugeint * b.share_num)::varchar as below_roof,
-    sum(b.memory_roof_us::hugeint * b.share_num)::varchar as memory_roof,
-    sum(b.compute_us::hugeint * b.share_num)::varchar as compute
-from booked b
-join device d on d.device_id = b.device_id and d.cluster = b.cluster
-left join run r on r.run_id = b.run_id and r.cluster = b.cluster
-left join run_team t on t.run_id = b.run_id and t.cluster = b.cluster
-where ($cluster is null or b.cluster = $cluster)
-    and ($team is null or (t.team = $team and b.run_id is not null))
-group by all
-order by all;
+    case when $by_gpu_model then k.gpu_model end as gpu_model,
+    case when $by_mig_profile then k.mig_profile end as mig_profile,
+    k.slice,
+    case when $by_cluster then k.cluster end as cluster,
+    case when $by_pool then k.pool end as pool,
+    s.bucket,
+    list_position(
+        [
+            'schedulable', 'stranded', 'out_of_service', 'mig_remainder', 'unobserved', 'hoarded', 'gap',
+            'communication', 'stalled', 'below_roof', 'memory_roof', 'compute'
+        ],
+        s.bucket
+    ) as bucket_place,
+    s.held,
+    k.currency,
+    k.lacks,
+    null::bigint as first_us,
+    sum(s.units) as units,
+    sum(s.units * k.price) as amount
+from summed s
+join kind k using (kind_id)
+left join run r on r.run_id = s.run_id and r.cluster = s.cluster
+left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
+group by all;

@@ -1,30 +1,25 @@
--- A row is a bucket of the books at one price: an hour whose price changes is divided in proportion to its time.
+-- A row is a bucket of one job at one price: an hour whose price changes is divided in proportion to its time.
 with priced as (
     select
         l.*,
-        d.measured or exists (select 1 from device s where s.parent_id = d.device_id and s.measured) as measured,
         p.usd_per_gpu_hour,
-        p.currency,
         least(p.end_us, l.hour_us + 3600000000) - greatest(p.start_us, l.hour_us) as part_us
     from ledger_hour l
-    join device d on d.device_id = l.device_id and d.cluster = l.cluster
     join device_price p
         on p.device_id = l.device_id and p.cluster = l.cluster and p.profile is not distinct from l.profile
         and p.start_us < l.hour_us + 3600000000 and p.end_us > l.hour_us
-    where l.hour_us >= $start_us and l.hour_us < $end_us
+    where l.run_id in (select run_id from asked_run) and p.usd_per_gpu_hour is not null
+        and l.hour_us >= $start_us and l.hour_us < $end_us
 ),
 long as (
     unpivot priced
     on
-        schedulable_us, stranded_us, out_of_service_us, mig_remainder_us, unobserved_us, hoarded_us, gap_us,
-        communication_us, stalled_us, below_roof_us, memory_roof_us, compute_us
+        unobserved_us, hoarded_us, gap_us, communication_us, stalled_us, below_roof_us, memory_roof_us, compute_us
     into name bucket value us
 )
 select
     replace(bucket, '_us', '') as bucket,
-    measured,
-    usd_per_gpu_hour,
-    currency,
+    usd_per_gpu_hour as price,
     share_den,
     sum(us::hugeint * share_num * part_us)::varchar as units
 from long

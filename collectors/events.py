@@ -1,0 +1,192 @@
+"""Receiver `events`: scheduler events pushed as NDJSON, a JSON list or one object.
+
+An item is a Kubernetes object as kubectl prints it (a List counts as its items), a watch event `{"type", "object"}`, or
+a record of ours, `{"id", "type": "claim" | "node" | "pending" | "event", "cluster"?, ...}` (see events_record.py).
+
+Idempotent: a row's key is what it speaks of, never when it came. A claim is a run of a job on a node (job_id, run_key,
+pod_uid, node, profile), a node's state one instant of it, an event its id; attribution merges rows of one key, so an item
+that comes again, after a restart too, changes nothing. That is why times that an item does not say are not taken from the
+clock; the one exception, the end of a pod that was deleted without a word about when, is kept here for its repeats.
+Repeats are not dropped on sight: a sender repeats what it got no answer for, and whether the first copy was written is
+not known here. Within one body an id counts once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from gpuwatch.collectors.events_record import TYPES, check_times, record_row
+from gpuwatch.collectors.kubernetes import Tables, finish, name_of, take
+from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, moment, string
+from gpuwatch.collectors.slurm_files import Row, batches
+from gpuwatch.errors import UnreadableInput
+from gpuwatch.model import Records, Rejects
+from gpuwatch.registry import Receive, receiver
+
+FILE = "events"
+"""What stands for a file name where an item is refused; its line is the item's place in the body, from 1."""
+MAX_ITEMS = 1_000_000
+MAX_DELETED = 100_000
+MAX_NODES = 100_000
+WATCHED = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
+
+Item = tuple[int, Any]
+
+
+@receiver("events")
+def make() -> Receive:
+    """A decoder that remembers, within bounds, what a later body needs."""
+    return Decoder()
+
+
+class Decoder:
+    """Decodes bodies of events; see registry.Receive."""
+
+    def __init__(self) -> None:
+        self._profiles: dict[str, str] = {}
+        """MIG profile of nodes whose GPUs are all cut alike."""
+        self._deleted: OrderedDict[str, int] = OrderedDict()
+        """When pods went whose deletion did not say so."""
+
+    def __call__(self, body: bytes, content_type: str, cluster: str, now_us: int, rejects: Rejects) -> list[Records]:
+        """Batches of one body. Items that cannot be read are refused alone; raises UnreadableInput for a bad body."""
+        rows: list[Row] = []
+        tables: Tables = {"node": [], "claim": [], "pending": [], "event": []}
+        waiting: dict[str, list[dict[str, Any]]] = {}
+        seen: set[str] = set()
+        for place, item in items_of(body, rejects):
+            found: Tables = {table: [] for table in tables}
+            try:
+                if item.get("type") in TYPES and "object" not in item:
+                    rows += self._record(item, cluster, now_us, seen)
+                    continue
+                if item.get("type") in WATCHED and isinstance(item.get("object"), dict):
+                    item = self._watched(item["type"], item["object"], found, now_us)
+                else:
+                    self._object(item, found)
+                for row in chain.from_iterable(found.values()):
+                    check_times(row, now_us)
+                uid = string(mapping(item, "metadata"), "uid") if item.get("kind") == "Pod" else None
+            except Malformed as error:
+                rejects.add(f"Pod: {error}", FILE, place, _shown(item))
+                continue
+            except ValueError as error:
+                rejects.add(str(error), FILE, place, _shown(item))
+                continue
+            if uid is not None:
+                # The newest word about a pod counts: a gang waits for the sum of its pods.
+                waiting[uid] = found.pop("pending")
+            for table, fresh in found.items():
+                tables[table] += fresh
+        tables["pending"] = [row for fresh in waiting.values() for row in fresh]
+        finish(tables, self._profiles)
+        while len(self._profiles) > MAX_NODES:
+            del self._profiles[next(iter(self._profiles))]
+        rows += [(table, row | {"cluster": cluster}) for table, fresh in tables.items() for row in fresh]
+        return list(batches(rows))
+
+    def _record(self, item: Object, cluster: str, now_us: int, seen: set[str]) -> list[Row]:
+        own = item.get("cluster", cluster)
+        if not isinstance(own, str) or not own:
+            raise ValueError("cluster is not a text")
+        table, row = record_row(item, now_us)
+        check_times(row, now_us)
+        if item["id"] in seen:
+            return []
+        seen.add(item["id"])
+        return [(table, row | {"cluster": own})]
+
+    def _object(self, item: Object, tables: Tables) -> None:
+        kind = item.get("kind")
+        if not isinstance(kind, str) or not kind:
+            raise ValueError("neither a Kubernetes object (kind), a watch event (type, object) nor a record (id, type)")
+        try:
+            taken = take(kind, item, tables, self._profiles, None)
+        except Malformed as error:
+            raise ValueError(f"{kind}: {error}") from error
+        if not taken:
+            dra = "pod uses a DRA claim: its devices are not in the Pod object"
+            raise ValueError(dra if kind == "Pod" else f"ignored: kind {kind}")
+
+    def _watched(self, word: str, item: Object, found: Tables, now_us: int) -> Object:
+        """Adds the rows of a watch event; returns its object."""
+        if word == "ERROR":
+            raise ValueError("the watch that is passed on broke: list and send everything again")
+        if word != "BOOKMARK":
+            self._object(item, found)
+        if word == "DELETED":
+            found["pending"].clear()  # what went while it waited is no request
+            for row in found["claim"]:
+                if row["end_us"] is None:
+                    row["end_us"] = row["evidence_us"] = max(self._gone_us(item, now_us), row["start_us"])
+            for row in found["node"]:
+                row |= {"state": "down", "reason": "deleted from the cluster"}
+        return item
+
+    def _gone_us(self, item: Object, now_us: int) -> int:
+        """When a deleted pod went: its deletionTimestamp unless that is still to come, else now, the same each time."""
+        metadata = mapping(item, "metadata")
+        uid = string(metadata, "uid") or ""
+        told = moment(metadata, "deletionTimestamp")
+        end_us = self._deleted.setdefault(uid, now_us if told is None else min(told, now_us))
+        while len(self._deleted) > MAX_DELETED:
+            self._deleted.popitem(last=False)
+        return end_us
+
+
+def items_of(body: bytes, rejects: Rejects) -> Iterator[tuple[int, Object]]:
+    """Objects of a body with their places from 1; Lists are unpacked. Raises UnreadableInput when nothing is JSON."""
+    for place, item in _documents(body, rejects):
+        inner = item.get("items") if isinstance(item, dict) and str(item.get("kind")).endswith("List") else None
+        listed = str(item["kind"]).removesuffix("List") if inner is not None else None
+        for value in inner if isinstance(inner, list) else [item]:
+            if isinstance(value, dict):
+                yield place, value if value.get("kind") or not listed else {**value, "kind": listed}
+            else:
+                rejects.add("item is not an object", FILE, place, str(value))
+
+
+def _documents(body: bytes, rejects: Rejects) -> Sequence[Item]:
+    if not body.strip():
+        raise UnreadableInput("events: the body is empty; send NDJSON or a JSON list")
+    try:
+        text = body.decode(json.detect_encoding(body))
+    except UnicodeDecodeError as error:
+        raise UnreadableInput(
+            f"events: the body is no text ({error.reason} at byte {error.start}); send UTF-8"
+        ) from error
+    try:
+        whole = json.loads(text)
+        found = list(enumerate(whole if isinstance(whole, list) else [whole], start=1))
+    except RecursionError as error:
+        raise UnreadableInput("events: JSON nested too deeply") from error
+    except ValueError as error:
+        found = _lines(text, rejects)
+        if not found:
+            raise UnreadableInput(f"events: neither JSON nor NDJSON: {error}") from error
+    if len(found) > MAX_ITEMS:
+        raise UnreadableInput(f"events: more than {MAX_ITEMS} items; send several bodies")
+    return found
+
+
+def _lines(text: str, rejects: Rejects) -> list[Item]:
+    """Lines that are JSON, by their numbers; the others are refused unless none is."""
+    found: list[Item] = []
+    torn: list[tuple[int, str]] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                found.append((number, json.loads(line)))
+            except (ValueError, RecursionError):
+                torn.append((number, line))
+    for number, line in torn if found else []:
+        rejects.add("line is not JSON", FILE, number, line)
+    return found
+
+
+def _shown(item: Object) -> str:
+    return str(item["id"]) if isinstance(item.get("id"), str) else name_of(item)

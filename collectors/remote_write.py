@@ -1,0 +1,266 @@
+"""Receiver `remote-write`: Prometheus remote-write bodies, 1.0 and 2.0, to contexts and points.
+
+A sender repeats the same labels with every sample, and a series of one sample ends in it: the bytes before that sample
+are looked up whole in a dict, as exposition.py does with text. Everything else goes through the full message, as does
+version 2.0, whose labels are numbers of a table that every request brings anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gpuwatch.collectors.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
+from gpuwatch.collectors.remote_write_wire import Wire, varint, wire
+from gpuwatch.collectors.series import (
+    MAX_AGE_US,
+    Samples,
+    SeriesNumbers,
+    context_records,
+    in_units,
+    of_devices,
+    points,
+    timely,
+)
+from gpuwatch.errors import UnreadableInput
+from gpuwatch.model import Points, Records, Rejects
+from gpuwatch.registry import receiver
+
+NAME = "remote-write"
+VERSION_2 = "io.prometheus.write.v2.Request"
+"""In the content type of a body of version 2.0."""
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Of a decompressed body: empty series of two bytes each would take eight times that."""
+MAX_SAMPLES = 500_000
+"""Samples of one request, and series of one request."""
+MAX_SERIES = 1_000_000
+MAX_SERIES_BYTES = 256 * 1024 * 1024
+"""Series kept for look-up over all clusters, by number and by size of their labels; beyond either all are forgotten."""
+MAX_KEY_BYTES = 64 * 1024
+"""Labels of a series that are kept for look-up; longer ones are read each time."""
+MAX_CLUSTERS = 256
+
+STALE_BITS = 0x7FF0000000000002
+"""The NaN with which Prometheus ends a series: a gap, no reading."""
+
+NO_NAME = "series without a metric name"
+BAD_LABELS = f"label twice, or beyond {MAX_LABELS} labels or {MAX_LABEL_VALUE_BYTES} bytes a value"
+BAD_REFERENCE = "label refers to no symbol"
+BAD_SERIES = "series is not protobuf"
+NOT_TEXT = "label is not UTF-8 text"
+
+_ONE_SAMPLE = 18  # 12 10, then a sample: 09 value(8) 10 time(6); 6 bytes hold milliseconds of 1971 to 2109
+_ZERO_SAMPLE = 9  # 12 07, then 10 time(6): a value of 0 is not written
+_ZERO_HEAD = b"\x12\x10\x09" + bytes(8)
+_TAIL = np.dtype([("head", "S3"), ("value", "<f8"), ("stamp", "u1", 7)])
+_HEAD = b"\x12\x10\x09"
+_MOST_MS = (1 << 63) // 1000 - 1  # beyond it a time in microseconds has no 64 bits
+_SHIFT = np.array([1 << 7 * place for place in range(6)], dtype=np.int64)
+
+
+@receiver(NAME)
+class RemoteWrite:
+    """Decodes request after request; series are known by their bytes from one to the next.
+
+    `max_age_us` is how old a sample may be, in microseconds.
+    """
+
+    def __init__(self, max_age_us: int = MAX_AGE_US) -> None:
+        self.max_age_us = max_age_us
+        self._wire = wire()
+        self._clusters: dict[str, _Known] = {}
+
+    def __call__(
+        self, body: bytes, content_type: str, cluster: str, now_us: int, rejects: Rejects
+    ) -> list[Records | Points]:
+        """Contexts of the request's series and their points; contexts repeat, as an earlier request may have been lost.
+
+        `content_type` tells the version. Raises UnreadableInput when the body is no write request, or is too large.
+        """
+        if len(body) > MAX_BODY_BYTES:
+            raise _too_large(f"{MAX_BODY_BYTES} bytes")
+        self._bound(cluster)
+        known = self._clusters.setdefault(cluster, _Known(cluster, self._wire))
+        if VERSION_2 in content_type:
+            samples = self._samples_2(self._parsed(body, self._wire.request_2, "2.0"), known, rejects)
+        else:
+            samples = self._samples(self._parsed(body, self._wire.request, "1.0").timeseries, known, rejects)
+        samples = samples.where(samples.value.view(np.uint64) != STALE_BITS)
+        samples = of_devices(samples, known.numbers, NAME, rejects)
+        samples = timely(samples, now_us, NAME, rejects, self.max_age_us)
+        samples = in_units(samples, known.numbers, NAME, rejects)
+        found = list(points([samples], known.numbers))
+        return [*known.contexts(samples.series), *found] if found else []
+
+    def _parsed(self, body: bytes, kind: Any, version: str) -> Any:
+        try:
+            request = kind.FromString(body)
+        except self._wire.broken as error:
+            raise UnreadableInput(f"{NAME}: the body is no write request of version {version}: {error}") from error
+        if body and not request.ListFields():
+            raise UnreadableInput(f"{NAME}: nothing of a write request of version {version} is in the body")
+        if len(request.timeseries) > MAX_SAMPLES:
+            raise _too_large(f"{MAX_SAMPLES} samples")
+        return request
+
+    def _bound(self, cluster: str) -> None:
+        """Forgets all series when there are too many: they come again with the next requests."""
+        caches = self._clusters.values()
+        series, size = sum(len(known.by_bytes) for known in caches), sum(known.size for known in caches)
+        new = cluster not in self._clusters and len(self._clusters) >= MAX_CLUSTERS
+        if new or series >= MAX_SERIES or size >= MAX_SERIES_BYTES:
+            self._clusters.clear()
+
+    def _samples(self, series: Any, known: _Known, rejects: Rejects) -> Samples:
+        """The samples of the series of version 1.0 that can be read."""
+        numbers: list[int] = []
+        tails: list[bytes] = []
+        lines: list[int] = []
+        more: list[tuple[int, bytes]] = []
+        add_number, add_tail, add_line = numbers.append, tails.append, lines.append
+        number_of = known.by_bytes.get
+        for line, raw in enumerate(series, 1):
+            if (number := number_of(raw[:-_ONE_SAMPLE])) is not None:
+                add_tail(raw[-_ONE_SAMPLE:])
+            elif (number := number_of(raw[:-_ZERO_SAMPLE])) is not None and raw[-_ZERO_SAMPLE:-7] == b"\x12\x07":
+                add_tail(_ZERO_HEAD + raw[-7:])
+            else:
+                more.append((line, raw))
+                continue
+            add_number(number)
+            add_line(line)
+        found = np.frombuffer(b"".join(tails), _TAIL)
+        stamp = found["stamp"]
+        good = (found["head"] == _HEAD) & (stamp[:, 0] == 0x10) & (stamp[:, 6] < 0x80)
+        good &= (stamp[:, 1:6] >= 0x80).all(axis=1)
+        time_ms = (stamp[:, 1:] & 0x7F).astype(np.int64) @ _SHIFT
+        if not good.all():
+            more += [(lines[at], series[lines[at] - 1]) for at in np.flatnonzero(~good)]
+        samples = Samples(
+            np.array(numbers, np.int32)[good],
+            np.ascontiguousarray(found["value"][good]),
+            time_ms[good] * 1000,
+            np.array(lines, np.int64)[good],
+        )
+        if more:
+            samples = _joined(samples, self._read(more, self._wire.series, known.number_1, rejects))
+        return samples
+
+    def _samples_2(self, request: Any, known: _Known, rejects: Rejects) -> Samples:
+        """The samples of the series of version 2.0 that can be read."""
+        symbols = list(request.symbols)
+        series = enumerate(request.timeseries, 1)
+        return self._read(series, self._wire.series_2, lambda message: known.number_2(message, symbols), rejects)
+
+    def _read(
+        self, series: Iterable[tuple[int, bytes]], kind: Any, number_of: Callable[[Any], int], rejects: Rejects
+    ) -> Samples:
+        """Samples of (line, series) by the full message: series not seen before, or with any number of samples."""
+        numbers: list[int] = []
+        values: list[float] = []
+        times: list[int] = []
+        lines: list[int] = []
+        for line, raw in series:
+            try:
+                message = kind.FromString(raw)
+            except self._wire.broken:
+                rejects.add(BAD_SERIES, NAME, line)
+                continue
+            count = len(message.samples)
+            if len(values) + count > MAX_SAMPLES:
+                raise _too_large(f"{MAX_SAMPLES} samples")
+            number = number_of(message)
+            values += [sample.value for sample in message.samples]
+            times += [max(min(sample.timestamp, _MOST_MS), -_MOST_MS) * 1000 for sample in message.samples]
+            numbers += [number] * count
+            lines += [line] * count
+        return Samples(
+            np.array(numbers, np.int32),
+            np.array(values, np.float64),
+            np.array(times, np.int64),
+            np.array(lines, np.int64),
+        )
+
+
+class _Known:
+    """The series of one cluster, by the bytes of their labels."""
+
+    def __init__(self, cluster: str, wire: Wire) -> None:
+        self.numbers = SeriesNumbers(cluster)
+        self.by_bytes: dict[bytes, int] = {}
+        self.size = 0  # bytes of the keys
+        self._wire = wire
+        self._table = context_records([]).rows
+        self._places: dict[int, int] = {}  # row of each context in the table
+
+    def number_1(self, message: Any) -> int:
+        """The number of a series of version 1.0, kept under the bytes that its labels have on the wire."""
+        labels = message.labels
+        key = b"".join([b"\n" + varint(len(label)) + label for label in labels])
+        return self._number(key, ((pair.name, pair.value) for pair in map(self._wire.label.FromString, labels)))
+
+    def number_2(self, message: Any, symbols: list[bytes]) -> int:
+        """The number of a series of version 2.0 by the texts that its labels refer to."""
+        references = message.labels_refs
+        if len(references) > 2 * MAX_LABELS:
+            return self.numbers.refuse(BAD_LABELS)
+        try:
+            texts = [symbols[reference] for reference in references]
+        except IndexError:
+            return self.numbers.refuse(BAD_REFERENCE)
+        if len(texts) % 2:
+            return self.numbers.refuse(BAD_REFERENCE)
+        if sum(map(len, texts)) > MAX_KEY_BYTES:  # a long symbol may be referred to often: it is not even copied
+            return self.numbers.refuse(BAD_LABELS)
+        # No text holds the byte between them, and no key of version 1.0 begins with it.
+        return self._number(b"\xff" + b"\xff".join(texts), zip(texts[::2], texts[1::2], strict=True))
+
+    def _number(self, key: bytes, labels: Iterable[tuple[bytes, bytes]]) -> int:
+        if (number := self.by_bytes.get(key)) is None:
+            number = self._new(labels)
+            # What is shorter than a sample looks like a series without labels.
+            if 0 < len(key) <= MAX_KEY_BYTES:
+                self.by_bytes[key] = number
+                self.size += len(key)
+        return number
+
+    def contexts(self, numbers: NDArray[np.int32]) -> list[Records]:
+        """The contexts of the numbers, sent before or not."""
+        for fresh in self.numbers.take_contexts():
+            ids = fresh.rows["context_id"].to_pylist()
+            self._places |= {context_id: len(self._places) + place for place, context_id in enumerate(ids)}
+            self._table = pa.concat_tables([self._table, fresh.rows]).combine_chunks()
+        used = np.unique(self.numbers.context_ids(numbers)).tolist()
+        return [Records("context", self._table.take([self._places[context_id] for context_id in used]))]
+
+    def _new(self, labels: Iterable[tuple[bytes, bytes]]) -> int:
+        found: dict[str, str] = {}
+        try:
+            for name_bytes, value in labels:
+                name = name_bytes.decode()
+                if name in found or len(found) >= MAX_LABELS or len(value) > MAX_LABEL_VALUE_BYTES:
+                    return self.numbers.refuse(BAD_LABELS)
+                found[name] = value.decode()
+        except self._wire.broken:
+            return self.numbers.refuse(BAD_SERIES)
+        except UnicodeDecodeError:
+            return self.numbers.refuse(NOT_TEXT)
+        name = found.pop("__name__", "")
+        return self.numbers.number_of(name, found) if name else self.numbers.refuse(NO_NAME)
+
+
+def _joined(first: Samples, second: Samples) -> Samples:
+    return Samples(
+        np.concatenate([first.series, second.series]),
+        np.concatenate([first.value, second.value]),
+        np.concatenate([first.time_us, second.time_us]),
+        np.concatenate([first.line, second.line]),
+    )
+
+
+def _too_large(what: str) -> UnreadableInput:
+    return UnreadableInput(f"{NAME}: more than {what} in one request; lower max_samples_per_send of the sender")

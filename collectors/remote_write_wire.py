@@ -1,0 +1,68 @@
+"""Messages of Prometheus remote-write, described at run time: series and labels stay bytes until somebody asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+PACKAGE = "gpuwatch"
+MESSAGES = {
+    "Request": (("timeseries", 1, "bytes*"), ("metadata", 3, "bytes*")),
+    "Series": (("labels", 1, "bytes*"), ("samples", 2, "Sample*")),
+    "Label": (("name", 1, "bytes"), ("value", 2, "bytes")),
+    "Sample": (("value", 1, "double"), ("timestamp", 2, "int64")),
+    "Request2": (("symbols", 4, "bytes*"), ("timeseries", 5, "bytes*")),
+    "Series2": (("labels_refs", 1, "uint32*"), ("samples", 2, "Sample*")),
+}
+"""Fields as (name, number, type), `*` for repeated. What is not named here is skipped: exemplars, histograms.
+
+The numbers are those of prometheus.WriteRequest (version 1.0) and io.prometheus.write.v2.Request (version 2.0), whose
+messages are named with a 2 here. A message field may be read as bytes: on the wire they are the same.
+"""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Message classes, and what their FromString raises for broken bytes."""
+
+    request: Any
+    series: Any
+    label: Any
+    request_2: Any
+    series_2: Any
+    broken: type[Exception]
+
+
+def wire() -> Wire:
+    """The messages, in a pool of their own."""
+    # Imported here: every command loads the collectors by name, few receive anything.
+    from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory  # type: ignore[import-untyped]
+
+    kind = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="gpuwatch/remote_write.proto", package=PACKAGE, syntax="proto3")
+    for name, fields in MESSAGES.items():
+        described = file.message_type.add(name=name)
+        for field, number, of in fields:
+            of_type = of.rstrip("*")
+            of_message = of_type in MESSAGES
+            described.field.add(
+                name=field,
+                number=number,
+                type=kind.TYPE_MESSAGE if of_message else kind.Type.Value(f"TYPE_{of_type.upper()}"),
+                label=kind.LABEL_REPEATED if of.endswith("*") else kind.LABEL_OPTIONAL,
+                type_name=f".{PACKAGE}.{of_type}" if of_message else None,
+            )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    request, series, label, request_2, series_2 = (
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+        for name in ("Request", "Series", "Label", "Request2", "Series2")
+    )
+    return Wire(request, series, label, request_2, series_2, message.DecodeError)
+
+
+def varint(number: int) -> bytes:
+    """A number from 0 as protobuf writes it."""
+    if number < 0x80:
+        return bytes((number,))
+    return bytes((number & 0x7F | 0x80,)) + varint(number >> 7)

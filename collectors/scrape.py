@@ -1,0 +1,167 @@
+"""Live source `dcgm`: scrapes dcgm-exporter endpoints, each on its own steady beat."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuwatch.clock import SECOND_US
+from gpuwatch.collectors.exposition import Reader, timed
+from gpuwatch.collectors.scrape_config import Target, targets_of
+from gpuwatch.collectors.scrape_http import Client, fetch
+from gpuwatch.collectors.series import SeriesNumbers, context_records, in_units, of_devices, points, timely
+from gpuwatch.errors import SourceUnreachable, StoreError, UnreadableInput
+from gpuwatch.model import Points, Records, Rejects, hash64
+from gpuwatch.registry import LiveSource, Sink, live
+
+if TYPE_CHECKING:
+    import aiohttp
+
+KIND = "dcgm"
+MAX_PAUSE_US = 300 * SECOND_US
+"""The longest a failing target is left alone beyond its interval."""
+ALIGN_US = SECOND_US // 10
+"""A scrape that starts this close to its beat carries the time of the beat, so that the spacing is exact."""
+INLINE_BYTES = 256 * 1024
+"""A larger page is parsed in a thread: the loop goes on with the other targets."""
+SERIES_FACTOR, SERIES_LEAST = 2, 1_000
+"""The series of a target are forgotten when they are more than that many times those of a page, plus the least."""
+
+
+@live(KIND, "dcgm-exporter endpoints, scraped over HTTP")
+def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
+    """One source a target of the `[[dcgm]]` tables; they share a session."""
+    targets = targets_of(tables, problems)
+    client = Client(len(targets))
+    return [DcgmSource(target, client) for target in targets]
+
+
+class DcgmSource:
+    """One endpoint, scraped for ever."""
+
+    kind = KIND
+
+    def __init__(self, target: Target, client: Client) -> None:
+        self.name = f"{KIND} {target.shown}"
+        self.cluster = target.cluster
+        self.interval_s = target.interval_s
+        self._target = target
+        self._client = client
+        self._pages = Pages(target, self.name)
+        self._interval_us = round(target.interval_s * SECOND_US)
+        seed = hash64(target.url)
+        self._offset_us = seed % self._interval_us
+        self._random = random.Random(seed)
+
+    async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
+        """Scrapes on every beat, less often while the target fails; a scrape is committed whole or dropped."""
+        failures = 0
+        beat_us = 0
+        async with self._client.session() as session:
+            while True:
+                beat_us = self.next_beat(now_us(), beat_us, self.pause(failures))
+                await asyncio.sleep((beat_us - now_us()) / SECOND_US)
+                start_us = now_us()
+                at_us = beat_us if abs(start_us - beat_us) <= ALIGN_US else start_us
+                try:
+                    samples = await self._scrape(session, sink, at_us)
+                except StoreError as error:
+                    failures = 0
+                    sink.failed(self.name, at_us, f"{self._target.shown} was read, but the scrape is lost: {error}")
+                except (SourceUnreachable, UnreadableInput) as error:
+                    failures += 1
+                    sink.failed(self.name, at_us, str(error))
+                except Exception as error:  # noqa: BLE001 - a round that fails never stops the rounds
+                    failures += 1
+                    sink.failed(self.name, at_us, f"{self._target.shown} failed: {type(error).__name__}: {error}")
+                else:
+                    failures = 0
+                    sink.succeeded(self.name, at_us, samples)
+
+    async def _scrape(self, session: aiohttp.ClientSession, sink: Sink, at_us: int) -> int:
+        """Reads and commits one page; returns its samples."""
+        rejects = Rejects()
+        body = await fetch(session, self._target)
+        if len(body) > INLINE_BYTES:
+            batches, samples = await asyncio.to_thread(self._pages.read, body, at_us, rejects)
+        else:
+            batches, samples = self._pages.read(body, at_us, rejects)
+        await sink.commit(self.name, batches, rejects)
+        self._pages.committed()
+        return samples
+
+    def next_beat(self, now_us: int, last_us: int, pause_us: int = 0) -> int:
+        """The first beat after now, the last beat and a pause. A last beat far ahead is of a clock that was set back."""
+        after_us = now_us + pause_us
+        if last_us < now_us + self._interval_us:
+            after_us = max(after_us, last_us)
+        return (
+            (after_us - self._offset_us) // self._interval_us * self._interval_us + self._interval_us + self._offset_us
+        )
+
+    def pause(self, failures: int) -> int:
+        """How long to leave out beats after that many failures in a row, microseconds: one failure costs one scrape."""
+        if failures < 2:
+            return 0
+        longest = min(self._interval_us << min(failures - 1, 30), MAX_PAUSE_US)
+        return round(self._random.uniform(0.5, 1) * longest)
+
+
+class Pages:
+    """Pages of one target to batches; its series are known by their text from one page to the next."""
+
+    def __init__(self, target: Target, name: str) -> None:
+        self._labels = target.labels
+        self._name = name
+        self._address = target.shown
+        self._numbers = SeriesNumbers(target.cluster)
+        self._reader = Reader(self._number_of, name, Rejects())
+        self._count = 0  # samples of the last page
+
+    def read(self, body: bytes, at_us: int, rejects: Rejects) -> tuple[list[Records | Points], int]:
+        """Batches of a page and how many samples are in them; a line without timestamp is of `at_us`.
+
+        Contexts repeat until committed() is called. Raises UnreadableInput when there is no DCGM sample in it.
+        """
+        if len(self._reader) > SERIES_FACTOR * self._count + SERIES_LEAST:
+            self._forget()
+        if body[:256].lstrip()[:1] == b"<":
+            raise UnreadableInput(f"{self._address} answered with an HTML page, not with metrics; check port and path")
+        self._reader.again(rejects)
+        parts = []
+        self._count = found = 0
+        for samples in self._reader.read(io.BytesIO(body)):
+            self._count += len(samples.series)
+            samples = of_devices(samples, self._numbers, self._name, rejects)
+            found += len(samples.series)
+            samples = timely(timed(samples, at_us), at_us, self._name, rejects)
+            parts.append(in_units(samples, self._numbers, self._name, rejects))
+        if not found:
+            raise UnreadableInput(
+                f"{self._address} answered without a single DCGM sample ({len(body):,} bytes); check that it is "
+                "dcgm-exporter and that it sees its GPUs"
+            )
+        batches: list[Records | Points] = []
+        if self._numbers.new_contexts:
+            batches.append(context_records(self._numbers.new_contexts))
+        batches += points(parts, self._numbers)
+        return batches, sum(len(part.series) for part in parts)
+
+    def committed(self) -> None:
+        """Says that the contexts of the last page are on disk."""
+        self._numbers.new_contexts.clear()
+
+    def _forget(self) -> None:
+        self._reader.forget()
+        self._numbers.forget()
+        self._numbers.new_contexts.clear()  # those in use are noted again
+
+    def _number_of(self, name: str, labels: dict[str, str]) -> int:
+        for label, value in self._labels.items():
+            if label in labels:
+                labels[f"exported_{label}"] = labels[label]
+            labels[label] = value
+        return self._numbers.number_of(name, labels)

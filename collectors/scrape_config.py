@@ -1,0 +1,308 @@
+"""The `[[dcgm]]` tables of gpuwatch.toml: what to scrape, how often, with which credentials."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+DEFAULT_CLUSTER = "default"
+DEFAULT_PORT = 9400
+DEFAULT_PATH = "/metrics"
+DEFAULT_INTERVAL_S, MIN_INTERVAL_S, MAX_INTERVAL_S = 15.0, 1.0, 3600.0
+DEFAULT_TIMEOUT_S = 10.0
+DEFAULT_MAX_BYTES, LEAST_MAX_BYTES, MOST_MAX_BYTES = 16_000_000, 1_000, 256_000_000
+MAX_TARGETS = 100_000
+MAX_LABELS = 32
+MAX_TEXT = 4_096
+MAX_SECRET_BYTES = 64 * 1024
+
+KEYS = (
+    "cluster",
+    "targets",
+    "interval_s",
+    "timeout_s",
+    "max_bytes",
+    "username",
+    "password",
+    "password_file",
+    "bearer_token",
+    "bearer_token_file",
+    "ca_file",
+    "cert_file",
+    "key_file",
+    "insecure_skip_verify",
+    "labels",
+)
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+class _Watched:
+    """Files that are read again when one of them changes."""
+
+    def __init__(self, *paths: str) -> None:
+        self._paths = paths
+        self._seen: object = None
+
+    def changed(self) -> bool:
+        """Whether a file is new or changed since the last call; raises OSError when one is missing."""
+        stats = [Path(path).stat() for path in self._paths]
+        seen = [(stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats]
+        changed, self._seen = seen != self._seen, seen
+        return changed
+
+
+class Secret:
+    """A secret as given, or from a file. Its text is in no repr and no message."""
+
+    def __init__(self, text: str = "", file: str = "") -> None:
+        self._text = text
+        self._file = file
+        self._watched = _Watched(file) if file else None
+
+    def __repr__(self) -> str:
+        return "Secret(file)" if self._file else "Secret()"
+
+    def read(self) -> str:
+        """The secret; a changed file is read again. Raises ValueError that names the file when it has none."""
+        if self._watched is None:
+            return self._text
+        try:
+            if self._watched.changed():
+                with open(self._file, encoding="utf-8") as file:
+                    self._text = file.read(MAX_SECRET_BYTES).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            self._text = ""
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise ValueError(f"{self._file}: {reason}") from None
+        if not self._text or not self._text.isprintable():
+            raise ValueError(f"{self._file}: holds no secret of one line")
+        return self._text
+
+
+class Tls:
+    """How to trust and to be trusted; the files are read again when they change."""
+
+    def __init__(self, ca: str = "", cert: str = "", key: str = "", insecure: bool = False) -> None:
+        self._ca, self._cert, self._key, self._insecure = ca, cert, key, insecure
+        self._watched = _Watched(*(path for path in (ca, cert, key) if path))
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """The context for a connection. Raises ValueError that says which file is wrong."""
+        try:
+            if self._watched.changed() or self._context is None:
+                self._context = None  # stays so while the files are wrong
+                self._context = self._made()
+        except OSError as error:
+            self._context = None
+            what = error.filename or "ca_file, cert_file or key_file"
+            raise ValueError(f"{what}: {error.strerror or error}") from None
+        return self._context
+
+    def _made(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self._ca or None)
+        except ssl.SSLError:
+            raise ValueError(f"{self._ca}: holds no PEM certificate") from None
+        if self._insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self._cert:
+            try:
+                context.load_cert_chain(self._cert, self._key or None, password="")
+            except ssl.SSLError:
+                raise ValueError(f"{self._cert}: no PEM certificate with its unencrypted key") from None
+        return context
+
+
+@dataclass(frozen=True)
+class Target:
+    """One endpoint and how it is scraped."""
+
+    url: str
+    cluster: str = DEFAULT_CLUSTER
+    interval_s: float = DEFAULT_INTERVAL_S
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    max_bytes: int = DEFAULT_MAX_BYTES
+    username: str = ""
+    password: Secret | None = None
+    bearer_token: Secret | None = None
+    tls: Tls | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Target labels, with `instance`; as in Prometheus they displace a label of the page to `exported_<name>`."""
+
+    @property
+    def shown(self) -> str:
+        """The address without its query, which may hold a secret."""
+        return self.url.partition("?")[0]
+
+
+def targets_of(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> list[Target]:
+    """The targets of all tables; every wrong value is added to `problems` and its target or table left out."""
+    found: dict[str, Target] = {}
+    for number, table in enumerate(tables, 1):
+        wrong: list[str] = []
+        for target in _Table(table, wrong).targets():
+            if target.shown in found:
+                wrong.append(f"targets: {target.shown} is listed twice: remove one")
+            elif len(found) >= MAX_TARGETS:
+                wrong.append(f"targets: more than {MAX_TARGETS}")
+                break
+            else:
+                found[target.shown] = target
+        problems += [f"[[dcgm]] table {number}: {text}" for text in wrong]
+    return list(found.values())
+
+
+class _Table:
+    """One table, read value by value; what is wrong goes to `wrong`."""
+
+    def __init__(self, table: Mapping[str, Any], wrong: list[str]) -> None:
+        self._table = table
+        self._wrong = wrong
+
+    def targets(self) -> list[Target]:
+        """Its targets; none when there is no good one."""
+        for name in self._table:
+            if name not in KEYS:
+                close = difflib.get_close_matches(name, KEYS, 1)
+                self._wrong.append(f"unknown name {name!r}" + (f": did you mean {close[0]}?" if close else ""))
+        cluster = self._text("cluster", DEFAULT_CLUSTER)
+        interval_s = self._number("interval_s", DEFAULT_INTERVAL_S, MIN_INTERVAL_S, MAX_INTERVAL_S)
+        default = min(DEFAULT_TIMEOUT_S, 0.8 * interval_s)
+        timeout_s = self._number("timeout_s", default, 0.1, MAX_INTERVAL_S)
+        if timeout_s >= interval_s:
+            self._wrong.append(f"timeout_s: {timeout_s:g} must be less than interval_s ({interval_s:g})")
+        max_bytes = int(self._number("max_bytes", DEFAULT_MAX_BYTES, LEAST_MAX_BYTES, MOST_MAX_BYTES))
+        username, password, token = self._credentials()
+        tls = self._tls()
+        labels = self._labels()
+        return [
+            Target(
+                url=url,
+                cluster=cluster,
+                interval_s=interval_s,
+                timeout_s=timeout_s,
+                max_bytes=max_bytes,
+                username=username,
+                password=password,
+                bearer_token=token,
+                tls=tls if url.startswith("https:") else None,
+                labels={"instance": urlsplit(url).netloc} | labels,
+            )
+            for url in self._urls()
+        ]
+
+    def _urls(self) -> list[str]:
+        given = self._table.get("targets")
+        if not isinstance(given, list) or not given:
+            self._wrong.append('targets: must be a list of addresses such as ["http://n1:9400/metrics", "n2:9400"]')
+            return []
+        urls = []
+        for text in given:
+            try:
+                urls.append(url_of(text))
+            except ValueError as error:
+                self._wrong.append(f"targets: {error}")
+        return urls
+
+    def _credentials(self) -> tuple[str, Secret | None, Secret | None]:
+        username = self._text("username")
+        password, token = self._secret("password"), self._secret("bearer_token")
+        if bool(username) != (password is not None):
+            self._wrong.append("username and password (or password_file) belong together")
+        if ":" in username:
+            self._wrong.append("username: must not hold a colon")
+        if token is not None and (username or password is not None):
+            self._wrong.append("give username and password, or bearer_token, not both")
+        return username, password, token
+
+    def _secret(self, name: str) -> Secret | None:
+        text, file = self._text(name), self._text(f"{name}_file")
+        if text and file:
+            self._wrong.append(f"give {name} or {name}_file, not both")
+            return Secret(text)
+        if not text and not file:
+            return None
+        secret = Secret(text, file)
+        self._try(f"{name}_file" if file else name, secret.read)
+        return secret
+
+    def _tls(self) -> Tls:
+        ca, cert, key = self._text("ca_file"), self._text("cert_file"), self._text("key_file")
+        insecure = self._table.get("insecure_skip_verify", False)
+        if not isinstance(insecure, bool):
+            self._wrong.append(f"insecure_skip_verify: {insecure!r} must be true or false")
+        if key and not cert:
+            self._wrong.append("key_file: needs cert_file")
+        tls = Tls(ca, cert, key, insecure is True)
+        if ca or cert:
+            self._try("TLS", tls.context)
+        return tls
+
+    def _try(self, name: str, read: Callable[[], object]) -> None:
+        try:
+            read()
+        except ValueError as error:
+            self._wrong.append(f"{name}: {error}")
+
+    def _labels(self) -> dict[str, str]:
+        given = self._table.get("labels", {})
+        if not isinstance(given, Mapping) or len(given) > MAX_LABELS:
+            self._wrong.append(f'labels: must be at most {MAX_LABELS} names with text, such as {{ node = "n1" }}')
+            return {}
+        for name, value in given.items():
+            if not (_LABEL_NAME.fullmatch(name) and isinstance(value, str) and len(value) <= MAX_TEXT):
+                self._wrong.append(f"labels: {name} = {value!r} is no label: a name of letters, digits and _, and text")
+        return {name: str(value) for name, value in given.items()}
+
+    def _text(self, name: str, default: str = "") -> str:
+        value = self._table.get(name, default)
+        if isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable() and (value or not default):
+            return value
+        self._wrong.append(f"{name}: must be text of one line")
+        return default
+
+    def _number(self, name: str, default: float, least: float, most: float) -> float:
+        value = self._table.get(name, default)
+        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if good and least <= value <= most:
+            return float(value)
+        self._wrong.append(f"{name}: {value!r} must be a number from {least:g} to {most:g}")
+        return default
+
+
+def url_of(text: object) -> str:
+    """The whole address of a target: "n1" and "n1:9400" are http://n1:9400/metrics. Raises ValueError."""
+    if not isinstance(text, str) or not text or len(text) > MAX_TEXT or not text.isprintable() or " " in text:
+        raise ValueError("an address must be text without spaces, such as n1:9400")
+    plain = "://" not in text
+    try:
+        parts = urlsplit(f"http://{text}" if plain else text)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{_without_secret(text)} is no address: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{_without_secret(text)} is no address: write http://host:port/path or host:port")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"{_without_secret(text)}: credentials belong in username and password, not in the address")
+    if parts.fragment:
+        raise ValueError(f"{_without_secret(text)}: an address has no #fragment")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    if port is None:
+        port = DEFAULT_PORT if plain else 443 if parts.scheme == "https" else 80
+    path = parts.path if parts.path not in ("", "/") else DEFAULT_PATH
+    return f"{parts.scheme}://{host}:{port}{path}" + (f"?{parts.query}" if parts.query else "")
+
+
+def _without_secret(text: str) -> str:
+    """An address to show: no user, no query."""
+    scheme, mark, rest = text.rpartition("://")
+    return f"{scheme}{mark}{rest.partition('?')[0].rpartition('@')[2]}"

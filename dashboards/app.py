@@ -1,0 +1,215 @@
+"""The pages as one app under /ui/: mounts Dash on the API's app and answers its callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from dash import ALL, Dash, Input, Output, State, ctx, no_update
+from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
+from fastapi import FastAPI
+from starlette.routing import Route
+
+from gpuwatch.dashboards import filters, parts, shell, states
+from gpuwatch.dashboards.client import FORWARDED, Api, ApiFailure, Caller, Client
+from gpuwatch.dashboards.login import COOKIE, login_routes
+from gpuwatch.dashboards.page import Page, find
+from gpuwatch.dashboards.pages.finding import ACTIONS, MAX_REASON, key_of, until_after
+from gpuwatch.dashboards.query import ROOT, Query
+from gpuwatch.dashboards.theme import Scheme
+from gpuwatch.dashboards.web import Guarded, policy
+
+INDEX = """<!DOCTYPE html>
+<html lang="en">
+<head>{%metas%}<title>{%title%}</title><link rel="icon" type="image/svg+xml" href="/ui/assets/logo.svg">{%css%}</head>
+<body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
+</html>"""
+GROUND_SCRIPT = "function() { return document.documentElement.getAttribute('data-mantine-color-scheme') || 'light'; }"
+"""The toggle itself says light until it is used, also where the system is dark."""
+
+TITLE_SCRIPT = "function(title) { if (title) { document.title = title; } return ''; }"
+
+_log = logging.getLogger("gpuwatch.dashboards")
+
+
+def mount(app: FastAPI, client: Client | None = None) -> None:
+    """Adds the pages to `app` at /ui/. Their data comes from `client`: by default from `app` itself."""
+    client = client or Client(app)
+    # An app of its own behind one route: Dash's middleware, its catch-all page and its errors stay out of the API.
+    inner = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    inner.router.routes.extend(login_routes(client))
+    dash = create(inner, client)
+    guarded = Guarded(inner, policy(dash))
+    app.router.routes.append(Route(f"{ROOT}/{{path:path}}", guarded, include_in_schema=False))
+    app.router.routes.append(Route(ROOT, guarded, include_in_schema=False))
+
+
+def create(server: Any, client: Client) -> Dash:
+    """The Dash app on a FastAPI server (Dash itself knows them by name, not by type), with its callbacks."""
+    dash = Dash(
+        "gpuwatch.dashboards",
+        server=server,
+        url_base_pathname=f"{ROOT}/",
+        assets_folder=str(Path(__file__).parent / "assets"),
+        suppress_callback_exceptions=True,
+        index_string=INDEX,
+        title="gpuwatch",
+        update_title="",
+        add_log_handler=False,
+        on_error=_unexpected,
+        meta_tags=[{"name": "color-scheme", "content": "light dark"}, {"name": "referrer", "content": "same-origin"}],
+    )
+    # Callbacks go over plain requests: without this every page would start a worker for sockets nobody opens.
+    dash.backend.websocket_capability = False
+    dash.layout = shell.frame()
+    _register(dash, client)
+    return dash
+
+
+def _register(dash: Dash, client: Client) -> None:
+    """All callbacks: show a page, refresh it, change a filter, act on a finding."""
+
+    @dash.callback(
+        Output("page", "children"),
+        Output("digest", "data"),
+        Output("filters", "children"),
+        Output("nav", "children"),
+        Output("drawer-box", "children"),
+        Output("said", "children"),
+        Output("title", "data"),
+        Input("url", "pathname"),
+        Input("url", "search"),
+        Input("ground", "data"),
+        running=[(Output("page", "className"), "page busy", "page")],
+    )
+    async def show(pathname: str, search: str, scheme: Scheme | None) -> tuple[Any, ...]:
+        query, api = Query.parse(pathname, search), client.of(_caller())
+        page = find(query.path)
+        content, choices = await asyncio.gather(_content(page, api, query, scheme or "light"), filters.load(api, query))
+        title = f"{page.title} · gpuwatch" if page else "gpuwatch"
+        return (
+            content,
+            _digest(content),
+            filters.layout(choices, query, page.filters if page else ()),
+            [shell.navigation(query), shell.who(choices)],
+            shell.drawer(query, choices),
+            "",
+            title,
+        )
+
+    @dash.callback(
+        Output("page", "children", allow_duplicate=True),
+        Output("digest", "data", allow_duplicate=True),
+        Input("tick", "n_intervals"),
+        Input("acted", "data"),
+        State("url", "pathname"),
+        State("url", "search"),
+        State("ground", "data"),
+        State("digest", "data"),
+        State({"draft": ALL}, "value"),
+        prevent_initial_call=True,
+    )
+    async def refresh(
+        _tick: int,
+        _acted: str,
+        pathname: str,
+        search: str,
+        scheme: Scheme | None,
+        digest: str,
+        drafts: list[str | None],
+    ) -> tuple[Any, Any]:
+        acted = "acted" in {name.split(".")[0] for name in ctx.triggered_prop_ids}
+        if any(drafts) and not acted:
+            raise PreventUpdate  # somebody is writing a reason: do not take it away
+        query = Query.parse(pathname, search)
+        content = await _content(find(query.path), client.of(_caller()), query, scheme or "light")
+        fresh = _digest(content)
+        return (no_update, no_update) if fresh == digest and not acted else (content, fresh)
+
+    @dash.callback(
+        Output("url", "search"),
+        Input({"filter": ALL}, "value"),
+        State("url", "pathname"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+    def filter_by(_values: list[str | None], pathname: str, search: str) -> Any:
+        values = {entry["id"]["filter"]: entry.get("value") for entry in ctx.inputs_list[0]}
+        wanted = filters.changed(Query.parse(pathname, search), values)
+        return no_update if wanted is None else wanted
+
+    @dash.callback(
+        Output("said", "children", allow_duplicate=True),
+        Output("acted", "data"),
+        Input({"act": ALL}, "n_clicks"),
+        State({"draft": ALL}, "value"),
+        State({"until": ALL}, "value"),
+        State("url", "pathname"),
+        prevent_initial_call=True,
+    )
+    async def act(
+        _clicks: list[int | None], drafts: list[str | None], untils: list[str | None], pathname: str
+    ) -> tuple[Any, Any]:
+        chosen = ctx.triggered_id
+        if not chosen or not any(entry["value"] for entry in ctx.triggered):
+            raise PreventUpdate
+        name, reason = str(chosen["act"]), (drafts[0] or "").strip() if drafts else ""
+        return await _act(client.of(_caller()), name, reason, untils[0] if untils else None, Query.parse(pathname, ""))
+
+    scripted: Any = dash.clientside_callback  # without types of its own
+    scripted(GROUND_SCRIPT, Output("ground", "data"), Input("scheme", "computedColorScheme"))
+    scripted(TITLE_SCRIPT, Output("title", "modified_timestamp"), Input("title", "data"))
+
+
+async def _content(page: Page | None, api: Api, query: Query, scheme: Scheme) -> Component:
+    """The page, or the state it is in instead. Never raises: a page that cannot be drawn says so."""
+    try:
+        if page is None:
+            raise ApiFailure(404, "not_found", f"No page has the address {query.path[:100]}.")
+        return page.layout(await page.load(api, query), query, scheme)
+    except ApiFailure as error:
+        return states.failed(error, query)
+    except Exception:  # noqa: BLE001 - the last place: the log gets the traceback, the reader a state with a way on
+        _log.exception("page %s failed", query.path)
+        return states.failed(ApiFailure(500, "internal", "The page could not be drawn from what the API said."), query)
+
+
+async def _act(api: Api, name: str, reason: str, days: str | None, query: Query) -> tuple[Component, Any]:
+    """Acts on the finding of the page; what to say, and a mark that makes the page load again."""
+    if name not in ACTIONS:
+        raise PreventUpdate
+    if not reason and name != "reopen":
+        return parts.tag("Give a reason first: the next person will ask.", "warn"), no_update
+    if len(reason) > MAX_REASON:
+        return parts.tag(f"The reason is longer than {MAX_REASON} characters.", "warn"), no_update
+    try:
+        until = until_after(days, str((await api.fleet())["at"])) if name == "snooze" else None
+        await api.act(key_of(query), name, reason, until)
+    except ApiFailure as error:
+        return parts.tag(f"{error.message} {error.hint}".strip(), "bad"), no_update
+    return parts.tag(f"{ACTIONS[name]}: done.", "ok"), hashlib.sha256(f"{name}{reason}{until}".encode()).hexdigest()
+
+
+def _caller() -> Caller:
+    """Who sits before the browser of the current callback."""
+    headers = {name.lower(): value for name, value in ctx.headers.items()}
+    return Caller(
+        ctx.cookies.get(COOKIE),
+        (ctx.remote or "", 0),
+        tuple((name, headers[name]) for name in FORWARDED if name in headers),
+    )
+
+
+def _digest(content: Component) -> str:
+    """A fingerprint of what is shown: a refresh that changes nothing sends nothing."""
+    return hashlib.sha256(json.dumps(content, default=Component.to_plotly_json).encode()).hexdigest()
+
+
+def _unexpected(error: Exception) -> None:
+    """A callback failed outside a page: logged; the browser keeps what it shows."""
+    _log.error("a callback failed", exc_info=error)

@@ -1,0 +1,157 @@
+"""Arithmetic over ledger answers: sums by bucket, ratios, steps of time. Pure; unknown stays unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.dashboards import words
+from gpuwatch.dashboards.client import Api, ApiFailure, Row
+from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.theme import BUCKETS
+
+HOURLY_UP_TO = timedelta(hours=72)
+MAX_STEPS = 400
+
+
+@dataclass(frozen=True)
+class Sum:
+    """GPU-seconds and what they cost; cost None where nothing of it has a price."""
+
+    seconds: Decimal = Decimal(0)
+    cost: Decimal | None = None
+
+    def plus(self, seconds: Decimal, cost: Decimal | None) -> Sum:
+        """With another row added."""
+        known = self.cost if cost is None else (self.cost or Decimal(0)) + cost
+        return Sum(self.seconds + seconds, known)
+
+
+def by_key(rows: Iterable[Row], key: str) -> dict[str, Sum]:
+    """Rows added up by one of their columns."""
+    found: dict[str, Sum] = {}
+    for row in rows:
+        name = str(row.get(key))
+        seconds = words.number(row.get("gpu_seconds")) or Decimal(0)
+        found[name] = found.get(name, Sum()).plus(seconds, words.number(row.get("cost")))
+    return found
+
+
+def mixes(rows: Iterable[Row], key: str) -> dict[str, dict[str, Decimal]]:
+    """For each value of a column, GPU-seconds by bucket."""
+    found: dict[str, dict[str, Decimal]] = {}
+    for row in rows:
+        mix = found.setdefault(str(row.get(key)), {})
+        bucket = str(row.get("bucket"))
+        mix[bucket] = mix.get(bucket, Decimal(0)) + (words.number(row.get("gpu_seconds")) or Decimal(0))
+    return found
+
+
+def total(sums: Mapping[str, Sum], names: Sequence[str] | None = None) -> Sum:
+    """The sum over some names, or all."""
+    whole = Sum()
+    for name, part in sums.items():
+        if names is None or name in names:
+            whole = whole.plus(part.seconds, part.cost)
+    return whole
+
+
+def ratio(part: object, whole: object) -> Decimal | None:
+    """part / whole, None where it says nothing."""
+    top, bottom = words.number(part), words.number(whole)
+    return None if top is None or not bottom else top / bottom
+
+
+def window_of(answer: Row) -> tuple[datetime, datetime] | None:
+    """The window an answer is about."""
+    window = answer.get("window") or {}
+    start, end = words.moment(window.get("start")), words.moment(window.get("end"))
+    return (start, end) if start and end and start < end else None
+
+
+def text_of(start: datetime, end: datetime) -> str:
+    """A window as the API takes it."""
+    return ",".join(at.astimezone(UTC).isoformat().replace("+00:00", "Z") for at in (start, end))
+
+
+def step_of(start: datetime, end: datetime) -> str:
+    """Hours for short windows, days for others."""
+    return "1h" if end - start <= HOURLY_UP_TO else "1d"
+
+
+STEP_S = {"1h": 3600, "1d": 86400}
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Buckets over time: starts of steps, and GPU-hours of each bucket in each (None: no books there)."""
+
+    starts: Sequence[str]
+    hours: Mapping[str, Sequence[float | None]]
+    step_s: int
+
+    def share(self, names: Sequence[str], of: Sequence[str] | None = None) -> list[float | None]:
+        """The part of some buckets in each step, of all or of others."""
+        return [
+            None if not whole else part / whole
+            for part, whole in zip(self.sums(names), self.sums(of or list(self.hours)), strict=True)
+        ]
+
+    def sums(self, names: Sequence[str]) -> list[float]:
+        """GPU-hours of some buckets in each step."""
+        shown = [self.hours[name] for name in names if name in self.hours]
+        return [sum(series[at] or 0.0 for series in shown) for at in range(len(self.starts))]
+
+
+def trend(rows: Iterable[Row], step: str) -> Trend:
+    """A stepped ledger as series by bucket. A step without any row is a gap: None in every bucket."""
+    cells: dict[str, dict[str, float]] = {}
+    for row in rows:
+        start, seconds = row.get("start"), words.number(row.get("gpu_seconds"))
+        if isinstance(start, str) and seconds is not None:
+            of = cells.setdefault(start, {})
+            of[str(row.get("bucket"))] = of.get(str(row.get("bucket")), 0.0) + float(seconds) / 3600
+    starts = sorted(cells)[-MAX_STEPS:]
+    names = [bucket.name for bucket in BUCKETS if any(bucket.name in cells[start] for start in starts)]
+    return Trend(starts, {name: [cells[start].get(name) for start in starts] for name in names}, STEP_S[step])
+
+
+def within(answer: Row | None, query: Query) -> list[Row]:
+    """Rows of an answer, of the query's pool where it names one (they were asked `by` pool then)."""
+    rows: list[Row] = (answer or {}).get("items") or []
+    pool = query.get("pool")
+    return [row for row in rows if str(row.get("pool")) == pool] if pool else rows
+
+
+def asked(by: str, query: Query) -> str:
+    """The dimensions to ask for, so that `within` can tell pools apart."""
+    return f"{by},pool" if query.get("pool") else by
+
+
+async def with_history(api: Api, query: Query, by: str) -> tuple[Row, Row | None, Row | None, str]:
+    """The ledger of the window, of the window before it, by bucket over time, and that step."""
+    by = asked(by, query)
+    now = await api.ledger(query.window, by, **query.scope)
+    window = window_of(now)
+    if window is None:
+        return now, None, None, "1d"
+    start, end = window
+    step = step_of(start, end)
+    before, stepped = await asyncio.gather(
+        optional(api.ledger(text_of(start - (end - start), start), by, **query.scope)),
+        optional(api.ledger(query.window, asked("bucket", query), step, **query.scope)),
+    )
+    return now, before, stepped, step
+
+
+async def optional(call: Any) -> Row | None:
+    """What a call gives, or None where it fails: for what a page can do without."""
+    try:
+        found: Row = await call
+        return found
+    except ApiFailure:
+        return None

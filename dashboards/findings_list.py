@@ -1,0 +1,74 @@
+"""A finding in a line: for lists, and inside other pages."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import parts, words
+from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.query import Query, finding_link, job_link
+
+DAY_S = 86400
+STATE_WORDS = {
+    "open": "Open",
+    "resolved": "Resolved",
+    "acked": "Acknowledged",
+    "snoozed": "Snoozed",
+    "exempt": "Exempt",
+}
+
+
+def per_day(finding: Row) -> Decimal | None:
+    """Money a day that the condition has cost so far; None where it is unknown, nothing, or lasted under a minute."""
+    cost = words.number(finding.get("wasted_cost"))
+    start = words.moment(finding.get("started_at"))
+    end = words.moment(finding.get("ended_at") or finding.get("last_seen_at"))
+    if cost is None or start is None or end is None or (end - start).total_seconds() < 60 or not cost:
+        return None
+    return cost / Decimal((end - start).total_seconds()) * DAY_S
+
+
+def subject(finding: Row, query: Query, length: int = 48) -> Component:
+    """What the finding is about; a job leads to its page."""
+    about: Row = finding.get("subject") or {}
+    kind, ident = str(about.get("kind") or ""), str(about.get("id") or "")
+    name = str(about.get("name") or ident)
+    said = words.clip(name if name == ident else f"{name} ({ident})", length)
+    if kind == "job" and ident:
+        return parts.link(said, job_link(query, finding.get("cluster"), ident), title=f"job {ident}")
+    return html.Span(f"{kind} {said}".strip(), title=f"{kind} {ident}".strip())
+
+
+def card(finding: Row, query: Query) -> Component:
+    """Severity, one sentence, dollars so far and a day, owner, since when. All of it leads to the detail."""
+    currency = str(finding.get("currency") or "")
+    daily = per_day(finding)
+    facts = [
+        parts.severity(finding.get("severity")),
+        html.Span(words.clip(words.owner(finding.get("team")), 28)),
+        html.Span(f"since {words.when(finding.get('started_at'))}", className="soft"),
+    ]
+    money = [parts.lost(finding.get("wasted_cost"), currency)]
+    if daily is not None:
+        money.append(html.Span([parts.money(daily.quantize(Decimal("0.01")), currency), " a day"], className="soft"))
+    return html.Div(
+        [
+            html.Div(
+                [
+                    parts.link(
+                        words.clip(finding.get("title"), 90),
+                        finding_link(query, str(finding.get("key"))),
+                        "title",
+                    ),
+                    html.Div(words.clip(finding.get("summary"), 220), className="two-lines"),
+                    html.Div(facts, className="facts"),
+                ],
+                className="what",
+            ),
+            html.Div(money, className="money"),
+        ],
+        className="finding",
+    )

@@ -1,0 +1,156 @@
+"""Findings inbox: what is open, worst first, and what was decided about the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import books, parts, states, words
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.findings_list import STATE_WORDS, per_day, subject
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.query import Query, finding_link
+from gpuwatch.dashboards.theme import SEVERITIES
+
+PAGE_SIZE = 100
+PASSED = ("detector", "severity", "q", "cursor")
+FILTERS = ("cluster", "team")
+
+
+@dataclass(frozen=True)
+class Data:
+    """A page of findings, and the rules by id."""
+
+    findings: Row
+    detectors: Row | None
+
+
+async def load(api: Api, query: Query) -> Data:
+    """One page of findings in one state."""
+    filters = {name: query.get(name) for name in PASSED if query.get(name)}
+    state = query.get("state", "open")
+    findings, detectors = await asyncio.gather(
+        api.findings(
+            limit=PAGE_SIZE,
+            sort=query.get("sort", "cost"),
+            **({} if state == "all" else {"state": state}),
+            **filters,
+            **query.scope,
+        ),
+        books.optional(api.detectors()),
+    )
+    return Data(findings, detectors)
+
+
+@page("/findings", "Findings", load, icon="findings", order=4, filters=(*FILTERS, "q"))
+def layout(data: Data, query: Query, scheme: str) -> Component:
+    """States as tabs, then the list."""
+    state = query.get("state", "open")
+    items: list[Row] = data.findings.get("items") or []
+    choices = [
+        (word, query.link(state=name, cursor=None), state == name)
+        for name, word in (*STATE_WORDS.items(), ("all", "All"))
+    ]
+    cost = sum((words.number(item.get("wasted_cost")) or Decimal(0) for item in items), start=Decimal(0))
+    currency = str(items[0].get("currency") or "") if items else ""
+    note = (
+        f"{len(items)}{'+' if data.findings.get('next') else ''} shown, {words.money(cost, currency)} so far"
+        if items
+        else None
+    )
+    return html.Div(
+        [
+            parts.heading("Findings", note),
+            parts.picks(choices, "State"),
+            narrowing(data, query),
+            inbox(items, query) if items else nothing(state, query),
+            parts.pager(data.findings, query),
+        ]
+    )
+
+
+def narrowing(data: Data, query: Query) -> Component:
+    """Rules and severities as links that narrow the list."""
+    rules = [(str(row.get("id")), str(row.get("title"))) for row in (data.detectors or {}).get("items") or []]
+    detector, severity = query.get("detector"), query.get("severity")
+    chips = [
+        parts.link(
+            title,
+            query.link(detector=None if name == detector else name, cursor=None),
+            "chip current" if name == detector else "chip",
+            name,
+        )
+        for name, title in rules
+    ]
+    chips += [
+        parts.link(
+            name,
+            query.link(severity=None if name == severity else name, cursor=None),
+            "chip current" if name == severity else "chip",
+        )
+        for name in SEVERITIES
+    ]
+    return html.Div(chips, className="chips")
+
+
+def inbox(items: list[Row], query: Query) -> Component:
+    """One finding a row: the title leads to the detail."""
+    columns = [
+        parts.Column("Finding", "wide"),
+        parts.Column("Severity", "narrow-hide", "severity"),
+        parts.Column("Subject", "narrow-hide"),
+        parts.Column("Team", "narrow-hide"),
+        parts.Column("So far", "r", "cost"),
+        parts.Column("A day", "r narrow-hide"),
+        parts.Column("GPU-h", "r narrow-hide"),
+        parts.Column("Since (UTC)", "r narrow-hide", "started"),
+    ]
+    rows = []
+    for item in items:
+        currency, daily = str(item.get("currency") or ""), per_day(item)
+        rows.append(
+            [
+                html.Div(
+                    [
+                        parts.link(
+                            words.clip(item.get("title"), 90), finding_link(query, str(item.get("key"))), "title"
+                        ),
+                        html.Div(words.clip(item.get("summary"), 200), className="two-lines soft"),
+                        html.Div(
+                            [parts.severity(item.get("severity")), words.clip(words.owner(item.get("team")), 24)],
+                            className="facts narrow-only",
+                        ),
+                    ]
+                ),
+                parts.severity(item.get("severity")),
+                subject(item, query, 36),
+                parts.team_link(query, item.get("team")),
+                parts.lost(item.get("wasted_cost"), currency),
+                parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency),
+                parts.hours(item.get("wasted_gpu_seconds")),
+                html.Span(words.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+            ]
+        )
+    return parts.plain(parts.table(columns, rows, query, "Findings", "cost"))
+
+
+def nothing(state: str, query: Query) -> Component:
+    """No finding in this state."""
+    narrowed = any(query.get(name) for name in ("detector", "severity", "q", "team", "cluster"))
+    if narrowed:
+        return states.empty(
+            "Nothing matches these filters",
+            "There may be findings outside them.",
+            parts.link("Show all", query.link("/findings", team=None, cluster=None), "button"),
+        )
+    if state == "open":
+        return states.empty(
+            "No open findings",
+            "Every rule that could be judged found nothing to act on. What could not be judged is on the data quality page.",
+            parts.link("Data quality", query.link("/quality"), "button"),
+        )
+    return states.empty(f"No findings here: {STATE_WORDS.get(state, state).lower()}", "Choose another state above.")

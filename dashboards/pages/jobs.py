@@ -1,0 +1,127 @@
+"""Jobs: what ran, what it cost, and how much of it was work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import parts, states, words
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.query import Query, job_link
+
+PAGE_SIZE = 100
+STATES = ("running", "completed", "failed")
+FILTERS = ("window", "cluster", "team", "q")
+
+
+async def load(api: Api, query: Query) -> Row:
+    """One page of jobs of the window, the most expensive first."""
+    filters = {name: query.get(name) for name in ("user", "state", "q", "cursor") if query.get(name)}
+    return await api.jobs(query.window, PAGE_SIZE, sort=query.get("sort", "cost"), **filters, **query.scope)
+
+
+@page("/jobs", "Jobs", load, icon="jobs", order=5, filters=FILTERS)
+def layout(data: Row, query: Query, scheme: str) -> Component:
+    """One job a row; its name leads to the detail."""
+    items: list[Row] = data.get("items") or []
+    state = query.get("state")
+    choices = [("All", query.link(state=None, cursor=None), not state)]
+    choices += [(name.capitalize(), query.link(state=name, cursor=None), state == name) for name in STATES]
+    note = f"{len(items)}{'+' if data.get('next') else ''} {query.window_words}"
+    if query.get("user"):
+        note += f", user {words.clip(query.get('user'), 40)}"
+    body = listing(items, query) if items else nothing(query)
+    return html.Div([parts.heading("Jobs", note), parts.picks(choices, "State"), body, parts.pager(data, query)])
+
+
+def listing(items: list[Row], query: Query) -> Component:
+    """The table of jobs."""
+    columns = [
+        parts.Column("Job", "wide"),
+        parts.Column("Team", "narrow-hide"),
+        parts.Column("User", "narrow-hide"),
+        parts.Column("State", "narrow-hide"),
+        parts.Column("GPUs", "r"),
+        parts.Column("GPU-h", "r", "gpu_seconds"),
+        parts.Column("Cost", "r", "cost"),
+        parts.Column("Effective", "r", "effective_ratio"),
+        parts.Column("Where it went", "mix narrow-hide"),
+        parts.Column("Started (UTC)", "r narrow-hide", "started"),
+    ]
+    rows = [
+        [
+            title(item, query),
+            parts.team_link(query, item.get("team")),
+            user(item, query),
+            state_tag(item.get("state")),
+            parts.num(words.MISSING if item.get("gpus") is None else str(item["gpus"]), item.get("gpus")),
+            parts.hours(item.get("gpu_seconds")),
+            parts.money(item.get("cost"), str(item.get("currency") or "")),
+            parts.percent(item.get("effective_ratio")),
+            parts.strip(buckets(item), f"job {item.get('id')}"),
+            html.Span(words.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+        ]
+        for item in items
+    ]
+    return parts.plain(parts.table(columns, rows, query, "Jobs", "cost"))
+
+
+def title(item: Row, query: Query) -> Component:
+    """Name and id, and a mark where findings hang on it."""
+    ident, found = str(item.get("id")), len(item.get("findings") or [])
+    name = str(item.get("name") or ident)
+    under = [html.Span(words.clip(ident, 44), className="soft mono")] if name != ident else []
+    team = html.Span(words.clip(words.owner(item.get("team")), 24), className="narrow-only soft")
+    mark = [parts.tag(f"{found} finding{'s' if found > 1 else ''}", "warn")] if found else []
+    return html.Div(
+        [
+            parts.link(words.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name),
+            html.Div([*under, team, *mark], className="jobname"),
+        ]
+    )
+
+
+def user(item: Row, query: Query) -> Component:
+    """A user, leading to their jobs."""
+    name = item.get("user")
+    if not name:
+        return html.Span(words.MISSING, className="missing", title="No source says whose it is")
+    return parts.link(words.clip(name, 28), query.link(user=str(name), cursor=None), title=str(name))
+
+
+def state_tag(state: object) -> Component:
+    """The scheduler's word."""
+    text = str(state or "unknown")
+    lowered = text.lower()
+    kind = (
+        "ok"
+        if lowered.startswith(("run", "complet", "succe"))
+        else "bad"
+        if lowered.startswith(("fail", "out_of", "node_f"))
+        else "plain"
+    )
+    return parts.tag(words.clip(text.replace("_", " ").capitalize(), 20), kind)
+
+
+def buckets(item: Row) -> Mapping[str, object]:
+    """GPU-seconds by bucket of a job, whichever way they are written."""
+    found = item.get("buckets") or {}
+    return found if isinstance(found, dict) else {}
+
+
+def nothing(query: Query) -> Component:
+    """No job here."""
+    if any(query.get(name) for name in ("team", "user", "state", "q", "cluster")):
+        return states.empty(
+            "No job matches these filters",
+            "Widen the window or drop a filter.",
+            parts.link("Show all", query.link("/jobs", team=None, cluster=None), "button"),
+        )
+    return states.empty(
+        "No job ran in this window",
+        "Either nothing ran, or no scheduler is connected: then GPUs have no owner.",
+        parts.link("Data quality", query.link("/quality"), "button"),
+    )

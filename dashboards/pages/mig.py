@@ -1,0 +1,255 @@
+"""MIG: each GPU as 8 memory columns by 7 compute rows, its slices as rectangles, the remainder visible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import parts, states, tenancy, words
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.query import Query, job_link
+from gpuwatch.dashboards.tenancy import COMPUTE_ROWS, MEMORY_COLUMNS, Slice
+
+GPUS_A_PAGE = 24
+MAX_PAGES = 10
+"""Pages of the API that are read, so that all slices of a GPU are known: they come by slice."""
+
+SORTS = {"idle": "Most idle first", "node": "By node"}
+FILLS = {
+    "used": "Used",
+    "low": "Barely used",
+    "idle": "Held idle",
+    "unmeasured": "Not measured",
+    "free": "Free slice",
+    "rest": "Remainder",
+}
+
+
+@dataclass(frozen=True)
+class Data:
+    """All tenancies of slices, and the GPUs they lie on. `cut`: there are more than were read."""
+
+    rows: list[Row]
+    gpus: list[Row]
+    cut: bool
+
+
+async def load(api: Api, query: Query) -> Data:
+    """All slices of the window, page by page within a bound."""
+    rows: list[Row] = []
+    gpus: dict[str, Row] = {}
+    cursor = ""
+    for _ in range(MAX_PAGES):
+        answer = await api.slices(query.window, cursor, **query.scope)
+        rows += answer.get("items") or []
+        for gpu in answer.get("gpus") or []:
+            gpus.setdefault(str(gpu.get("gpu")), gpu)
+        cursor = str(answer.get("next") or "")
+        if not cursor:
+            break
+    return Data(rows, list(gpus.values()), bool(cursor))
+
+
+@page("/mig", "MIG", load, icon="mig", order=3, filters=("window", "cluster", "team"))
+def layout(data: Data, query: Query, scheme: str) -> Component:
+    """What is lost inside and beside slices, then the GPUs."""
+    if not data.gpus:
+        return html.Div([parts.heading("How the sliced GPUs are used"), nothing(query)])
+    held, sort = tenancy.slices(data.rows), query.get("sort", "idle")
+    gpus = sorted(data.gpus, key=lambda gpu: gpu_order(gpu, held, sort))
+    last = max(1, -(-len(gpus) // GPUS_A_PAGE))
+    at = min(max(1, int(query.get("page")) if query.get("page").isdecimal() else 1), last)
+    shown = gpus[(at - 1) * GPUS_A_PAGE : at * GPUS_A_PAGE]
+    choices = [(word, query.link(sort=name, page=None), sort == name) for name, word in SORTS.items()]
+    count = sum(len(of) for of in held.values())
+    return html.Div(
+        [
+            parts.heading("How the sliced GPUs are used", f"{len(gpus)} GPUs, {count} slices {query.window_words}"),
+            numbers(data, [part for of in held.values() for part in of]),
+            key(),
+            parts.picks(choices, "Order"),
+            html.Div([gpu_card(gpu, held.get(str(gpu.get("gpu")), []), query) for gpu in shown], className="gpus"),
+            pages(at, last, query),
+            states.advice("There are more slices than one page reads; narrow by cluster or team.")
+            if data.cut
+            else None,
+        ]
+    )
+
+
+def nothing(query: Query) -> Component:
+    """No slices here."""
+    return states.empty(
+        "No MIG slices in this window",
+        "No GPU was partitioned then, or its exporter does not label GPU instances (GPU_I_ID, GPU_I_PROFILE).",
+        parts.link("Data quality", query.link("/quality"), "button"),
+    )
+
+
+def gpu_order(gpu: Row, held: dict[str, list[Slice]], sort: str) -> tuple[Decimal, str]:
+    """Idle seconds of its slices, largest first; or node and id."""
+    name = f"{gpu.get('node')}/{gpu.get('gpu')}"
+    if sort == "node":
+        return (Decimal(0), name)
+    idle = sum((part.idle_s or Decimal(0) for part in held.get(str(gpu.get("gpu")), [])), Decimal(0))
+    return (-idle, name)
+
+
+def numbers(data: Data, slices: list[Slice]) -> Component:
+    """Cost of slices, idle time in them, remainder beside them, what was measured."""
+    currency = next((part.currency for part in slices if part.currency), "")
+    costs = [part.cost for part in slices if part.cost is not None]
+    idle = [part.idle_s for part in slices if part.idle_s is not None]
+    held = sum((part.held_s for part in slices), Decimal(0))
+    free = sum((part.free_s for part in slices), Decimal(0))
+    taken = [part for part in slices if part.owner]
+    rest = sum((tenancy.share(gpu.get("remainder_share")) or Fraction(0) for gpu in data.gpus), start=Fraction(0))
+    return parts.headlines(
+        [
+            parts.Headline("Held slices cost", parts.money(sum(costs, Decimal(0)) if costs else None, currency)),
+            parts.Headline(
+                "Held idle",
+                parts.percent(sum(idle, Decimal(0)) / held if idle and held else None),
+                note="of the time slices were held",
+            ),
+            parts.Headline(
+                "Nobody's",
+                parts.percent(free / (free + held) if free + held else None),
+                note="of the time slices existed",
+            ),
+            parts.Headline(
+                "Remainder", parts.num(f"{float(rest):.1f} GPUs", str(rest)), note="left over beside the slices"
+            ),
+            parts.Headline(
+                "Measured",
+                parts.num(f"{sum(1 for part in taken if part.busy is not None)} of {len(taken)}"),
+                note="slices that were held",
+            ),
+        ]
+    )
+
+
+def key() -> Component:
+    """What the fills mean."""
+    return html.Div(
+        [html.Span([html.Span(className=f"dot m-{name}"), word], className="bucket") for name, word in FILLS.items()],
+        className="legend",
+    )
+
+
+def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
+    """One GPU: the drawing, then its slices in words."""
+    ident, model = str(gpu.get("gpu")), str(gpu.get("gpu_model") or "").removeprefix("NVIDIA ")
+    newest = {str(name) for name in gpu.get("slices") or []}
+    now = [part for part in slices if part.ident in newest] if newest else slices
+    placed = [part for part in now if part.placement is not None]
+    gone = len(slices) - len(now)
+    older = html.P(f"and {gone} slice{'s' if gone > 1 else ''} of earlier layouts", className="soft small")
+    rest = tenancy.share(gpu.get("remainder_share"))
+    over = f"remainder {words.percent(float(rest))}" if rest is not None else "remainder unknown"
+    return html.Section(
+        [
+            html.Header(
+                [
+                    html.H2(words.clip(gpu.get("node"), 30), title=ident),
+                    html.Div(f"{words.clip(model, 30)}, {over}", className="note"),
+                ]
+            ),
+            drawing(placed, ident, rest, len(placed) == len(now))
+            if placed
+            else states.advice("Where its slices lie is not known: no source reports placements."),
+            html.P(f"Not drawn: {len(now) - len(placed)}, whose place no source reports", className="soft small")
+            if 0 < len(placed) < len(now)
+            else None,
+            html.Ul([line(part, query) for part in now], className="tenants"),
+            older if gone else None,
+        ],
+        className="card gpu",
+    )
+
+
+def drawing(slices: list[Slice], ident: str, rest: Fraction | None, complete: bool) -> Component:
+    """8 memory columns by 7 compute rows; each slice spans its memory and its compute, the rest is remainder.
+
+    What is left over although no share of the GPU is lost (seven 1g slices leave an eighth of memory) is fainter.
+    Where the places of some slices are unknown (`complete` is false), so is what is left over.
+    """
+    cells: list[Component] = []
+    row_at, taken = COMPUTE_ROWS + 1, set[int]()
+    for part in slices:
+        where = part.placement or {}
+        size = min(tenancy.whole(where.get("memory_slices") or where.get("size"), 1), MEMORY_COLUMNS - part.start) or 1
+        compute = max(1, min(tenancy.whole(where.get("compute_slices"), 1), row_at - 1))
+        row_at = max(1, row_at - compute)
+        taken |= set(range(part.start, part.start + size))
+        cells.append(
+            html.Div(
+                html.Span(words.clip(words.owner(part.owner), 16) if part.owner else "free"),
+                className=f"slice m-{part.state}",
+                style={"gridColumn": f"{part.start + 1} / span {size}", "gridRow": f"{row_at} / span {compute}"},
+                title=part.words,
+            )
+        )
+    lost = "m-open" if not complete else "m-rest" if rest is None or rest > 0 else "m-spare"
+    left = "left over" if complete else "a slice lies here, or nothing"
+    cells += [
+        html.Div(
+            className=f"slice {lost}",
+            style={"gridColumn": f"{column + 1}", "gridRow": "1 / -1"},
+            title=f"Memory: {left}",
+        )
+        for column in range(MEMORY_COLUMNS)
+        if column not in taken
+    ]
+    if row_at > 1:
+        style = {"gridColumn": "1 / -1", "gridRow": f"1 / {row_at}"}
+        cells.insert(0, html.Div(className=f"slice {lost}", style=style, title=f"Compute: {left}"))
+    label = f"GPU {ident}: " + "; ".join(part.words for part in slices)
+    return html.Div(
+        [
+            html.Div("compute →", className="axis y"),
+            html.Div(cells, className="grid", role="img", **parts.aria(label)),
+            html.Div("memory →", className="axis x"),
+        ],
+        className="drawing",
+    )
+
+
+def line(part: Slice, query: Query) -> Component:
+    """A slice in the list under the drawing."""
+    who = words.clip(words.owner(part.owner), 22) if part.owner else "free"
+    said = f"{who} +{part.others}" if part.others else who
+    name = (
+        parts.link(said, job_link(query, part.cluster, part.job), title=f"{part.words}; longest: job {part.job}")
+        if part.job
+        else html.Span(said, className="soft one-line", title=part.words)
+    )
+    use = parts.percent(part.busy) if part.owner else html.Span()
+    cost = parts.money(part.cost, part.currency) if part.owner else html.Span()
+    return html.Li(
+        [
+            html.Span(className=f"dot m-{part.state}"),
+            html.Span(words.clip(part.profile, 14), className="mono one-line"),
+            name,
+            use,
+            cost,
+        ],
+        title=part.ident,
+    )
+
+
+def pages(at: int, last: int, query: Query) -> Component | None:
+    """Links to the pages of GPUs."""
+    if last == 1:
+        return None
+    links: list[Component] = [html.Span(f"Page {at} of {last}", className="soft")]
+    if at > 1:
+        links.append(parts.link("Previous", query.link(page=str(at - 1)), "button"))
+    if at < last:
+        links.append(parts.link("Next", query.link(page=str(at + 1)), "button"))
+    return html.Div(links, className="pager")

@@ -1,0 +1,261 @@
+"""Overview: where the GPU-hours and the money went, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import books, figures, parts, states, words
+from gpuwatch.dashboards.books import Sum
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.findings_list import card as finding_card
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.theme import BUCKETS, PRODUCTIVE, STAGES, Scheme
+from gpuwatch.dashboards.waterfall import waterfall
+
+TOP_FINDINGS = 4
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the overview shows. Parts it can do without are None when they failed."""
+
+    ledger: Row
+    before: Row | None
+    stepped: Row | None
+    step: str
+    fleet: Row | None
+    findings: Row | None
+
+
+async def load(api: Api, query: Query) -> Data:
+    """Asks for everything at once; only the ledger is needed."""
+    history, fleet, findings = await asyncio.gather(
+        books.with_history(api, query, "bucket"),
+        books.optional(api.fleet()),
+        books.optional(api.findings(limit=TOP_FINDINGS, state="open", sort="cost", **query.scope)),
+    )
+    return Data(*history, fleet, findings)
+
+
+@page("/", "Overview", load, icon="overview", order=1)
+def layout(data: Data, query: Query, scheme: Scheme) -> Component:
+    """Headline numbers, then the funnel and the waterfall, then the trend and what to act on."""
+    sums = books.by_key(books.within(data.ledger, query), "bucket")
+    whole = books.total(sums)
+    window = data.ledger.get("window") or {}
+    note = f"{words.span(window.get('start'), window.get('end'))}" if window else query.window_words
+    top = parts.heading("Where the GPU-hours went", note)
+    if not whole.seconds:
+        return html.Div(
+            [
+                top,
+                states.empty(
+                    "No GPU time in this window",
+                    "Nothing was measured or scheduled then. Choose another window, or look at what the sources say.",
+                    earlier(data.fleet or {}, query),
+                    parts.link("Data quality", query.link("/quality"), "button"),
+                ),
+            ]
+        )
+    currency = str(data.ledger.get("currency") or "")
+    return html.Div(
+        [
+            top,
+            headlines(data, sums, whole, currency, query),
+            html.Div(
+                [
+                    html.Div([funnel(data, sums, query, currency), buckets(sums, currency, query)], className="column"),
+                    html.Div([top_findings(data, query), trend(data, query, scheme)], className="column"),
+                ],
+                className="halves",
+            ),
+        ]
+    )
+
+
+def earlier(fleet: Row, query: Query) -> Component | None:
+    """Leads to the last week that has books, where they ended before the window."""
+    end = words.moment(fleet.get("as_of"))
+    if end is None:
+        return None
+    window = books.text_of(end - timedelta(days=7), end)
+    return parts.link(
+        f"Show the week up to {words.when(fleet.get('as_of'))}", query.link(window=window), "button primary"
+    )
+
+
+def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, query: Query) -> Component:
+    """Cost, productive, allocated, held idle, not measured: each against the window before."""
+    before = books.by_key(books.within(data.before, query), "bucket")
+    past = books.total(before)
+    known = bool(past.seconds)
+    steps = books.trend(books.within(data.stepped, query), data.step)
+    allocated = [bucket.name for bucket in BUCKETS if bucket.allocated]
+
+    def part(of: Mapping[str, Sum], names: list[str], all_: Sum) -> Decimal | None:
+        return books.ratio(books.total(of, names).seconds, all_.seconds)
+
+    def share(label: str, names: list[str], good_up: bool | None, href: str | None = None) -> parts.Headline:
+        now = part(sums, names, whole)
+        then = part(before, names, past) if known else None
+        good = None if good_up is None or now is None or then is None else (now >= then) is good_up
+        return parts.Headline(label, parts.percent(now), words.points(now, then), good, steps.share(names), href=href)
+
+    idle, idle_before = sums.get("hoarded", Sum()), before.get("hoarded", Sum())
+    idle_cost = idle.cost if idle.cost is not None or idle.seconds else Decimal(0)
+    return parts.headlines(
+        [
+            parts.Headline(
+                "GPU cost",
+                parts.money(whole.cost, currency),
+                words.change(whole.cost, past.cost if known else None),
+                series=steps.sums(list(steps.hours)),
+                note=parts.gpu_time(whole.seconds),
+                href=query.link("/teams"),
+            ),
+            share("Productive", list(PRODUCTIVE), True),
+            share("Allocated", allocated, None),
+            parts.Headline(
+                "Held idle",
+                parts.money(idle_cost, currency),
+                words.change(idle.seconds, idle_before.seconds if known else None),
+                idle.seconds <= idle_before.seconds,
+                steps.sums(["hoarded"]),
+                note=parts.gpu_time(idle.seconds),
+                href=query.link("/findings", detector="idle-hoarding"),
+            ),
+            share("Not measured", ["unobserved"], False, query.link("/quality")),
+        ]
+    )
+
+
+def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
+    """Owned to effective: GPU-hours and money of the window, GPUs of this minute."""
+    stages: Row = pool_stages(sums) if query.get("pool") else data.ledger.get("funnel") or {}
+    now = running(data.fleet or {}, query)
+    whole = words.number((stages.get("total") or {}).get("gpu_seconds"))
+    rows = []
+    for name, word, meaning in STAGES:
+        stage: Row = stages.get(name) or {}
+        share = books.ratio(stage.get("gpu_seconds"), whole)
+        rows.append(
+            [
+                html.Span(word, title=meaning),
+                parts.bar(float(share or 0), f"f-{name}"),
+                parts.percent(share),
+                parts.hours(stage.get("gpu_seconds")),
+                parts.money(stage.get("cost"), currency),
+                alive(now.get(name)),
+            ]
+        )
+    columns = [
+        parts.Column("Stage"),
+        parts.Column("", "grow"),
+        parts.Column("Share", "r"),
+        parts.Column("GPU-h", "r"),
+        parts.Column("Cost", "r narrow-hide"),
+        parts.Column("Now", "r", hint="GPUs, and MIG slices of partitioned GPUs, in the last booked minutes"),
+    ]
+    effective = books.ratio((stages.get("effective") or {}).get("gpu_seconds"), whole)
+    title = (
+        f"{words.percent(effective)} of the GPU time owned did effective work"
+        if effective is not None
+        else "How far the GPU time got"
+    )
+    return parts.card(title, parts.table(columns, rows, label="Funnel"), name="tight")
+
+
+def pool_stages(sums: Mapping[str, Sum]) -> Row:
+    """The funnel of a pool from its buckets; which free GPUs report is not in them, so that stage is unknown."""
+    held = [bucket.name for bucket in BUCKETS if bucket.allocated and bucket.name != "unobserved"]
+    stages = {
+        "total": list(sums),
+        "allocated": held,
+        "active": [name for name in held if name != "hoarded"],
+        "effective": list(PRODUCTIVE),
+    }
+    found = {name: books.total(sums, names) for name, names in stages.items()}
+    return {name: {"gpu_seconds": part.seconds, "cost": part.cost} for name, part in found.items()}
+
+
+def running(fleet: Row, query: Query) -> dict[str, tuple[Decimal | None, Decimal | None]]:
+    """Whole GPUs and MIG slices now at each stage, of the clusters and pools that the query leaves."""
+    items = [
+        row
+        for row in fleet.get("items") or []
+        if query.get("cluster") in ("", row.get("cluster")) and query.get("pool") in ("", row.get("pool"))
+    ]
+    if query.get("team"):
+        return {}
+    return {name: (added(items, "gpus", name), added(items, "slices", name)) for name, _, _ in STAGES}
+
+
+def added(items: list[Row], kind: str, stage: str) -> Decimal | None:
+    """The sum of what is known; None where nothing is."""
+    known = [found for row in items if (found := words.number((row.get(kind) or {}).get(stage))) is not None]
+    return sum(known, Decimal(0)) if known else None
+
+
+def alive(counts: tuple[Decimal | None, Decimal | None] | None) -> Component:
+    """`96 + 26 slices`."""
+    gpus, slices = counts or (None, None)
+    text = count(gpus)
+    if slices:
+        text = f"{text} + {count(slices)} slices" if gpus else f"{count(slices)} slices"
+    return parts.num(text, f"{gpus} whole GPUs, {slices or 0} MIG slices" if gpus is not None else None)
+
+
+def count(value: object) -> str:
+    """GPUs: whole numbers as such, averages with one decimal."""
+    found = words.number(value)
+    return words.MISSING if found is None else f"{found:,.0f}" if found == int(found) else f"{found:,.1f}"
+
+
+def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
+    """The waterfall under the sentence that names the largest loss."""
+    waste = [(sums[b.name].seconds, b.word) for b in BUCKETS if b.waste and b.name in sums and sums[b.name].seconds]
+    seconds, word = max(waste, default=(Decimal(0), ""))
+    title = (
+        f"The largest loss: {word.lower()}, {words.gpu_time(seconds)} {query.window_words}"
+        if word
+        else "Every GPU-hour in one bucket"
+    )
+    return parts.card(title, waterfall(sums, currency, "Waterfall by bucket"), name="tight")
+
+
+def trend(data: Data, query: Query, scheme: Scheme) -> Component:
+    """Buckets over time."""
+    steps = books.trend(books.within(data.stepped, query), data.step)
+    unit = "hour" if data.step == "1h" else "day"
+    if not steps.starts:
+        return parts.card("Trend", states.advice("No books over time for this window yet."))
+    share = steps.share(list(PRODUCTIVE))
+    known = [(value, start) for value, start in zip(share, steps.starts, strict=True) if value is not None]
+    best = max(known, default=None)
+    title = (
+        f"The best {unit}, {words.when(best[1]) if unit == 'hour' else words.day(best[1])}, was {words.percent(best[0])} productive"
+        if best and len(known) > 1
+        else f"GPU-hours by {unit}"
+    )
+    graph = parts.graph(figures.stack(steps.starts, steps.hours, steps.step_s, scheme), figures.LOW)
+    return parts.card(title, graph, note=f"Each column is one {unit}, UTC")
+
+
+def top_findings(data: Data, query: Query) -> Component:
+    """The open findings that cost most."""
+    more = parts.link("All findings", query.link("/findings"), "more")
+    if data.findings is None:
+        return parts.card("What to do first", states.advice("Findings could not be loaded; they are tried again."))
+    items: list[Row] = (data.findings.get("items") or [])[:TOP_FINDINGS]
+    if not items:
+        return parts.card("Nothing to act on: no open findings", note=more)
+    daily = [html.Div(finding_card(item, query)) for item in items]
+    return parts.card("What to do first", html.Div(daily, className="stack"), note=more)

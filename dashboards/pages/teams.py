@@ -1,0 +1,252 @@
+"""Teams and chargeback: who pays what, down to user, job and slice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from urllib.parse import urlencode
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import books, parts, states, words
+from gpuwatch.dashboards.books import Sum
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.query import Query, job_link
+
+VIEWS = {
+    "team": "Team",
+    "user": "User",
+    "job": "Job",
+    "slice": "MIG slice",
+    "queue": "Queue",
+    "namespace": "Namespace",
+    "account": "Account",
+    "gpu_model": "GPU model",
+    "pool": "Pool",
+    "cluster": "Cluster",
+}
+DRILL = {"team": "user", "user": "job", "queue": "user", "namespace": "user", "account": "user", "pool": "team"}
+"""What a row of each view opens: the next one down."""
+
+NARROWING = ("pool", "user", "queue", "namespace", "account", "gpu_model")
+"""Dimensions a drill may have fixed on its way down, beside team and cluster, which are parameters of the API."""
+
+MIX_VIEWS = ("team", "user")
+MAX_ROWS = 200
+EXPORTS = {"csv": "CSV", "xlsx": "Excel", "parquet": "Parquet"}
+PLATFORM = "platform"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Charges of the window and of the one before, and the ledger by the same dimension."""
+
+    charges: Row
+    before: Row | None
+    mixes: Row | None
+
+
+async def load(api: Api, query: Query) -> Data:
+    """Charges by the view's dimension, with those a drill has fixed."""
+    view = view_of(query)
+    by = ",".join([*dimensions(query), *(["cluster"] if view == "job" else [])])
+    charges = await api.chargeback(query.window, by, **query.scope)
+    window = books.window_of(charges)
+    before, mixes = await asyncio.gather(
+        books.optional(api.chargeback(books.text_of(window[0] - (window[1] - window[0]), window[0]), by, **query.scope))
+        if window
+        else nothing(),
+        books.optional(api.ledger(query.window, f"{','.join(dimensions(query))},bucket", **query.scope))
+        if view in MIX_VIEWS
+        else nothing(),
+    )
+    return Data(charges, before, mixes)
+
+
+async def nothing() -> None:
+    """Stands for a call that is not needed."""
+
+
+def view_of(query: Query) -> str:
+    """The dimension of the rows."""
+    wanted = query.get("by", "team")
+    return wanted if wanted in VIEWS else "team"
+
+
+def fixed(query: Query) -> dict[str, str]:
+    """Dimensions a drill has fixed."""
+    return {name: query.get(name) for name in NARROWING if query.get(name)}
+
+
+def dimensions(query: Query) -> list[str]:
+    """What to ask charges by: the view, and what must be known to narrow to the drill."""
+    return list(dict.fromkeys([view_of(query), *fixed(query)]))
+
+
+def narrowed(answer: Row | None, query: Query) -> list[Row]:
+    """Rows of an answer that lie within the drill."""
+    wanted = fixed(query).items()
+    return [
+        row for row in (answer or {}).get("items") or [] if all(str(row.get(name)) == value for name, value in wanted)
+    ]
+
+
+@page("/teams", "Teams & chargeback", load, icon="teams", order=2)
+def layout(data: Data, query: Query, scheme: str) -> Component:
+    """The bill on top, then one row a team, user, job or slice."""
+    view = view_of(query)
+    rows = narrowed(data.charges, query)
+    window = data.charges.get("window") or {}
+    note = words.span(window.get("start"), window.get("end")) if window else query.window_words
+    exports = html.Div(
+        [html.Span("Export ", className="soft"), *(export(form, word, query) for form, word in EXPORTS.items())],
+        className="exports",
+    )
+    choices = [(word, query.link(by=name, sort=None), name == view) for name, word in VIEWS.items()]
+    body = [listing(data, rows, view, query)] if rows else [empty(query)]
+    if data.charges.get("next"):
+        body.append(states.advice("More rows than a page holds: the export has all of them."))
+    return html.Div(
+        [
+            parts.heading("Who pays what", note, exports),
+            crumbs(query),
+            bill(data, rows, query) if rows else None,
+            parts.picks(choices, "Rows by"),
+            *body,
+        ]
+    )
+
+
+def export(form: str, word: str, query: Query) -> Component:
+    """A link that downloads what is shown, and all of it."""
+    params = {"window": query.window, "by": ",".join(dimensions(query)), **query.scope, "format": form}
+    return html.A(word, href=f"/api/v1/chargeback?{urlencode(params)}", download="", className="button small")
+
+
+def crumbs(query: Query) -> Component | None:
+    """The way back up from a drill."""
+    steps = [("All teams", query.link("/teams", team=None))]
+    if query.get("team"):
+        steps.append((words.owner(query.get("team")), query.link("/teams", by="user")))
+    for name, value in fixed(query).items():
+        steps.append((f"{VIEWS[name]} {value}", query.link()))
+    if len(steps) == 1:
+        return None
+    items = [html.Li(parts.link(words.clip(word, 40), href)) for word, href in steps]
+    return html.Nav(html.Ol(items), className="crumbs", **parts.aria("Drill"))
+
+
+def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
+    """The total, what teams pay, what the platform carries, what has no owner."""
+    currency = currency_of(data, rows)
+    kinds, past = books.by_key(rows, "kind"), books.by_key(narrowed(data.before, query), "kind")
+    whole, before = books.total(kinds), books.total(past)
+    known = bool(before.seconds)
+    orphan = books.by_key(rows, "team").get("__unallocated__", Sum())
+
+    def headline(label: str, now: Sum, then: Sum) -> parts.Headline:
+        cost = now.cost if now.cost is not None or now.seconds else Decimal(0)
+        against = words.change(cost, then.cost if known else None)
+        return parts.Headline(label, parts.money(cost, currency), against, note=parts.gpu_time(now.seconds))
+
+    shown = [headline("Total", whole, before)]
+    if not query.get("team"):
+        shown.append(headline("Held by teams", kinds.get("allocated", Sum()), past.get("allocated", Sum())))
+        shown.append(headline("Platform: nobody held it", kinds.get(PLATFORM, Sum()), past.get(PLATFORM, Sum())))
+    if view_of(query) == "team" and not query.get("team"):
+        note = parts.link("Name its teams", query.link("/quality")) if orphan.seconds else "Every held hour has a team"
+        cost = orphan.cost if orphan.seconds else Decimal(0)
+        shown.append(parts.Headline("Held, team unknown", parts.money(cost, currency), note=note))
+    if "correction" in kinds:
+        shown.append(headline("Corrections", kinds["correction"], past.get("correction", Sum())))
+    return parts.headlines(shown)
+
+
+def currency_of(data: Data, rows: Sequence[Row]) -> str:
+    """The currency of the bill."""
+    return str((rows[0].get("currency") if rows else None) or data.charges.get("currency") or "")
+
+
+def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Component:
+    """One row a value, sorted by money, with its share, its change and where its time went."""
+    currency = currency_of(data, rows)
+    sums = books.by_key(rows, view)
+    before = books.by_key(narrowed(data.before, query), view) if data.before else {}
+    mixes = books.mixes(narrowed(data.mixes, query), view)
+    whole = books.total(sums)
+    top = max((part.cost or Decimal(0) for part in sums.values()), default=Decimal(0))
+    clusters = {str(row.get(view)): row.get("cluster") for row in rows}
+    ordered = sorted(sums.items(), key=lambda entry: place(entry[0], entry[1], query.get("sort", "cost")))
+    columns = [
+        parts.Column(VIEWS[view], "wide", "name"),
+        parts.Column("GPU-h", "r", "gpu_seconds"),
+        parts.Column("Cost", "r", "cost"),
+        parts.Column("", "grow narrow-hide"),
+        parts.Column("Share", "r narrow-hide"),
+        parts.Column("Change", "r", hint="Cost against the window before"),
+        *([parts.Column("Where it went", "mix narrow-hide")] if mixes else []),
+    ]
+    cells = [
+        [
+            name_cell(name, view, clusters.get(name), query),
+            parts.hours(part.seconds),
+            parts.money(part.cost, currency),
+            parts.bar(float((part.cost or Decimal(0)) / top) if top > 0 else 0.0, "b-owner"),
+            parts.percent(books.ratio(part.cost, whole.cost)),
+            change_cell(part, before.get(name), bool(before)),
+            *([parts.strip(mixes.get(name, {}), name)] if mixes else []),
+        ]
+        for name, part in ordered[:MAX_ROWS]
+    ]
+    note = f"The {MAX_ROWS} largest of {len(ordered)}; the export has all." if len(ordered) > MAX_ROWS else None
+    shown = {bucket for mix in mixes.values() for bucket in mix}
+    return html.Section(
+        [
+            parts.legend(shown) if mixes else None,
+            parts.table(columns, cells, query, f"Charges by {VIEWS[view].lower()}", "cost"),
+            html.P(note, className="soft") if note else None,
+        ],
+        className="card bare",
+    )
+
+
+def place(name: str, part: Sum, sort: str) -> tuple[Decimal, str]:
+    """What rows are sorted by: largest first, unknown money below known; by name where that is asked."""
+    if sort == "name":
+        return Decimal(0), name.lower()
+    size = part.seconds if sort == "gpu_seconds" else part.cost
+    return (Decimal(1) if size is None else -size), name.lower()
+
+
+def change_cell(now: Sum, then: Sum | None, known: bool) -> Component:
+    """Cost against the window before."""
+    if not known:
+        return parts.num(words.MISSING, "No window before to compare with")
+    if then is None or not then.cost:
+        return html.Span("new", className="soft", title="Nothing in the window before")
+    return parts.num(words.change(now.cost, then.cost) or words.MISSING, f"before: {then.cost}")
+
+
+def name_cell(name: str, view: str, cluster: object, query: Query) -> Component:
+    """The value of the row; leads one step down, a job to its page."""
+    said = words.clip(words.owner("" if name in ("None", "") else name), 60)
+    if name in ("None", "", "__platform__"):
+        return html.Span(said if name == "__platform__" else "Not named", className="soft", title=name)
+    if view == "job":
+        return parts.link(said, job_link(query, cluster, name), "title", name)
+    if view not in DRILL:
+        return html.Span(said, title=name, className="mono" if view == "slice" else None)
+    return parts.link(said, query.link(**{view: name, "by": DRILL[view], "sort": None}), "title", name)
+
+
+def empty(query: Query) -> Component:
+    """No charges here."""
+    return states.empty(
+        "Nothing to charge in this window",
+        "No GPU of this selection was owned then.",
+        parts.link("Show all teams", query.link("/teams", team=None), "button"),
+    )

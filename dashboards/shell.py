@@ -1,0 +1,127 @@
+"""The frame round every page: navigation, filters, who is signed in, light and dark."""
+
+from __future__ import annotations
+
+import dash_mantine_components as dmc  # type: ignore[import-untyped]
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import parts, states, words
+from gpuwatch.dashboards.filters import Choices
+from gpuwatch.dashboards.page import Page, pages
+from gpuwatch.dashboards.query import ROOT, Query
+
+REFRESH_S = 30
+
+
+def frame() -> Component:
+    """What is there before any data: the callbacks fill `nav`, `filters` and `page`."""
+    provider: Component = dmc.MantineProvider(
+        html.Div(
+            [
+                dcc.Location(id="url", refresh="callback-nav"),
+                dcc.Interval(id="tick", interval=REFRESH_S * 1000),
+                dcc.Store(id="digest"),
+                dcc.Store(id="acted"),
+                dcc.Store(id="title"),
+                dcc.Store(id="ground"),
+                html.A("Skip to the page", href="#page", className="skip"),
+                html.Header(
+                    [
+                        brand(),
+                        html.Div(id="drawer-box", className="drawer-box"),
+                        html.Div(scheme_toggle(), className="top-right"),
+                    ],
+                    className="top",
+                ),
+                html.Aside([brand(), html.Div(navigation(Query()), id="nav")], className="side"),
+                html.Div(
+                    [
+                        html.Div(id="filters", className="filters", role="search", **parts.aria("Filters")),
+                        html.Div(id="said", className="said", role="status"),
+                        html.Main(states.skeleton(), id="page", className="page"),
+                    ],
+                    className="body",
+                ),
+            ],
+            className="shell",
+        ),
+        defaultColorScheme="auto",
+        theme={
+            "primaryColor": "teal",
+            "respectReducedMotion": True,
+            "fontFamily": "inherit",
+            "headings": {"fontFamily": "inherit"},
+        },
+    )
+    return provider
+
+
+def brand() -> Component:
+    """The name, leading home."""
+    return parts.link(
+        [html.Span(className="logo"), html.Span("gpuwatch", className="name")], ROOT + "/", "brand", "gpuwatch"
+    )
+
+
+def scheme_toggle() -> Component:
+    """Light or dark: follows the system until it is used, and is kept by the browser."""
+    toggle: Component = dmc.ColorSchemeToggle(
+        id="scheme",
+        lightIcon=html.Span(className="icon i-sun"),
+        darkIcon=html.Span(className="icon i-moon"),
+        variant="subtle",
+        color="gray",
+        size="lg",
+        **parts.aria("Light or dark"),
+    )
+    return toggle
+
+
+def navigation(query: Query) -> Component:
+    """Real links to the pages; the filters go along."""
+    return html.Nav([entry(page, query) for page in pages() if page.icon], className="nav", **parts.aria("Pages"))
+
+
+def entry(page: Page, query: Query) -> Component:
+    """One link of the navigation."""
+    top = "/" + query.path.split("/")[1]
+    current = top == page.path
+    return dcc.Link(
+        [html.Span(className=f"icon i-{page.icon}"), html.Span(page.title, className="word")],
+        href=query.link(page.path),
+        className="entry current" if current else "entry",
+        title=page.title,
+    )
+
+
+def drawer(query: Query, choices: Choices) -> Component:
+    """The navigation of narrow screens: opens without a script, closes when a page is shown."""
+    return html.Details(
+        [
+            html.Summary([html.Span(className="icon i-menu"), html.Span("Menu", className="unseen")]),
+            html.Div([navigation(query), who(choices)], className="drawer"),
+        ],
+        id={"drawer": query.link()},
+    )
+
+
+def who(choices: Choices) -> Component:
+    """Who is signed in and how to leave; nothing where tokens are off."""
+    me = choices.me
+    version = html.Div(f"gpuwatch {me['version']}", className="soft small") if me.get("version") else None
+    if not me.get("tokens"):
+        return html.Div(version, className="who")
+    teams = me.get("teams")
+    seen = ", ".join(teams) if teams else "all teams"
+    return html.Div(
+        [
+            html.Div(words.clip(me.get("name"), 40), className="strong"),
+            html.Div(words.clip(f"{me.get('scope')}, {seen}", 60), className="soft small"),
+            html.Form(
+                html.Button("Sign out", className="button small", type="submit"), action=f"{ROOT}/logout", method="post"
+            ),
+            version,
+        ],
+        className="who",
+    )

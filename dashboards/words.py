@@ -1,0 +1,159 @@
+"""Numbers, times and names as a person says them; the exact value stays beside them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+
+MISSING = "–"
+"""What stands where nothing was measured. Never a zero."""
+
+SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "CHF": "CHF ", "INR": "₹"}
+OWNERS = {
+    "__platform__": "Platform (nobody held it)",
+    "__unallocated__": "Held, team unknown",
+    "__idle__": "Idle",
+    "__shared__": "Shared",
+}
+HOUR_S = 3600
+
+
+def number(value: object) -> Decimal | None:
+    """A finite number from JSON (string, int, float), or None where there is none."""
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        found = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
+
+
+def short(value: Decimal) -> str:
+    """`12.3`, `1,284`, `48.2 k`, `1.25 M`: at most four figures."""
+    size = abs(value)
+    if size >= 999_950_000:
+        return f"{value / 1_000_000_000:.2f} G"
+    if size >= 999_950:
+        return f"{value / 1_000_000:.2f} M"
+    if size >= 10_000:
+        return f"{value / 1000:.1f} k"
+    if size >= 100 or value == value.to_integral_value():
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 1 else f"{value:.2g}" if size < Decimal("0.1") else f"{value:.2f}"
+
+
+def money(value: object, currency: str | None) -> str:
+    """`$48.2 k`; with cents below 1,000."""
+    amount = number(value)
+    if amount is None:
+        return MISSING
+    sign = SIGNS.get(currency or "", f"{currency} " if currency else "")
+    size = abs(amount)
+    text = f"{size:,.2f}" if 0 < size < 1000 else short(size.quantize(Decimal(1)))
+    return f"{'-' if amount < 0 else ''}{sign}{text}"
+
+
+def gpu_time(seconds: object) -> str:
+    """GPU-seconds as `1,284 GPU-h`, or minutes below an hour."""
+    amount = number(seconds)
+    if amount is None:
+        return MISSING
+    if amount and abs(amount) < HOUR_S:
+        return f"{short((amount / 60).quantize(Decimal('0.1')))} GPU-min"
+    return f"{short(amount / HOUR_S)} GPU-h"
+
+
+def hours(seconds: object) -> str:
+    """GPU-seconds as hours without a unit, for a column that names it."""
+    amount = number(seconds)
+    if amount is None:
+        return MISSING
+    value = amount / HOUR_S
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}"
+
+
+def percent(ratio: object) -> str:
+    """0..1 as `37 %`, with a decimal below 10 %."""
+    value = number(ratio)
+    if value is None:
+        return MISSING
+    value *= 100
+    if value == 0:
+        return "0 %"
+    if abs(value) < Decimal("0.05"):
+        return "< 0.1 %" if value > 0 else "> -0.1 %"
+    return f"{value:.1f} %" if abs(value) < Decimal("9.95") else f"{value:.0f} %"
+
+
+def change(now: object, before: object) -> str | None:
+    """`+12 %` against the period before; None where there is nothing to compare with."""
+    new, old = number(now), number(before)
+    if new is None or old is None or old == 0:
+        return None
+    ratio = (new - old) / abs(old)
+    if abs(ratio) < Decimal("0.005"):
+        return "no change"
+    if abs(ratio) >= 10:
+        return f"{'+' if ratio > 0 else '-'}{abs(ratio):,.0f}×"
+    return f"{'+' if ratio > 0 else '−'}{abs(ratio) * 100:.0f} %"
+
+
+def points(now: object, before: object) -> str | None:
+    """The change of a ratio in percentage points: `+3.1 pt`."""
+    new, old = number(now), number(before)
+    if new is None or old is None:
+        return None
+    gap = (new - old) * 100
+    return "no change" if abs(gap) < Decimal("0.05") else f"{'+' if gap > 0 else '−'}{abs(gap):.1f} pt"
+
+
+def moment(text: object) -> datetime | None:
+    """An RFC 3339 time, or None."""
+    if not isinstance(text, str):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def when(text: object) -> str:
+    """`21 Nov 06:40 UTC`."""
+    at = moment(text)
+    return f"{at.astimezone(UTC):%-d %b %H:%M} UTC" if at else MISSING
+
+
+def day(text: object) -> str:
+    """`21 Nov`."""
+    at = moment(text)
+    return f"{at.astimezone(UTC):%-d %b}" if at else MISSING
+
+
+def span(start: object, end: object) -> str:
+    """`9 Nov 00:00 – 12 Nov 00:00 UTC`."""
+    return f"{when(start).removesuffix(' UTC')} – {when(end)}"
+
+
+def duration(seconds: object) -> str:
+    """`45 s`, `12 min`, `6 h`, `3 d`."""
+    amount = number(seconds)
+    if amount is None:
+        return MISSING
+    size = float(amount)
+    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if size >= 2 * length:
+            return f"{size / length:.0f} {unit}"
+    return f"{size:.0f} s"
+
+
+def owner(name: object) -> str:
+    """A team, user or special owner as it is shown."""
+    return OWNERS.get(str(name), str(name)) if name not in (None, "") else MISSING
+
+
+def clip(text: object, length: int = 80) -> str:
+    """At most `length` characters: a name may be a megabyte long."""
+    said = str(text) if text is not None else MISSING
+    return said if len(said) <= length else f"{said[: length - 1]}…"

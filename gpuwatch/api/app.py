@@ -1,0 +1,130 @@
+"""The application: routes, limits and the error shape put together."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, FastAPI, params
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from gpuwatch.api import browse, errors, schema
+from gpuwatch.api import routes as packaged
+from gpuwatch.api.auth import Guard
+from gpuwatch.api.envelope import Envelope
+from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
+
+if TYPE_CHECKING:
+    from gpuwatch.service import Service
+
+OPENAPI = "/api/openapi.json"
+ABOUT = """Where the GPU-seconds of a fleet went. Times are RFC 3339 UTC, ratios 0..1, money is decimal text beside its
+currency. Lists answer `items` and `next`; errors answer `error` with `code`, `message`, `hint` and maybe `field`."""
+BODIES: tuple[type[BaseModel], ...] = (
+    schema.ActionBody,
+    schema.ChannelsBody,
+    schema.PeriodBody,
+    schema.RatesBody,
+    schema.TeamsBody,
+)
+"""Bodies that routes read themselves, so that who asks is known before what they sent is looked at."""
+OPEN = frozenset({"/healthz", "/readyz"})
+"""Paths that need no token."""
+
+
+def create_app(
+    service: Service,
+    *,
+    hosts: Collection[str] = (),
+    clock: Clock = time.monotonic,
+    body_seconds: float = BODY_SECONDS_MAX,
+) -> FastAPI:
+    """The API over a service. `hosts` are names that a Host header may have beside localhost to count as loopback:
+    what the server is bound to. `clock` gives seconds, for rates of requests.
+    """
+    app = FastAPI(
+        title="gpuwatch",
+        version=service.version,
+        description=ABOUT,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False},
+    )
+    in_flight = InFlight()
+    app.state.service = service
+    app.state.guard = Guard(service, clock, hosts)
+    app.state.in_flight = in_flight
+    found = _routers()
+    app.state.methods = [(route.path_regex, route.methods) for router in found for route in _own(router)]
+    app.state.parameters = {route.endpoint: _parameters(route) for router in found for route in _own(router)}
+    for router in found:
+        app.include_router(router)
+    app.router.routes.extend(browse.routes())
+    described = _described(app, service.version)
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(described)
+
+    app.add_route(OPENAPI, openapi, include_in_schema=False)
+    app.openapi = lambda: described  # type: ignore[method-assign]
+    errors.install(app)
+    # The last one added is the outermost.
+    app.add_middleware(Bounds, in_flight=in_flight, body_seconds=body_seconds)
+    app.add_middleware(Envelope)
+    return app
+
+
+def _routers() -> list[APIRouter]:
+    """The `router` of every module below routes/, by name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(packaged.__path__))
+    modules = (importlib.import_module(f"{packaged.__name__}.{name}") for name in names)
+    return [module.router for module in modules]
+
+
+def _own(router: APIRouter) -> list[APIRoute]:
+    return [route for route in router.routes if isinstance(route, APIRoute)]
+
+
+def _parameters(route: APIRoute) -> frozenset[str]:
+    """Names that the query of a route may have."""
+    return frozenset(f.alias for f in get_flat_params(route.dependant) if isinstance(f.field_info, params.Query))
+
+
+def _described(app: FastAPI, version: str) -> dict[str, Any]:
+    """OpenAPI with our errors instead of the framework's, the bodies that routes read themselves, and the token."""
+    document = get_openapi(title=app.title, version=version, description=ABOUT, routes=app.routes)
+    parts: dict[str, Any] = document.setdefault("components", {})
+    _, definitions = models_json_schema(
+        [(model, "validation") for model in BODIES], ref_template="#/components/schemas/{model}"
+    )
+    schemas: dict[str, Any] = parts.setdefault("schemas", {})
+    schemas |= {name: found for name, found in definitions["$defs"].items() if name not in schemas}
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            _complete(path, operation)
+    return document
+
+
+def _complete(path: str, operation: dict[str, Any]) -> None:
+    responses: dict[str, dict[str, Any]] = operation["responses"]
+    responses.pop("422", None)
+    for status, answer in responses.items():
+        if status[0] in "45":
+            code = errors.CODES.get(int(status))
+            answer["description"] = code[0].replace("_", " ") if code else "error"
+    if path not in OPEN:
+        operation["security"] = [{"token": []}, {}]

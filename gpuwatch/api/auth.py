@@ -1,0 +1,269 @@
+"""Who asks, and what they may see: the one place that turns a request into an Access."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from hmac import compare_digest
+from math import ceil
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast
+from urllib.parse import urlsplit
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, Request
+
+from gpuwatch.api.errors import ApiError
+from gpuwatch.api.limits import Buckets, Clock
+from gpuwatch.state.tokens import Tokens
+
+if TYPE_CHECKING:
+    from gpuwatch.service import Service
+
+COOKIE = "gpuwatch_token"
+"""Holds a browser's token once somebody has signed in on the pages: HttpOnly, and sent by no other site."""
+FAILURES_PER_S, FAILURES_BURST = 0.2, 20.0
+"""Wrong tokens of one client address that are answered 401; beyond, 429. A right token is never refused for them."""
+REQUESTS_PER_S, REQUESTS_BURST = 500.0, 5000.0
+"""Requests of one token."""
+LOOKUPS_AT_ONCE = 8
+"""Look-ups of tokens at a time, apart from the threads that answer queries: those may all be busy."""
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+FORWARDED = ("x-forwarded-for", "x-forwarded-host", "x-real-ip", "forwarded", "via")
+"""Headers of a proxy: whoever sends through one is not here."""
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
+_NEAR_HINT = (
+    "send Authorization: Bearer TOKEN (gpuwatch token create makes one); without tokens only http://localhost on the "
+    "server's own machine is let in, and through no proxy"
+)
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a request may do: its scope, the teams whose rows it sees (None: all), and its name in the audit log."""
+
+    scope: str
+    teams: tuple[str, ...] | None
+    name: str
+
+    @property
+    def reads(self) -> bool:
+        return self.scope in ("read", "admin")
+
+    @property
+    def ingests(self) -> bool:
+        return self.scope in ("ingest", "admin")
+
+
+class Guard:
+    """Turns requests into Access; remembers failures and rates, bounded."""
+
+    def __init__(self, service: Service, clock: Clock, hosts: Collection[str] = ()) -> None:
+        self._service = service
+        self._hosts = LOCAL_NAMES | {host.lower() for host in hosts}
+        self._tokens = Tokens(service.state)
+        self._failures = Buckets(FAILURES_PER_S, FAILURES_BURST, clock)
+        self._requests = Buckets(REQUESTS_PER_S, REQUESTS_BURST, clock)
+        self._limiter = CapacityLimiter(LOOKUPS_AT_ONCE)
+
+    async def access(self, request: Request) -> Access:
+        """Raises ApiError: 401 nobody, 403 from elsewhere, 429 too often."""
+        text, cookie = _presented(request)
+        local = is_local(request, self._hosts)
+        if text is None:
+            if local and not await self.run(self._tokens.exist):
+                found = Access("admin", None, "loopback")
+            else:
+                raise ApiError(401, "this needs a token", _NEAR_HINT if not local else None, headers=_CHALLENGE)
+        elif _same(text, self._service.local_secret):
+            if not local:
+                raise ApiError(403, "the local secret opens nothing from elsewhere")
+            found = Access("admin", None, "local")
+        else:
+            token = await self.run(self._tokens.resolve, text, self._service.now_us())
+            if token is None:
+                raise self._wrong(request)
+            if cookie and request.method not in SAFE_METHODS and not same_origin(request):
+                raise ApiError(403, "the request comes from another site")
+            found = Access(token.scope, token.teams, token.name)
+            self._paced(token.id)
+            return found
+        self._paced(found.name)
+        return found
+
+    async def tokens_exist(self) -> bool:
+        """Whether loopback alone opens nothing any more."""
+        return await self.run(self._tokens.exist)
+
+    async def trusted(self, request: Request) -> bool:
+        """Whether what the fleet's own names are in may be told: from here, or to a token of the whole fleet."""
+        if _presented(request)[0] is None:
+            return is_local(request, self._hosts)
+        access = await self.access(request)
+        return access.teams is None
+
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Calls a short function in a thread of its own few: probes and tokens do not wait behind questions."""
+        return await to_thread.run_sync(lambda: function(*arguments), limiter=self._limiter)
+
+    def _wrong(self, request: Request) -> ApiError:
+        wait = self._failures.take(_address_key(request))
+        if wait:
+            return _too_often(wait, "too many wrong tokens from this address")
+        return ApiError(
+            401,
+            "the token is unknown, revoked or expired",
+            headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
+        )
+
+    def _paced(self, key: str) -> None:
+        wait = self._requests.take(key)
+        if wait:
+            raise _too_often(wait, "too many requests with this token")
+
+
+def guard_of(request: Request) -> Guard:
+    """The guard of the application."""
+    return cast(Guard, request.app.state.guard)
+
+
+async def anyone(request: Request) -> Access:
+    """Any valid token, or loopback while there is none."""
+    _known_parameters(request)
+    return await guard_of(request).access(request)
+
+
+async def reader(request: Request) -> Access:
+    """Scope read or admin; the rows are those of its teams."""
+    access = await anyone(request)
+    if not access.reads:
+        raise ApiError(403, f"scope {access.scope} may not read")
+    return access
+
+
+async def fleet_reader(request: Request) -> Access:
+    """Scope read or admin, not bound to teams: what has no team cannot be filtered by one."""
+    access = await reader(request)
+    if access.teams is not None:
+        raise ApiError(403, "a token bound to teams sees only what belongs to a team")
+    return access
+
+
+async def admin(request: Request) -> Access:
+    """Scope admin."""
+    access = await anyone(request)
+    if access.scope != "admin":
+        raise ApiError(403, f"scope {access.scope} may not change this")
+    return access
+
+
+async def ingester(request: Request) -> Access:
+    """Scope ingest or admin."""
+    access = await anyone(request)
+    if not access.ingests:
+        raise ApiError(403, f"scope {access.scope} may not send data")
+    return access
+
+
+Anyone = Annotated[Access, Depends(anyone)]
+Reader = Annotated[Access, Depends(reader)]
+FleetReader = Annotated[Access, Depends(fleet_reader)]
+Admin = Annotated[Access, Depends(admin)]
+Ingester = Annotated[Access, Depends(ingester)]
+
+
+def is_local(request: Request, hosts: frozenset[str]) -> bool:
+    """Whether a request comes from this machine on purpose.
+
+    The peer is loopback, no proxy stands between, the Host header is one of ours (a name that an attacker's DNS points
+    at 127.0.0.1 is not), and no page of another site sent it.
+    """
+    headers = request.headers
+    return (
+        request.client is not None
+        and is_loopback(request.client.host)
+        and not any(name in headers for name in FORWARDED)
+        and host_name(headers.get("host", "")) in hosts
+        and same_origin(request)
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own, also written as IPv6."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (mapped or parsed).is_loopback
+
+
+def host_name(host: str) -> str:
+    """The name of a Host header, without port and brackets, in lower case; empty where it is none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def same_origin(request: Request) -> bool:
+    """Whether what a browser says of the sending page, if it says anything, is our own host."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        # A link on another page may open a page of ours; it may not change anything, and its script reads nothing.
+        navigates = request.headers.get("sec-fetch-mode") == "navigate" and request.method in SAFE_METHODS
+        if not navigates:
+            return False
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+
+
+def _presented(request: Request) -> tuple[str | None, bool]:
+    """(token text, whether a cookie brought it). A header that is no bearer token counts as a wrong token."""
+    header = request.headers.get("authorization")
+    if header is not None:
+        scheme, _, value = header.partition(" ")
+        return (value.strip() if scheme.lower() == "bearer" else ""), False
+    cookie = request.cookies.get(COOKIE)
+    return (None, False) if not cookie else (cookie, True)
+
+
+def _same(text: str, secret: str) -> bool:
+    return bool(secret) and compare_digest(text.encode(), secret.encode())
+
+
+def _address_key(request: Request) -> str:
+    """The client's address; of IPv6 its /64, which one client has whole."""
+    host = request.client.host if request.client is not None else ""
+    try:
+        parsed = ipaddress.ip_address(host)
+    except ValueError:
+        return host[:100]
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return str(parsed)
+
+
+def _too_often(wait_s: float, message: str) -> ApiError:
+    return ApiError(429, message, headers={"Retry-After": str(max(1, ceil(wait_s)))})
+
+
+def _known_parameters(request: Request) -> None:
+    """Refuses a query parameter that the route does not have: a misspelt filter would show everything."""
+    known = request.app.state.parameters.get(request.scope.get("endpoint"))
+    if known is None:
+        return
+    for name in request.query_params:
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            raise ApiError(400, f"{name[:100]}: not a parameter of this route; known: {listed}", field=name[:100])
+    for name in known:
+        if name not in _REPEATABLE and len(request.query_params.getlist(name)) > 1:
+            raise ApiError(400, f"{name}: given more than once", field=name)
+
+
+_REPEATABLE = frozenset({"by", "detector", "team", "severity", "state"})

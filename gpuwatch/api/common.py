@@ -1,0 +1,74 @@
+"""What the routes share: the service, windows, documented errors, an answer of a dict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from fastapi import Depends, Query, Request
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from gpuwatch.api.errors import ApiError
+from gpuwatch.api.schema import Error
+from gpuwatch.clock import Window, parse_window, rfc3339
+from gpuwatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.service import Service
+
+PREFIX = "/api/v1"
+NAME_MAX = 256
+"""Characters of a name in a parameter: a team, a cluster, a job."""
+WINDOW_MAX = 100
+WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11 or START,END (RFC 3339)."
+
+
+def service_of(request: Request) -> Service:
+    """The service behind the application."""
+    return cast("Service", request.app.state.service)
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's `responses` for statuses that a route answers in the error shape, beside those that every one may."""
+    every = {400, 401, 403, 408, 413, 414, 429, 431, 500, 503, *statuses}
+    return {status: {"model": Error} for status in sorted(every)}
+
+
+def answer(content: Any, status: int = 200) -> Response:
+    """JSON of a dict. NaN and infinity become null: they are no JSON."""
+    return Response(to_json(content, inf_nan_mode="null"), status, media_type="application/json")
+
+
+def window_of(text: str, now_us: int) -> Window:
+    """The window of a parameter; ApiError 400 naming `window`."""
+    try:
+        found = parse_window(text, now_us)
+        words(found)
+    except UsageError as error:
+        raise ApiError(400, str(error), field="window") from error
+    except (OverflowError, ValueError) as error:
+        raise ApiError(400, f"window {text!r}: outside the years 1 to 9999", field="window") from error
+    return found
+
+
+def words(window: Window) -> dict[str, str]:
+    """A window as JSON has it."""
+    return {"start": rfc3339(window.start_us), "end": rfc3339(window.end_us)}
+
+
+def split(values: list[str] | None) -> list[str]:
+    """`a,b` and repeated parameters as one list without repeats."""
+    return list(dict.fromkeys(part.strip() for value in values or () for part in value.split(",") if part.strip()))
+
+
+def seen(teams: tuple[str, ...] | None, asked: list[str]) -> list[str] | None:
+    """The teams whose rows an answer may have: those of the token, of them those asked for; None for all."""
+    if not asked:
+        return None if teams is None else list(teams)
+    return asked if teams is None else [team for team in asked if team in teams]
+
+
+Svc = Annotated[Any, Depends(service_of)]
+WindowText = Annotated[str, Query(alias="window", max_length=WINDOW_MAX, description=WINDOW_HELP, examples=["7d"])]
+Name = Annotated[str | None, Query(min_length=1, max_length=NAME_MAX)]
+Names = Annotated[list[str] | None, Query(max_length=100)]

@@ -1,0 +1,78 @@
+"""What every answer gets: security headers, a body-less HEAD, and an error in our shape when something breaks."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gpuwatch.api.errors import encoded
+
+ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+API_POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
+PAGE_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    b"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+UI_POLICY = (
+    # Dash writes its start-up script and Plotly its styles into the page.
+    b"default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    b"img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; "
+    b"frame-ancestors 'none'; base-uri 'self'; form-action 'self'"
+)
+
+_log = logging.getLogger("gpuwatch.api")
+
+
+class Envelope:
+    """ASGI, outermost. What an inner application has set itself is left as it is."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path: str = scope["path"]
+        head = scope["method"] == "HEAD"
+        started = False
+        if head and not path.startswith("/ui/"):
+            scope = {**scope, "method": "GET"}
+
+        async def dressed(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                present = {name.lower() for name, _ in message["headers"]}
+                added = [pair for pair in _added(path) if pair[0] not in present]
+                message = {**message, "headers": [*message["headers"], *added]}
+            elif head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, dressed)
+        except ClientDisconnect:
+            return
+        except Exception:  # noqa: BLE001 - the last place: the log gets the traceback, the client a sentence
+            _log.exception("%s %s failed", scope["method"], path)
+            if not started:
+                body, headers = encoded(500, "the request could not be answered")
+                await dressed({"type": "http.response.start", "status": 500, "headers": headers})
+                await dressed({"type": "http.response.body", "body": body})
+
+
+def _added(path: str) -> list[tuple[bytes, bytes]]:
+    if path.startswith("/ui/"):
+        return [*ALWAYS, (b"content-security-policy", UI_POLICY)]
+    policy = PAGE_POLICY if path.startswith("/docs") else API_POLICY
+    return [*ALWAYS, (b"content-security-policy", policy), (b"cache-control", b"no-store")]

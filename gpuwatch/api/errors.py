@@ -1,0 +1,162 @@
+"""The one error shape of the API: {"error": {"code", "message", "hint", "field"?}}."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from gpuwatch.errors import GpuwatchError, SourceUnreachable, StoreBusy, StoreError, UnreadableInput, UsageError
+from gpuwatch.state.periods import PeriodConflict
+
+BUSY_RETRY_S = 2
+"""What a sender is told to wait when the queue is full."""
+STORE_RETRY_S = 30
+"""What a sender is told to wait when the disk is full or a database does not answer."""
+MAX_SHOWN = 200
+"""Characters of an input that a message repeats."""
+MAX_MESSAGE = 20_000
+
+CODES = {
+    400: ("bad_request", "correct the request; /docs lists every parameter"),
+    401: ("unauthorized", "send Authorization: Bearer TOKEN; gpuwatch token create makes one"),
+    403: ("forbidden", "use a token whose scope and teams cover this"),
+    404: ("not_found", "check the path; /docs lists every route"),
+    405: ("method_not_allowed", "use a method of the Allow header"),
+    408: ("timeout", "send the body faster or in smaller pieces"),
+    409: ("conflict", "read the current state, then decide"),
+    413: ("too_large", "send smaller pieces"),
+    414: ("query_too_long", "use fewer or shorter parameters"),
+    415: ("unsupported_media_type", "send a content type that /docs lists for this route"),
+    429: ("too_many_requests", "wait for the time of the Retry-After header"),
+    431: ("headers_too_large", "send fewer or shorter headers"),
+    500: ("internal", "this is a fault of gpuwatch; its log has the details"),
+    503: ("unavailable", "try again after the time of the Retry-After header"),
+}
+"""Code and default hint by status."""
+
+_log = logging.getLogger("gpuwatch.api")
+
+
+class ApiError(HTTPException):
+    """An answer that is an error: status, one sentence, what to do, and the parameter or body field it is about."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        hint: str | None = None,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(status, message, dict(headers or {}))
+        self.hint = hint
+        self.field = field
+        self.code = code
+
+
+def body_of(
+    status: int, message: str, hint: str | None = None, field: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """The JSON of an error."""
+    standard, default = CODES.get(status, ("error", "see /docs"))
+    error = {"code": code or standard, "message": message[:MAX_MESSAGE], "hint": hint or default}
+    return {"error": error if field is None else error | {"field": field}}
+
+
+def response(error: ApiError) -> JSONResponse:
+    """An error as it is sent."""
+    content = body_of(error.status_code, str(error.detail), error.hint, error.field, error.code)
+    return JSONResponse(content, error.status_code, error.headers)
+
+
+def translated(error: GpuwatchError) -> ApiError:
+    """Our own errors by what the sender can do about them: 400 never send again, 503 send again later."""
+    message = " ".join(str(error).split()).removeprefix("--")
+    if isinstance(error, StoreBusy):
+        return ApiError(503, message, headers={"Retry-After": str(BUSY_RETRY_S)}, code="busy")
+    if isinstance(error, StoreError | SourceUnreachable):
+        return ApiError(503, message, headers={"Retry-After": str(STORE_RETRY_S)})
+    if isinstance(error, PeriodConflict):
+        return ApiError(409, message)
+    if isinstance(error, UsageError | UnreadableInput):
+        return ApiError(400, message, field=_field_of(message))
+    _log.error("%s: %s", type(error).__name__, message)
+    return ApiError(500, "the request could not be answered")
+
+
+def invalid(errors: list[Any], body: bool = False) -> ApiError:
+    """The first of pydantic's complaints, in words, with the name of what it is about."""
+    first = errors[0] if errors else {"loc": (), "msg": "not valid"}
+    path = [str(part) for part in first["loc"] if body or part not in ("query", "path", "header", "body")]
+    field = ".".join(path) or None
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    about = f"{field}: " if field else ""
+    return ApiError(400, f"{about}{first['msg'][:MAX_SHOWN]}{more}", field=field)
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of an app have the shape."""
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(ValidationError, _validation)
+    app.add_exception_handler(GpuwatchError, _ours)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if isinstance(error, ApiError):
+        return response(error)
+    message = str(error.detail)
+    headers = dict(error.headers or {})
+    if error.status_code == 404:
+        message = f"{request.url.path[:MAX_SHOWN]}: there is no such route"
+    if error.status_code == 405:
+        allowed = ", ".join(sorted(_methods(request)))
+        headers = {"Allow": allowed}
+        message = f"{request.method[:20]} {request.url.path[:MAX_SHOWN]}: use {allowed}"
+    return response(ApiError(error.status_code, message, headers=headers))
+
+
+async def _validation(request: Request, error: Exception) -> Response:
+    errors = error.errors() if isinstance(error, RequestValidationError | ValidationError) else []
+    return response(invalid(list(errors), body=isinstance(error, ValidationError)))
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    assert isinstance(error, GpuwatchError)
+    return response(translated(error))
+
+
+def _methods(request: Request) -> set[str]:
+    """Every method that some route of this path takes; Starlette names those of the first only."""
+    path = request.url.path
+    allowed: set[str] = {
+        method for regex, methods in request.app.state.methods if regex.match(path) for method in methods
+    }
+    return (allowed or {"GET"}) | ({"HEAD"} if "GET" in (allowed or {"GET"}) else set())
+
+
+def _field_of(message: str) -> str | None:
+    """The parameter that a UsageError of the core begins with: `by x: ...`, `window 'x': ...`."""
+    first = message.split(" ", 1)[0].rstrip(":")
+    return first if first in _FIELDS else None
+
+
+_FIELDS = frozenset(
+    {"by", "window", "detector", "severity", "state", "cursor", "sort", "step", "reason", "until", "period", "format"}
+)
+
+
+def encoded(status: int, message: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Body and headers of an error for code below the framework."""
+    body = json.dumps(body_of(status, message)).encode()
+    return body, [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

@@ -1,0 +1,155 @@
+"""Bounds on what a client may send: size, time, rate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gpuwatch.api.errors import BUSY_RETRY_S, ApiError, encoded
+
+MIB = 1 << 20
+BODY_MAX = MIB
+BODY_MAX_BY_PATH = {"/api/v1/write": 32 * MIB, "/api/v1/events": 32 * MIB, "/ui/": 8 * MIB}
+"""Bytes of a body as sent, by the beginning of the path; BODY_MAX elsewhere."""
+DECOMPRESSED_MAX = 32 * MIB
+"""Bytes of a body once decompressed."""
+IN_FLIGHT_MAX = 512 * MIB
+"""Bytes of bodies, sent and decompressed, that all requests together may hold at a time."""
+BODY_SECONDS_MAX = 30.0
+"""How long a body may take to arrive."""
+HEADERS_MAX = 32 * 1024
+QUERY_MAX = 8 * 1024
+
+Clock = Callable[[], float]
+
+
+class Buckets:
+    """Token buckets by key, the least recently used forgotten beyond `keys_max`. Safe in threads."""
+
+    def __init__(self, rate_per_s: float, burst: float, clock: Clock, keys_max: int = 10_000) -> None:
+        self._rate, self._burst, self._clock, self._keys_max = rate_per_s, burst, clock, keys_max
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, key: str) -> float:
+        """Takes one; 0.0, or the seconds until there is one again."""
+        now = self._clock()
+        with self._lock:
+            level, at = self._levels.pop(key, (self._burst, now))
+            level = min(self._burst, level + (now - at) * self._rate)
+            wait = 0.0 if level >= 1 else (1 - level) / self._rate
+            self._levels[key] = (level if wait else level - 1, now)
+            if len(self._levels) > self._keys_max:
+                self._levels.popitem(last=False)
+        return wait
+
+
+class InFlight:
+    """Bytes that requests hold together. Used from the event loop only."""
+
+    def __init__(self, most: int = IN_FLIGHT_MAX) -> None:
+        self._most = most
+        self.held = 0
+
+    def add(self, count: int) -> None:
+        """Raises ApiError 503 when there is no room."""
+        if self.held + count > self._most:
+            raise ApiError(
+                503,
+                "too many bytes are being received at once",
+                headers={"Retry-After": str(BUSY_RETRY_S)},
+                code="busy",
+            )
+        self.held += count
+
+    def drop(self, count: int) -> None:
+        """Gives room back."""
+        self.held -= count
+
+    @contextmanager
+    def holding(self, count: int) -> Iterator[None]:
+        """Room for `count` bytes within the block."""
+        self.add(count)
+        try:
+            yield
+        finally:
+            self.drop(count)
+
+
+class Bounds:
+    """ASGI: refuses large headers and bodies, bodies that arrive too slowly, and more bytes at once than fit."""
+
+    def __init__(self, app: ASGIApp, in_flight: InFlight, body_seconds: float = BODY_SECONDS_MAX) -> None:
+        self._app, self._in_flight, self._seconds = app, in_flight, body_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        most = body_max(scope["path"])
+        refusal = _refusal(scope, most)
+        if refusal is not None:
+            await _refuse(send, *refusal)
+            return
+        held = 0
+        complete = False
+        deadline: float | None = None
+
+        async def bounded() -> Message:
+            nonlocal held, complete, deadline
+            if complete:
+                return await receive()
+            if deadline is None:
+                deadline = asyncio.get_running_loop().time() + self._seconds
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise ApiError(
+                    408, f"the body took longer than {self._seconds:g} s", headers={"Connection": "close"}
+                ) from None
+            if message["type"] == "http.request":
+                size = len(message.get("body", b""))
+                if held + size > most:
+                    raise ApiError(413, _too_large(most), headers={"Connection": "close"})
+                self._in_flight.add(size)
+                held += size
+                complete = not message.get("more_body", False)
+            return message
+
+        try:
+            await self._app(scope, bounded, send)
+        finally:
+            self._in_flight.drop(held)
+
+
+def body_max(path: str) -> int:
+    """Bytes that a body sent to a path may have."""
+    return next((most for start, most in BODY_MAX_BY_PATH.items() if path.startswith(start)), BODY_MAX)
+
+
+def _refusal(scope: Scope, most: int) -> tuple[int, str] | None:
+    """Status and sentence for a request that its first lines show to be too large."""
+    if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > HEADERS_MAX:
+        return 431, f"the headers have more than {HEADERS_MAX} bytes"
+    if len(scope.get("query_string", b"")) > QUERY_MAX:
+        return 414, f"the query has more than {QUERY_MAX} bytes"
+    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if not said.isdigit():
+        return 400, "the header Content-Length is not a number"
+    return (413, _too_large(most)) if len(said) > 18 or int(said) > most else None
+
+
+def _too_large(most: int) -> str:
+    return f"the body has more than {most} bytes"
+
+
+async def _refuse(send: Send, status: int, message: str) -> None:
+    body, headers = encoded(status, message)
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,110 @@
+"""The books: GPU-seconds by bucket, and who pays what."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from gpuwatch import cost
+from gpuwatch.api.auth import Reader
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of
+from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.schema import Chargeback, Ledger
+from gpuwatch.clock import DAY_US, HOUR_US, Window
+from gpuwatch.export import render
+from gpuwatch.listings import chargeback_listing, ledger_listing
+
+STEPS = {"1h": HOUR_US, "1d": DAY_US}
+PAGE = 1000
+By = Annotated[list[str] | None, Query(max_length=20, description="Dimensions, comma between several.")]
+FILES: dict[str, Any] = {
+    "text/csv": {"schema": {"type": "string"}},
+    "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": {
+        "schema": {"type": "string", "format": "binary"}
+    },
+}
+
+router = APIRouter(prefix=PREFIX, tags=["books"])
+
+
+@router.get("/ledger", response_model=Ledger, responses=errors(), summary="GPU-seconds by bucket")
+def ledger(
+    access: Reader,
+    service: Svc,
+    window: WindowText = "7d",
+    by: By = None,
+    team: Names = None,
+    cluster: Name = None,
+    step: Annotated[Literal["1h", "1d"] | None, Query(description="Cuts the window at UTC hours or days.")] = None,
+    limit: Limit = PAGE,
+    cursor: CursorText = None,
+) -> Response:
+    """Every GPU-second of the window is in exactly one row. `funnel` and `capacity_gpu_seconds` are of all pages."""
+    dimensions, teams = split(by) or ["bucket"], seen(access.teams, split(team))
+    asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "step": step})
+    span, offset = _place(cursor, asked, window, service.now_us())
+    with service.reader() as store:
+        found = cost.ledger(
+            store,
+            service.state,
+            span,
+            dimensions,
+            cluster,
+            teams,
+            step_us=None if step is None else STEPS[step],
+            limit=limit,
+            offset=offset,
+        )
+    listing = ledger_listing(found)
+    following = _following(found.next_offset, span, asked)
+    return answer({"items": list(listing.items), **listing.extra, "next": following})
+
+
+@router.get(
+    "/chargeback",
+    response_model=Chargeback,
+    responses={**errors(), 200: {"content": FILES}},
+    summary="Who pays what",
+)
+def chargeback(
+    access: Reader,
+    service: Svc,
+    window: WindowText = "7d",
+    by: By = None,
+    team: Names = None,
+    cluster: Name = None,
+    format: Annotated[Literal["json", "csv", "parquet", "xlsx"], Query(description="Files are whole.")] = "json",
+    limit: Limit = PAGE,
+    cursor: CursorText = None,
+) -> Response:
+    """Rows add up to `total`, which is of all pages. `by` any of team, user, queue, namespace, account, job, gpu_model,
+    mig_profile, slice, cluster, pool. Another format than json is the whole answer as a file, without pages.
+    """
+    dimensions, teams = split(by) or ["team"], seen(access.teams, split(team))
+    asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster})
+    span, offset = _place(cursor, asked, window, service.now_us())
+    paged = {"limit": limit, "offset": offset} if format == "json" else {}
+    with service.reader() as store:
+        found = cost.chargeback(store, service.state, span, dimensions, cluster, teams, **paged)
+    listing = chargeback_listing(found)
+    if format == "json":
+        following = _following(found.next_offset, span, asked)
+        return answer({"items": list(listing.items), **listing.extra, "next": following})
+    content, media_type = render(listing, format)
+    name = f"chargeback-{span.start_us}-{span.end_us}.{format}"
+    return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def _place(cursor: str | None, asked: str, window: str, now_us: int) -> tuple[Window, int]:
+    """(window, rows before this page): a window such as 7d stays that of the first page."""
+    place = decode(cursor, asked)
+    if place is None or place.window is None:
+        return window_of(window, now_us), 0
+    return place.window, place.position
+
+
+def _following(offset: int | None, span: Window, asked: str) -> str | None:
+    return None if offset is None else encode(Cursor("", offset, span), asked)

@@ -1,0 +1,119 @@
+"""Data that others push: Prometheus remote-write, scheduler events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Access, Ingester
+from gpuwatch.api.bodies import decompressed, expect, media_type
+from gpuwatch.api.common import PREFIX, Svc, errors
+from gpuwatch.api.errors import BUSY_RETRY_S, ApiError
+from gpuwatch.api.limits import InFlight
+
+ACK_SECONDS_MAX = 60.0
+"""How long a sender waits for the disk before it is told to come back."""
+WRITE_V2 = "io.prometheus.write.v2.request"
+EVENT_TYPES = ("application/x-ndjson", "application/json", "application/jsonl")
+CLUSTER = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
+CLUSTER_DEFAULT = "default"
+MAX_CLUSTER = 128
+
+Cluster = Annotated[
+    str | None, Query(max_length=MAX_CLUSTER, pattern=CLUSTER, description="The cluster that the data is of.")
+]
+ClusterHeader = Annotated[
+    str | None, Header(alias="X-Gpuwatch-Cluster", max_length=MAX_CLUSTER, pattern=CLUSTER, description="The same.")
+]
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    204: {
+        "description": "Stored, on disk. Sending it again changes nothing.",
+        "headers": {
+            "X-Gpuwatch-Rejected": {
+                "description": "How many samples or events of the body were refused; /api/v1/quality says why.",
+                "schema": {"type": "string", "pattern": "^[0-9]+$"},
+            }
+        },
+    }
+}
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+
+router = APIRouter(prefix=PREFIX, tags=["ingest"])
+
+
+@router.post(
+    "/write",
+    status_code=204,
+    response_class=Response,
+    responses={**errors(415), **_ACCEPTED},
+    openapi_extra={"requestBody": {"required": True, "content": {"application/x-protobuf": _BYTES}}},
+    summary="Prometheus remote-write 1.0: snappy protobuf",
+)
+async def write(
+    request: Request, access: Ingester, service: Svc, cluster: Cluster = None, named: ClusterHeader = None
+) -> Response:
+    """Answers once the samples are on disk. 4xx: never send this again; 429 and 503: send it again later."""
+    kind = expect(request, ("application/x-protobuf",))
+    proto = media_type(request)[1].get("proto", "").lower()
+    if proto == WRITE_V2:
+        raise ApiError(
+            415,
+            "remote-write 2.0 (io.prometheus.write.v2.Request) is not taken",
+            "send remote-write 1.0 (prometheus.WriteRequest); senders that speak both fall back to it",
+        )
+    encoding = request.headers.get("content-encoding", "snappy").strip().lower()
+    if encoding != "snappy":
+        raise ApiError(415, f"content encoding {encoding[:50]!r}: remote-write is snappy")
+    return await _receive(request, access, service, "remote-write", kind, encoding, cluster or named)
+
+
+@router.post(
+    "/events",
+    status_code=204,
+    response_class=Response,
+    responses={**errors(415), **_ACCEPTED},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/x-ndjson": {"schema": {"type": "string"}},
+                "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
+            },
+        }
+    },
+    summary="Scheduler events: NDJSON or a JSON list, plain or gzip",
+)
+async def events(
+    request: Request, access: Ingester, service: Svc, cluster: Cluster = None, named: ClusterHeader = None
+) -> Response:
+    """Idempotent by event id. Answers once the events are on disk."""
+    kind = expect(request, EVENT_TYPES)
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip"):
+        raise ApiError(415, f"content encoding {encoding[:50]!r}: send events plain or gzip")
+    return await _receive(request, access, service, "events", kind, encoding, cluster or named)
+
+
+async def _receive(
+    request: Request, access: Access, service: Any, name: str, kind: str, encoding: str, cluster: str | None
+) -> Response:
+    in_flight: InFlight = request.app.state.in_flight
+    place = cluster or CLUSTER_DEFAULT
+    body = await decompressed(await request.body(), encoding)
+    with in_flight.holding(len(body)):
+        done = service.receive(name, body, kind, place, f"{name} {place} ({access.name})")
+        try:
+            # Shielded: when the sender gives up, what it sent is still committed once, not half.
+            rejects = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), ACK_SECONDS_MAX)
+        except TimeoutError:
+            raise ApiError(
+                503,
+                f"the disk did not take the data within {ACK_SECONDS_MAX:g} s",
+                headers={"Retry-After": str(BUSY_RETRY_S)},
+                code="busy",
+            ) from None
+    headers = {"X-Gpuwatch-Rejected": str(rejects.total)} if rejects.total else {}
+    return Response(status_code=204, headers=headers)

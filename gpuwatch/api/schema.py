@@ -1,0 +1,449 @@
+"""Shapes of answers and bodies, as OpenAPI shows them. Handlers send dicts of these shapes; tests hold them to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"}, examples=["2026-11-21T02:08:29Z"])]
+Money = Annotated[str, Field(pattern=r"^-?\d+(\.\d+)?$", examples=["12.34"])]
+Quantity = Annotated[str, Field(pattern=r"^-?\d+(\.\d+)?$", examples=["123.500000"])]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+Scope = Literal["ingest", "read", "admin"]
+Severity = Literal["info", "low", "medium", "high", "critical"]
+FindingState = Literal["open", "resolved", "acked", "snoozed", "exempt"]
+Bucket = Literal[
+    "schedulable",
+    "stranded",
+    "out_of_service",
+    "mig_remainder",
+    "unobserved",
+    "hoarded",
+    "gap",
+    "communication",
+    "stalled",
+    "below_roof",
+    "memory_roof",
+    "compute",
+]
+
+
+class Shape(BaseModel):
+    """A JSON object that may have more fields than are named: readers ignore what they do not know."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Strict(BaseModel):
+    """A body: an unknown field is a mistake of the sender."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorBody(Strict):
+    code: str
+    message: str
+    hint: str
+    field: str | None = Field(None, json_schema_extra={"description": "The parameter or body field that is wrong."})
+
+
+class Error(Strict):
+    error: ErrorBody
+
+
+class Span(Strict):
+    start: Time
+    end: Time
+
+
+class Me(Strict):
+    scope: Scope
+    teams: list[str] | None
+    name: str
+    tokens: bool
+    version: str
+
+
+class Gpus(Shape):
+    total: float | None
+    reporting: float | None
+    allocated: float | None
+    active: float | None
+    effective: float | None
+
+
+class FleetRow(Shape):
+    cluster: str
+    pool: str | None
+    gpu_model: str | None
+    gpus: Gpus
+    slices: Gpus
+
+
+class FleetTotal(Shape):
+    gpus: Gpus
+    slices: Gpus
+
+
+class Fleet(Shape):
+    at: Time
+    as_of: Time | None
+    items: list[FleetRow]
+    total: FleetTotal
+
+
+class LedgerRow(Shape):
+    bucket: Bucket
+    gpu_seconds: Quantity
+    cost: Money | None
+    currency: str | None
+
+
+class Amount(Shape):
+    gpu_seconds: Quantity
+    cost: Money | None
+
+
+class Funnel(Shape):
+    total: Amount
+    reporting: Amount
+    allocated: Amount
+    active: Amount
+    effective: Amount
+
+
+class Ledger(Shape):
+    items: list[LedgerRow]
+    capacity_gpu_seconds: Quantity
+    window: Span
+    funnel: Funnel
+    currency: str | None
+    next: str | None
+
+
+class Charge(Shape):
+    gpu_seconds: Quantity
+    cost: Money | None
+    cost_exact: str | None
+    currency: str | None
+    kind: Literal["allocated", "platform", "correction"]
+
+
+class ChargeTotal(Shape):
+    gpu_seconds: Quantity
+    cost: Money | None
+
+
+class Chargeback(Shape):
+    items: list[Charge]
+    window: Span
+    total: ChargeTotal
+    next: str | None
+
+
+class SliceRow(Shape):
+    slice: str
+    gpu: str
+    gi: int
+    cluster: str
+    node: str | None
+    profile: str | None
+    gpu_model: str | None
+    team: str | None
+    user: str | None
+    job: str | None
+    start: Time
+    end: Time
+    share: str
+    gpu_seconds: Quantity
+    device_seconds: Quantity
+    cost: Money | None
+    currency: str | None
+    idle_seconds: Quantity | None
+    utilisation: dict[str, float | None]
+    placement: dict[str, Any] | None
+
+
+class SliceGpu(Shape):
+    gpu: str
+    node: str | None
+    cluster: str
+    gpu_model: str | None
+    remainder_share: str | None
+    slices: list[str]
+
+
+class Slices(Shape):
+    items: list[SliceRow]
+    gpus: list[SliceGpu]
+    next: str | None
+
+
+class Subject(Shape):
+    kind: Literal["gpu", "slice", "job", "node", "pool", "team", "queue"]
+    id: str | None
+    name: str | None
+
+
+class Finding(Shape):
+    key: str
+    detector: str
+    title: str
+    severity: Severity
+    state: FindingState
+    confidence: Ratio
+    cluster: str
+    subject: Subject
+    team: str
+    user: str | None
+    started_at: Time
+    ended_at: Time | None
+    last_seen_at: Time
+    wasted_gpu_seconds: Quantity
+    wasted_cost: Money | None
+    currency: str | None
+    bucket: Bucket
+    summary: str
+    remedy: str
+    evidence: dict[str, Any]
+    devices: list[str]
+    nodes: list[str]
+    suppressed_by: str | None
+
+
+class Findings(Shape):
+    items: list[Finding]
+    next: str | None
+
+
+class ActionRow(Strict):
+    action: Literal["ack", "snooze", "exempt", "reopen"]
+    until: Time | None
+    reason: str
+    actor: str
+    at: Time
+
+
+class Series(Shape):
+    step_s: float | None
+    points: list[dict[str, Any]]
+    thresholds: dict[str, float | None]
+
+
+class FindingDetail(Finding):
+    series: Series | None
+    actions: list[ActionRow]
+
+
+class ActionBody(Strict):
+    reason: str = Field(min_length=1, max_length=500, examples=["checkpoint migration until Friday"])
+    until: Time | None = None
+
+
+class Detector(Strict):
+    id: str
+    title: str
+    why: str
+    remedy: str | None
+    bucket: Bucket
+    thresholds: dict[str, float]
+    doc: str
+
+
+class Detectors(Strict):
+    items: list[Detector]
+    next: str | None
+
+
+class Job(Shape):
+    id: str
+    cluster: str
+    name: str | None
+    team: str
+    user: str | None
+    account: str | None
+    queue: str | None
+    namespace: str | None
+    scheduler: str | None
+    state: str | None
+    submitted_at: Time | None
+    started_at: Time | None
+    ended_at: Time | None
+    gpus: float | None
+    gpu_seconds: Quantity | None
+    device_seconds: Quantity | None
+    cost: Money | None
+    currency: str | None
+    effective_ratio: float | None
+    buckets: dict[str, Quantity]
+    findings: list[Any]
+    placement_grade: str | None
+
+
+class Jobs(Shape):
+    items: list[Job]
+    next: str | None
+
+
+class WaterfallStep(Shape):
+    bucket: Bucket
+    gpu_seconds: Quantity
+    cost: Money | None
+
+
+class JobDetail(Job):
+    runs: list[dict[str, Any]]
+    devices: list[Any]
+    waterfall: list[WaterfallStep]
+    series: Any
+    findings: list[Any]
+
+
+class Rate(Strict):
+    gpu_model: str = Field(max_length=200, examples=["NVIDIA H100 80GB HBM3"])
+    pricing: Literal["on_demand", "reserved", "spot", "owned"]
+    usd_per_gpu_hour: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$", examples=["2.49"])]
+    valid_from: Time
+    valid_to: Time | None = None
+    cluster: str | None = Field(None, max_length=200)
+    pool: str | None = Field(None, max_length=200)
+    mig_profile: str | None = Field(None, max_length=200)
+    currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
+
+
+class Rates(Strict):
+    items: list[Rate]
+    version: int
+    next: str | None
+
+
+class RatesBody(Strict):
+    items: list[Rate] = Field(max_length=100_000)
+
+
+class TeamRule(Strict):
+    match_kind: str = Field(max_length=200, examples=["namespace"])
+    match: str = Field(min_length=1, max_length=200, examples=["vision-*"])
+    team: str = Field(min_length=1, max_length=200, examples=["vision"])
+
+
+class TeamRules(Strict):
+    items: list[TeamRule]
+    version: int
+    next: str | None
+
+
+class TeamsBody(Strict):
+    items: list[TeamRule] = Field(max_length=100_000)
+
+
+class Replaced(Strict):
+    changed: bool
+    version: int
+    rows: int
+
+
+class FrozenRow(Strict):
+    team: str | None
+    cluster: str | None
+    gpu_model: str | None
+    mig_profile: str | None
+    kind: str
+    currency: str | None
+    gpu_seconds: Quantity
+    cost: Money | None
+
+
+class Period(Strict):
+    period: str
+    window: Span
+    closed_at: Time
+    closed_by: str
+    digest: str
+    gpu_seconds: Quantity
+    cost: Money | None
+    currency: str | None
+    rows: list[FrozenRow]
+    corrections: list[FrozenRow]
+
+
+class Periods(Strict):
+    items: list[Period]
+    next: str | None
+
+
+class PeriodBody(Strict):
+    period: str = Field(max_length=16, examples=["2026-W47"])
+
+
+class Rejected(Shape):
+    reason: str
+    count: int
+    example: str | None
+
+
+class Source(Shape):
+    source: str
+    kind: str
+    cluster: str | None
+    state: Literal["ok", "late", "failing", "never"]
+    last_seen: Time | None
+    lag_s: float | None
+    samples: int | None
+    rejected: int
+    rejects: list[Rejected]
+    missing_fields: list[str]
+    error: str | None
+    fix: str | None
+
+
+class Quality(Shape):
+    items: list[Source]
+    checks: list[dict[str, Any]]
+    unattributed_ratio: float | None
+    unobserved_ratio: float | None
+
+
+class Channel(Shape):
+    name: str
+    kind: str
+    severity_min: Severity
+    enabled: bool
+
+
+class ChannelItems(Shape):
+    items: list[Channel]
+    next: str | None
+
+
+class ChannelBody(Shape):
+    """What a channel may hold, per kind, is on the page about alerts; wrong fields are named."""
+
+    name: str = Field(min_length=1, max_length=64)
+
+
+class ChannelsBody(Strict):
+    items: list[ChannelBody] = Field(max_length=100)
+
+
+class Sent(Shape):
+    ok: bool
+
+
+class Live(Strict):
+    status: Literal["ok"]
+
+
+class Analyzer(Strict):
+    ok: bool
+    reason: str | None
+    running: bool
+    lag_s: float | None
+
+
+class Ready(Strict):
+    status: Literal["ready", "unready"]
+    reasons: list[str]
+    analyzer: Analyzer
+    sources: dict[str, Any]

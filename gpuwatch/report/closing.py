@@ -1,0 +1,128 @@
+"""How far the numbers of a report can be trusted, and how they were computed. Pure."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from gpuwatch.clock import rfc3339
+from gpuwatch.ledger import FREE_BUCKETS
+from gpuwatch.output import BUCKET_WORDS
+from gpuwatch.report import chart, words
+from gpuwatch.report.facts import HOUR_S, UNOWNED, Facts
+from gpuwatch.report.markup import Html, tag
+
+RATES_NAMED = 8
+"""Missing rates that a report names."""
+CERTAIN = 0.01
+"""A smaller part that is not measured or has no owner needs no fix."""
+
+MEANINGS = {
+    "compute": "the part of the time in which the busiest arithmetic pipe ran, against what it reaches in practice",
+    "memory_roof": "work limited by memory bandwidth: memory traffic against what it reaches in practice",
+    "below_roof": "kernels ran, but neither arithmetic nor memory was near its limit",
+    "stalled": "the GPU counted as busy while its processors (SMs) did nothing",
+    "communication": "waiting while the links to other GPUs were busy (estimated from link traffic)",
+    "gap": "no kernel ran for less than the idle limit: host code, data loading, checkpoints",
+    "hoarded": "held by a job and idle for at least the idle limit without a break",
+    "unobserved": "held, but no valid reading: it is not counted as idle",
+    "schedulable": "held by nobody, and a job could have had it",
+    "stranded": "held by nobody, and no usual request fits what is left",
+    "mig_remainder": "part of a partitioned GPU that no slice covers",
+    "out_of_service": "drained, down or failed, and still owned",
+}
+"""What is in a bucket, for a reader who has not seen one before."""
+
+
+def quality(facts: Facts) -> Html:
+    """One line of data quality, and the fix of each thing that is missing."""
+    q = facts.quality
+    said = []
+    if q.unobserved_ratio is None:
+        said.append("no GPU time was held")
+    else:
+        said.append(f"{words.percent(1 - Fraction(q.unobserved_ratio))} of the held GPU time was measured")
+    if facts.team is None and q.unowned_ratio is not None:
+        said.append(f"{words.percent(1 - Fraction(q.unowned_ratio))} of it has a team")
+    lacking = q.unpriced_gpu_seconds
+    priced = "all of it has a price" if not lacking else f"{words.hours(Fraction(lacking) / HOUR_S)} have no price"
+    said.append(priced)
+    if facts.covered == facts.window:
+        said.append("the books cover the whole week")
+    else:
+        said.append(f"the books cover {words.days(facts.covered)}")
+    fixes = _fixes(facts)
+    line = f"{'; '.join(said)}."
+    return tag(
+        "section",
+        tag("h2", "Data quality"),
+        tag("p", line[0].upper() + line[1:]),
+        tag("div", tag("p", tag("b", "To make it whole")), tag("ul", [tag("li", f) for f in fixes]), cls="notice")
+        if fixes
+        else None,
+        cls="quality",
+    )
+
+
+def _fixes(facts: Facts) -> list[str]:
+    q, fixes = facts.quality, []
+    if q.unobserved_ratio is not None and q.unobserved_ratio > CERTAIN:
+        fixes.append(
+            f"{words.percent(q.unobserved_ratio)} of the held time is not measured and could be busy or idle: "
+            "gpuwatch doctor, run by the platform team, names the nodes; dcgm-exporter must run there and be scraped."
+        )
+    if facts.team == UNOWNED or (facts.team is None and (q.unowned_ratio or 0) > CERTAIN):
+        part = f"{words.percent(q.unowned_ratio)} of the held time" if facts.team is None else "This time"
+        fixes.append(f"{part} has no team: add the lines that gpuwatch doctor prints to teams.csv.")
+    fixes += [_sentence(text) for text in q.missing_rates[:RATES_NAMED]]
+    if len(q.missing_rates) > RATES_NAMED:
+        fixes.append(f"{len(q.missing_rates) - RATES_NAMED} more rates are missing: gpuwatch doctor names them.")
+    if q.stale_hours:
+        word = "hour has" if q.stale_hours == 1 else "hours have"
+        fixes.append(
+            f"{q.stale_hours} {word} data that is newer than the books: run gpuwatch analyze, then this again."
+        )
+    return fixes
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else text
+
+
+def how(facts: Facts) -> Html:
+    """The formulas, the versions and the window, on the last page."""
+    buckets = [b for b in BUCKET_WORDS if facts.team is None or b not in FREE_BUCKETS]
+    rows = [tag("tr", tag("td", chart.swatch(b), f"\u00a0{BUCKET_WORDS[b]}"), tag("td", MEANINGS[b])) for b in buckets]
+    ends = f"{rfc3339(facts.window.start_us)} to {rfc3339(facts.window.end_us)}"
+    compared = (
+        "nothing, because the books do not cover the week before"
+        if facts.compared is None
+        else f"{rfc3339(facts.compared.start_us)} to {rfc3339(facts.compared.end_us)}"
+    )
+    terms = {
+        "Window": f"{ends}, the end excluded; ISO week {facts.week}; time zone UTC. Compared with {compared}.",
+        "Cost": "Every microsecond of every GPU has one owner and one bucket. Cost = GPU-seconds / 3600 \u00d7 the price of a "
+        "GPU-hour in force at that time for that GPU. It is rounded once, here: rows get the cents by largest remainder, "
+        "so that they add up to the total.",
+        "GPU-seconds and slices": "A MIG slice counts as its share of the GPU: 7 s of a slice of 1/7 are 1 GPU-second.",
+        "Who pays": "Who held a GPU pays for it, busy or not. What nobody held is paid by the platform at the GPU's own price.",
+        "Productive": f"Productive GPU time = {BUCKET_WORDS['compute']} + {BUCKET_WORDS['memory_roof']}. Cost of a productive "
+        "GPU-hour = everything paid / productive GPU-hours.",
+        "Findings": "A finding's waste is GPU-seconds of the books that no other finding claims, at their own price. It is "
+        "listed where its time touches the week.",
+        "Change": "This week against the same hours one week earlier; less than half a percent is \u201csame\u201d.",
+        "Versions": f"Rate card {_version(facts.rate_version)}; ownership rules {_version(facts.team_version)}.",
+        "Exact values": "The table file (CSV) beside this page has every number unrounded.",
+    }
+    listed = [part for term, text in terms.items() for part in (tag("dt", term), tag("dd", text))]
+    return tag(
+        "section",
+        tag("h2", "How this was computed"),
+        tag("dl", listed),
+        tag("h3", "What the buckets hold"),
+        tag("table", tag("tbody", rows), cls="meanings"),
+        cls="how",
+    )
+
+
+def _version(number: int) -> str:
+    return f"version {number}" if number else "none"

@@ -1,0 +1,153 @@
+"""What a weekly report says, before it is put into words: amounts, rows, quality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+
+from gpuwatch.clock import Window
+from gpuwatch.findings import Finding
+
+PRODUCTIVE = ("compute", "memory_roof")
+PLATFORM = "__platform__"
+UNOWNED = "__unallocated__"
+SPECIAL = (PLATFORM, UNOWNED, "__idle__", "__shared__")
+"""Owners that are no team: nobody reads a report of theirs."""
+
+HOUR_S = 3600
+
+
+@dataclass(frozen=True)
+class Amount:
+    """GPU-seconds (share-weighted) and what they cost, by currency; `unpriced_gpu_seconds` of them have no rate."""
+
+    gpu_seconds: Decimal = Decimal(0)
+    costs: tuple[tuple[str, Decimal], ...] = ()
+    unpriced_gpu_seconds: Decimal = Decimal(0)
+
+    def __add__(self, other: Amount) -> Amount:
+        costs = dict(self.costs)
+        for currency, cost in other.costs:
+            costs[currency] = costs.get(currency, Decimal(0)) + cost
+        return Amount(
+            self.gpu_seconds + other.gpu_seconds,
+            tuple(sorted(costs.items())),
+            self.unpriced_gpu_seconds + other.unpriced_gpu_seconds,
+        )
+
+    @property
+    def gpu_hours(self) -> Fraction:
+        """Share-weighted GPU-hours."""
+        return Fraction(self.gpu_seconds) / HOUR_S
+
+    def cost_in(self, currency: str | None) -> Decimal | None:
+        """The cost where it is known whole and in this currency; None where some has no rate or another currency."""
+        if self.unpriced_gpu_seconds or currency is None or any(c != currency for c, _ in self.costs):
+            return None
+        return dict(self.costs).get(currency, Decimal(0))
+
+
+@dataclass(frozen=True)
+class Payer:
+    """A row of who pays: a team, a user or a job. `before` is None where nothing can be compared."""
+
+    name: str | None
+    amount: Amount
+    before: Amount | None = None
+    buckets: Mapping[str, Amount] = field(default_factory=dict)
+    kind: str = "allocated"
+    user: str | None = None
+    cluster: str | None = None
+
+    def of(self, *buckets: str) -> Amount:
+        """The sum over these buckets."""
+        return sum((self.buckets[b] for b in buckets if b in self.buckets), start=Amount())
+
+
+@dataclass(frozen=True)
+class Charge:
+    """The finest row of the bill; the costs of all add up to it, to the cent."""
+
+    team: str | None
+    user: str | None
+    cluster: str | None
+    job: str | None
+    kind: str
+    gpu_seconds: Decimal
+    cost: Decimal | None
+    cost_exact: Decimal | None
+    currency: str | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class SliceHold:
+    """A run's hold of one MIG slice. `busy_ratio` is of the slice, None where it was not measured."""
+
+    slice: str
+    profile: str
+    gpu_model: str
+    share: str
+    team: str | None
+    user: str | None
+    job: str | None
+    cluster: str
+    start: str
+    end: str
+    amount: Amount
+    device_seconds: Decimal
+    idle_seconds: Decimal
+    busy_ratio: float | None
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How far the numbers can be trusted. Ratios are of held GPU-seconds, None where nothing was held."""
+
+    unobserved_ratio: float | None
+    unowned_ratio: float | None
+    unpriced_gpu_seconds: Decimal
+    missing_rates: tuple[str, ...]
+    stale_hours: int
+    """Hours of the week with data newer than the books."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that one report says. `team` is None for the fleet's."""
+
+    week: str
+    window: Window
+    covered: Window
+    """The part of the week that the books know."""
+    compared: Window | None
+    """The same hours one week earlier, None where the books do not cover them."""
+    team: str | None
+    total: Amount
+    total_before: Amount | None
+    corrections: Amount
+    """What late data changed in periods that are closed: part of the total, of no bucket."""
+    buckets: Mapping[str, Amount]
+    buckets_before: Mapping[str, Amount] | None
+    findings: tuple[Finding, ...]
+    slices: tuple[SliceHold, ...]
+    payers: tuple[Payer, ...]
+    jobs: tuple[Payer, ...]
+    charges: tuple[Charge, ...]
+    quality: Quality
+    rate_version: int
+    team_version: int
+    books_from_us: int
+
+    @property
+    def currency(self) -> str | None:
+        """The one currency of everything, None where there are several or none."""
+        found = {currency for currency, _ in self.total.costs}
+        return found.pop() if len(found) == 1 else None
+
+    def of(self, *buckets: str, before: bool = False) -> Amount:
+        """The sum over these buckets, of the week or of the one it is compared with."""
+        every = (self.buckets_before or {}) if before else self.buckets
+        return sum((every[b] for b in buckets if b in every), start=Amount())

@@ -1,0 +1,94 @@
+"""Report files: their names, writing them whole or not at all, and when the next are due."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import mkstemp
+
+from gpuwatch.clock import DAY_US, HOUR_US, from_us
+from gpuwatch.errors import UnreadableInput
+from gpuwatch.state import State
+
+SETTING = "report:weekly"
+"""The last week whose report was written, e.g. 2026-W46."""
+SETTLE_US = 6 * HOUR_US
+"""Time after the end of a week for late data: the books of its last hours change until then."""
+SLUG_MAX = 40
+_PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """A file to write: `name` is relative, with forward slashes, and safe on every file system."""
+
+    name: str
+    content: bytes
+
+
+def slug(team: str) -> str:
+    """The team's part of a file name. Two teams never share one, not where file names ignore case either.
+
+    A plain short name is its own; any other gets a hash of itself after two dashes, which no plain name has.
+    """
+    if len(team) <= SLUG_MAX and _PLAIN.fullmatch(team):
+        return team
+    readable = re.sub(r"[^a-z0-9]+", "-", team.lower()).strip("-")[:SLUG_MAX].strip("-") or "x"
+    digest = blake2b(team.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{readable}--{digest}"
+
+
+def write(files: Sequence[ReportFile], out: Path) -> list[Path]:
+    """Writes files below `out`, each whole or not at all; returns their paths.
+
+    1. All go to temporary files beside their places. 2. Each is renamed. What an earlier run left under the same name
+    is replaced. Raises UnreadableInput where `out` cannot be written; then nothing was renamed, or some were and all
+    that stand are whole.
+    """
+    pending: list[tuple[str, Path]] = []
+    try:
+        for file in files:
+            target = out / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = mkstemp(prefix=".report-", dir=target.parent)
+            pending.append((temporary, target))
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(file.content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.chmod(temporary, 0o640)
+        written = []
+        while pending:
+            temporary, target = pending[0]
+            os.replace(temporary, target)
+            pending.pop(0)
+            written.append(target)
+    except OSError as error:
+        fix = "make room or choose another directory"
+        raise UnreadableInput(f"--out {out}: {error.strerror or error}; {fix}") from error
+    finally:
+        for temporary, _ in pending:
+            Path(temporary).unlink(missing_ok=True)
+    return written
+
+
+def due(state: State, now_us: int) -> str | None:
+    """The week that ended last, SETTLE_US ago at least, where its report was not written yet; None where it was."""
+    week = last_week(now_us - SETTLE_US)
+    written = state.setting(SETTING)
+    return week if written is None or written < week else None
+
+
+def done(state: State, week: str, now_us: int) -> None:
+    """Remembers that the report of a week is written: it is not due again."""
+    state.set_setting(SETTING, week, "report", now_us)
+
+
+def last_week(now_us: int) -> str:
+    """The ISO week before the one of this instant, e.g. 2026-W46."""
+    year, week, _ = from_us(now_us - 7 * DAY_US).isocalendar()
+    return f"{year}-W{week:02d}"

@@ -1,0 +1,232 @@
+"""Reads a week from the books: charges, buckets, findings and slices of everybody who may be named."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from gpuwatch import cost, findings
+from gpuwatch.clock import DAY_US, HOUR_US, Window, parse_window, rfc3339
+from gpuwatch.errors import UsageError
+from gpuwatch.findings import Finding
+from gpuwatch.money import CENT_PLACES, largest_remainder
+from gpuwatch.report.facts import Amount, Charge, SliceHold
+from gpuwatch.report.holds import slice_holds
+from gpuwatch.state import State
+from gpuwatch.state.actions import Actions
+from gpuwatch.store import Store
+
+WEEK_US = 7 * DAY_US
+CENT = Decimal(1).scaleb(-CENT_PLACES)
+FINE = ("team", "user", "cluster", "job")
+
+Buckets = Mapping[str, Amount]
+
+
+@dataclass(frozen=True)
+class Week:
+    """What one week's books say, of everybody who may be named."""
+
+    name: str
+    window: Window
+    covered: Window
+    compared: Window | None
+    books_from_us: int
+    charges: tuple[Charge, ...]
+    users_before: Mapping[tuple[str | None, str | None], Amount]
+    teams_before: Mapping[str | None, Amount]
+    buckets: Mapping[str | None, Buckets]
+    buckets_before: Mapping[str | None, Buckets]
+    job_buckets: Mapping[tuple[str | None, ...], Buckets]
+    findings: tuple[Finding, ...]
+    slices: tuple[SliceHold, ...]
+    stale_hours: int
+    versions: tuple[int, int]
+
+
+def gather(store: Store, state: State, week: str, teams: Collection[str] | None, now_us: int | None) -> Week:
+    """Everything that the reports of a week are made of. `now_us`: the findings' owners' actions in force then count.
+
+    Raises UsageError for what is no week, and for a week without books.
+    """
+    window, books = week_window(week), books_of(store)
+    covered = None if books is None else overlap(window, books)
+    if books is None or covered is None:
+        known = "are empty" if books is None else f"run from {rfc3339(books.start_us)} to {rfc3339(books.end_us)}"
+        raise UsageError(f"report: no books for {week}: they {known}; choose another --week, or import and analyze")
+    earlier = Window(covered.start_us - WEEK_US, covered.end_us - WEEK_US)
+    compared = earlier if earlier.start_us >= books.start_us else None
+    before = _Before(store, state, compared, teams)
+    charges = _charges(store, state, window, teams)
+    actions = {} if now_us is None else Actions(state).current(now_us)
+    stale = store.sql(
+        "select count(distinct hour_us) from dirty_hour where hour_us >= $start_us and hour_us < $end_us",
+        start_us=window.start_us,
+        end_us=window.end_us,
+    )
+    return Week(
+        name=week,
+        window=window,
+        covered=covered,
+        compared=compared,
+        books_from_us=books.start_us,
+        charges=charges,
+        users_before=before.users(),
+        teams_before=before.teams(),
+        buckets=_bucket_amounts(store, state, window, teams, _by_team(charges)),
+        buckets_before=before.buckets(),
+        job_buckets=_job_buckets(store, state, window, teams),
+        findings=tuple(findings.read(store, window=window, teams=teams, actions=actions)),
+        slices=slice_holds(store, state, window, teams),
+        stale_hours=stale[0][0],
+        versions=(state.card_version("rates"), state.card_version("teams")),
+    )
+
+
+def week_window(week: str) -> Window:
+    """The span of an ISO week such as 2026-W47. Raises UsageError."""
+    if not re.fullmatch(r"\d{4}-W\d{2}", week):
+        raise UsageError(f"report: {week!r} is not an ISO week; write it as 2026-W47")
+    return parse_window(week, 0)
+
+
+def books_of(store: Store) -> Window | None:
+    """From the first to the last hour of the books."""
+    low, high = store.sql("select min(hour_us), max(hour_us) from ledger_hour")[0]
+    return None if low is None else Window(low, high + HOUR_US)
+
+
+def overlap(one: Window, other: Window) -> Window | None:
+    """What lies in both, None where nothing does."""
+    start_us, end_us = max(one.start_us, other.start_us), min(one.end_us, other.end_us)
+    return Window(start_us, end_us) if start_us < end_us else None
+
+
+def _charges(store: Store, state: State, window: Window, teams: Collection[str] | None) -> tuple[Charge, ...]:
+    """The bill by job. Its cents are dealt within each team, so that a team's page and the fleet's say the same."""
+    published = {
+        (c.group["team"], c.kind, c.currency): c.cost
+        for c in cost.chargeback(store, state, window, ("team",), teams=teams).items
+        if c.cost is not None
+    }
+    fine: dict[tuple[str | None, str, str | None], list[cost.Charge]] = defaultdict(list)
+    for charge in cost.chargeback(store, state, window, FINE, teams=teams).items:
+        fine[(charge.group["team"], charge.kind, charge.currency)].append(charge)
+    rows: list[Charge] = []
+    for key, charges in fine.items():
+        priced = [c for c in charges if c.cost_exact is not None]
+        cents = largest_remainder(
+            [c.cost_exact for c in priced if c.cost_exact is not None],
+            CENT_PLACES,
+            [f"{c.group}" for c in priced],
+            total=published.get(key),
+        )
+        rows += [_row(c, amount) for c, amount in zip(priced, cents, strict=True)]
+        rows += [_row(c, None) for c in charges if c.cost_exact is None]
+    rows.sort(key=lambda c: (c.kind == "platform", -(c.cost or Decimal(0)), str((c.team, c.user, c.cluster, c.job))))
+    return tuple(rows)
+
+
+def _row(charge: cost.Charge, amount: Decimal | None) -> Charge:
+    group = charge.group
+    return Charge(
+        team=group["team"],
+        user=group["user"],
+        cluster=group["cluster"],
+        job=group["job"],
+        kind=charge.kind,
+        gpu_seconds=charge.gpu_seconds,
+        cost=amount,
+        cost_exact=charge.cost_exact,
+        currency=charge.currency,
+        error=charge.error,
+    )
+
+
+def amount_of(gpu_seconds: Decimal, money: Decimal | None, currency: str | None) -> Amount:
+    """An Amount of one row; None is time without a rate."""
+    if money is None or currency is None:
+        return Amount(gpu_seconds, (), gpu_seconds)
+    return Amount(gpu_seconds, ((currency, money),))
+
+
+def _bucket_amounts(
+    store: Store, state: State, window: Window, teams: Collection[str] | None, paid: Mapping[str | None, Amount]
+) -> dict[str | None, Buckets]:
+    """Buckets and their cost by team; the costs of a team's buckets add up to what it paid."""
+    found: dict[str | None, dict[str, Amount]] = defaultdict(dict)
+    for row in cost.ledger(store, state, window, ("team", "bucket"), teams=teams).items:
+        mine = found[row.group["team"]]
+        mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
+    return {team: _settled(buckets, paid.get(team, Amount())) for team, buckets in found.items()}
+
+
+def _settled(buckets: dict[str, Amount], paid: Amount) -> Buckets:
+    """Deals the cents by which rounding of rows differs from rounding of the team, one each to the largest buckets."""
+    settled = dict(buckets)
+    for currency, total in paid.costs:
+        mine = [(dict(a.costs)[currency], bucket) for bucket, a in buckets.items() if currency in dict(a.costs)]
+        mine.sort(key=lambda pair: (-pair[0], pair[1]))
+        missing = total - sum((amount for amount, _ in mine), Decimal(0))
+        step = CENT if missing > 0 else -CENT
+        for number in range(min(int(abs(missing) / CENT), 2 * len(mine))):
+            bucket = mine[number % len(mine)][1]
+            settled[bucket] += Amount(costs=((currency, step),))
+    return settled
+
+
+def _job_buckets(
+    store: Store, state: State, window: Window, teams: Collection[str] | None
+) -> dict[tuple[str | None, ...], Buckets]:
+    """Buckets by (team, user, cluster, job)."""
+    found: dict[tuple[str | None, ...], dict[str, Amount]] = defaultdict(dict)
+    for row in cost.ledger(store, state, window, (*FINE, "bucket"), teams=teams).items:
+        mine = found[tuple(row.group[name] for name in FINE)]
+        mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
+    return dict(found)
+
+
+@dataclass(frozen=True)
+class _Before:
+    """The week that is compared with; empty where there is none."""
+
+    store: Store
+    state: State
+    window: Window | None
+    only: Collection[str] | None
+
+    def teams(self) -> dict[str | None, Amount]:
+        """What each team paid."""
+        return {key[0]: amount for key, amount in self._paid(("team",)).items()}
+
+    def users(self) -> dict[tuple[str | None, str | None], Amount]:
+        """What each user of a team paid."""
+        return {(key[0], key[1]): amount for key, amount in self._paid(("team", "user")).items()}
+
+    def buckets(self) -> dict[str | None, Buckets]:
+        """Buckets and their cost by team."""
+        if self.window is None:
+            return {}
+        return _bucket_amounts(self.store, self.state, self.window, self.only, self.teams())
+
+    def _paid(self, by: Sequence[str]) -> dict[tuple[str | None, ...], Amount]:
+        paid: dict[tuple[str | None, ...], Amount] = defaultdict(Amount)
+        if self.window is not None:
+            for charge in cost.chargeback(self.store, self.state, self.window, by, teams=self.only).items:
+                if charge.kind == "correction":
+                    continue
+                key = tuple(charge.group[name] for name in by)
+                paid[key] += amount_of(charge.gpu_seconds, charge.cost, charge.currency)
+        return dict(paid)
+
+
+def _by_team(charges: Iterable[Charge]) -> dict[str | None, Amount]:
+    """What the buckets of each team cost: everything but corrections of other periods."""
+    paid: dict[str | None, Amount] = defaultdict(Amount)
+    for charge in charges:
+        if charge.kind != "correction":
+            paid[charge.team] += amount_of(charge.gpu_seconds, charge.cost, charge.currency)
+    return dict(paid)

@@ -1,0 +1,107 @@
+"""The numbers that a report opens with, each beside the week before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from gpuwatch.ledger import FREE_BUCKETS, HELD_BUCKETS
+from gpuwatch.report import words
+from gpuwatch.report.facts import PRODUCTIVE, Amount, Facts
+
+MOST = 5
+"""Headline numbers of a page."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number, what it is, its exact value, and how it moved (empty: nothing to compare with)."""
+
+    label: str
+    value: str
+    exact: str
+    change: str
+
+
+def headlines(facts: Facts) -> tuple[Headline, ...]:
+    """At most MOST numbers: paid, productive, its price, held idle, and what nobody or everybody held."""
+    found = [_paid(facts), _productive(facts), _price(facts), _cost("Held idle", facts, "hoarded")]
+    found.append(_held_hours(facts) if facts.team is not None else _cost("Held by nobody", facts, *FREE_BUCKETS))
+    return tuple(found[:MOST])
+
+
+def productive_ratio(facts: Facts, before: bool = False) -> Fraction | None:
+    """Productive part of all GPU time paid for (of the time held, for a team); None of no time."""
+    whole = facts.of(*FREE_BUCKETS, *HELD_BUCKETS, before=before).gpu_seconds
+    return words.ratio(facts.of(*PRODUCTIVE, before=before).gpu_seconds, whole)
+
+
+def price_of_work(facts: Facts, before: bool = False) -> Fraction | None:
+    """Cost of a productive GPU-hour; None where the cost is not known whole, or nothing was productive."""
+    cost = (facts.total_before or Amount()).cost_in(facts.currency) if before else facts.total.cost_in(facts.currency)
+    hours = facts.of(*PRODUCTIVE, before=before).gpu_hours
+    return None if cost is None or not hours else Fraction(cost) / hours
+
+
+def trend(facts: Facts) -> str:
+    """`, up 3 % on the week before`; empty where nothing can be compared."""
+    if facts.total_before is None:
+        return ""
+    now, before = facts.total.cost_in(facts.currency), facts.total_before.cost_in(facts.currency)
+    if now is None or before is None:
+        return ""
+    said = words.change(now, before)
+    if said.startswith(("▲", "▼")):
+        return f", {'up' if said[0] == '▲' else 'down'} {said[2:]} on the week before"
+    return ", as much as the week before" if said == "same" else ""
+
+
+def compared_cost(facts: Facts, now: Amount, before: Amount | None) -> str:
+    """How an amount of money moved, in words; empty where either is not known whole."""
+    cost = now.cost_in(facts.currency)
+    other = None if before is None else before.cost_in(facts.currency)
+    return "" if cost is None else words.change(cost, other)
+
+
+def _paid(facts: Facts) -> Headline:
+    label = "Paid" if facts.team is None else "To pay"
+    change = compared_cost(facts, facts.total, facts.total_before)
+    return Headline(label, words.amount_money(facts.total, facts.currency), _exact(facts.total), change)
+
+
+def _productive(facts: Facts) -> Headline:
+    now = productive_ratio(facts)
+    before = productive_ratio(facts, before=True) if facts.compared is not None else None
+    exact = f"{facts.of(*PRODUCTIVE).gpu_seconds:f} GPU-seconds"
+    return Headline("Productive GPU time", words.percent(now), exact, words.points(now, before))
+
+
+def _price(facts: Facts) -> Headline:
+    now = price_of_work(facts)
+    before = price_of_work(facts, before=True) if facts.compared is not None else None
+    label = "Per productive GPU-hour"
+    if now is None:
+        return Headline(label, words.MISSING, "needs a price for every hour, and work", "")
+    return Headline(label, words.money(now, facts.currency), f"{float(now):.6f}", words.change(now, before))
+
+
+def _cost(label: str, facts: Facts, *buckets: str) -> Headline:
+    now = facts.of(*buckets)
+    before = facts.of(*buckets, before=True) if facts.compared is not None else None
+    value = words.amount_money(now, facts.currency)
+    return Headline(label, value, _exact(now), compared_cost(facts, now, before))
+
+
+def _held_hours(facts: Facts) -> Headline:
+    now = facts.of(*HELD_BUCKETS)
+    before = facts.of(*HELD_BUCKETS, before=True).gpu_seconds if facts.compared is not None else None
+    change = words.change(now.gpu_seconds, before)
+    return Headline("GPU time held", words.hours(now.gpu_hours), f"{now.gpu_seconds:f} GPU-seconds", change)
+
+
+def _exact(amount: Amount) -> str:
+    parts = [f"{cost:f} {currency}" for currency, cost in amount.costs]
+    if amount.unpriced_gpu_seconds != Decimal(0):
+        parts.append(f"{amount.unpriced_gpu_seconds:f} GPU-seconds without a rate")
+    return ", ".join(parts) or "0"

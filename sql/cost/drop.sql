@@ -1,0 +1,20 @@
+-- The working tables of a question go when it is answered.
+drop table if exists slice_page;
+
+drop table if exists slice_hold;
+
+drop table if exists layout;
+
+drop table if exists slice_life;
+
+drop table if exists rounded;
+
+drop table if exists keyed;
+
+drop table if exists booked;
+
+drop table if exists book;
+
+drop table if exists kind;
+
+drop table if exists priced_device;

@@ -1,0 +1,33 @@
+-- A row is a run, a share unit and its buckets in the whole hours of a window: device microseconds times share units, to be
+-- divided by share_den.
+with run_sum as (
+    select
+        run_id,
+        share_num,
+        share_den,
+        sum(unobserved_us) as unobserved_us,
+        sum(hoarded_us) as hoarded_us,
+        sum(gap_us) as gap_us,
+        sum(communication_us) as communication_us,
+        sum(stalled_us) as stalled_us,
+        sum(below_roof_us) as below_roof_us,
+        sum(memory_roof_us) as memory_roof_us,
+        sum(compute_us) as compute_us
+    from ledger_hour
+    where hour_us >= $start_us and hour_us + 3600000000 <= $end_us and run_id in (select run_id from asked_run)
+    group by run_id, share_num, share_den
+)
+select
+    run_id,
+    share_den,
+    sum(unobserved_us * share_num)::varchar as unobserved,
+    sum(hoarded_us * share_num)::varchar as hoarded,
+    sum(gap_us * share_num)::varchar as gap,
+    sum(communication_us * share_num)::varchar as communication,
+    sum(stalled_us * share_num)::varchar as stalled,
+    sum(below_roof_us * share_num)::varchar as below_roof,
+    sum(memory_roof_us * share_num)::varchar as memory_roof,
+    sum(compute_us * share_num)::varchar as compute
+from run_sum
+group by run_id, share_den
+order by run_id, share_den;

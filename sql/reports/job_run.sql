@@ -1,0 +1,40 @@
+-- A row is a run of some jobs that touches the window: its words, its team, and the devices it held. common: at some time
+-- it held all of them at once.
+with asked as (
+    select r.*, coalesce(t.team, '__unallocated__') as team, t.team_why
+    from run r
+    join asked_job j on j.cluster = r.cluster and j.job_id = r.job_id
+    left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster
+    where r.start_us < $end_us and r.end_us > $start_us
+        and ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')))
+        and ($user is null or r.user_name = $user)
+),
+size as (
+    select run_id, count(distinct device_id) as devices, max(start_us) < min(end_us) as common
+    from segment
+    where run_id in (select run_id from asked) and start_us < $end_us and end_us > $start_us
+    group by run_id
+)
+select
+    a.cluster,
+    a.job_id,
+    a.run_id,
+    a.run_key,
+    a.scheduler,
+    a.declared,
+    a.name,
+    a.user_name,
+    a.account,
+    a.queue,
+    a.namespace,
+    coalesce(a.state, case when not a.ended then 'RUNNING' end) as state,
+    a.submit_us,
+    a.start_us,
+    case when a.ended then a.end_us end as end_us,
+    a.team,
+    a.team_why,
+    z.devices,
+    z.common
+from asked a
+left join size z using (run_id)
+order by a.cluster, a.job_id, a.start_us, a.run_id;

@@ -1,0 +1,5 @@
+-- A row is the finding of one key, with what its chart needs.
+select f.detector, f.cluster, f.job_id, f.started_us, f.last_seen_us, f.device_ids, f.rule_version
+from finding f
+left join run_team t on t.run_id = f.run_id and t.cluster = f.cluster
+where f.key = $key and ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')));

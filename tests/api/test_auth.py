@@ -1,0 +1,210 @@
+"""Who may do what: loopback, tokens, scopes, teams, and the tricks that must not work."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.state.tokens import Tokens
+from tests.api.api_world import NOW_US, Api
+
+ELSEWHERE = "192.0.2.7"
+
+
+@pytest.mark.parametrize(
+    ("peer", "host", "headers"),
+    [
+        pytest.param(ELSEWHERE, "localhost", {}, id="another machine"),
+        pytest.param("10.0.0.1", "127.0.0.1", {}, id="a container's gateway"),
+        pytest.param("127.0.0.1", "evil.example", {}, id="a name that was pointed at us: DNS rebinding"),
+        pytest.param("127.0.0.1", "localhost.evil.example", {}, id="a name that begins like ours"),
+        pytest.param("127.0.0.1", "localhost", {"X-Forwarded-For": "127.0.0.1"}, id="through a proxy"),
+        pytest.param("127.0.0.1", "localhost", {"Forwarded": "for=127.0.0.1"}, id="through a proxy of the standard"),
+        pytest.param("127.0.0.1", "localhost", {"X-Real-IP": "127.0.0.1"}, id="through nginx"),
+        pytest.param("127.0.0.1", "localhost", {"Origin": "https://evil.example"}, id="a page of another site"),
+        pytest.param("127.0.0.1", "localhost", {"Origin": "null"}, id="a page of no site"),
+        pytest.param("127.0.0.1", "localhost", {"Origin": "http://localhost:9"}, id="another port's page"),
+        pytest.param("127.0.0.1", "localhost", {"Sec-Fetch-Site": "cross-site"}, id="an image of another site"),
+        pytest.param("unix", "localhost", {}, id="a peer without an address"),
+    ],
+)
+def test_loopback_is_not_admin(bare: Api, peer: str, host: str, headers: dict[str, str]) -> None:
+    """Before any token exists, only a request that this machine means is let in."""
+    answer = bare.get("/api/v1/me", peer=peer, host=host, headers=headers)
+
+    assert (401, "Bearer") == (answer.status_code, answer.headers["www-authenticate"])
+
+
+@pytest.mark.parametrize(
+    ("peer", "host", "headers"),
+    [
+        pytest.param("127.0.0.1", "localhost", {}, id="IPv4"),
+        pytest.param("127.9.9.9", "127.0.0.1:8765", {}, id="all of 127/8, with a port"),
+        pytest.param("::1", "[::1]:8765", {}, id="IPv6"),
+        pytest.param("::ffff:127.0.0.1", "localhost", {}, id="IPv4 written as IPv6"),
+        pytest.param("127.0.0.1", "LOCALHOST", {}, id="case of the name"),
+        pytest.param("127.0.0.1", "localhost:8765", {"Origin": "http://localhost:8765"}, id="our own page"),
+        pytest.param("127.0.0.1", "localhost", {"Sec-Fetch-Site": "same-origin"}, id="our own script"),
+        pytest.param(
+            "127.0.0.1", "localhost", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, id="a link to us"
+        ),
+    ],
+)
+def test_loopback_is_admin_while_there_is_no_token(bare: Api, peer: str, host: str, headers: dict[str, str]) -> None:
+    """A fresh machine works without configuration."""
+    answer = bare.get("/api/v1/me", peer=peer, host=host, headers=headers)
+
+    assert {"scope": "admin", "teams": None, "name": "loopback", "tokens": False, "version": bare.service.version} == (
+        answer.json()
+    )
+
+
+def test_a_token_ends_the_trust_in_loopback(api: Api) -> None:
+    """With the first token everybody needs one."""
+    text = api.token("read")
+
+    assert (401, 200) == (
+        api.get("/api/v1/me").status_code,
+        api.get("/api/v1/me", token=text, peer=ELSEWHERE).status_code,
+    )
+
+
+def test_the_local_secret_is_admin_from_here_only(api: Api) -> None:
+    """What the command line uses."""
+    api.token("read")
+    secret = api.service.local_secret
+
+    assert ("admin", 403) == (
+        api.get("/api/v1/me", token=secret).json()["scope"],
+        api.get("/api/v1/me", token=secret, peer=ELSEWHERE).status_code,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "teams", "expected"),
+    [
+        pytest.param("ingest", (), {"fleet": 403, "quality": 403, "rates": 403, "put": 403, "write": 415}, id="ingest"),
+        pytest.param("read", (), {"fleet": 200, "quality": 200, "rates": 200, "put": 403, "write": 403}, id="read"),
+        pytest.param(
+            "read", ("red",), {"fleet": 200, "quality": 403, "rates": 200, "put": 403, "write": 403}, id="of a team"
+        ),
+        pytest.param("admin", (), {"fleet": 200, "quality": 200, "rates": 200, "put": 415, "write": 415}, id="admin"),
+    ],
+)
+def test_a_scope_opens_what_it_says(api: Api, scope: str, teams: tuple[str, ...], expected: dict[str, int]) -> None:
+    """415 stands for let in: the body is looked at only then."""
+    text = api.token(scope, *teams)
+    found = {
+        "fleet": api.get("/api/v1/fleet", token=text).status_code,
+        "quality": api.get("/api/v1/quality", token=text).status_code,
+        "rates": api.get("/api/v1/rates", token=text).status_code,
+        "put": api.request("PUT", "/api/v1/rates", token=text).status_code,
+        "write": api.request("POST", "/api/v1/write", token=text).status_code,
+    }
+
+    assert expected == found
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pytest.param("Bearer ", id="empty"),
+        pytest.param("Bearer gw_000000000000_x", id="unknown id"),
+        pytest.param("Bearer gw__", id="no id"),
+        pytest.param("Bearer " + "x" * 5000, id="far too long"),
+        pytest.param("Basic YWRtaW46YWRtaW4=", id="another scheme"),
+        pytest.param("gw_1_2", id="no scheme"),
+    ],
+)
+def test_a_wrong_token_is_nobody(bare: Api, header: str) -> None:
+    """Also from loopback while there is no token: who shows a wrong one is not trusted."""
+    assert 401 == bare.get("/api/v1/me", headers={"Authorization": header}).status_code
+
+
+def test_half_of_a_token_opens_nothing(api: Api) -> None:
+    """Right id, wrong secret."""
+    text = api.token("admin")
+
+    assert [401, 401] == [
+        api.get("/api/v1/me", token=text[:-1]).status_code,
+        api.get("/api/v1/me", token=text + "x").status_code,
+    ]
+
+
+def test_a_revoked_or_expired_token_opens_nothing(api: Api) -> None:
+    """At once."""
+    tokens = Tokens(api.service.state)
+    keeper = api.token("admin")
+    gone, text = tokens.create("gone", "read", None, None, "test", NOW_US)
+    _, short = tokens.create("short", "read", None, NOW_US + 1, "test", NOW_US - 10)
+    _, over = tokens.create("over", "read", None, NOW_US, "test", NOW_US - 10)
+    before = api.get("/api/v1/me", token=text).status_code
+    tokens.revoke(gone.id, "test", NOW_US)
+
+    assert [200, 401, 200, 401, 200] == [
+        before, *(api.get("/api/v1/me", token=each).status_code for each in (text, short, over, keeper))
+    ]  # fmt: skip
+
+
+def test_many_wrong_tokens_are_slowed_down(api: Api) -> None:
+    """Of one address; a right token is never refused for others' guesses, and time heals."""
+    right = api.token("read")
+
+    def tried(peer: str) -> int:
+        return api.get("/api/v1/me", token="gw_0_0", peer=peer).status_code
+
+    first = [tried(ELSEWHERE) for _ in range(25)]
+    answer = api.get("/api/v1/me", token="gw_0_0", peer=ELSEWHERE)
+
+    assert [401] * 20 + [429] * 5 == first
+    assert "5" == answer.headers["retry-after"]
+    assert (401, 200) == (tried("192.0.2.8"), api.get("/api/v1/me", token=right, peer=ELSEWHERE).status_code)
+    api.clock.now += 60
+    assert 401 == tried(ELSEWHERE)
+
+
+def test_guessing_from_one_network_counts_together(api: Api) -> None:
+    """One IPv6 client has a whole /64."""
+    api.token("read")
+    peers = [f"2001:db8::{n:x}" for n in range(1, 25)]
+
+    assert 429 == [api.get("/api/v1/me", token="gw_0_0", peer=peer).status_code for peer in peers][-1]
+
+
+def test_a_browser_may_show_its_token_in_a_cookie(api: Api) -> None:
+    """Where the pages' sign-in put it; it counts as the token does."""
+    cookie = {"Cookie": f"gpuwatch_token={api.token('admin')}"}
+
+    assert [200, 415, 401] == [
+        api.get("/api/v1/me", headers=cookie, peer=ELSEWHERE).status_code,
+        api.request("PUT", "/api/v1/rates", headers=cookie, peer=ELSEWHERE).status_code,
+        api.get("/api/v1/me", headers={"Cookie": "gpuwatch_token=gw_0_0"}).status_code,
+    ]
+
+
+def test_another_site_cannot_use_the_cookie_to_change_anything(api: Api) -> None:
+    """Even where a browser sends it."""
+    headers = {"Cookie": f"gpuwatch_token={api.token('admin')}", "Origin": "https://evil.example"}
+
+    assert 403 == api.request("PUT", "/api/v1/rates", headers=headers).status_code
+
+
+def test_probes_need_no_token_and_learn_no_names(api: Api) -> None:
+    """Readiness from elsewhere counts sources; from here it names them."""
+    api.service._sources.add("dcgm http://secretnode:9400", "dcgm", "c1", 30.0)
+    api.token("read")
+    far = api.get("/readyz", peer=ELSEWHERE)
+
+    assert (200, 1, False) == (far.status_code, far.json()["sources"]["never"], "secretnode" in far.text)
+    assert "secretnode" in api.get("/readyz").text
+
+
+def test_metrics_are_for_loopback_and_tokens_of_the_fleet(api: Api) -> None:
+    """A token of one team sees nobody's sources."""
+    whole, team = api.token("ingest"), api.token("read", "red")
+
+    assert [200, 401, 200, 403] == [
+        api.get("/metrics").status_code,
+        api.get("/metrics", peer=ELSEWHERE).status_code,
+        api.get("/metrics", peer=ELSEWHERE, token=whole).status_code,
+        api.get("/metrics", token=team).status_code,
+    ]

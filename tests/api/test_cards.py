@@ -1,0 +1,180 @@
+"""Rates and teams over the API: read, replaced whole, every bad row named, audited, priced anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwatch.state import State
+from tests.api.api_world import Api
+
+RATE = {
+    "gpu_model": "H100",
+    "pricing": "owned",
+    "usd_per_gpu_hour": "2.50",
+    "valid_from": "2026-01-01T00:00:00Z",
+    "valid_to": None,
+    "cluster": None,
+    "pool": None,
+    "mig_profile": None,
+    "currency": "USD",
+}
+CSV = {"Content-Type": "text/csv"}
+HEADER = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to\n"
+
+
+def put(api: Api, path: str, **more: Any) -> tuple[int, Any]:
+    """(status, answer) of a PUT."""
+    answer = api.request("PUT", f"/api/v1/{path}", **more)
+    return answer.status_code, answer.json()
+
+
+def test_rates_come_back_as_they_were_sent(api: Api) -> None:
+    """And the second time nothing changes."""
+    first = put(api, "rates", json={"items": [RATE]})
+    second = put(api, "rates", json={"items": [RATE]})
+
+    assert (200, {"changed": True, "version": 1, "rows": 1}) == first
+    assert (200, {"changed": False, "version": 1, "rows": 1}) == second
+    assert {"items": [RATE | {"usd_per_gpu_hour": "2.5"}], "version": 1, "next": None} == api.get(
+        "/api/v1/rates"
+    ).json()
+
+
+def test_rates_may_be_the_file(api: Api) -> None:
+    """The columns of rates.csv."""
+    status, answer = put(api, "rates", content=f"{HEADER}H100,spot,1.25,2026-01-01T00:00:00Z,\n", headers=CSV)
+
+    assert (200, 1) == (status, answer["rows"])
+    assert ["1.25"] == [row["usd_per_gpu_hour"] for row in api.get("/api/v1/rates").json()["items"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "words"),
+    [
+        pytest.param("rates", {"json": {"items": [RATE, RATE]}}, ["valid at once"], id="two rates at once"),
+        pytest.param(
+            "rates",
+            {"json": {"items": [RATE, RATE | {"valid_from": "soon"}, RATE | {"mig_profile": "huge"}]}},
+            ["items.1: valid_from", "items.2: mig_profile"],
+            id="two bad rows, both named",
+        ),
+        pytest.param(
+            "rates",
+            {"content": f"{HEADER}H100,free,1,2026-01-01,\nH100,spot,x,2026-01-01,\nH100,spot,1,2026-01-01,\n", "headers": CSV},
+            ["line 2: pricing", "line 3: usd_per_gpu_hour"],
+            id="two bad lines, both named",
+        ),
+        pytest.param(
+            "rates",
+            {"content": f"{HEADER}H100,free,1,2026-01-01,\nA100,free,1,2026-01-01,\n", "headers": CSV},
+            ["line 2: pricing", "line 3: pricing"],
+            id="the same mistake twice, both named",
+        ),
+        pytest.param("rates", {"content": "model\nx\n", "headers": CSV}, ["no column"], id="another file"),
+        pytest.param(
+            "rates", {"json": {"items": [RATE | {"usd_per_gpu_hour": "-1"}]}}, ["usd_per_gpu_hour"], id="a negative price"
+        ),
+        pytest.param(
+            "rates", {"json": {"items": [RATE | {"usd_per_gpu_hour": 2.5}]}}, ["usd_per_gpu_hour"], id="a float is no money"
+        ),
+        pytest.param(
+            "rates",
+            {"json": {"items": [RATE | {"valid_to": "2026-01-01T00:00:00Z"}]}},
+            ["items.0: valid_to"],
+            id="an end that is no later",
+        ),
+        pytest.param(
+            "teams",
+            {"json": {"items": [{"match_kind": "colour", "match": "x", "team": "y"}]}},
+            ["items.0: match_kind"],
+            id="no such kind",
+        ),
+        pytest.param(
+            "teams",
+            {"json": {"items": [{"match_kind": "user", "match": "x", "team": t} for t in ("a", "b")]}},
+            ["items.1", "items.0"],
+            id="one user in two teams",
+        ),
+        pytest.param(
+            "teams",
+            {"content": "match_kind,match,team\nuser,x,__platform__\n", "headers": CSV},
+            ["line 2: team begins with __"],
+            id="a name of the ledger's own",
+        ),
+    ],
+)  # fmt: skip
+def test_a_bad_row_changes_nothing(api: Api, path: str, more: dict[str, Any], words: list[str]) -> None:
+    """All or nothing, and every bad row is named."""
+    status, answer = put(api, path, **more)
+
+    assert 400 == status
+    assert [] == [word for word in words if word not in answer["error"]["message"]]
+    assert 0 == api.service.state.card_version(path)
+
+
+def test_the_order_of_teams_is_kept(api: Api) -> None:
+    """It decides."""
+    items = [{"match_kind": "user", "match": f"u{n}*", "team": f"t{n}"} for n in (3, 1, 2)]
+    put(api, "teams", json={"items": items})
+
+    assert items == api.get("/api/v1/teams").json()["items"]
+
+
+def test_a_token_of_a_team_sees_its_rules(api: Api) -> None:
+    """And prices, which are nobody's use."""
+    put(api, "teams", json={"items": [{"match_kind": "user", "match": t, "team": t} for t in ("red", "blue")]})
+    text = api.token("read", "red")
+
+    assert ["red"] == [row["team"] for row in api.get("/api/v1/teams", token=text).json()["items"]]
+
+
+def test_a_change_is_audited_under_the_name_of_the_token(api: Api) -> None:
+    """Who, what, when."""
+    put(api, "rates", json={"items": [RATE]}, token=api.token("admin", name="finops"))
+    entry = api.service.state.audit(1)[0]
+
+    assert ("finops", "rates replaced", api.service.now_us()) == (entry.actor, entry.what, entry.at_us)
+
+
+def test_charges_are_priced_anew(filled: Api) -> None:
+    """At once: the next answer has the new price."""
+
+    def total() -> str:
+        return str(filled.get("/api/v1/chargeback?window=2026-W45").json()["total"]["cost"])
+
+    before = total()
+    put(filled, "rates", json={"items": [RATE | {"usd_per_gpu_hour": "4"}]})
+
+    assert ("36.00", "72.00") == (before, total())
+
+
+def test_pages_of_a_card(api: Api) -> None:
+    """One after another they are the whole; a page of an older version is refused."""
+    items = [{"match_kind": "user", "match": f"u{n}", "team": "t"} for n in range(5)]
+    put(api, "teams", json={"items": items})
+    seen: list[Any] = []
+    path: str | None = "/api/v1/teams?limit=2"
+    cursors = []
+    while path:
+        answer = api.get(path).json()
+        seen += answer["items"]
+        cursors.append(answer["next"])
+        path = answer["next"] and f"/api/v1/teams?limit=2&cursor={answer['next']}"
+    put(api, "teams", json={"items": items[1:]})
+
+    assert items == seen
+    assert 400 == api.get(f"/api/v1/teams?limit=2&cursor={cursors[0]}").status_code
+
+
+def test_a_state_that_cannot_be_reached(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 and come back."""
+    from gpuwatch.errors import StoreError
+
+    def gone(self: State) -> None:
+        raise StoreError("state: disk is gone")
+
+    monkeypatch.setattr(State, "rates", gone)
+
+    assert 503 == bare.get("/api/v1/rates").status_code

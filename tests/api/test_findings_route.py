@@ -1,0 +1,140 @@
+"""Findings over the API: filters, detail, and what owners say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.clock import DAY_US, rfc3339
+from tests.api.api_world import NOW_US, Api, fill, open_api
+
+FINDINGS = "/api/v1/findings"
+LATER = rfc3339(NOW_US + DAY_US)
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> Iterator[Api]:
+    """Two teams' findings, of their own: what is said of them lasts."""
+    opened = open_api(tmp_path / "data")
+    fill(opened.service)
+    yield opened
+    opened.service.stop()
+
+
+def keys(api: Api, query: str = "", **more: Any) -> list[str]:
+    """The teams of the findings of a query, in its order."""
+    return [item["team"] for item in api.get(f"{FINDINGS}{query}", **more).json()["items"]]
+
+
+def key_of(api: Api, team: str) -> str:
+    """The key of a team's finding."""
+    return str(api.get(f"{FINDINGS}?team={team}").json()["items"][0]["key"])
+
+
+@pytest.mark.parametrize(
+    ("query", "teams"),
+    [
+        pytest.param("?team=green", [], id="a team that has none"),
+        pytest.param("?detector=blind-spot", [], id="another rule"),
+        pytest.param("?state=open", [], id="none is open"),
+        pytest.param("?cluster=c2", [], id="another cluster"),
+        pytest.param("?window=24h", [], id="a window after them"),
+        pytest.param("?q=no+such+word", [], id="words that none has"),
+        pytest.param("?team=red", ["red"], id="one team"),
+        pytest.param("?team=red,blue", ["blue", "red"], id="two teams by comma"),
+        pytest.param("?team=red&team=blue", ["blue", "red"], id="two teams by repetition"),
+        pytest.param("?window=2026-W45&detector=idle-hoarding&state=resolved", ["blue", "red"], id="all at once"),
+        pytest.param("?q=ursula", ["red"], id="words of one"),
+    ],
+)
+def test_filters(filled: Api, query: str, teams: list[str]) -> None:
+    """A filter that is not given lets everything pass."""
+    assert teams == sorted(keys(filled, query))
+
+
+def test_pages(filled: Api) -> None:
+    """One after another they are the whole."""
+    first = filled.get(f"{FINDINGS}?limit=1").json()
+    second = filled.get(f"{FINDINGS}?limit=1&cursor={first['next']}").json()
+
+    assert filled.get(FINDINGS).json()["items"] == first["items"] + second["items"]
+    assert second["next"] is None
+
+
+def test_the_detail_shows_the_evidence(filled: Api) -> None:
+    """The list's object, its series, and what was said."""
+    key = key_of(filled, "red")
+    detail = filled.get(f"{FINDINGS}/{key}").json()
+    listed = filled.get(f"{FINDINGS}?team=red").json()["items"][0]
+
+    assert listed == {name: detail[name] for name in listed}
+    assert ([], True) == (detail["actions"], len(detail["series"]["points"]) > 1)
+
+
+def test_another_teams_finding_is_not_there(said: Api) -> None:
+    """Neither to read nor to speak of; its key tells nothing."""
+    key, text = key_of(said, "blue"), said.token("read", "red")
+
+    assert [404, 404, 404] == [
+        said.get(f"{FINDINGS}/{key}", token=text).status_code,
+        said.request("POST", f"{FINDINGS}/{key}/ack", json={"reason": "x"}, token=text).status_code,
+        said.get(f"{FINDINGS}/none-0", token=text).status_code,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "status"),
+    [
+        pytest.param("ack", {}, 400, id="no reason"),
+        pytest.param("ack", {"reason": "  "}, 400, id="a blank reason"),
+        pytest.param("ack", {"reason": "x" * 501}, 400, id="a reason without end"),
+        pytest.param("snooze", {"reason": "later"}, 400, id="a snooze without an end"),
+        pytest.param("snooze", {"reason": "later", "until": rfc3339(NOW_US)}, 400, id="an end that is now"),
+        pytest.param("snooze", {"reason": "later", "until": "2099-01-01T00:00:00Z"}, 400, id="an end beyond a year"),
+        pytest.param("snooze", {"reason": "later", "until": "friday"}, 400, id="an end that is no time"),
+        pytest.param("ack", {"reason": "x", "colour": "red"}, 400, id="a field that nobody knows"),
+        pytest.param("delete", {"reason": "x"}, 400, id="an action that nobody knows"),
+    ],
+)
+def test_an_action_that_is_refused(filled: Api, action: str, body: dict[str, Any], status: int) -> None:
+    """Nothing is recorded."""
+    key = key_of(filled, "red")
+    answer = filled.request("POST", f"{FINDINGS}/{key}/{action}", json=body)
+
+    assert (status, []) == (answer.status_code, filled.get(f"{FINDINGS}/{key}").json()["actions"])
+
+
+def test_what_was_said_is_shown_and_audited(said: Api) -> None:
+    """The newest first; the audit log has who, what and why."""
+    key = key_of(said, "red")
+    reader = said.token("read", "red", name="ursula")
+    said.request("POST", f"{FINDINGS}/{key}/ack", json={"reason": "known"}, token=reader)
+    answer = said.request("POST", f"{FINDINGS}/{key}/snooze", json={"reason": "later", "until": LATER}, token=reader)
+    admin = said.token("admin")
+    detail = said.get(f"{FINDINGS}/{key}", token=admin).json()
+    audit = said.service.state.audit(10)
+    entry = next(row for row in audit if row.what == f"finding {key} snooze")
+
+    assert {
+        "action": "snooze",
+        "until": LATER,
+        "reason": "later",
+        "actor": "ursula",
+        "at": rfc3339(NOW_US),
+    } == answer.json()
+    assert ["snooze", "ack"] == [row["action"] for row in detail["actions"]]
+    assert ("ursula", True, True) == (entry.actor, '"known"' in str(entry.before), '"later"' in str(entry.after))
+
+
+def test_exempting_is_for_admins(said: Api) -> None:
+    """It takes money off the table for good."""
+    key = key_of(said, "red")
+    path = f"{FINDINGS}/{key}/exempt"
+
+    assert [403, 403, 200] == [
+        said.request("POST", path, json={"reason": "ours"}, token=said.token(*words)).status_code
+        for words in (("read", "red"), ("read",), ("admin",))
+    ]

@@ -1,0 +1,143 @@
+"""POST /write and /events: what is stored, what is refused, and who is told to come back."""
+
+from __future__ import annotations
+
+import gzip
+from concurrent.futures import Future
+
+import pyarrow as pa
+import pytest
+
+from gpuwatch.errors import StoreBusy, StoreError, UnreadableInput
+from gpuwatch.model import Rejects
+from tests.api.api_world import Api
+
+WRITE, EVENTS = "/api/v1/write", "/api/v1/events"
+PROTO = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
+BODY = pa.Codec("snappy").compress(b"", asbytes=True)
+
+
+def answering(api: Api, monkeypatch: pytest.MonkeyPatch, outcome: Rejects | Exception) -> list[tuple[object, ...]]:
+    """Makes the decoder answer so; returns what it is asked, as it is asked."""
+    asked: list[tuple[object, ...]] = []
+
+    def receive(*arguments: object) -> Future[Rejects]:
+        asked.append(arguments)
+        done: Future[Rejects] = Future()
+        if isinstance(outcome, Exception):
+            done.set_exception(outcome)
+        else:
+            done.set_result(outcome)
+        return done
+
+    monkeypatch.setattr(api.service, "receive", receive)
+    return asked
+
+
+def test_an_empty_write_is_stored(bare: Api) -> None:
+    """Through the real decoder and the writer, to the disk."""
+    answer = bare.request("POST", WRITE, content=BODY, headers=PROTO)
+
+    assert (204, b"", False) == (answer.status_code, answer.content, "x-gpuwatch-rejected" in answer.headers)
+
+
+def test_a_torn_write_is_never_to_be_sent_again(bare: Api) -> None:
+    """400 for protobuf that is none, through the real decoder."""
+    body = pa.Codec("snappy").compress(b"\x0a\xff\xff", asbytes=True)
+
+    assert 400 == bare.request("POST", WRITE, content=body, headers=PROTO).status_code
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        pytest.param({"Content-Type": "application/json"}, 415, id="another type"),
+        pytest.param({"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}, 415, id="2.0"),
+        pytest.param({"Content-Type": "application/x-protobuf", "Content-Encoding": "zstd"}, 415, id="zstd"),
+        pytest.param({"Content-Type": "application/x-protobuf;proto=prometheus.WriteRequest"}, 204, id="1.0 by name"),
+        pytest.param({"Content-Type": "application/x-protobuf"}, 204, id="snappy goes without saying"),
+        pytest.param({**PROTO, "X-Gpuwatch-Cluster": "no spaces"}, 400, id="a cluster that is no name"),
+    ],
+)
+def test_types_of_a_write(bare: Api, headers: dict[str, str], status: int) -> None:
+    """A sender of 2.0 falls back to 1.0 at 415."""
+    assert status == bare.request("POST", WRITE, content=BODY, headers=headers).status_code
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "cluster"),
+    [
+        pytest.param(WRITE, {}, "default", id="none named"),
+        pytest.param(f"{WRITE}?cluster=c7", {}, "c7", id="in the query"),
+        pytest.param(WRITE, {"X-Gpuwatch-Cluster": "c8"}, "c8", id="in a header"),
+        pytest.param(f"{WRITE}?cluster=c7", {"X-Gpuwatch-Cluster": "c8"}, "c7", id="the query wins"),
+    ],
+)
+def test_the_cluster_of_a_write(
+    bare: Api, monkeypatch: pytest.MonkeyPatch, path: str, headers: dict[str, str], cluster: str
+) -> None:
+    """And the name under which the sender is listed."""
+    asked = answering(bare, monkeypatch, Rejects())
+    bare.request("POST", path, content=BODY, headers={**PROTO, **headers})
+
+    assert [("remote-write", b"", "application/x-protobuf", cluster, f"remote-write {cluster} (loopback)")] == asked
+
+
+def test_refused_samples_are_counted(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is stored, so it is 204 all the same."""
+    rejects = Rejects()
+    rejects.add("not a number", "write", 0, count=3)
+    answering(bare, monkeypatch, rejects)
+    answer = bare.request("POST", WRITE, content=BODY, headers=PROTO)
+
+    assert (204, "3") == (answer.status_code, answer.headers["x-gpuwatch-rejected"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry"),
+    [
+        pytest.param(StoreBusy("full"), 503, "2", id="a full queue"),
+        pytest.param(StoreError("no space left"), 503, "30", id="a full disk"),
+        pytest.param(UnreadableInput("byte 7 is not protobuf"), 400, None, id="a body that nobody can read"),
+    ],
+)
+def test_a_write_that_fails(
+    bare: Api, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, retry: str | None
+) -> None:
+    """4xx: never again; 503: again later."""
+    answering(bare, monkeypatch, error)
+    answer = bare.request("POST", WRITE, content=BODY, headers=PROTO)
+
+    assert (status, retry) == (answer.status_code, answer.headers.get("retry-after"))
+
+
+def test_a_queue_that_is_full_at_once(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so before anything is queued."""
+
+    def full(*_: object) -> None:
+        raise StoreBusy("64 bodies wait")
+
+    monkeypatch.setattr(bare.service, "receive", full)
+
+    assert 503 == bare.request("POST", WRITE, content=BODY, headers=PROTO).status_code
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "status"),
+    [
+        pytest.param({"Content-Type": "text/plain"}, b"{}", 415, id="another type"),
+        pytest.param({"Content-Type": "application/json", "Content-Encoding": "br"}, b"[]", 415, id="brotli"),
+        pytest.param({"Content-Type": "application/json", "Content-Encoding": "gzip"}, b"[]", 400, id="not gzip"),
+        pytest.param({"Content-Type": "application/x-ndjson"}, b"{}\n{}\n", 204, id="lines"),
+        pytest.param(
+            {"Content-Type": "application/json", "Content-Encoding": "gzip"}, gzip.compress(b"[]"), 204, id="gzip"
+        ),
+    ],
+)
+def test_types_of_events(
+    bare: Api, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], content: bytes, status: int
+) -> None:
+    """NDJSON or a list, plain or gzip."""
+    answering(bare, monkeypatch, Rejects())
+
+    assert status == bare.request("POST", EVENTS, content=content, headers=headers).status_code

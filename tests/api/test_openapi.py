@@ -1,0 +1,149 @@
+"""The OpenAPI says what the API does: generated requests find no fault, no undeclared status and no other shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import schemathesis
+from fastapi.routing import APIRoute
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis.checks import CheckFunction
+from schemathesis.specs.openapi import checks
+
+from gpuwatch.api import browse
+from tests.api.api_world import Api, fill, open_api
+
+EXAMPLES = 10
+CHECKS: tuple[CheckFunction, ...] = (
+    schemathesis.checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+    checks.response_headers_conformance,
+)
+CONTRACT = {
+    "GET /healthz", "GET /readyz", "GET /metrics", "POST /api/v1/write", "POST /api/v1/events", "GET /api/v1/fleet",
+    "GET /api/v1/ledger", "GET /api/v1/chargeback", "GET /api/v1/slices", "GET /api/v1/findings",
+    "GET /api/v1/findings/{key}", "POST /api/v1/findings/{key}/{action}", "GET /api/v1/detectors", "GET /api/v1/jobs",
+    "GET /api/v1/jobs/{job_id}", "GET /api/v1/rates", "PUT /api/v1/rates", "GET /api/v1/teams", "PUT /api/v1/teams",
+    "GET /api/v1/periods", "POST /api/v1/periods", "GET /api/v1/quality", "GET /api/v1/channels",
+    "PUT /api/v1/channels", "POST /api/v1/channels/{name}/test", "GET /api/v1/me",
+}  # fmt: skip
+"""Routes of the public contract that are served."""
+
+
+@schemathesis.serializer("application/x-protobuf")
+def as_bytes(context: schemathesis.SerializationContext, value: object) -> object:
+    """Whatever was generated, as it is: most of it is no snappy, and must be 400."""
+    return schemathesis.serializers.Binary(value) if isinstance(value, bytes) else str(value).encode()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    opened = open_api(tmp_path_factory.mktemp("openapi"))
+    fill(opened.service)
+    yield opened
+    opened.service.stop()
+
+
+@pytest.fixture(scope="module")
+def token(world: Api) -> str:
+    return world.token("admin")
+
+
+@pytest.fixture(scope="module")
+def described(world: Api) -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_asgi("/api/openapi.json", world.app)
+
+
+@pytest.mark.parametrize("route", sorted(CONTRACT))
+def test_generated_requests_find_no_fault(described: schemathesis.BaseSchema, token: str, route: str) -> None:
+    """With the rights of an admin, on a store that has rows."""
+    method, path = route.split()
+    operation = described[path][method]
+
+    @seed(1)
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy())
+    def conforms(case: schemathesis.Case) -> None:
+        case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, checks=list(CHECKS))
+
+    conforms()
+
+
+def test_the_contract_is_served(world: Api) -> None:
+    """Every route of it is described."""
+    paths = world.app.openapi()["paths"]
+    found = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+
+    assert (set(), set()) == (CONTRACT - found, found - CONTRACT)
+
+
+def test_every_route_is_documented(world: Api, checkout: Path) -> None:
+    """docs/api.md names each method and path."""
+    text = (checkout / "docs/api.md").read_text("utf-8")
+    paths = world.app.openapi()["paths"]
+    found = [f"`{method.upper()} {path}`" for path, methods in paths.items() for method in methods]
+
+    assert [] == [name for name in found if name not in text]
+
+
+def test_errors_are_ours_in_every_operation(world: Api) -> None:
+    """No trace of the framework's own error shape."""
+    document = world.app.openapi()
+    shapes = {
+        (path, status)
+        for path, methods in document["paths"].items()
+        for operation in methods.values()
+        for status, answer in operation["responses"].items()
+        if status[0] in "45" and "/schemas/Error" not in str(answer) and (path, status) != ("/readyz", "503")
+    }
+
+    assert set() == shapes
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    assert [] == [
+        path for path, methods in document["paths"].items() for o in methods.values() if "422" in o["responses"]
+    ]
+
+
+def test_every_route_asks_who_is_there(world: Api) -> None:
+    """A route that forgets is open to everybody: only these may be."""
+    from gpuwatch.api import app
+
+    free = {"/healthz", "/readyz", "/", "/metrics"}
+    asking = {"anyone", "reader", "fleet_reader", "admin", "ingester"}
+    silent = set()
+    for router in app._routers():
+        for route in router.routes:
+            assert isinstance(route, APIRoute)
+            calls = {getattr(d.call, "__name__", "") for d in route.dependant.dependencies}
+            if not calls & asking:
+                silent.add(route.path)
+
+    assert free == silent
+
+
+def test_the_docs_page_loads_nothing_from_elsewhere(world: Api) -> None:
+    """It works without a network, and tells nobody that it was opened."""
+    page, style, script = (world.get(path) for path in ("/docs", "/docs/page.css", "/docs/page.js"))
+
+    assert [200, 200, 200] == [page.status_code, style.status_code, script.status_code]
+    assert ["text/html", "text/css", "text/javascript"] == [
+        answer.headers["content-type"].split(";")[0] for answer in (page, style, script)
+    ]
+    assert [] == re.findall(r"(?:https?:)?//[a-z]", browse.PAGE + browse.STYLE + browse.SCRIPT)
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+
+
+def test_the_openapi_needs_no_token(world: Api, token: str) -> None:
+    """It has no data."""
+    assert 200 == world.get("/api/openapi.json", peer="192.0.2.1").status_code

@@ -1,0 +1,240 @@
+"""The `events` receiver: what is taken, what is refused with its place, and that a repeat changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuwatch.clock import SECOND_US, rfc3339
+from gpuwatch.collectors.events import Decoder
+from gpuwatch.errors import UnreadableInput
+from gpuwatch.model import Records, Rejects
+from gpuwatch.registry import make_receiver
+from tests.world import CLUSTER, IDLE, T0_US, Gpu, World, minutes, samples
+
+NOW_US = T0_US + 7200 * SECOND_US
+Json = dict[str, Any]
+
+
+def at(seconds: float) -> str:
+    return rfc3339(T0_US + round(seconds * SECOND_US))
+
+
+def decode(
+    body: bytes | str | list[Json], decoder: Decoder | None = None, now_us: int = NOW_US
+) -> tuple[list[Records], Rejects]:
+    text = json.dumps(body) if isinstance(body, list) else body
+    rejects = Rejects()
+    encoded = text if isinstance(text, bytes) else text.encode()
+    return (decoder or Decoder())(encoded, "application/json", CLUSTER, now_us, rejects), rejects
+
+
+def rows(batches: list[Records], table: str) -> list[Json]:
+    return [row for batch in batches if batch.table == table for row in batch.rows.to_pylist()]
+
+
+def claim(event_id: str = "e1", **words: Any) -> Json:
+    named = {"scheduler": "slurm", "job_id": "7", "node": "n1", "device_count": 1, "start": at(0)}
+    return {"id": event_id, "type": "claim", **named, **words}
+
+
+def pod(name: str = "a", *, running: bool = True, gpus: int = 1, end: float | None = None, **metadata: Any) -> Json:
+    state: Json = {"running": {"startedAt": at(0)}}
+    if end is not None:
+        state = {"terminated": {"startedAt": at(0), "finishedAt": at(end)}}
+    limits = {"nvidia.com/gpu": str(gpus)}
+    named = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "creationTimestamp": at(0)}
+    status: Json = {"phase": "Succeeded" if end else "Running", "containerStatuses": [{"name": "m", "state": state}]}
+    return {
+        "kind": "Pod",
+        "metadata": named | metadata,
+        "spec": {"containers": [{"name": "m", "resources": {"limits": limits}}]}
+        | ({"nodeName": "n1"} if running else {}),
+        "status": status if running else {"phase": "Pending"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param(b"", "is empty", id="nothing"),
+        pytest.param(b" \n\n", "is empty", id="only blanks"),
+        pytest.param(b"\x80\x81\x82 binary", "is no text", id="bytes that are no text"),
+        pytest.param(b"hello\nworld", "neither JSON nor NDJSON", id="lines none of which is JSON"),
+        pytest.param(b"[" * 100_000, "nested too deeply", id="a tower of brackets"),
+        pytest.param(b'[{"id": "a"', "neither JSON nor NDJSON", id="a list that breaks off"),
+    ],
+)
+def test_a_body_that_says_nothing_is_unreadable(body: bytes, words: str) -> None:
+    with pytest.raises(UnreadableInput, match=words):
+        decode(body)
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        pytest.param({"a": 1}, "neither a Kubernetes object", id="no kind and no type"),
+        pytest.param(claim(id=7), "id is missing", id="an id that is no text"),
+        pytest.param(claim(job_id=None), "job_id is missing", id="no job"),
+        pytest.param(claim(nodename="n1"), "nodename is not a field", id="a misspelt field"),
+        pytest.param(claim(start="yesterday"), "start is not an RFC 3339 time", id="a time in words"),
+        pytest.param(claim(start_us=T0_US), "start_us is there twice", id="one time under two names"),
+        pytest.param(claim(device_count=0), "device_count is not positive", id="no devices"),
+        pytest.param(claim(device_count=True), "device_count is not a whole number", id="true is not one"),
+        pytest.param(claim(device_count=-1), "device_count is not a whole number", id="a negative count"),
+        pytest.param(claim(scheduler="lsf"), "scheduler is none of", id="a scheduler that is not known"),
+        pytest.param(claim(end=at(-1)), "end precedes start", id="an end before the start"),
+        pytest.param(claim(end=at(9000)), "end lies in the future", id="an end to come"),
+        pytest.param(claim(evidence=at(9000)), "evidence lies in the future", id="evidence to come"),
+        pytest.param(claim(start="1970-01-01T00:00:00Z"), "start is too old", id="a start at the epoch"),
+        pytest.param(claim(start=None), "run_key, pod_uid or start is missing", id="no way to know the run"),
+        pytest.param(claim(labels=[1]), "labels is not a text", id="labels that are no object"),
+        pytest.param(
+            {"id": "n", "type": "node", "scheduler": "slurm", "node": "n1"}, "observed is missing", id="no time"
+        ),
+        pytest.param(
+            {"type": "ERROR", "object": {"code": 410}}, "the watch that is passed on broke", id="a broken watch"
+        ),
+        pytest.param({"kind": "Deployment", "metadata": {}}, "ignored: kind Deployment", id="a kind that is not read"),
+        pytest.param({"kind": "Pod", "metadata": 1}, "Pod: metadata is not an object", id="a torn pod"),
+    ],
+)
+def test_a_bad_item_is_refused_at_its_place_and_the_others_are_kept(item: Json, reason: str) -> None:
+    batches, rejects = decode([claim("first", job_id="1"), item, claim("last", job_id="3")])
+
+    assert ["1", "3"] == [row["job_id"] for row in rows(batches, "claim")]
+    assert [True] == [known.startswith(reason) for known in rejects.counts]
+    assert [("events", 2)] == [first[:2] for first in rejects.first.values()]
+
+
+def test_a_torn_line_is_refused_alone() -> None:
+    batches, rejects = decode(
+        "\n".join([json.dumps(claim("a", job_id="1")), '{"id": ', json.dumps(claim("b", job_id="2"))])
+    )
+
+    assert ["1", "2"] == [row["job_id"] for row in rows(batches, "claim")]
+    assert {"line is not JSON": 1} == rejects.counts
+    assert 2 == rejects.first["line is not JSON"][1]
+
+
+def test_fields_come_as_people_write_them() -> None:
+    told = claim(end=at(60), user="ann", gpus=["GPU-a", "GPU-b"], device_indexes=[0, 1], labels={"b": "2", "a": "1"})
+    batches, rejects = decode([told | {"cluster": "c2", "device_count": 2}])
+    row = rows(batches, "claim")[0]
+
+    assert 0 == rejects.total
+    assert ("c2", "ann", "GPU-a,GPU-b", "0,1") == tuple(
+        row[n] for n in ("cluster", "user_name", "gpus", "device_indexes")
+    )
+    assert '{"a":"1","b":"2"}' == row["labels"]
+    assert (T0_US, T0_US + 60 * SECOND_US, f"7@{T0_US}", "events") == tuple(
+        row[n] for n in ("start_us", "end_us", "run_key", "kind")
+    )
+
+
+def test_every_type_has_its_table() -> None:
+    items: list[Json] = [
+        claim(),
+        {
+            "id": "n",
+            "type": "node",
+            "scheduler": "slurm",
+            "node": "n1",
+            "observed": at(0),
+            "devices": {"": 8},
+            "state": "up",
+        },
+        {"id": "p", "type": "pending", "scheduler": "slurm", "job_id": "8", "submit": at(0), "device_count": 4},
+        {"id": "v", "type": "event", "reason": "Drained", "last": at(5), "name": "n1", "object_kind": "Node"},
+    ]
+    batches, rejects = decode(items)
+
+    assert {} == rejects.counts
+    assert {"claim", "node", "pending", "event"} == {batch.table for batch in batches}
+    assert [("v", 1, T0_US + 5 * SECOND_US)] == [
+        (r["event_id"], r["count"], r["first_us"]) for r in rows(batches, "event")
+    ]
+    assert ['{"":8}'] == [row["devices"] for row in rows(batches, "node")]
+
+
+def test_kubernetes_objects_and_lists_are_taken_as_kubectl_prints_them() -> None:
+    node = {"kind": "Node", "metadata": {"name": "n1", "labels": {}}, "status": {"capacity": {"nvidia.com/gpu": "8"}}}
+    listed = {"kind": "List", "items": [pod("a"), node]}
+    typed = {"kind": "PodList", "items": [{k: v for k, v in pod("b").items() if k != "kind"}]}
+    batches, rejects = decode([listed, typed])
+
+    assert {} == rejects.counts
+    assert ["a", "b"] == [row["pod"] for row in rows(batches, "claim")]
+    assert ["n1"] == [row["node"] for row in rows(batches, "node")]
+
+
+def test_a_pod_that_waits_is_one_request_however_often_it_is_told() -> None:
+    events = [{"type": word, "object": pod("w", running=False, gpus=4)} for word in ("ADDED", "MODIFIED", "MODIFIED")]
+    batches, _ = decode("\n".join(json.dumps(event) for event in events))
+
+    assert [4] == [row["device_count"] for row in rows(batches, "pending")]
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        pytest.param(pod(end=50), 50, id="a container says when"),
+        pytest.param(pod(deletionTimestamp=at(90)), 90, id="the deletion says when"),
+        pytest.param(pod(deletionTimestamp=at(7230)), 7200, id="gone before its deadline"),
+        pytest.param(pod(), 7200, id="nothing says when: now"),
+    ],
+)
+def test_a_deleted_pod_ends_once(last: Json, expected: float) -> None:
+    """The same deletion an hour later says the same end."""
+    decoder = Decoder()
+    body = [{"type": "DELETED", "object": last}]
+    first, _ = decode(body, decoder)
+    again, _ = decode(body, decoder, NOW_US + 3600 * SECOND_US)
+
+    assert [T0_US + expected * SECOND_US] == [row["end_us"] for row in rows(first, "claim")]
+    assert rows(first, "claim") == rows(again, "claim")
+
+
+def test_an_id_counts_once_within_a_body() -> None:
+    batches, rejects = decode([claim("x", job_id="1"), claim("x", job_id="2")])
+
+    assert ["1"] == [row["job_id"] for row in rows(batches, "claim")]
+    assert 0 == rejects.total
+
+
+def test_a_repeat_after_a_restart_changes_nothing() -> None:
+    """Start and end of a job and a pod, told once and told thrice by three processes: the same books."""
+    gpu = Gpu("GPU-a"), Gpu("GPU-b", index=1)
+    body = [
+        claim("start", gpus=["GPU-a"]),
+        claim("end", gpus=["GPU-a"], end=at(1800), evidence=at(1800)),
+        {"type": "DELETED", "object": pod("a", deletionTimestamp=at(2400))},
+        {
+            "id": "n",
+            "type": "node",
+            "scheduler": "slurm",
+            "node": "n1",
+            "observed": at(0),
+            "devices": {"": 2},
+            "state": "up",
+        },
+    ]
+
+    def books(times: int) -> dict[str, list[Json]]:
+        world = World().add(*(samples(one, minutes(0, 3600), IDLE) for one in gpu))
+        for _ in range(times):
+            with world.store.transaction():
+                for batch in decode(body)[0]:
+                    world.store.append(batch)
+        return world.book().derived()
+
+    once = books(1)
+
+    assert 1800 * SECOND_US in {row["end_us"] - row["start_us"] for row in once["run"]}
+    assert once == books(3)
+
+
+def test_the_service_finds_it_by_name() -> None:
+    assert isinstance(make_receiver("events"), Decoder)

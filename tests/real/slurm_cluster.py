@@ -1,0 +1,284 @@
+"""A real Slurm cluster on this machine: munge, MariaDB, slurmdbd, slurmctld and nodes with pretended GPUs.
+
+Everything listens on loopback with its own folders and ports; what was started is stopped by its process id. Needs root,
+since Slurm's daemons change users, and Debian's packages; else the test is skipped and the skip says what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGES = {
+    "munged": "munge",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+    "mariadb": "mariadb-client",
+    "slurmdbd": "slurmdbd",
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sacctmgr": "slurm-client",
+}
+NODES = 2
+GPUS_A_NODE = 4
+READY_S_MAX = 60.0
+STOP_S_MAX = 10.0
+
+
+@dataclass
+class Slurm:
+    """A running cluster. Commands find it through `env`."""
+
+    name: str
+    folder: Path
+    env: dict[str, str]
+
+    @property
+    def conf_file(self) -> Path:
+        return self.folder / "slurm.conf"
+
+    def run(self, *command: str) -> str:
+        """What a command prints; fails the test with its complaint when it fails."""
+        done = subprocess.run(
+            command, check=False, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+        return done.stdout.strip()
+
+    def submit(self, *options: str, wrap: str) -> str:
+        """Number of a new batch job."""
+        return self.run("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={wrap}").partition(";")[0]
+
+    def clear(self) -> None:
+        """Cancels every job and waits for their ends: a job's own daemon outlives the others."""
+        self.run("scancel", "--user=root")
+        self.until("no job is left", lambda: not self.run("squeue", "--noheader"))
+
+    def until(self, what: str, holds: Callable[[], bool], limit_s: float = READY_S_MAX) -> None:
+        """Waits for a condition; fails the test with `what` when it does not come."""
+        wait_until(what, holds, limit_s)
+
+
+def wait_until(what: str, holds: Callable[[], bool], limit_s: float = READY_S_MAX) -> None:
+    """Asks again and again until a condition holds."""
+    end = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end, f"not within {limit_s:g} s: {what}"
+        time.sleep(0.05)
+
+
+def missing() -> str:
+    """Why no cluster can be started here, empty when one can."""
+    if os.geteuid() != 0:
+        return "Slurm's daemons need root"
+    absent = sorted({package for program, package in PACKAGES.items() if not shutil.which(program)})
+    return f"apt-get install {' '.join(absent)}" if absent else ""
+
+
+@contextmanager
+def slurm_cluster() -> Iterator[Slurm]:
+    """Starts a cluster in a folder of its own, and stops it. Skips the test where that cannot be done."""
+    if why := missing():
+        pytest.skip(f"no Slurm: {why}")
+    # pytest's folders are closed to other users, and the daemons run as some.
+    with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        children: list[subprocess.Popen[bytes]] = []
+        try:
+            slurm = _start(folder, children)
+            try:
+                yield slurm
+            finally:
+                slurm.clear()
+        finally:
+            for child in reversed(children):
+                _stop(child)
+
+
+def _start(folder: Path, children: list[subprocess.Popen[bytes]]) -> Slurm:
+    host = socket.gethostname().partition(".")[0]
+    ports = _free_ports(3 + NODES)
+    for name in ("state", "spool", "log", "devices"):
+        (folder / name).mkdir()
+    slurm = Slurm("gpuwatchtest", folder, {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "TZ": "UTC"})
+    munge_socket = _munge(folder, children)
+    _database(folder, ports[0], children)
+    _configure(slurm, host, munge_socket, ports)
+
+    def spawn(*command: str) -> None:
+        log = (folder / "log" / f"{'-'.join(command[:1] + command[2:])}.out".replace("/", "_")).open("wb")
+        children.append(
+            subprocess.Popen(command, env=slurm.env, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        )
+
+    def answers(*command: str) -> bool:
+        done = subprocess.run(
+            command, check=False, env=slurm.env, cwd=folder, capture_output=True, text=True, timeout=60
+        )
+        return done.returncode == 0 and "DOWN" not in done.stdout
+
+    spawn("slurmdbd", "-D")
+    slurm.until("slurmdbd answers", lambda: answers("sacctmgr", "-n", "show", "cluster"))
+    for what in (["cluster", slurm.name], ["account", "vision"], ["user", "root", "account=vision"]):
+        slurm.run("sacctmgr", "-i", "add", *what)
+    spawn("slurmctld", "-D")
+    slurm.until("slurmctld answers", lambda: answers("scontrol", "ping"))
+    for number in range(1, NODES + 1):
+        spawn("slurmd", "-D", "-N", f"gpu{number}")
+    slurm.until(
+        "all nodes are idle",
+        lambda: slurm.run("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle"] * NODES,
+    )
+    return slurm
+
+
+def _configure(slurm: Slurm, host: str, munge_socket: Path, ports: Sequence[int]) -> None:
+    folder, (database, dbd, ctld, *slurmds) = slurm.folder, ports
+    for number in range(GPUS_A_NODE):
+        # The null device stands for a GPU: Slurm only looks whether the file is there.
+        os.mknod(folder / "devices" / f"nvidia{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    dbd_conf = folder / "slurmdbd.conf"
+    dbd_conf.write_text(
+        f"AuthType=auth/munge\nAuthInfo=socket={munge_socket}\nDbdHost=localhost\nDbdAddr=127.0.0.1\nDbdPort={dbd}\n"
+        "SlurmUser=root\nStorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\n"
+        f"StoragePort={database}\nStorageUser=slurm\nStoragePass=slurm\nStorageLoc=slurm_acct\n"
+        f"LogFile={folder}/log/slurmdbd.log\nPidFile={folder}/state/slurmdbd.pid\n"
+    )
+    dbd_conf.chmod(0o600)
+    nodes = "\n".join(
+        f"NodeName=gpu{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=16 RealMemory=64000 "
+        f"Gres=gpu:h100:{GPUS_A_NODE} State=UNKNOWN"
+        for number, port in enumerate(slurmds, start=1)
+    )
+    slurm.conf_file.write_text(
+        f"""ClusterName={slurm.name}
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ctld}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={munge_socket}
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/state/slurmctld.pid
+SlurmdPidFile={folder}/state/slurmd-%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd-%n.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=5
+MinJobAge=300
+KillWait=2
+SchedulerType=sched/backfill
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+PriorityType=priority/multifactor
+GresTypes=gpu
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={dbd}
+AccountingStoragePass={munge_socket}
+AccountingStorageEnforce=associations
+AccountingStorageTRES=gres/gpu,gres/gpu:h100
+SlurmdParameters=config_overrides
+{nodes}
+PartitionName=batch Nodes=gpu[1-{NODES}] Default=YES MaxTime=INFINITE State=UP
+"""
+    )
+    (folder / "gres.conf").write_text(
+        f"AutoDetect=off\nNodeName=gpu[1-{NODES}] Name=gpu Type=h100 "
+        f"File={folder}/devices/nvidia[0-{GPUS_A_NODE - 1}]\n"
+    )
+
+
+def _munge(folder: Path, children: list[subprocess.Popen[bytes]]) -> Path:
+    """A munge daemon of its own: key, socket and log in the folder."""
+    own = folder / "munge"
+    own.mkdir()
+    key = own / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o400)
+    for path in (own, key):
+        shutil.chown(path, "munge", "munge")
+    own.chmod(0o755)
+    socket_path = own / "munge.socket"
+    command = [
+        *("munged", "--foreground", f"--key-file={key}", f"--socket={socket_path}", f"--log-file={own}/munged.log"),
+        *(f"--pid-file={own}/munged.pid", f"--seed-file={own}/munged.seed"),
+    ]
+    children.append(subprocess.Popen(command, user="munge", group="munge", start_new_session=True, extra_groups=[]))
+    wait_until("munged listens", socket_path.exists)
+    return socket_path
+
+
+def _database(folder: Path, port: int, children: list[subprocess.Popen[bytes]]) -> None:
+    data = folder / "mysql"
+    data.mkdir()
+    shutil.chown(data, "mysql", "mysql")
+    install = ["mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={data}", "--skip-test-db"]
+    subprocess.run(
+        [*install, "--auth-root-authentication-method=socket"], check=True, capture_output=True, timeout=READY_S_MAX
+    )
+    socket_path = data / "m.sock"
+    command = [
+        *("mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}", f"--socket={socket_path}"),
+        *(f"--port={port}", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=256M"),
+        *("--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"),
+    ]
+    log = (folder / "log" / "mariadbd.out").open("wb")
+    children.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+    client = ["mariadb", "--no-defaults", f"--socket={socket_path}", "--user=root"]
+    setup = (
+        "create database slurm_acct; create user slurm@localhost identified by 'slurm'; "
+        "create user slurm@'127.0.0.1' identified by 'slurm'; "
+        "grant all on slurm_acct.* to slurm@localhost; grant all on slurm_acct.* to slurm@'127.0.0.1';"
+    )
+    wait_until(
+        "MariaDB answers",
+        lambda: (
+            subprocess.run([*client, "-e", "select 1"], check=False, capture_output=True, timeout=30).returncode == 0
+        ),
+    )
+    subprocess.run([*client, "-e", setup], check=True, capture_output=True, timeout=30)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    """Ends a daemon that was started here, by its process id."""
+    with suppress(ProcessLookupError):
+        child.terminate()
+    try:
+        child.wait(STOP_S_MAX)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait(STOP_S_MAX)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
