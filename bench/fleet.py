@@ -50,6 +50,8 @@ class Hold:
 class Plan:
     """Who holds what: jobs with their nodes and times, and the holds that follow."""
 
+    step_s: int
+    """Seconds between two samples of a GPU."""
     holds: list[Hold] = field(default_factory=list)
     jobs: list[tuple[int, int, dict[int, list[int]]]] = field(default_factory=list)
     """Start and end in microseconds, and the GPU numbers held on each node."""
@@ -73,11 +75,11 @@ class Written:
         return self.rows * self.fields
 
 
-def write(store: Store, *, gpus: int, days: int, seed: int = 1) -> Written:
-    """Appends `days` days of `gpus` GPUs every STEP_S seconds, each day sealed as it ends; returns what was written."""
+def write(store: Store, *, gpus: int, days: int, seed: int = 1, step_s: int = STEP_S) -> Written:
+    """Appends `days` days of `gpus` GPUs every `step_s` seconds, each day sealed as it ends; returns what was written."""
     dice = np.random.default_rng(seed)
-    steps = days * DAY_US // (STEP_S * SECOND_US)
-    plan = _plan(dice, gpus, steps)
+    steps = days * DAY_US // (step_s * SECOND_US)
+    plan = _plan(dice, gpus, steps, step_s)
     contexts = _contexts(plan, gpus)
     devices = np.array([device_key(CLUSTER, _uuid(gpu)) for gpu in range(gpus)])
     rows = fields = 0
@@ -97,8 +99,8 @@ def write(store: Store, *, gpus: int, days: int, seed: int = 1) -> Written:
     return Written(gpus, days, len(plan.jobs), rows, fields, sum(seconds))
 
 
-def _plan(dice: np.random.Generator, gpus: int, steps: int) -> Plan:
-    plan = Plan()
+def _plan(dice: np.random.Generator, gpus: int, steps: int, step_s: int) -> Plan:
+    plan = Plan(step_s)
     nodes = -(-gpus // GPUS_A_NODE)
     gang = int(nodes * GANG_SHARE) // GANG_NODES[-1] * GANG_NODES[-1]
     node = 0
@@ -120,13 +122,13 @@ def _plan(dice: np.random.Generator, gpus: int, steps: int) -> Plan:
 
 def _fill(dice: np.random.Generator, plan: Plan, held: dict[int, list[int]], steps: int, longer: float) -> None:
     """One job after another on the same GPUs, with free time between."""
-    at_s, end_s = 0.0, steps * STEP_S
+    at_s, end_s = 0.0, steps * plan.step_s
     while True:
         start = at_s + dice.exponential(GAP_HOURS_MEAN * 3600)
         end = min(start + 300 + longer * JOB_HOURS_MEDIAN * 3600 * dice.lognormal(0.0, 0.9), end_s)
         if start >= end_s - 300:
             return
-        first, last = -(-int(start) // STEP_S), -(-int(end) // STEP_S)
+        first, last = -(-int(start) // plan.step_s), -(-int(end) // plan.step_s)
         number = len(plan.jobs)
         plan.jobs.append((START_US + int(start) * SECOND_US, START_US + int(end) * SECOND_US, held))
         plan.holds += [Hold(gpu, number, first, last) for members in held.values() for gpu in members]
@@ -189,8 +191,9 @@ def _samples(
 ) -> Iterator[pa.Table]:
     """A batch a day, in the order in which scrapes arrive: by time, then by GPU."""
     levels = _levels(dice, len(plan.holds))
-    a_day = DAY_US // (STEP_S * SECOND_US)
-    offset_us = dice.integers(0, STEP_S * 1000, -(-gpus // GPUS_A_NODE))[np.arange(gpus) // GPUS_A_NODE] * 1000
+    step_s = plan.step_s
+    a_day = DAY_US // (step_s * SECOND_US)
+    offset_us = dice.integers(0, step_s * 1000, -(-gpus // GPUS_A_NODE))[np.arange(gpus) // GPUS_A_NODE] * 1000
     energy = dice.integers(10**9, 10**11, gpus)
     for day in range(0, steps, a_day):
         owner = np.full((a_day, gpus), -1, dtype=np.int32)
@@ -201,14 +204,14 @@ def _samples(
                 continue
             owner[first:last, hold.gpu] = number
             # A job loads for two minutes, pauses between epochs, and one in ten forgets to leave.
-            at = np.arange(first, last) + day - hold.first
+            at = (np.arange(first, last) + day - hold.first) * step_s // STEP_S
             epoch = 40 + hold.job * 7 % 200
             works = (at >= 4) & (at % epoch >= epoch // 12)
             if hold.job % 10 == 0:
-                works &= at < (hold.last - hold.first) // 2
+                works &= at < (hold.last - hold.first) * step_s // STEP_S // 2
             busy[first:last, hold.gpu] = works
-        observed = START_US + (day + np.arange(a_day)[:, None]) * STEP_S * SECOND_US + offset_us[None, :]
-        columns = _columns(dice, owner, busy, levels, energy)
+        observed = START_US + (day + np.arange(a_day)[:, None]) * step_s * SECOND_US + offset_us[None, :]
+        columns = _columns(dice, owner, busy, levels, energy, step_s)
         yield pa.table(
             {
                 "device_id": np.broadcast_to(devices, owner.shape).ravel(),
@@ -243,6 +246,7 @@ def _columns(
     busy: NDArray[np.bool_],
     levels: dict[str, Reals],
     energy: Numbers,
+    step_s: int,
 ) -> dict[str, NDArray[np.float64] | Numbers]:
     """Readings by column, in the exporter's own precision: ratios 6 decimals, watts 3, the rest whole numbers."""
 
@@ -257,7 +261,7 @@ def _columns(
     sm = ratio("sm", 0.02)
     engine = np.maximum(ratio("engine", 0.008), sm)
     power = np.round(np.where(busy, noisy("power", 0.02), 70 + 0.15 * dice.standard_normal(owner.shape)), 3)
-    energy_mj = energy + np.cumsum((power * STEP_S * 1000).astype(np.int64), axis=0)
+    energy_mj = energy + np.cumsum((power * step_s * 1000).astype(np.int64), axis=0)
     energy[:] = energy_mj[-1]
     heat = np.round(28 + power / 14)
     held = owner >= 0

@@ -148,6 +148,7 @@ def page(
     severities: Collection[str] = (),
     teams: Collection[str] | None = None,
     cluster: str | None = None,
+    pool: str | None = None,
     job: str | None = None,
     keys: Collection[str] | None = None,
     window: Window | None = None,
@@ -159,7 +160,7 @@ def page(
 ) -> Page:
     """Findings in the order of `sort`, at most `limit`, from behind `cursor`.
 
-    Empty filters let everything pass; `teams` None is everybody and [] nobody. `window` keeps those whose time
+    Empty filters let everything pass; `pool` keeps what has a device there; `teams` None is everybody and [] nobody. `window` keeps those whose time
     [started, ended) touches it; an open one has no end. `q` is found in title, summary, key, subject, user, team or node,
     in any case. `actions` are those in force by finding key: they change the state that is shown and filtered. Prices
     and teams are those of the last pricing (cost.price). Raises UsageError for an unknown name or a broken cursor.
@@ -184,6 +185,7 @@ def page(
             unpriced_severity=SEVERITY_ORDER.index(UNPRICED_SEVERITY),
             teams=None if teams is None else list(teams),
             cluster=cluster,
+            pool=pool,
             job=job,
             keys=None if keys is None else list(keys),
             start_us=None if window is None else window.start_us,

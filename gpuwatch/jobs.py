@@ -99,6 +99,7 @@ def jobs(
     *,
     user: str | None = None,
     cluster: str | None = None,
+    pool: str | None = None,
     state_filter: str | None = None,
     q: str | None = None,
     sort: str = "cost",
@@ -108,9 +109,10 @@ def jobs(
     """The jobs that ran in a window, a page of them: the answer of GET /jobs.
 
     Amounts and buckets are those of the window, words those of its newest run in it. `teams`: only runs of these.
-    `state_filter` is how the scheduler's word begins, in any case ("running", "cancelled"). `q` is found in id, name,
-    user, account, queue, namespace or team. `gpus` is the most devices held at one time. Prices and teams are those of
-    the last pricing; `state` is not read. Raises UsageError for an unknown sort or a broken cursor.
+    `pool`: jobs that held a device there. `state_filter` is how the scheduler's word begins, in any case ("running",
+    "cancelled"). `q` is found in id, name, user, account, queue, namespace or team. `gpus` is the most devices held at
+    one time. Prices and teams are those of the last pricing; `state` is not read. Raises UsageError for an unknown sort
+    or a broken cursor.
     """
     if sort not in SORTS:
         raise UsageError(f"sort {sort}: unknown; known: {', '.join(SORTS)}")
@@ -123,6 +125,7 @@ def jobs(
         teams=_listed(teams),
         user=user,
         cluster=cluster,
+        pool=pool,
         state=(state_filter or "").strip().lower() or None,
         q=(q or "").strip().lower()[:SEARCH_MAX] or None,
         sort=sort,

@@ -14,7 +14,7 @@ from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.errors import UsageError
 from gpuwatch.store import Store
 from tests.facts_world import fleet_of_three
-from tests.world import T0_US
+from tests.world import H100, T0_US
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,8 @@ def key_of(store: Store, job: str, detector: str) -> str:
         pytest.param({"teams": ["__platform__"]}, [], id="what nobody held has no findings"),
         pytest.param({"team": "search", "teams": ["vision"]}, [], id="a team outside the others is not seen"),
         pytest.param({"cluster": "c2"}, [], id="another cluster"),
+        pytest.param({"pool": "elsewhere"}, [], id="another pool"),
+        pytest.param({"pool": H100, "job": "1"}, [IDLE_1], id="a pool, which is the model where there is none"),
         pytest.param({"severities": ["high", "medium"]}, [], id="none is that grave"),
         pytest.param({"q": "no such word"}, [], id="a word that is nowhere"),
         pytest.param({"q": "%"}, [HOLLOW_2], id="a search is text and no pattern"),

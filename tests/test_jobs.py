@@ -39,6 +39,8 @@ def ids(answer: dict[str, Any]) -> list[str]:
         pytest.param({"teams": []}, [], id="no team sees nothing"),
         pytest.param({"teams": ["__platform__"]}, [], id="what nobody held is no job"),
         pytest.param({"cluster": "c2"}, [], id="another cluster"),
+        pytest.param({"pool": "elsewhere"}, [], id="another pool"),
+        pytest.param({"pool": H100, "q": "train"}, ["2"], id="without a pool of its own a device is in its model's"),
         pytest.param({"state_filter": "pending"}, [], id="a state that none is in"),
         pytest.param({"q": "no such word"}, [], id="a word that is nowhere"),
         pytest.param({"sort": "started"}, ["1", "2", "3"], id="all began together: by name"),

@@ -74,26 +74,21 @@ class Guard:
         """Raises ApiError: 401 nobody, 403 from elsewhere, 429 too often."""
         text, cookie = _presented(request)
         local = is_local(request, self._hosts)
-        if text is None:
-            if local and not await self.run(self._tokens.exist):
-                found = Access("admin", None, "loopback")
-            else:
-                raise ApiError(401, "this needs a token", _NEAR_HINT if not local else None, headers=_CHALLENGE)
-        elif _same(text, self._service.local_secret):
+        if text is not None and _same(text, self._service.local_secret):
             if not local:
                 raise ApiError(403, "the local secret opens nothing from elsewhere")
-            found = Access("admin", None, "local")
-        else:
-            token = await self.run(self._tokens.resolve, text, self._service.now_us())
-            if token is None:
-                raise self._wrong(request)
+            return self._paced(Access("admin", None, "local"), "local")
+        token = None if text is None else await self.run(self._tokens.resolve, text, self._service.now_us())
+        if token is not None:
             if cookie and request.method not in SAFE_METHODS and not same_origin(request):
                 raise ApiError(403, "the request comes from another site")
-            found = Access(token.scope, token.teams, token.name)
-            self._paced(token.id)
-            return found
-        self._paced(found.name)
-        return found
+            return self._paced(Access(token.scope, token.teams, token.name), token.id)
+        # A browser may still have the cookie of another server on this machine: it says nothing here.
+        if (text is None or cookie) and local and not await self.run(self._tokens.exist):
+            return self._paced(Access("admin", None, "loopback"), "loopback")
+        if text is not None:
+            raise self._wrong(request)
+        raise ApiError(401, "this needs a token", None if local else _NEAR_HINT, headers=_CHALLENGE)
 
     async def tokens_exist(self) -> bool:
         """Whether loopback alone opens nothing any more."""
@@ -120,10 +115,11 @@ class Guard:
             headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
         )
 
-    def _paced(self, key: str) -> None:
+    def _paced(self, access: Access, key: str) -> Access:
         wait = self._requests.take(key)
         if wait:
             raise _too_often(wait, "too many requests with this token")
+        return access
 
 
 def guard_of(request: Request) -> Guard:

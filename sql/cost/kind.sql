@@ -2,7 +2,22 @@
 -- for of a device, as one number, so that sums are made over numbers and words are joined to the few results.
 -- price is in units of 10^-$places. lacks: no rate covers the span; the kind then names what lacks one.
 create or replace temp table priced_device as
-with named as (
+with price as (
+    select cluster, device_id, profile, start_us, end_us, usd_per_gpu_hour, currency
+    from device_price
+    where start_us < $end_us and end_us > $start_us
+    union all
+    -- What appeared since the last pricing has no price yet; its time is there all the same.
+    select distinct s.cluster, s.device_id, s.profile, $start_us, $end_us, null, null
+    from segment s
+    where s.start_us < $end_us and s.end_us > $start_us
+        and not exists (
+            select 1
+            from device_price p
+            where p.device_id = s.device_id and p.profile is not distinct from s.profile and p.cluster = s.cluster
+        )
+),
+named as (
     select
         p.cluster,
         p.device_id,
@@ -29,10 +44,9 @@ with named as (
         case when $by_slice and d.gi >= 0 then d.gpu || '/GI-' || d.gi end as slice,
         case when $by_cluster or lacks then p.cluster end as in_cluster,
         case when $by_pool or lacks then d.pool end as pool
-    from device_price p
+    from price p
     join device d on d.device_id = p.device_id and d.cluster = p.cluster
-    where p.start_us < $end_us and p.end_us > $start_us
-        and ($cluster is null or p.cluster = $cluster)
+    where $cluster is null or p.cluster = $cluster
 )
 select
     *,

@@ -26,6 +26,7 @@ with told as (
         and ($detectors::varchar[] is null or list_contains($detectors, f.detector))
         and ($cluster is null or f.cluster = $cluster)
         and ($job is null or f.job_id = $job)
+        and ($pool is null or list_has_any(f.device_ids, (select list(device_id) from device where pool = $pool)))
         and ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')))
         and ($start_us is null or f.ended_us is null or f.ended_us > $start_us)
         and ($end_us is null or f.started_us < $end_us)

@@ -1,6 +1,12 @@
 -- A row is a job of a cluster that had a run in the window, with the two numbers by which it is ranked. Money is near, and
 -- rounded, so that a rank is the same every time.
-with asked as (
+with pool_run as (
+    select distinct s.run_id
+    from segment s
+    join device d on d.device_id = s.device_id and d.cluster = s.cluster
+    where d.pool = $pool and s.start_us < $end_us and s.end_us > $start_us
+),
+asked as (
     select
         r.cluster,
         r.run_id,
@@ -19,6 +25,7 @@ with asked as (
         and ($cluster is null or r.cluster = $cluster)
         and ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')))
         and ($user is null or r.user_name = $user)
+        and ($pool is null or r.run_id in (select run_id from pool_run))
 ),
 -- Amounts are summed by run first: numbers group faster than names.
 held as (

@@ -67,7 +67,14 @@ qualify end_us is not null;
 -- A row of slice_hold is a slice, a layout epoch and one owner, at one price or without a rate: what it took and cost,
 -- exactly. parent is the row of keyed that it is a part of.
 create or replace temp table slice_hold as
-with part as (
+with slice_price as (
+    select
+        *,
+        min(kind_id) over (partition by slice, currency, lacks, case when lacks then kind_id end) as money
+    from priced_device
+    where slice is not null
+),
+part as (
     select
         s.cluster,
         s.device_id,
@@ -76,60 +83,67 @@ with part as (
         s.share_num,
         s.share_den,
         y.start_us as layout_us,
-        p.kind_id,
+        p.money,
         min(greatest(s.start_us, p.start_us, y.start_us)) as start_us,
         max(least(s.end_us, p.end_us, y.end_us)) as end_us,
-        sum(least(s.end_us, p.end_us, y.end_us) - greatest(s.start_us, p.start_us, y.start_us)) as device_us
+        sum(least(s.end_us, p.end_us, y.end_us) - greatest(s.start_us, p.start_us, y.start_us)) as device_us,
+        sum(
+            (least(s.end_us, p.end_us, y.end_us) - greatest(s.start_us, p.start_us, y.start_us)) * p.price
+        ) as device_amount
     from segment s
-    join priced_device p
+    join slice_price p
         on p.device_id = s.device_id and p.profile is not distinct from s.profile and p.cluster = s.cluster
         and p.start_us < s.end_us and p.end_us > s.start_us
     join device d on d.device_id = s.device_id and d.cluster = s.cluster
     join layout y
         on y.parent_id = d.parent_id and y.cluster = s.cluster
         and y.start_us < s.end_us and y.end_us > s.start_us and y.start_us < p.end_us and y.end_us > p.start_us
-    where p.slice is not null and s.start_us < $end_us and s.end_us > $start_us
+    where s.start_us < $end_us and s.end_us > $start_us
         and greatest(s.start_us, p.start_us, y.start_us) < least(s.end_us, p.end_us, y.end_us)
     group by all
 ),
-summed as (
+owned as materialized (
     select
-        s.* exclude (kind_id, start_us, end_us, device_us),
+        s.*,
         k.slice,
-        k.currency,
-        k.lacks,
-        case when k.lacks then k.kind_id end as lacking_kind,
-        case when s.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner,
-        min(s.start_us) as start_us,
-        max(s.end_us) as end_us,
-        sum(s.device_us) as device_us,
-        sum(s.device_us * k.price) as device_amount
+        case when s.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner
     from part s
-    join kind k using (kind_id)
+    join kind k on k.kind_id = s.money
     left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
     where $teams is null or list_contains($teams::varchar[], owner)
-    group by all
+),
+-- Only slices of which the page shows something are worked out, but these wholly: parts are rounded together.
+counted as (
+    select slice, count(*) as holds, sum(count(*)) over (order by slice) - count(*) as before
+    from owned
+    group by slice
+),
+picked as (
+    select slice, min(before) over () as skipped
+    from counted
+    where $limit is null or (before < $offset + $limit and before + holds > $offset)
 )
 select
-    s.* exclude (device_amount),
+    s.* exclude (device_amount, money),
+    n.currency,
+    n.lacks,
     s.device_us * s.share_num * ($scale // s.share_den) as units,
     s.device_amount * s.share_num * ($scale // s.share_den) as amount,
     k.key as parent,
-    row_number() over (
-        order by s.slice, s.layout_us, s.start_us, s.end_us, s.run_id, s.share_num, s.share_den, s.currency
+    p.skipped + row_number() over (
+        order by s.slice, s.layout_us, s.start_us, s.end_us, s.run_id, s.share_num, s.share_den, n.currency, n.kind_id
     ) as key
-from summed s
+from owned s
+join picked p using (slice)
+join kind n on n.kind_id = s.money
 join keyed k
     on k.slice = s.slice and k.team = s.owner and k.held = (s.run_id is not null)
-    and k.currency is not distinct from s.currency and k.lacks = s.lacks
+    and k.currency is not distinct from n.currency and k.lacks = n.lacks
     and (
-        not s.lacks
-        or exists (
-            select 1
-            from kind n
-            where n.kind_id = s.lacking_kind
-                and n.gpu_model is not distinct from k.gpu_model and n.mig_profile is not distinct from k.mig_profile
-                and n.cluster is not distinct from k.cluster and n.pool is not distinct from k.pool
+        not n.lacks
+        or (
+            k.gpu_model is not distinct from n.gpu_model and k.mig_profile is not distinct from n.mig_profile
+            and k.cluster is not distinct from n.cluster and k.pool is not distinct from n.pool
         )
     );
 
@@ -164,9 +178,7 @@ published as (
         micros + case when micros_rank <= parent_micros - floor_micros then 1 else 0 end as micros,
         cents + case when cents_rank <= parent_cents - floor_cents then 1 else 0 end as cents
     from ranked
-    order by key
-    limit $limit
-    offset $offset
+    where key > $offset and ($limit is null or key <= $offset + $limit)
 )
 select h.*, p.micros, p.cents
 from published p

@@ -181,6 +181,11 @@ def test_a_browser_may_show_its_token_in_a_cookie(api: Api) -> None:
     ]
 
 
+def test_a_cookie_of_another_server_says_nothing(bare: Api) -> None:
+    """Ports of one machine share cookies: a fresh server is not locked by an older one's."""
+    assert 200 == bare.get("/api/v1/me", headers={"Cookie": "gpuwatch_token=gw_0_0"}).status_code
+
+
 def test_another_site_cannot_use_the_cookie_to_change_anything(api: Api) -> None:
     """Even where a browser sends it."""
     headers = {"Cookie": f"gpuwatch_token={api.token('admin')}", "Origin": "https://evil.example"}

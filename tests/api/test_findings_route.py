@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuwatch.clock import DAY_US, rfc3339
-from tests.api.api_world import NOW_US, Api, fill, open_api
+from tests.api.api_world import NOW_US, Api
 
 FINDINGS = "/api/v1/findings"
 LATER = rfc3339(NOW_US + DAY_US)
-
-
-@pytest.fixture
-def said(tmp_path: Path) -> Iterator[Api]:
-    """Two teams' findings, of their own: what is said of them lasts."""
-    opened = open_api(tmp_path / "data")
-    fill(opened.service)
-    yield opened
-    opened.service.stop()
 
 
 def keys(api: Api, query: str = "", **more: Any) -> list[str]:
@@ -65,7 +54,7 @@ def test_pages(filled: Api) -> None:
 
 
 def test_the_detail_shows_the_evidence(filled: Api) -> None:
-    """The list's object, its series, and what was said."""
+    """The list's object, its series, and what was books."""
     key = key_of(filled, "red")
     detail = filled.get(f"{FINDINGS}/{key}").json()
     listed = filled.get(f"{FINDINGS}?team=red").json()["items"][0]
@@ -74,14 +63,14 @@ def test_the_detail_shows_the_evidence(filled: Api) -> None:
     assert ([], True) == (detail["actions"], len(detail["series"]["points"]) > 1)
 
 
-def test_another_teams_finding_is_not_there(said: Api) -> None:
+def test_another_teams_finding_is_not_there(books: Api) -> None:
     """Neither to read nor to speak of; its key tells nothing."""
-    key, text = key_of(said, "blue"), said.token("read", "red")
+    key, text = key_of(books, "blue"), books.token("read", "red")
 
     assert [404, 404, 404] == [
-        said.get(f"{FINDINGS}/{key}", token=text).status_code,
-        said.request("POST", f"{FINDINGS}/{key}/ack", json={"reason": "x"}, token=text).status_code,
-        said.get(f"{FINDINGS}/none-0", token=text).status_code,
+        books.get(f"{FINDINGS}/{key}", token=text).status_code,
+        books.request("POST", f"{FINDINGS}/{key}/ack", json={"reason": "x"}, token=text).status_code,
+        books.get(f"{FINDINGS}/none-0", token=text).status_code,
     ]
 
 
@@ -107,15 +96,15 @@ def test_an_action_that_is_refused(filled: Api, action: str, body: dict[str, Any
     assert (status, []) == (answer.status_code, filled.get(f"{FINDINGS}/{key}").json()["actions"])
 
 
-def test_what_was_said_is_shown_and_audited(said: Api) -> None:
+def test_what_was_said_is_shown_and_audited(books: Api) -> None:
     """The newest first; the audit log has who, what and why."""
-    key = key_of(said, "red")
-    reader = said.token("read", "red", name="ursula")
-    said.request("POST", f"{FINDINGS}/{key}/ack", json={"reason": "known"}, token=reader)
-    answer = said.request("POST", f"{FINDINGS}/{key}/snooze", json={"reason": "later", "until": LATER}, token=reader)
-    admin = said.token("admin")
-    detail = said.get(f"{FINDINGS}/{key}", token=admin).json()
-    audit = said.service.state.audit(10)
+    key = key_of(books, "red")
+    reader = books.token("read", "red", name="ursula")
+    books.request("POST", f"{FINDINGS}/{key}/ack", json={"reason": "known"}, token=reader)
+    answer = books.request("POST", f"{FINDINGS}/{key}/snooze", json={"reason": "later", "until": LATER}, token=reader)
+    admin = books.token("admin")
+    detail = books.get(f"{FINDINGS}/{key}", token=admin).json()
+    audit = books.service.state.audit(10)
     entry = next(row for row in audit if row.what == f"finding {key} snooze")
 
     assert {
@@ -129,12 +118,12 @@ def test_what_was_said_is_shown_and_audited(said: Api) -> None:
     assert ("ursula", True, True) == (entry.actor, '"known"' in str(entry.before), '"later"' in str(entry.after))
 
 
-def test_exempting_is_for_admins(said: Api) -> None:
+def test_exempting_is_for_admins(books: Api) -> None:
     """It takes money off the table for good."""
-    key = key_of(said, "red")
+    key = key_of(books, "red")
     path = f"{FINDINGS}/{key}/exempt"
 
     assert [403, 403, 200] == [
-        said.request("POST", path, json={"reason": "ours"}, token=said.token(*words)).status_code
+        books.request("POST", path, json={"reason": "ours"}, token=books.token(*words)).status_code
         for words in (("read", "red"), ("read",), ("admin",))
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from schemathesis.checks import CheckFunction
 from schemathesis.specs.openapi import checks
 
 from gpuwatch.api import browse
-from tests.api.api_world import Api, fill, open_api
+from tests.api.api_world import Api
 
 EXAMPLES = 10
 CHECKS: tuple[CheckFunction, ...] = (
@@ -42,21 +41,13 @@ def as_bytes(context: schemathesis.SerializationContext, value: object) -> objec
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    opened = open_api(tmp_path_factory.mktemp("openapi"))
-    fill(opened.service)
-    yield opened
-    opened.service.stop()
+def token(filled: Api) -> str:
+    return filled.token("admin")
 
 
 @pytest.fixture(scope="module")
-def token(world: Api) -> str:
-    return world.token("admin")
-
-
-@pytest.fixture(scope="module")
-def described(world: Api) -> schemathesis.BaseSchema:
-    return schemathesis.openapi.from_asgi("/api/openapi.json", world.app)
+def described(filled: Api) -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_asgi("/api/openapi.json", filled.app)
 
 
 @pytest.mark.parametrize("route", sorted(CONTRACT))
@@ -80,26 +71,26 @@ def test_generated_requests_find_no_fault(described: schemathesis.BaseSchema, to
     conforms()
 
 
-def test_the_contract_is_served(world: Api) -> None:
+def test_the_contract_is_served(filled: Api) -> None:
     """Every route of it is described."""
-    paths = world.app.openapi()["paths"]
+    paths = filled.app.openapi()["paths"]
     found = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
 
     assert (set(), set()) == (CONTRACT - found, found - CONTRACT)
 
 
-def test_every_route_is_documented(world: Api, checkout: Path) -> None:
+def test_every_route_is_documented(filled: Api, checkout: Path) -> None:
     """docs/api.md names each method and path."""
     text = (checkout / "docs/api.md").read_text("utf-8")
-    paths = world.app.openapi()["paths"]
+    paths = filled.app.openapi()["paths"]
     found = [f"`{method.upper()} {path}`" for path, methods in paths.items() for method in methods]
 
     assert [] == [name for name in found if name not in text]
 
 
-def test_errors_are_ours_in_every_operation(world: Api) -> None:
+def test_errors_are_ours_in_every_operation(filled: Api) -> None:
     """No trace of the framework's own error shape."""
-    document = world.app.openapi()
+    document = filled.app.openapi()
     shapes = {
         (path, status)
         for path, methods in document["paths"].items()
@@ -115,7 +106,7 @@ def test_errors_are_ours_in_every_operation(world: Api) -> None:
     ]
 
 
-def test_every_route_asks_who_is_there(world: Api) -> None:
+def test_every_route_asks_who_is_there(filled: Api) -> None:
     """A route that forgets is open to everybody: only these may be."""
     from gpuwatch.api import app
 
@@ -132,9 +123,9 @@ def test_every_route_asks_who_is_there(world: Api) -> None:
     assert free == silent
 
 
-def test_the_docs_page_loads_nothing_from_elsewhere(world: Api) -> None:
+def test_the_docs_page_loads_nothing_from_elsewhere(filled: Api) -> None:
     """It works without a network, and tells nobody that it was opened."""
-    page, style, script = (world.get(path) for path in ("/docs", "/docs/page.css", "/docs/page.js"))
+    page, style, script = (filled.get(path) for path in ("/docs", "/docs/page.css", "/docs/page.js"))
 
     assert [200, 200, 200] == [page.status_code, style.status_code, script.status_code]
     assert ["text/html", "text/css", "text/javascript"] == [
@@ -144,6 +135,6 @@ def test_the_docs_page_loads_nothing_from_elsewhere(world: Api) -> None:
     assert "script-src 'self'" in page.headers["content-security-policy"]
 
 
-def test_the_openapi_needs_no_token(world: Api, token: str) -> None:
+def test_the_openapi_needs_no_token(filled: Api, token: str) -> None:
     """It has no data."""
-    assert 200 == world.get("/api/openapi.json", peer="192.0.2.1").status_code
+    assert 200 == filled.get("/api/openapi.json", peer="192.0.2.1").status_code

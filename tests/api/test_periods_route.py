@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuwatch.rates import Rate
 from gpuwatch.state.periods import corrections
-from tests.api.api_world import Api, fill, open_api
+from tests.api.api_world import Api
 from tests.world import us
 
 PERIODS = "/api/v1/periods"
-
-
-@pytest.fixture
-def books(tmp_path: Path) -> Iterator[Api]:
-    """Two teams' week, of its own: closing it lasts."""
-    opened = open_api(tmp_path / "data")
-    fill(opened.service)
-    yield opened
-    opened.service.stop()
 
 
 def row(team: str, seconds: str, cost: str | None, currency: str = "USD") -> dict[str, Any]:

@@ -174,22 +174,40 @@ def test_the_finding_card_and_its_buttons_fit_a_phone(fake: tuple[str, FastAPI],
 
 
 def test_a_finding_is_acknowledged_with_a_reason(real: tuple[str, Api], tab: Open) -> None:
-    """The list leads to the detail; without a reason nothing happens; with one the state changes for good."""
-    base, api = real
+    """The list leads to the detail; without a reason nothing happens; with one it is in the books of the service."""
+    base = real[0]
     opened = tab(base)
     page = opened.open("/ui/findings?state=all")
     page.locator("#page td .title").first.click()
+    page.wait_for_url(re.compile("/ui/findings/."), timeout=WAIT_MS)
+    key = page.url.partition("?")[0].rpartition("/")[2]
     page.get_by_role("button", name="Acknowledge").click()
     expect(page.locator("#said")).to_contain_text("Give a reason", timeout=WAIT_MS)
+
+    assert [] == page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"]
+
     page.get_by_label("Reason").fill("they are warming up")
     page.get_by_role("button", name="Acknowledge").click()
     expect(page.locator("#said")).to_contain_text("Acknowledge: done", timeout=WAIT_MS)
-    expect(page.get_by_role("button", name="Reopen")).to_be_visible(timeout=WAIT_MS)
-    expect(page.locator(".history")).to_contain_text("they are warming up")
-    key = page.url.partition("?")[0].rpartition("/")[2]
+    expect(page.locator(".history")).to_contain_text("they are warming up", timeout=WAIT_MS)
 
-    assert "they are warming up" == api.get(f"/api/v1/findings/{key}").json()["actions"][0]["reason"]
-    assert "acked" == api.get(f"/api/v1/findings/{key}").json()["state"]
+    said = page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"][0]
+    assert ("ack", "they are warming up", "loopback") == (said["action"], said["reason"], said["actor"])
+    assert [] == opened.problems
+
+
+def test_an_open_finding_is_snoozed_and_reopened(fake: tuple[str, FastAPI], tab: Open) -> None:
+    """The state on the page follows; a snooze has an end."""
+    opened = tab(fake[0])
+    page = opened.open("/ui/findings/idle-hoarding-0002")
+    page.get_by_label("Reason").fill("back on Monday")
+    page.get_by_role("button", name="Snooze").click()
+    expect(page.locator("#page .tag", has_text="Snoozed")).to_be_visible(timeout=WAIT_MS)
+    page.get_by_role("button", name="Reopen").click()
+    expect(page.locator("#page .tag", has_text="Open")).to_be_visible(timeout=WAIT_MS)
+
+    taken = [one for one in fake[1].state.acts if one["key"] == "idle-hoarding-0002"]
+    assert [("snooze", "2026-11-27T12:00:00Z"), ("reopen", None)] == [(one["action"], one["until"]) for one in taken]
     assert [] == opened.problems
 
 
@@ -197,7 +215,7 @@ def test_filters_live_in_the_address(fake: tuple[str, FastAPI], tab: Open) -> No
     """Choosing a team changes the address; Back undoes it; links keep it."""
     opened = tab(fake[0])
     page = opened.open("/ui/jobs?window=24h")
-    page.get_by_label("Team").click()
+    page.get_by_role("textbox", name="Team").click()
     page.get_by_role("option", name="vision").click()
     page.wait_for_url(re.compile("team=vision"), timeout=WAIT_MS)
     opened.shown()
@@ -209,7 +227,7 @@ def test_filters_live_in_the_address(fake: tuple[str, FastAPI], tab: Open) -> No
     opened.shown()
 
     assert "/ui/jobs?window=24h" == page.url.removeprefix(fake[0])
-    expect(page.get_by_label("Team")).to_have_value("", timeout=WAIT_MS)
+    expect(page.get_by_role("textbox", name="Team")).to_have_value("", timeout=WAIT_MS)
     assert [] == opened.problems
 
 
@@ -281,7 +299,9 @@ def test_a_page_moves_with_its_data_and_keeps_what_is_being_written(fake: tuple[
     )
     page.clock.run_for(31_000)
     expect(page.locator(".history")).to_contain_text("seen", timeout=WAIT_MS)
+    page.wait_for_load_state("networkidle")
     page.get_by_label("Reason").fill("half a sen")
+    expect(page.get_by_label("Reason")).to_have_value("half a sen", timeout=WAIT_MS)
     app.state.acts.clear()
     page.clock.run_for(31_000)
     page.wait_for_load_state("networkidle")

@@ -1,0 +1,66 @@
+"""Arithmetic of the pages: sums close, gaps stay gaps, money without a price is no zero."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from gpuwatch.dashboards import books
+from gpuwatch.dashboards.books import Sum
+from gpuwatch.dashboards.query import Query
+
+ROWS = [
+    {"bucket": "compute", "team": "a", "pool": "x", "gpu_seconds": "3600.5", "cost": "2.00"},
+    {"bucket": "compute", "team": "b", "pool": "y", "gpu_seconds": "0.5", "cost": None},
+    {"bucket": "hoarded", "team": "b", "pool": "y", "gpu_seconds": "10", "cost": None},
+]
+
+
+def test_rows_add_up_by_a_column() -> None:
+    sums = books.by_key(ROWS, "bucket")
+
+    assert {"compute": Sum(Decimal(3601), Decimal(2)), "hoarded": Sum(Decimal(10), None)} == sums
+    assert Sum(Decimal(3611), Decimal(2)) == books.total(sums)
+    assert Sum(Decimal(10), None) == books.total(sums, ["hoarded", "gap"])
+
+
+def test_a_mix_is_by_owner_and_bucket() -> None:
+    expected = {"a": {"compute": Decimal("3600.5")}, "b": {"compute": Decimal("0.5"), "hoarded": Decimal(10)}}
+
+    assert expected == books.mixes(ROWS, "team")
+
+
+def test_a_pool_is_told_apart_by_dimension() -> None:
+    query = Query("/", {"pool": "y"})
+
+    assert "bucket,pool" == books.asked("bucket", query)
+    assert ROWS[1:] == books.within({"items": ROWS}, query)
+    assert [] == books.within(None, query)
+
+
+def test_a_ratio_of_nothing_says_nothing() -> None:
+    assert None is books.ratio(5, 0)
+    assert None is books.ratio(None, 5)
+    assert Decimal("0.5") == books.ratio("1", 2)
+
+
+def test_a_trend_keeps_what_is_missing_apart_from_zero() -> None:
+    rows = [
+        {"start": "2026-11-02T00:00:00Z", "bucket": "compute", "gpu_seconds": "7200"},
+        {"start": "2026-11-01T00:00:00Z", "bucket": "gap", "gpu_seconds": "3600"},
+        {"start": None, "bucket": "gap", "gpu_seconds": "3600"},
+    ]
+    trend = books.trend(rows, "1d")
+
+    assert ["2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"] == trend.starts
+    assert {"compute": [None, 2.0], "gap": [1.0, None]} == trend.hours
+    assert [0.0, 1.0] == trend.share(["compute"])
+    assert [None, 1.0] == trend.share(["compute"], ["compute"])
+
+
+def test_windows_are_told_as_the_api_takes_them() -> None:
+    window = books.window_of({"window": {"start": "2026-11-01T00:00:00Z", "end": "2026-11-03T00:00:00+00:00"}})
+
+    assert window is not None
+    assert "2026-11-01T00:00:00Z,2026-11-03T00:00:00Z" == books.text_of(*window)
+    assert "1h" == books.step_of(*window)
+    assert None is books.window_of({"window": {"start": "2026-11-01T00:00:00Z"}})

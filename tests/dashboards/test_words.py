@@ -1,0 +1,85 @@
+"""Numbers, times and names as they are said: what is missing is missing, never zero."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.dashboards import words
+
+
+@pytest.mark.parametrize(
+    ("value", "currency", "expected"),
+    [
+        pytest.param(None, "USD", "–", id="no price is no zero"),
+        pytest.param("NaN", "USD", "–", id="not a number is missing"),
+        pytest.param(True, "USD", "–", id="a boolean is no money"),
+        pytest.param("0", "USD", "$0", id="nothing is said without cents"),
+        pytest.param("0.004", "USD", "$0.00", id="a fraction of a cent is not hidden as nothing at all"),
+        pytest.param("12.345", "USD", "$12.35", id="small money has cents"),
+        pytest.param("999.99", "USD", "$999.99", id="just below a thousand"),
+        pytest.param("4645.4", "USD", "$4,645", id="four figures in full"),
+        pytest.param("48190", "USD", "$48.2 k", id="tens of thousands as a person says them"),
+        pytest.param("999999", "USD", "$1.00 M", id="rounding does not say 1000.0 k"),
+        pytest.param("1250000", "EUR", "€1.25 M", id="millions of another currency"),
+        pytest.param("-12.4", "USD", "-$12.40", id="a correction is negative"),
+        pytest.param("5", "SEK", "SEK 5.00", id="a currency without a sign"),
+    ],
+)
+def test_money(value: object, currency: str, expected: str) -> None:
+    assert expected == words.money(value, currency)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        pytest.param(None, "–", id="unknown time"),
+        pytest.param("0", "0 GPU-h", id="none"),
+        pytest.param("90", "1.5 GPU-min", id="below an hour in minutes"),
+        pytest.param("3600", "1 GPU-h", id="an hour"),
+        pytest.param("4622400", "1,284 GPU-h", id="with a separator"),
+    ],
+)
+def test_gpu_time(seconds: object, expected: str) -> None:
+    assert expected == words.gpu_time(seconds)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [
+        pytest.param(None, "–", id="not measured"),
+        pytest.param(0, "0 %", id="measured as nothing"),
+        pytest.param(0.0001, "< 0.1 %", id="little is not nothing"),
+        pytest.param(0.0621, "6.2 %", id="a decimal below ten"),
+        pytest.param("0.0996", "10 %", id="no 10.0"),
+        pytest.param("0.37", "37 %", id="text from the API"),
+    ],
+)
+def test_percent(ratio: object, expected: str) -> None:
+    assert expected == words.percent(ratio)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "expected"),
+    [
+        pytest.param("5", None, None, id="nothing to compare with"),
+        pytest.param("5", "0", None, id="from nothing there is no ratio"),
+        pytest.param("100.1", "100", "no change", id="noise"),
+        pytest.param("112", "100", "+12 %", id="more"),
+        pytest.param("88", "100", "−12 %", id="less"),
+        pytest.param("2500", "100", "+24×", id="far more"),
+    ],
+)
+def test_change(now: object, before: object, expected: str | None) -> None:
+    assert expected == words.change(now, before)
+
+
+def test_times_name_their_zone() -> None:
+    assert "21 Nov 06:40 UTC" == words.when("2026-11-21T07:40:00+01:00")
+    assert "–" == words.when("yesterday-ish")
+    assert "9 Nov 00:00 – 12 Nov 00:00 UTC" == words.span("2026-11-09T00:00:00Z", "2026-11-12T00:00:00Z")
+
+
+def test_names_are_clipped_and_special_owners_are_words() -> None:
+    assert "Held, team unknown" == words.owner("__unallocated__")
+    assert "–" == words.owner(None)
+    assert 80 == len(words.clip("x" * 1_000_000))
