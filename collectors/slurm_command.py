@@ -12,6 +12,8 @@ from gpuwatch.errors import SourceUnreachable
 
 MAX_COMPLAINT_BYTES = 4096
 READ_BYTES = 1 << 18
+KILLED_S = 5.0
+"""How long a killed command may keep its pipes: a child in a session of its own may outlive it."""
 
 _DROPPED = ("SACCT_", "SCONTROL_", "SQUEUE_", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS")
 """Variables of the caller that would change what the commands print."""
@@ -31,28 +33,14 @@ async def output_of(argv: Sequence[str], env: Mapping[str, str], timeout_s: floa
     children are then killed.
     """
     command = os.path.basename(argv[0])
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(env),
-            start_new_session=True,
-        )
-    except FileNotFoundError as error:
-        raise SourceUnreachable(
-            f"{command}: not found; install Slurm's client commands here or set bin_dir in [[slurm]]"
-        ) from error
-    except OSError as error:
-        raise SourceUnreachable(f"{command}: cannot be run ({error.strerror}); check {argv[0]}") from error
+    process = await _started(command, argv, env)
     assert process.stdout is not None and process.stderr is not None
+    # Both pipes are read at once: a full pipe that nobody reads would stop the command.
+    printed = asyncio.ensure_future(_read(process.stdout, max_bytes, command))
+    complaint = asyncio.ensure_future(_first(process.stderr, MAX_COMPLAINT_BYTES))
     try:
         async with asyncio.timeout(timeout_s):
-            # Both pipes are read at once: a full pipe that nobody reads would stop the command.
-            printed, complaint = await asyncio.gather(
-                _read(process.stdout, max_bytes, command), _first(process.stderr, MAX_COMPLAINT_BYTES)
-            )
+            await asyncio.gather(printed, complaint)
             code = await process.wait()
     except TimeoutError as error:
         raise SourceUnreachable(
@@ -60,12 +48,50 @@ async def output_of(argv: Sequence[str], env: Mapping[str, str], timeout_s: floa
         ) from error
     finally:
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            await _kill(process, printed, complaint)
     if code:
-        raise SourceUnreachable(_explained(command, code, complaint.decode(errors="replace")))
-    return printed
+        raise SourceUnreachable(_explained(command, code, complaint.result().decode(errors="replace")))
+    return printed.result()
+
+
+async def _started(command: str, argv: Sequence[str], env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    """The running command, in a process group of its own. Raises SourceUnreachable."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(env),
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # A start that is cancelled half-way would leave the command's children behind.
+        with suppress(OSError):
+            await _kill(await starting)
+        raise
+    except FileNotFoundError as error:
+        raise SourceUnreachable(
+            f"{command}: not found; install Slurm's client commands here or set bin_dir in [[slurm]]"
+        ) from error
+    except OSError as error:
+        raise SourceUnreachable(f"{command}: cannot be run ({error.strerror}); check {argv[0]}") from error
+
+
+async def _kill(process: asyncio.subprocess.Process, *readers: asyncio.Future[bytes]) -> None:
+    """Kills a command with its children and reads its pipes to their ends: asyncio waits for those too."""
+    for reader in readers:
+        reader.cancel()
+    await asyncio.gather(*readers, return_exceptions=True)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    assert process.stdout is not None and process.stderr is not None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(KILLED_S):
+            await asyncio.gather(_first(process.stdout, 0), _first(process.stderr, 0), process.wait())
 
 
 async def _read(pipe: asyncio.StreamReader, max_bytes: int, command: str) -> bytes:
@@ -82,7 +108,7 @@ async def _first(pipe: asyncio.StreamReader, most: int) -> bytes:
     """The first `most` bytes; the rest is read and thrown away."""
     kept = b""
     while piece := await pipe.read(READ_BYTES):
-        kept += piece[: most - len(kept)]
+        kept += piece[: max(0, most - len(kept))]
     return kept
 
 

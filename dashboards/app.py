@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from gpuwatch.dashboards import filters, parts, shell, states
-from gpuwatch.dashboards.client import FORWARDED, Api, ApiFailure, Caller, Client
-from gpuwatch.dashboards.login import COOKIE, login_routes
+from gpuwatch.dashboards.client import COOKIE, FORWARDED, Api, ApiFailure, Caller, Client
+from gpuwatch.dashboards.login import login_routes
 from gpuwatch.dashboards.page import Page, find
 from gpuwatch.dashboards.pages.finding import ACTIONS, MAX_REASON, key_of, until_after
 from gpuwatch.dashboards.query import ROOT, Query
@@ -171,6 +171,7 @@ async def _content(page: Page | None, api: Api, query: Query, scheme: Scheme) ->
     try:
         if page is None:
             raise ApiFailure(404, "not_found", f"No page has the address {query.path[:100]}.")
+        await api.me()  # one question, not ten, where the caller is nobody: wrong tokens are counted
         return page.layout(await page.load(api, query), query, scheme)
     except ApiFailure as error:
         return states.failed(error, query)
@@ -199,6 +200,7 @@ def _caller() -> Caller:
     """Who sits before the browser of the current callback."""
     headers = {name.lower(): value for name, value in ctx.headers.items()}
     return Caller(
+        None,
         ctx.cookies.get(COOKIE),
         (ctx.remote or "", 0),
         tuple((name, headers[name]) for name in FORWARDED if name in headers),

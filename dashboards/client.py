@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,12 @@ from starlette.types import ASGIApp
 
 Row = dict[str, Any]
 """A JSON object of the API; shapes in docs of the routes."""
+
+COOKIE = "gpuwatch_token"
+"""Holds a browser's token; the API takes it too, so that its exports open from a link."""
+
+PLAIN = re.compile(r"[\w.~+/=-]{1,512}", re.ASCII)
+"""What a token may look like in a header."""
 
 TIMEOUT_S = 20.0
 MAX_ANSWER = 32 * 1024 * 1024
@@ -47,6 +54,9 @@ class Caller:
     """Who asks: the browser's token and address. The pages have no rights of their own."""
 
     token: str | None = None
+    """Sent as `Authorization`: what somebody signs in with."""
+    cookie: str | None = None
+    """Sent as the cookie it came in: the API knows that a browser may keep that of another server on this machine."""
     address: tuple[str, int] = ("127.0.0.1", 0)
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -68,6 +78,8 @@ class Client:
         headers = dict(caller.headers) if self._app is not None else {}
         if caller.token:
             headers["Authorization"] = f"Bearer {caller.token}"
+        elif caller.cookie and PLAIN.fullmatch(caller.cookie):
+            headers["Cookie"] = f"{COOKIE}={caller.cookie}"
         # The transport stands for the browser: with its default address everybody would look like loopback.
         transport = (
             httpx.ASGITransport(app=self._app, raise_app_exceptions=False, client=caller.address)

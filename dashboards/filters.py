@@ -32,17 +32,18 @@ class Choices:
 
 async def load(api: Api, query: Query) -> Choices:
     """Names in use. A filter whose names cannot be had stays empty: the page says what is wrong."""
-    me, fleet, charges = await asyncio.gather(
-        books.optional(api.me()),
-        books.optional(api.fleet()),
-        books.optional(api.chargeback(query.window, "team")),
+    me = await books.optional(api.me())
+    if me is None:
+        return Choices()
+    fleet, charges = await asyncio.gather(
+        books.optional(api.fleet()), books.optional(api.chargeback(query.window, "team"))
     )
     rows = (fleet or {}).get("items") or []
     return Choices(
         names(row.get("cluster") for row in rows),
         names(row.get("pool") for row in rows if query.get("cluster") in ("", row.get("cluster"))),
         names(row.get("team") for row in (charges or {}).get("items") or []),
-        me or {},
+        me,
     )
 
 

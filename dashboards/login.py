@@ -9,14 +9,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from gpuwatch.dashboards.client import FORWARDED, ApiFailure, Caller, Client
+from gpuwatch.dashboards.client import COOKIE, FORWARDED, PLAIN, ApiFailure, Caller, Client
 from gpuwatch.dashboards.query import ROOT
 
-COOKIE = "gpuwatch_token"
-"""The name the API knows too, so that its exports open from a link."""
-
 MAX_FORM = 4096
-MAX_TOKEN = 512
 DAY_S = 86400
 COOKIE_DAYS = 30
 
@@ -40,7 +36,7 @@ PAGE = """<!DOCTYPE html>
 <form method="post" action="{root}/login">
 <input type="hidden" name="next" value="{next}">
 <label for="token">Token</label>
-<input id="token" name="token" type="password" autocomplete="current-password" required autofocus maxlength="{most}">
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button class="button primary" type="submit">Sign in</button>
 </form>
 </main>
@@ -58,7 +54,7 @@ def login_routes(client: Client) -> list[Route]:
     async def sign_in(request: Request) -> Response:
         fields = parse_qs(await body_of(request), max_num_fields=5)
         token, goal = fields.get("token", [""])[0].strip(), safe_next(fields.get("next", [""])[0])
-        if not token or len(token) > MAX_TOKEN or not token.isascii() or not token.isprintable():
+        if not PLAIN.fullmatch(token):
             return page(goal, "That is not a token. It is one line that starts as the command printed it.", 400)
         try:
             me = await client.of(caller_of(request, token)).me()
@@ -95,7 +91,7 @@ def login_routes(client: Client) -> list[Route]:
 def page(goal: str, error: str = "", status: int = 200) -> Response:
     """The form; an error is said above it."""
     said = f'<p class="error" role="alert">{escape(error)}</p>' if error else ""
-    text = PAGE.format(root=ROOT, error=said, next=escape(goal, quote=True), most=MAX_TOKEN)
+    text = PAGE.format(root=ROOT, error=said, next=escape(goal, quote=True))
     return HTMLResponse(text, status, headers={"cache-control": "no-store"})
 
 
@@ -128,4 +124,5 @@ def is_https(request: Request) -> bool:
 def caller_of(request: Request, token: str) -> Caller:
     """The caller of a plain request."""
     address = (request.client.host, request.client.port) if request.client else ("", 0)
-    return Caller(token, address, tuple((name, request.headers[name]) for name in FORWARDED if name in request.headers))
+    headers = tuple((name, request.headers[name]) for name in FORWARDED if name in request.headers)
+    return Caller(token, None, address, headers)

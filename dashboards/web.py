@@ -67,6 +67,9 @@ class Guarded:
             start, body = await collected(
                 self._app, {**scope, "method": method if method == "POST" else "GET"}, receive
             )
+            if path.startswith(SUITES) and start["status"] >= 500:
+                # Dash raises for a bundle it does not have: that is no fault of ours.
+                start, body = {**start, "status": 404, "headers": []}, b"not found"
             if squeeze:
                 body = await self._squeezed(path, start, body)
         out = MutableHeaders(raw=list(start["headers"]))

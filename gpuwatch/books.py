@@ -104,10 +104,11 @@ def question(
 
 @contextmanager
 def working_tables(store: Store) -> Iterator[None]:
-    """Drops the temporary tables of a question when it is answered, or has failed."""
-    try:
+    """The statements of a question see one state of the books, whatever is written meanwhile; its temporary tables are
+    dropped when it is answered, or has failed. Not within a transaction.
+    """
+    with store.transaction():
         yield
-    finally:
         store.run("cost/drop")
 
 

@@ -195,9 +195,9 @@ def chargeback(
     does not fit.
     """
     check_dimensions(by)
-    scale = scale_of(store, window)
-    asked = question(window, by, cluster, teams, scale)
     with working_tables(store):
+        scale = scale_of(store, window)
+        asked = question(window, by, cluster, teams, scale)
         store.run("cost/kind", **asked)
         store.run("cost/charge", **asked)
         sums = store.rows("cost/total")
@@ -238,9 +238,9 @@ def ledger(
     check_dimensions(dimensions)
     if step_us is not None and step_us not in STEPS_US:
         raise UsageError(f"step of {step_us} us: use an hour or a day")
-    scale = scale_of(store, window)
-    asked = question(window, dimensions, cluster, teams, scale)
     with working_tables(store):
+        scale = scale_of(store, window)
+        asked = question(window, dimensions, cluster, teams, scale)
         store.run("cost/kind", **asked)
         store.run("reports/ledger", **asked, step_us=step_us)
         sums = store.rows("reports/funnel", **asked)

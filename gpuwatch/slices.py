@@ -44,13 +44,13 @@ def slices(
     row filter: other teams' slices are not told, nor is the remainder, which is the platform's. Prices and teams are
     those of the last pricing (cost.price_all).
     """
-    scale = scale_of(store, window)
-    asked = question(window, BY, None, teams, scale) | {
-        "cent": scale.cent,
-        "limit": None if limit is None else limit + 1,
-        "offset": offset,
-    }
     with working_tables(store):
+        scale = scale_of(store, window)
+        asked = question(window, BY, None, teams, scale) | {
+            "cent": scale.cent,
+            "limit": None if limit is None else limit + 1,
+            "offset": offset,
+        }
         store.run("cost/kind", **asked)
         store.run("cost/charge", **asked)
         store.run("cost/publish", **asked | {"limit": 0, "offset": 0}, dearest_first=False)

@@ -20,6 +20,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.money import largest_remainder
 from gpuwatch.rates import Rate
 from gpuwatch.state import State
+from gpuwatch.store import Store
 from gpuwatch.teams import TeamRule
 from tests.test_ledger_properties import seeds, steady, tiny_fleet
 from tests.world import H100, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, samples, us
@@ -149,6 +150,26 @@ def test_no_working_table_is_left() -> None:
     cost.ledger(world.store, state, Window(us(0), us(HOUR)))
 
     assert [] == world.store.sql("select table_name from duckdb_tables() where temporary")
+
+
+def test_what_is_written_meanwhile_is_not_half_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The analyzer replaces devices, segments and prices of a cluster at once: an answer is of before or of after."""
+    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    state = priced(world, rate("2"))
+    reader, run = world.store.cursor(), Store.run
+    window = Window(us(0), us(HOUR))
+
+    def interrupted(store: Store, name: str, /, **parameters: object) -> int:
+        changed = run(store, name, **parameters)
+        if name == "cost/kind":
+            with world.store.transaction():
+                world.store.sql("delete from segment")
+            world.store.checkpoint()
+        return changed
+
+    monkeypatch.setattr(Store, "run", interrupted)
+    assert Decimal("2.00") == cost.chargeback(reader, state, window).cost
+    assert Decimal("0.00") == cost.chargeback(reader, state, window).cost
 
 
 @pytest.mark.parametrize("ask", [cost.chargeback, cost.ledger])

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import time
 from collections.abc import Collection
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, params
@@ -17,7 +18,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gpuwatch.api import browse, errors, schema
+from gpuwatch.api import browse, errors, schema_set
 from gpuwatch.api import routes as packaged
 from gpuwatch.api.auth import Guard
 from gpuwatch.api.envelope import Envelope
@@ -30,11 +31,11 @@ OPENAPI = "/api/openapi.json"
 ABOUT = """Where the GPU-seconds of a fleet went. Times are RFC 3339 UTC, ratios 0..1, money is decimal text beside its
 currency. Lists answer `items` and `next`; errors answer `error` with `code`, `message`, `hint` and maybe `field`."""
 BODIES: tuple[type[BaseModel], ...] = (
-    schema.ActionBody,
-    schema.ChannelsBody,
-    schema.PeriodBody,
-    schema.RatesBody,
-    schema.TeamsBody,
+    schema_set.ActionBody,
+    schema_set.ChannelsBody,
+    schema_set.PeriodBody,
+    schema_set.RatesBody,
+    schema_set.TeamsBody,
 )
 """Bodies that routes read themselves, so that who asks is known before what they sent is looked at."""
 OPEN = frozenset({"/healthz", "/readyz"})
@@ -71,13 +72,13 @@ def create_app(
     for router in found:
         app.include_router(router)
     app.router.routes.extend(browse.routes())
-    described = _described(app, service.version)
+    # Made when somebody asks: it takes longer than everything else here.
+    app.openapi = cache(partial(_described, app, service.version))  # type: ignore[method-assign]
 
-    async def openapi(request: Request) -> Response:
-        return JSONResponse(described)
+    def openapi(request: Request) -> Response:
+        return JSONResponse(app.openapi())
 
     app.add_route(OPENAPI, openapi, include_in_schema=False)
-    app.openapi = lambda: described  # type: ignore[method-assign]
     errors.install(app)
     # The last one added is the outermost.
     app.add_middleware(Bounds, in_flight=in_flight, body_seconds=body_seconds)

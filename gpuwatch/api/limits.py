@@ -20,6 +20,8 @@ DECOMPRESSED_MAX = 32 * MIB
 """Bytes of a body once decompressed."""
 IN_FLIGHT_MAX = 512 * MIB
 """Bytes of bodies, sent and decompressed, that all requests together may hold at a time."""
+DROPPED_MAX = 256 * MIB
+"""Bytes of a refused body that are read and forgotten, so that its sender sees the refusal."""
 BODY_SECONDS_MAX = 30.0
 """How long a body may take to arrive."""
 HEADERS_MAX = 32 * 1024
@@ -92,40 +94,81 @@ class Bounds:
             await self._app(scope, receive, send)
             return
         most = body_max(scope["path"])
-        refusal = _refusal(scope, most)
-        if refusal is not None:
-            await _refuse(send, *refusal)
-            return
-        held = 0
-        complete = False
-        deadline: float | None = None
-
-        async def bounded() -> Message:
-            nonlocal held, complete, deadline
-            if complete:
-                return await receive()
-            if deadline is None:
-                deadline = asyncio.get_running_loop().time() + self._seconds
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError:
-                raise ApiError(
-                    408, f"the body took longer than {self._seconds:g} s", headers={"Connection": "close"}
-                ) from None
-            if message["type"] == "http.request":
-                size = len(message.get("body", b""))
-                if held + size > most:
-                    raise ApiError(413, _too_large(most), headers={"Connection": "close"})
-                self._in_flight.add(size)
-                held += size
-                complete = not message.get("more_body", False)
-            return message
-
+        body = _Body(receive, most, self._in_flight, self._seconds)
         try:
-            await self._app(scope, bounded, send)
+            refusal = _refusal(scope, most)
+            if refusal is None:
+                await self._app(scope, body.receive, body.answering(send))
+            else:
+                body.waits = not any(name == b"expect" for name, _ in scope["headers"])
+                await _refuse(body.answering(send), *refusal)
         finally:
-            self._in_flight.drop(held)
+            self._in_flight.drop(body.held)
+
+
+class _Body:
+    """The body of one request as it arrives, counted and timed."""
+
+    def __init__(self, receive: Receive, most: int, in_flight: InFlight, seconds: float) -> None:
+        self._receive, self._most, self._in_flight, self._seconds = receive, most, in_flight, seconds
+        self._complete = False
+        self._deadline: float | None = None
+        self.held = 0
+        self.waits = False
+        """Whether a refused sender may still be sending, so that the connection must not be closed at once."""
+
+    async def receive(self) -> Message:
+        """The next piece; ApiError 408, 413 or 503 for what is too slow, too much, or too much at once."""
+        if self._complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until()):
+                message = await self._receive()
+        except TimeoutError:
+            raise ApiError(
+                408, f"the body took longer than {self._seconds:g} s", headers={"Connection": "close"}
+            ) from None
+        if message["type"] == "http.request":
+            size = len(message.get("body", b""))
+            self._complete = not message.get("more_body", False)
+            if self.held + size > self._most:
+                self.waits = True
+                raise ApiError(413, _too_large(self._most), headers={"Connection": "close"})
+            self._in_flight.add(size)
+            self.held += size
+        return message
+
+    def answering(self, send: Send) -> Send:
+        """`send`, but a refusal is ended only when the sender has stopped: a connection that is closed with unread bytes
+        is reset, and the sender never sees why.
+        """
+
+        async def answer(message: Message) -> None:
+            if not self.waits or message["type"] != "http.response.body" or message.get("more_body", False):
+                await send(message)
+                return
+            await send({**message, "more_body": True})
+            await self._drop()
+            await send({"type": "http.response.body", "body": b""})
+
+        return answer
+
+    async def _drop(self) -> None:
+        """Reads and forgets what still comes, within the time of a body and DROPPED_MAX."""
+        dropped = 0
+        try:
+            async with asyncio.timeout_at(self._until()):
+                while not self._complete and dropped < DROPPED_MAX:
+                    message = await self._receive()
+                    dropped += len(message.get("body", b""))
+                    self._complete = message["type"] != "http.request" or not message.get("more_body", False)
+        except TimeoutError:
+            return
+
+    def _until(self) -> float:
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + self._seconds
+        return self._deadline
 
 
 def body_max(path: str) -> int:

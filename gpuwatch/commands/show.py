@@ -104,7 +104,9 @@ def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> 
         if last > until:
             since = data / "live" / f"{until:06d}"
             fleet.write_since(since, until, last)
-            tell(import_paths(store, state, "bundle", [since], cluster=None, now_us=now_us(context)))
+            report = import_paths(store, state, "bundle", [since], cluster=None, now_us=now_us(context))
+            report.notes.clear()  # what a bundle of a few minutes lacks, the one before had
+            tell(report)
             state.set_setting(UNTIL, str(last), "demo", now_us(context))
         analyze(
             store, state, settings, now_us=now_us(context), progress=lambda what, done, total: step(done, total, what)

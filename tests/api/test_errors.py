@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.errors import StoreBusy, StoreError
-from tests.api.api_world import Api
+from tests.api.api_world import NOW_US, Api
 
 W = "/api/v1/write"
 
@@ -113,3 +113,27 @@ def test_the_front_door_leads_to_the_pages(bare: Api) -> None:
     answer = bare.get("/")
 
     assert (307, "/ui/") == (answer.status_code, answer.headers["location"])
+
+
+def test_a_service_that_cannot_work_is_not_ready(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 with the reasons; a stranger learns only that it is so. It lives all the same."""
+    monkeypatch.setattr(bare.service, "problems", lambda: ["cannot write to /data: disk full"])
+    near, far = bare.get("/readyz"), bare.get("/readyz", peer="192.0.2.1")
+
+    assert (503, "unready", ["cannot write to /data: disk full"]) == (
+        near.status_code, near.json()["status"], near.json()["reasons"]
+    )  # fmt: skip
+    assert (503, False, 200) == (far.status_code, "/data" in far.text, bare.get("/healthz").status_code)
+
+
+def test_failing_sources_do_not_make_it_unready(api: Api) -> None:
+    """They are told, by state."""
+    sources = api.service._sources
+    sources.add("never", "dcgm", "c1", 30.0)
+    sources.succeeded("late", NOW_US - 3600 * 1_000_000, 1)
+    sources.failed("failing", NOW_US, "refused")
+    answer = api.get("/readyz")
+    counts = answer.json()["sources"]
+
+    assert (200, 0, 1, 1, 1) == (answer.status_code, *(counts[name] for name in ("ok", "late", "failing", "never")))
+    assert {"failing": "refused"} == {row["source"]: row["error"] for row in counts["items"] if row["error"]}

@@ -43,6 +43,15 @@ def send(app: FastAPI, content: object, headers: dict[str, str] | None = None) -
     return asyncio.run(go())
 
 
+def scope_of(encoding: bytes) -> dict[str, object]:
+    """A POST that begins, as a server says it."""
+    return {
+        "type": "http", "method": "POST", "path": "/api/v1/rates", "raw_path": b"/api/v1/rates", "query_string": b"",
+        "headers": [(b"transfer-encoding", encoding)], "scheme": "http", "http_version": "1.1", "root_path": "",
+        "client": ("127.0.0.1", 1), "server": ("localhost", 80),
+    }  # fmt: skip
+
+
 async def pieces(count: int, size: int) -> AsyncIterator[bytes]:
     for _ in range(count):
         yield b"x" * size
@@ -103,15 +112,32 @@ def test_a_body_that_drips_is_given_up() -> None:
             if message["type"] == "http.response.start":
                 sent.append(int(str(message["status"])))
 
-        scope = {
-            "type": "http", "method": "POST", "path": "/api/v1/rates", "headers": [], "query_string": b"",
-            "raw_path": b"/api/v1/rates", "scheme": "http", "http_version": "1.1", "root_path": "",
-            "client": ("127.0.0.1", 1), "server": ("localhost", 80),
-        }  # fmt: skip
-        await echo(InFlight(), seconds=0.01)(scope, receive, answer)  # type: ignore[arg-type]
+        await echo(InFlight(), seconds=0.01)(scope_of(b"chunked"), receive, answer)  # type: ignore[arg-type]
         return sent[0]
 
     assert 408 == asyncio.run(main())
+
+
+def test_a_refused_sender_may_finish_before_the_connection_is_closed() -> None:
+    """Closed earlier it is reset, and the sender never sees why."""
+    order: list[str] = []
+
+    async def main() -> None:
+        left = [b"x" * MIB] * 4
+
+        async def receive() -> dict[str, object]:
+            order.append("read")
+            left.pop()
+            return {"type": "http.request", "body": b"x" * MIB, "more_body": bool(left)}
+
+        async def answer(message: dict[str, object]) -> None:
+            order.append(str(message.get("status", message.get("more_body", False))))
+
+        await echo(InFlight())(scope_of(b"chunked"), receive, answer)  # type: ignore[arg-type]
+
+    asyncio.run(main())
+
+    assert ["read", "read", "413", "True", "read", "read", "False"] == order
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 import time
 from collections.abc import Sequence
@@ -367,6 +368,59 @@ def test_a_command_that_fails_is_told_with_the_fix_and_leaves_nothing_behind(
     assert words in sink.errors[0]
     assert [] == sink.rows
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    "script", [pytest.param("exec sleep 60", id="silent"), pytest.param("exec yes", id="printing for ever")]
+)
+def test_a_source_that_is_stopped_kills_its_command(commands: Commands, script: str) -> None:
+    pids = commands.folder / "pids"
+    commands.set("scontrol", f"echo $$ > {pids}.new; mv {pids}.new {pids}\n{script}")
+
+    async def play() -> None:
+        source = commands.source()
+        polling = asyncio.ensure_future(source.run(FakeSink(), lambda: commands.now_us))
+        async with asyncio.timeout(10):
+            while not pids.exists():
+                await asyncio.sleep(0.01)
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+
+    asyncio.run(play())
+
+    with pytest.raises(ProcessLookupError):
+        os.killpg(int(pids.read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(
+            {
+                "JobState=RUNNING": "JobState=CANCELLED",
+                "NodeList=n1": "NodeList=",
+                "RunTime=00:01:00": "RunTime=00:00:00",
+            },
+            id="cancelled while it waited: its times are those of the cancellation",
+        ),
+        pytest.param(
+            {"JobState=RUNNING": "JobState=COMPLETING", "EndTime=2026-11-03T00:00:00": "EndTime=Unknown"},
+            id="requeued and still ending: its start is an estimate of the next",
+        ),
+    ],
+)
+def test_a_job_that_holds_nothing_is_no_claim_and_no_fault(commands: Commands, changed: dict[str, str]) -> None:
+    """As Slurm 22.05 prints them."""
+    job = JOB
+    for old, new in changed.items():
+        assert old in job
+        job = job.replace(old, new)
+    commands.set("scontrol", f'[ "$3" = job ] && cat <<E\n{job}E\n[ "$3" = node ] && cat <<E\n{NODE}E\ntrue')
+    sink = FakeSink()
+
+    assert commands.poll(commands.source(), sink)
+    assert ["node"] == [table for table, _ in sink.rows]
+    assert [{}] == sink.refused
 
 
 def test_commands_that_are_not_installed_are_named(commands: Commands) -> None:

@@ -360,8 +360,7 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
     app.state.mode, app.state.acts = mode, []
 
     def problem(request: Request) -> Response | None:
-        header = request.headers.get("authorization", "")
-        if tokens and header.removeprefix("Bearer ") not in (GOOD, READ, INGEST):
+        if tokens and token_of(request) not in (GOOD, READ, INGEST):
             return error(401, "unauthorized", "the token is unknown, revoked or expired")
         if app.state.mode in ("403", "500") and not request.url.path.endswith("/me"):
             status = int(app.state.mode)
@@ -379,8 +378,7 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
 
     @app.get("/api/v1/me")
     def me(request: Request) -> Json:
-        token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        scope = {READ: "read", INGEST: "ingest"}.get(token, "admin")
+        scope = {READ: "read", INGEST: "ingest"}.get(token_of(request), "admin")
         return {
             "scope": scope,
             "teams": ["nlp"] if scope == "read" else None,
@@ -460,6 +458,12 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
         return QUALITY
 
     return app
+
+
+def token_of(request: Request) -> str:
+    """The token of the header, else of the cookie."""
+    header = request.headers.get("authorization")
+    return header.removeprefix("Bearer ") if header else request.cookies.get("gpuwatch_token", "")
 
 
 def error(status: int, code: str, message: str) -> Response:

@@ -31,7 +31,7 @@ def test_long_values_are_clipped() -> None:
 def test_links_keep_the_filters_and_nothing_else() -> None:
     query = Query("/jobs", {"team": "a&b", "window": "24h", "cursor": "c2", "state": "running"})
 
-    assert "/ui/findings?team=a%26b&window=24h" == query.link("/findings")
+    assert "/ui/findings?window=24h&team=a%26b" == query.link("/findings")
     assert "/ui/jobs?team=a%26b&window=24h&state=failed" == query.link(state="failed", cursor=None)
 
 
@@ -48,9 +48,7 @@ def test_a_detail_is_addressed_whatever_its_id_holds() -> None:
         pytest.param("7d", "in the last 7 days", id="a length"),
         pytest.param("lastweek", "last week", id="a name"),
         pytest.param("2026-W47", "in 2026-W47", id="an ISO week"),
-        pytest.param(
-            "2026-11-09T00:00:00Z,2026-11-12T00:00:00Z", "in 9 Nov 00:00 – 12 Nov 00:00 UTC", id="two ends"
-        ),
+        pytest.param("2026-11-09T00:00:00Z,2026-11-12T00:00:00Z", "in 9 Nov 00:00 – 12 Nov 00:00 UTC", id="two ends"),
     ],
 )
 def test_a_window_ends_a_sentence(window: str, expected: str) -> None:

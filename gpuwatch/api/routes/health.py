@@ -16,6 +16,7 @@ from gpuwatch.api.schema import Live, Ready
 from gpuwatch.clock import SECOND_US
 from gpuwatch.errors import GpuwatchError
 
+UNTOLD = "ask on the server's own machine, or with a token of the whole fleet, for the reasons"
 MAX_SOURCES = 1000
 """Sources that one answer names."""
 
@@ -74,7 +75,7 @@ def readiness(service: Any, named: bool) -> dict[str, Any]:
     reasons = service.problems()
     return {
         "status": "unready" if reasons else "ready",
-        "reasons": reasons,
+        "reasons": reasons if named else [UNTOLD] * bool(reasons),
         "analyzer": _analyzer(service, named),
         "sources": _sources(service, named),
     }

@@ -25,6 +25,7 @@ def jobs(
     team: Names = None,
     user: Name = None,
     cluster: Name = None,
+    pool: Name = None,
     state: Annotated[str | None, Query(max_length=50, description="How the scheduler's word begins: running.")] = None,
     q: Annotated[
         str | None, Query(max_length=200, description="Words in id, name, user, account, queue or team.")
@@ -38,7 +39,16 @@ def jobs(
 
     teams = seen(access.teams, split(team))
     asked = question(
-        {"window": window, "teams": teams, "user": user, "cluster": cluster, "state": state, "q": q, "sort": sort}
+        {
+            "window": window,
+            "teams": teams,
+            "user": user,
+            "cluster": cluster,
+            "pool": pool,
+            "state": state,
+            "q": q,
+            "sort": sort,
+        }
     )
     place = decode(cursor, asked)
     span = place.window if place is not None and place.window is not None else window_of(window, service.now_us())
@@ -50,6 +60,7 @@ def jobs(
             teams,
             user=user,
             cluster=cluster,
+            pool=pool,
             state_filter=state,
             q=q,
             sort=sort,

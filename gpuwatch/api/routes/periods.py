@@ -14,7 +14,7 @@ from gpuwatch.api.bodies import json_body
 from gpuwatch.api.common import PREFIX, Svc, answer, errors, words
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema import Period, PeriodBody, Periods
+from gpuwatch.api.schema_set import Period, PeriodBody, Periods
 from gpuwatch.clock import Window, rfc3339
 from gpuwatch.cost import chargeback
 from gpuwatch.errors import UsageError
@@ -81,7 +81,9 @@ def _close(service: Any, name: str, actor: str) -> Response:
         raise
     except UsageError as error:
         raise ApiError(400, str(error), field="period") from error
-    with service.reader() as store:
+    service.reprice()
+    # One transaction: what is owed and what is frozen are of the same books.
+    with service.reader() as store, store.transaction():
         owed = store.sql(
             "select count(*) from dirty_hour where hour_us >= $start_us and hour_us < $end_us",
             start_us=window.start_us,

@@ -1,0 +1,186 @@
+"""The app under /ui/: its answers, headers and callbacks as a browser sends them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from gpuwatch.dashboards.app import mount
+from gpuwatch.dashboards.web import MAX_BODY
+from tests.dashboards import fake_api
+
+SHOW = (
+    "..page.children...digest.data...filters.children...nav.children...drawer-box.children...said.children"
+    "...title.data.."
+)
+UPDATE = "/ui/_dash-update-component"
+
+
+def made(mode: str = "ok", tokens: bool = False) -> FastAPI:
+    """The fake API with the pages on it."""
+    app = fake_api.create(mode, tokens)
+    mount(app)
+    return app
+
+
+def send(app: FastAPI, method: str, path: str, **more: Any) -> httpx.Response:
+    """One request of a browser."""
+
+    async def go() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+            return await http.request(method, path, **more)
+
+    return asyncio.run(go())
+
+
+def show(app: FastAPI, path: str, search: str = "", **more: Any) -> str:
+    """What the routing callback answers for an address: the page as JSON text."""
+    names = re.findall(r"([\w-]+)\.(\w+)", SHOW)
+    body = {
+        "output": SHOW,
+        "outputs": [{"id": name, "property": prop} for name, prop in names],
+        "inputs": [
+            {"id": "url", "property": "pathname", "value": path},
+            {"id": "url", "property": "search", "value": search},
+            {"id": "ground", "property": "data", "value": "dark"},
+        ],
+        "changedPropIds": ["url.pathname"],
+    }
+    response = send(app, "POST", UPDATE, json=body, **more)
+    assert 200 == response.status_code, response.text
+    return json.dumps(response.json()["response"]["page"]["children"])
+
+
+def test_every_address_opens_the_one_document() -> None:
+    app = made()
+    for path in ("/ui", "/ui/", "/ui/findings/idle-1", "/ui/jobs/a/b?team=x"):
+        response = send(app, "GET", path)
+
+        assert 200 == response.status_code
+        assert "_dash-renderer" in response.text
+
+
+def test_what_looks_like_a_file_and_is_none_is_not_there() -> None:
+    app = made()
+    for path in ("/ui/assets/nothing.css", "/ui/_dash-component-suites/os/nothing.js", "/ui/assets/%2e%2e/app.py"):
+        assert 404 == send(app, "GET", path).status_code
+
+
+def test_the_policy_allows_this_site_only() -> None:
+    policy = send(made(), "GET", "/ui/").headers["content-security-policy"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+
+    assert "'none'" == rules["default-src"]
+    assert "'self'" == rules["connect-src"]
+    assert "unsafe" not in rules["script-src"]
+    assert 3 == rules["script-src"].count("sha256-")
+    assert ("'none'", "'self'") == (rules["frame-ancestors"], rules["form-action"])
+
+
+def test_the_document_fetches_nothing_from_elsewhere() -> None:
+    text = send(made(), "GET", "/ui/").text
+
+    assert [] == re.findall(r"(?:src|href)=\"(?:https?:)?//[^\"]*", text)
+    assert "plotly.min.js" not in text.replace("async-plotlyjs", "")
+
+
+def test_bundles_are_compressed_once_and_kept_by_the_browser() -> None:
+    app = made()
+    bundle = re.findall(r'src="([^"]+dash_mantine_components[^"]+)"', send(app, "GET", "/ui/").text)[0]
+    first, second = (send(app, "GET", bundle, headers={"accept-encoding": "gzip"}) for _ in range(2))
+
+    assert "gzip" == first.headers["content-encoding"] == second.headers["content-encoding"]
+    assert "public, max-age=31536000" == second.headers["cache-control"]
+    assert first.content == second.content
+    assert int(second.headers["content-length"]) < len(second.content) / 2
+    assert len(second.content) == int(
+        send(app, "GET", bundle, headers={"accept-encoding": ""}).headers["content-length"]
+    )
+
+
+def test_the_pages_are_not_kept() -> None:
+    assert "no-store" == send(made(), "GET", "/ui/jobs").headers["cache-control"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"origin": "https://evil.example"}, id="another origin"),
+        pytest.param({"sec-fetch-site": "cross-site"}, id="another site"),
+        pytest.param({"origin": "null"}, id="no origin of its own"),
+    ],
+)
+def test_another_site_cannot_use_the_callbacks(headers: dict[str, str]) -> None:
+    assert 403 == send(made(), "POST", UPDATE, json={}, headers=headers).status_code
+
+
+def test_a_body_without_an_end_is_not_read() -> None:
+    response = send(
+        made(), "POST", UPDATE, content=b"{" + b" " * (MAX_BODY + 10), headers={"content-type": "application/json"}
+    )
+
+    assert response.status_code >= 400
+
+
+def test_other_methods_are_refused() -> None:
+    assert 405 == send(made(), "DELETE", "/ui/jobs").status_code
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("/ui/", "Where the GPU-hours went", id="the overview"),
+        pytest.param("/ui/findings/idle-hoarding-0002", "GPUs held", id="a finding"),
+        pytest.param("/ui/jobs/sandbox/nb-4336", "sandbox/nb-4336", id="a job with a slash"),
+        pytest.param("/ui/findings/nonsense", "There is no such thing here", id="a finding that is none"),
+        pytest.param("/ui/nowhere", "No page has the address /nowhere", id="no page"),
+    ],
+)
+def test_an_address_shows_its_page(path: str, expected: str) -> None:
+    assert expected in show(made(), path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        pytest.param("403", "Your token does not open this", id="forbidden"),
+        pytest.param("500", "This could not be loaded", id="broken"),
+    ],
+)
+def test_a_failing_api_is_a_state_of_the_page(mode: str, expected: str) -> None:
+    assert expected in show(made(mode), "/ui/jobs")
+
+
+def test_the_cookie_is_the_token_of_the_pages() -> None:
+    app = made(tokens=True)
+
+    assert "Sign in to see this" in show(app, "/ui/jobs")
+    assert "resnet-ddp" in show(app, "/ui/jobs", headers={"cookie": f"gpuwatch_token={fake_api.GOOD}"})
+
+
+def test_the_token_is_not_in_what_a_page_holds() -> None:
+    """The routing callback answers with everything the browser keeps."""
+    app = made(tokens=True)
+
+    assert fake_api.GOOD not in show(app, "/ui/", headers={"cookie": f"gpuwatch_token={fake_api.GOOD}"})
+
+
+def test_a_page_that_cannot_be_drawn_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_api, "QUALITY", {"items": "nonsense", "checks": 7})
+
+    assert "could not be drawn" in show(made(), "/ui/quality")
+
+
+def test_the_api_beside_the_pages_stays_its_own() -> None:
+    """Unknown routes of the API are no pages, and Dash does not wrap its answers."""
+    app = made()
+
+    assert 404 == send(app, "GET", "/api/v1/nothing").status_code
+    assert 404 == send(app, "GET", "/nothing").status_code
+    assert "content-security-policy" not in send(app, "GET", "/api/v1/me").headers

@@ -1,0 +1,262 @@
+"""Every page lays out what it was given without a browser: full, empty, odd and hostile answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import page as registry
+from gpuwatch.dashboards import words
+from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
+from gpuwatch.dashboards.pages import finding, jobs, mig, overview, quality, teams
+from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.states import failed
+from tests.dashboards import fake_api
+
+PATHS = (
+    "/",
+    "/teams",
+    "/teams?by=user&team=nlp",
+    "/teams?by=job&team=nlp&user=alice",
+    "/teams?by=slice",
+    "/teams?by=nonsense&sort=nonsense",
+    "/mig",
+    "/mig?page=2&sort=node",
+    "/mig?page=999",
+    "/findings",
+    "/findings?state=all&cursor=c2",
+    "/findings?state=nonsense",
+    "/findings/idle-hoarding-0003",
+    "/jobs",
+    "/jobs?user=alice&q=x",
+    "/jobs/4242?in=sim",
+    "/jobs/sandbox/nb-4336",
+    "/quality",
+    "/?pool=h100&cluster=sim",
+)
+
+
+def api(mode: str = "ok") -> Api:
+    """The fake API as a local caller sees it."""
+    return Client(fake_api.create(mode)).of(Caller())
+
+
+def shown(path: str, mode: str = "ok") -> Component:
+    """The layout of a page."""
+    query = asked(path)
+    page = registry.find(query.path)
+    assert page is not None
+    return page.layout(asyncio.run(page.load(api(mode), query)), query, "light")
+
+
+def asked(path: str) -> Query:
+    """The query of an address below /ui."""
+    before, mark, search = path.partition("?")
+    return Query.parse(f"/ui{before}", mark + search)
+
+
+def text(node: Any) -> str:
+    """All text of a layout, in reading order."""
+    return " ".join(pieces(node))
+
+
+def pieces(node: Any) -> Iterator[str]:
+    """Text of a node and of what it holds."""
+    if isinstance(node, Component):
+        yield from pieces(getattr(node, "children", None))
+    elif isinstance(node, list | tuple):
+        for part in node:
+            yield from pieces(part)
+    elif node is not None:
+        yield str(node)
+
+
+def links(node: Any) -> list[str]:
+    """All addresses a layout leads to."""
+    found = [node.href] if hasattr(node, "href") else []
+    held = getattr(node, "children", None) if isinstance(node, Component) else node
+    for part in held if isinstance(held, list | tuple) else [held]:
+        if isinstance(part, Component | list | tuple):
+            found += links(part)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["ok", "empty"])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_lays_out_whatever_comes(path: str, mode: str) -> None:
+    """It can be sent, holds no None as a word, and leads nowhere but to our own pages."""
+    layout = shown(path, mode)
+    sent = json.dumps(layout, default=Component.to_plotly_json)
+
+    assert len(sent) < 1_000_000
+    assert "None" not in text(layout).replace("None of", "")
+    assert [] == [href for href in links(layout) if not href.startswith(("/ui", "/api/v1/"))]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_hostile_names_stay_text(path: str) -> None:
+    """Text is a child, never markup: no component that takes markup is used."""
+    sent = json.dumps(shown(path), default=Component.to_plotly_json)
+
+    assert "Markdown" not in sent
+    assert "dangerously" not in sent
+
+
+def test_the_overview_names_the_largest_loss_and_closes() -> None:
+    said = text(shown("/"))
+
+    assert "The largest loss: held idle, 1,935 GPU-h in the last 7 days" in said
+    assert "All of it" in said and "$51.6 k" in said
+    assert "32 % of the GPU time owned did effective work" in said
+
+
+def test_an_overview_without_books_leads_to_the_last_week_that_has_some() -> None:
+    layout = shown("/", "empty")
+
+    assert "No GPU time in this window" in text(layout)
+    assert "/ui/?window=2026-11-13T12%3A00%3A00Z%2C2026-11-20T12%3A00%3A00Z" in links(layout)
+
+
+def test_the_overview_does_without_what_failed() -> None:
+    """Findings and the fleet are extras; the books are not."""
+    data = asyncio.run(overview.load(api(), Query()))
+    bare = overview.Data(data.ledger, None, None, "1d", None, None)
+    said = text(overview.layout(bare, Query(), "light"))
+
+    assert "Findings could not be loaded" in said
+    assert "vs. before" not in said
+
+
+def test_a_pool_has_no_reporting_stage_because_nobody_told_it() -> None:
+    sums = overview.books.by_key([{"bucket": "compute", "gpu_seconds": "10", "cost": "1"}], "bucket")
+
+    assert {"total", "allocated", "active", "effective"} == set(overview.pool_stages(sums))
+
+
+def test_unknown_is_missing_and_never_zero() -> None:
+    """A pending job knows neither its GPUs nor its cost."""
+    layout = jobs.listing([fake_api.job(1)], Query("/jobs"))
+    row = layout.children[0].children.children[-1].children[0]
+    said = [text(cell) for cell in row.children]
+
+    assert [words.MISSING] * 4 == said[4:8]
+    assert "No GPU time" == said[8]
+
+
+def test_a_drill_narrows_and_leads_on() -> None:
+    layout = shown("/teams?by=user&team=nlp")
+
+    assert "/ui/teams?by=job&team=nlp&user=alice" in links(layout)
+    assert "All teams nlp" in text(layout)
+
+
+def test_exports_ask_the_api_for_what_is_shown() -> None:
+    exports = [href for href in links(shown("/teams?by=user&team=nlp&window=24h")) if href.startswith("/api/")]
+
+    assert "/api/v1/chargeback?window=24h&by=user&team=nlp&format=csv" == exports[0]
+
+
+def test_teams_sort_by_money_unless_asked_otherwise() -> None:
+    data = asyncio.run(teams.load(api(), Query("/teams")))
+
+    def first(sort: str) -> str:
+        query = Query("/teams", {"sort": sort} if sort else {})
+        body = teams.listing(data, data.charges["items"], "team", query).children[1].children.children[-1]
+        return text(body.children[0].children[0])
+
+    assert "Held, team unknown" == first("")
+    assert fake_api.HOSTILE == first("name")
+
+
+def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
+    data = asyncio.run(mig.load(api(), Query("/mig")))
+    held = mig.tenancy.slices(data.rows)[data.gpus[1]["gpu"]]
+    drawn = mig.drawing(held, "GPU", mig.Fraction(1, 7), True).children[1].children
+    places = [(cell.style["gridColumn"], cell.style["gridRow"], cell.className) for cell in drawn]
+
+    assert ("1 / -1", "1 / 2", "slice m-rest") == places[0]
+    assert [("1 / span 4", "5 / span 3"), ("5 / span 2", "3 / span 2"), ("7 / span 1", "2 / span 1")] == [
+        place[:2] for place in places[1:4]
+    ]
+    assert [("8", "1 / -1", "slice m-rest")] == places[4:]
+
+
+def test_seven_small_slices_leave_memory_but_lose_no_share() -> None:
+    data = asyncio.run(mig.load(api(), Query("/mig")))
+    held = mig.tenancy.slices(data.rows)[data.gpus[0]["gpu"]]
+    drawn = mig.drawing(held, "GPU", mig.Fraction(0), True).children[1].children
+
+    assert ["slice m-spare"] == [cell.className for cell in drawn if "span" not in cell.style["gridColumn"]]
+
+
+def test_readers_may_not_exempt() -> None:
+    """Only an administrator says for good that a waste is none."""
+    data = asyncio.run(finding.load(api(), Query("/findings/idle-hoarding-0000")))
+    as_reader = finding.Data(data.finding, data.rule, {"scope": "read"})
+
+    assert "Exempt" in text(finding.decide(data))
+    assert "Exempt" not in text(finding.decide(as_reader))
+
+
+def test_a_finding_shows_its_limits_and_its_reason() -> None:
+    said = text(shown("/findings/false-utilization-0001"))
+
+    assert "Do this:" in said
+    assert "Limit: SMs active at most 50 %" in said
+    assert "Utilization counts any kernel." in said
+
+
+def test_a_finding_without_a_price_says_so() -> None:
+    data = asyncio.run(finding.load(api(), Query("/findings/false-utilization-0003")))
+    facts = finding.summary(data, Query()).children[3].children
+
+    assert ["–", "–"] == [text(fact.children[1]) for fact in facts[:2]]
+
+
+def test_sources_that_fail_come_first_with_their_fix() -> None:
+    said = text(shown("/quality"))
+
+    assert "2 sources are late or failing, 1 check asks for a fix." in said
+    assert said.index("slurm http://ctl:6820") < said.index("1 source well")
+    assert "scontrol token lifespan=86400" in said
+    assert "DCGM_FI_PROF_SM_ACTIVE, gauge" in said
+
+
+def test_a_snooze_ends_when_it_was_said() -> None:
+    assert "2026-11-27T12:00:00Z" == finding.until_after("7", "2026-11-20T12:00:00Z")
+    assert "2026-11-27T12:00:00Z" == finding.until_after("nonsense", "2026-11-20T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("status", "title"),
+    [
+        pytest.param(401, "Sign in to see this", id="nobody"),
+        pytest.param(403, "Your token does not open this", id="not allowed"),
+        pytest.param(404, "There is no such thing here", id="not there"),
+        pytest.param(500, "This could not be loaded", id="broken"),
+        pytest.param(0, "This could not be loaded", id="unreachable"),
+    ],
+)
+def test_failures_are_states_of_a_page(status: int, title: str) -> None:
+    said = text(failed(ApiFailure(status, "x", "because", "do this"), Query("/jobs", {"team": "a"})))
+
+    assert said.startswith(title)
+
+
+def test_signing_in_leads_back() -> None:
+    layout = failed(ApiFailure(401, "x", "m"), Query("/jobs", {"team": "a"}))
+
+    assert ["/ui/login?next=%2Fui%2Fjobs%3Fteam%3Da"] == links(layout)
+
+
+def test_navigation_is_in_the_order_of_the_pages() -> None:
+    expected = ["Overview", "Teams & chargeback", "MIG", "Findings", "Jobs", "Data quality"]
+
+    assert expected == [page.title for page in registry.pages() if page.icon]
+    assert None is registry.find("/nothing")
+    assert quality.layout is registry.find("/quality").layout  # type: ignore[union-attr]
