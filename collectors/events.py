@@ -14,6 +14,7 @@ not known here. Within one body an id counts once.
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -29,10 +30,14 @@ from gpuwatch.registry import Receive, receiver
 
 FILE = "events"
 """What stands for a file name where an item is refused; its line is the item's place in the body, from 1."""
-MAX_ITEMS = 1_000_000
+MAX_ITEMS = 200_000
+MAX_CONTAINERS = 2_000_000
+"""Objects and lists in one body: each costs far more memory than its bytes."""
 MAX_DELETED = 100_000
 MAX_NODES = 100_000
 WATCHED = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
+
+_SPACE = re.compile(r"[ \t\r\n]*")
 
 Item = tuple[int, Any]
 
@@ -140,10 +145,14 @@ class Decoder:
 
 def items_of(body: bytes, rejects: Rejects) -> Iterator[tuple[int, Object]]:
     """Objects of a body with their places from 1; Lists are unpacked. Raises UnreadableInput when nothing is JSON."""
+    count = 0
     for place, item in _documents(body, rejects):
         inner = item.get("items") if isinstance(item, dict) and str(item.get("kind")).endswith("List") else None
         listed = str(item["kind"]).removesuffix("List") if inner is not None else None
         for value in inner if isinstance(inner, list) else [item]:
+            count += 1
+            if count > MAX_ITEMS:
+                raise UnreadableInput(f"events: more than {MAX_ITEMS} items; send several bodies")
             if isinstance(value, dict):
                 yield place, value if value.get("kind") or not listed else {**value, "kind": listed}
             else:
@@ -159,22 +168,56 @@ def _documents(body: bytes, rejects: Rejects) -> Sequence[Item]:
         raise UnreadableInput(
             f"events: the body is no text ({error.reason} at byte {error.start}); send UTF-8"
         ) from error
+    if body.count(b"{") + body.count(b"[") > MAX_CONTAINERS:
+        raise UnreadableInput(f"events: more than {MAX_CONTAINERS} objects and lists; send several bodies")
     try:
-        whole = json.loads(text)
-        found = list(enumerate(whole if isinstance(whole, list) else [whole], start=1))
+        found = list(_elements(text))
     except RecursionError as error:
         raise UnreadableInput("events: JSON nested too deeply") from error
     except ValueError as error:
         found = _lines(text, rejects)
         if not found:
             raise UnreadableInput(f"events: neither JSON nor NDJSON: {error}") from error
-    if len(found) > MAX_ITEMS:
-        raise UnreadableInput(f"events: more than {MAX_ITEMS} items; send several bodies")
     return found
+
+
+def _elements(text: str) -> Iterator[Item]:
+    """The elements of a JSON list, or the one value that a text is, by their places. Raises ValueError for other text."""
+    decoder = json.JSONDecoder()
+    at = _past_space(text, 0)
+    if text[at : at + 1] != "[":
+        value, end = decoder.raw_decode(text, at)
+        if _past_space(text, end) != len(text):
+            raise ValueError("more than one JSON value")
+        yield 1, value
+        return
+    at = _past_space(text, at + 1)
+    place = 0
+    while text[at : at + 1] != "]" or place:
+        place += 1
+        if place > MAX_ITEMS:
+            raise UnreadableInput(f"events: more than {MAX_ITEMS} items; send several bodies")
+        value, end = decoder.raw_decode(text, at)
+        yield place, value
+        at = _past_space(text, end)
+        if text[at : at + 1] == "]":
+            break
+        if text[at : at + 1] != ",":
+            raise ValueError(f"no comma after item {place} of the list")
+        at = _past_space(text, at + 1)
+    if _past_space(text, at + 1) != len(text):
+        raise ValueError("text after the list")
+
+
+def _past_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return at if match is None else match.end()
 
 
 def _lines(text: str, rejects: Rejects) -> list[Item]:
     """Lines that are JSON, by their numbers; the others are refused unless none is."""
+    if text.count("\n") > MAX_ITEMS:
+        raise UnreadableInput(f"events: more than {MAX_ITEMS} lines; send several bodies")
     found: list[Item] = []
     torn: list[tuple[int, str]] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -182,7 +225,7 @@ def _lines(text: str, rejects: Rejects) -> list[Item]:
             try:
                 found.append((number, json.loads(line)))
             except (ValueError, RecursionError):
-                torn.append((number, line))
+                torn.append((number, line[: Rejects.MAX_EXAMPLE]))
     for number, line in torn if found else []:
         rejects.add("line is not JSON", FILE, number, line)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import logging
@@ -77,9 +76,6 @@ def _register(dash: Dash, client: Client) -> None:
     @dash.callback(
         Output("page", "children"),
         Output("digest", "data"),
-        Output("filters", "children"),
-        Output("nav", "children"),
-        Output("drawer-box", "children"),
         Output("said", "children"),
         Output("title", "data"),
         Input("url", "pathname"),
@@ -88,18 +84,25 @@ def _register(dash: Dash, client: Client) -> None:
         running=[(Output("page", "className"), "page busy", "page")],
     )
     async def show(pathname: str, search: str, scheme: Scheme | None) -> tuple[Any, ...]:
-        query, api = Query.parse(pathname, search), client.of(_caller())
+        query = Query.parse(pathname, search)
         page = find(query.path)
-        content, choices = await asyncio.gather(_content(page, api, query, scheme or "light"), filters.load(api, query))
-        title = f"{page.title} · gpuwatch" if page else "gpuwatch"
+        content = await _content(page, client.of(_caller()), query, scheme or "light")
+        return content, _digest(content), "", f"{page.title} · gpuwatch" if page else "gpuwatch"
+
+    @dash.callback(
+        Output("filters", "children"),
+        Output("nav", "children"),
+        Output("drawer-box", "children"),
+        Input("url", "pathname"),
+        Input("url", "search"),
+    )
+    async def frame(pathname: str, search: str) -> tuple[Any, ...]:
+        query = Query.parse(pathname, search)
+        page, choices = find(query.path), await filters.load(client.of(_caller()), query)
         return (
-            content,
-            _digest(content),
             filters.layout(choices, query, page.filters if page else ()),
             [shell.navigation(query), shell.who(choices)],
             shell.drawer(query, choices),
-            "",
-            title,
         )
 
     @dash.callback(

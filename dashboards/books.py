@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 from gpuwatch.dashboards import words
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
@@ -15,6 +14,7 @@ from gpuwatch.dashboards.query import Query
 from gpuwatch.dashboards.theme import BUCKETS
 
 HOURLY_UP_TO = timedelta(hours=72)
+HOURLY = ("24h", "48h", "72h", "1d", "2d", "3d", "today", "yesterday")
 MAX_STEPS = 400
 
 
@@ -132,26 +132,45 @@ def asked(by: str, query: Query) -> str:
     return f"{by},pool" if query.get("pool") else by
 
 
-async def with_history(api: Api, query: Query, by: str) -> tuple[Row, Row | None, Row | None, str]:
-    """The ledger of the window, of the window before it, by bucket over time, and that step."""
-    by = asked(by, query)
-    now = await api.ledger(query.window, by, **query.scope)
+@dataclass(frozen=True)
+class History:
+    """The ledger of a window by bucket, of the window before it, and by steps; what failed is None."""
+
+    now: Row
+    before: Row | None
+    stepped: Row | None
+    step: str
+
+
+async def history(api: Api, query: Query) -> History:
+    """Two questions where the steps fit one answer: they add up to the window. Else three, without the steps."""
+    by, step = asked("bucket", query), step_of_window(query.window)
+    now = await api.ledger(query.window, by, step, **query.scope)
     window = window_of(now)
-    if window is None:
-        return now, None, None, "1d"
-    start, end = window
-    step = step_of(start, end)
-    before, stepped = await asyncio.gather(
-        optional(api.ledger(text_of(start - (end - start), start), by, **query.scope)),
-        optional(api.ledger(query.window, asked("bucket", query), step, **query.scope)),
-    )
-    return now, before, stepped, step
+    before = None if window is None else text_of(window[0] - (window[1] - window[0]), window[0])
+    if now.get("next"):
+        now, past = await asyncio.gather(
+            api.ledger(query.window, by, **query.scope),
+            optional(api.ledger(before, by, **query.scope) if before else None),
+        )
+        return History(now, past, None, step)
+    past = await optional(api.ledger(before, by, **query.scope) if before else None)
+    return History(now, past, now, step)
 
 
-async def optional(call: Any) -> Row | None:
-    """What a call gives, or None where it fails: for what a page can do without."""
+def step_of_window(window: str) -> str:
+    """Hours for windows that are short by their name or their ends, days for others."""
+    start, end = (words.moment(part) for part in (window.split(",", 1) if "," in window else ("", "")))
+    if start and end:
+        return step_of(start, end)
+    return "1h" if window in HOURLY else "1d"
+
+
+async def optional(call: Awaitable[Row] | None) -> Row | None:
+    """What a call gives, or None where it fails or there is none: for what a page can do without."""
+    if call is None:
+        return None
     try:
-        found: Row = await call
-        return found
+        return await call
     except ApiFailure:
         return None

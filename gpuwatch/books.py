@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from math import lcm
@@ -105,11 +105,17 @@ def question(
 @contextmanager
 def working_tables(store: Store) -> Iterator[None]:
     """The statements of a question see one state of the books, whatever is written meanwhile; its temporary tables are
-    dropped when it is answered, or has failed. Not within a transaction.
+    dropped when it is answered, or has failed. A transaction that the caller has begun is used as it is.
     """
-    with store.transaction():
+    with nullcontext() if _in_transaction(store) else store.transaction():
         yield
         store.run("cost/drop")
+
+
+def _in_transaction(store: Store) -> bool:
+    """Whether the connection is within a transaction: only then it stays the same from one statement to the next."""
+    first, second = (store.sql("select txid_current()")[0][0] for _ in range(2))
+    return bool(first == second)
 
 
 def page(

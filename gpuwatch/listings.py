@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -28,24 +29,31 @@ def chargeback_listing(answer: Chargeback) -> Listing:
     total: dict[str, Any] = {"gpu_seconds": f"{answer.gpu_seconds:f}", "cost": _text(answer.cost)}
     if answer.currency is not None:
         total["currency"] = answer.currency
-    foot = [f"Total: {total['gpu_seconds']} GPU-seconds, {total['cost'] or 'several currencies'}"]
-    foot[0] += f" {answer.currency}" if answer.currency else ""
     if answer.unpriced_gpu_seconds:
         total["unpriced_gpu_seconds"] = f"{answer.unpriced_gpu_seconds:f}"
-        foot.append(f"Without a rate: {answer.unpriced_gpu_seconds:f} GPU-seconds; gpuwatch doctor names the rates")
-    names = [*answer.by, "gpu_seconds", "cost", "cost_exact", "currency", "kind"]
+    return chargeback_answer({"items": items, "window": window_dict(answer.window), "total": total}, answer.by)
+
+
+def chargeback_answer(answer: Mapping[str, Any], by: Sequence[str]) -> Listing:
+    """The `chargeback` answer from its JSON: what a server said."""
+    total = answer["total"]
+    currency, unpriced = total.get("currency"), total.get("unpriced_gpu_seconds")
+    foot = [f"Total: {total['gpu_seconds']} GPU-seconds, {total['cost'] or 'several currencies'}"]
+    foot[0] += f" {currency}" if currency else ""
+    if unpriced:
+        foot.append(f"Without a rate: {unpriced} GPU-seconds; gpuwatch doctor names the rates")
+    names = [*by, "gpu_seconds", "cost", "cost_exact", "currency", "kind"]
     return Listing(
         [*names, "error"],
-        items,
-        {"window": window_dict(answer.window), "total": total},
-        shown=[*names, *(["error"] if answer.unpriced_gpu_seconds else [])],
-        foot=[*foot, _window_line(answer.window)],
+        answer["items"],
+        {"window": answer["window"], "total": total},
+        shown=[*names, *(["error"] if unpriced else [])],
+        foot=[*foot, _window_line(answer["window"])],
     )
 
 
 def ledger_listing(answer: Ledger) -> Listing:
     """The `ledger` answer; rows of a ledger in steps have `start`, the start of their step."""
-    steps = ["start"] if answer.step_us is not None else []
     items = [
         {
             **({} if row.start_us is None else {"start": rfc3339(row.start_us)}),
@@ -57,21 +65,29 @@ def ledger_listing(answer: Ledger) -> Listing:
         }
         for row in answer.items
     ]
-    capacity = f"{answer.capacity_gpu_seconds:f}"
     funnel = {
         step: {"gpu_seconds": f"{amount.gpu_seconds:f}", "cost": _text(amount.cost)}
         for step, amount in answer.funnel.items()
     }
+    said = {
+        "items": items,
+        "capacity_gpu_seconds": f"{answer.capacity_gpu_seconds:f}",
+        "window": window_dict(answer.window),
+        "funnel": funnel,
+        "currency": answer.currency,
+    }
+    return ledger_answer(said, answer.by, stepped=answer.step_us is not None)
+
+
+def ledger_answer(answer: Mapping[str, Any], by: Sequence[str], *, stepped: bool = False) -> Listing:
+    """The `ledger` answer from its JSON: what a server said."""
+    dimensions = [name for name in by if name != "bucket"]
+    extra = {name: answer[name] for name in ("capacity_gpu_seconds", "window", "funnel", "currency")}
     return Listing(
-        [*steps, *answer.by, "bucket", "gpu_seconds", "cost", "currency"],
-        items,
-        {
-            "capacity_gpu_seconds": capacity,
-            "window": window_dict(answer.window),
-            "funnel": funnel,
-            "currency": answer.currency,
-        },
-        foot=[f"Capacity: {capacity} GPU-seconds", _window_line(answer.window)],
+        [*(["start"] if stepped else []), *dimensions, "bucket", "gpu_seconds", "cost", "currency"],
+        answer["items"],
+        extra,
+        foot=[f"Capacity: {answer['capacity_gpu_seconds']} GPU-seconds", _window_line(answer["window"])],
     )
 
 
@@ -80,8 +96,7 @@ def window_dict(span: Window) -> dict[str, str]:
     return {"start": rfc3339(span.start_us), "end": rfc3339(span.end_us)}
 
 
-def _window_line(span: Window) -> str:
-    ends = window_dict(span)
+def _window_line(ends: Mapping[str, str]) -> str:
     return f"Window: {ends['start']} to {ends['end']}, UTC"
 
 

@@ -12,7 +12,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards import books, figures, parts, states, words
-from gpuwatch.dashboards.books import Sum
+from gpuwatch.dashboards.books import History, Sum
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.findings_list import card as finding_card
 from gpuwatch.dashboards.page import page
@@ -27,30 +27,28 @@ TOP_FINDINGS = 4
 class Data:
     """What the overview shows. Parts it can do without are None when they failed."""
 
-    ledger: Row
-    before: Row | None
-    stepped: Row | None
-    step: str
+    books: History
     fleet: Row | None
     findings: Row | None
 
 
 async def load(api: Api, query: Query) -> Data:
     """Asks for everything at once; only the ledger is needed."""
-    history, fleet, findings = await asyncio.gather(
-        books.with_history(api, query, "bucket"),
-        books.optional(api.fleet()),
-        books.optional(api.findings(limit=TOP_FINDINGS, state="open", sort="cost", **query.scope)),
+    return Data(
+        *await asyncio.gather(
+            books.history(api, query),
+            books.optional(api.fleet()),
+            books.optional(api.findings(limit=TOP_FINDINGS, state="open", sort="cost", **query.scope)),
+        )
     )
-    return Data(*history, fleet, findings)
 
 
 @page("/", "Overview", load, icon="overview", order=1)
 def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     """Headline numbers, then the funnel and the waterfall, then the trend and what to act on."""
-    sums = books.by_key(books.within(data.ledger, query), "bucket")
+    sums = books.by_key(books.within(data.books.now, query), "bucket")
     whole = books.total(sums)
-    window = data.ledger.get("window") or {}
+    window = data.books.now.get("window") or {}
     note = f"{words.span(window.get('start'), window.get('end'))}" if window else query.window_words
     top = parts.heading("Where the GPU-hours went", note)
     if not whole.seconds:
@@ -65,7 +63,7 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
                 ),
             ]
         )
-    currency = str(data.ledger.get("currency") or "")
+    currency = str(data.books.now.get("currency") or "")
     return html.Div(
         [
             top,
@@ -94,10 +92,10 @@ def earlier(fleet: Row, query: Query) -> Component | None:
 
 def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, query: Query) -> Component:
     """Cost, productive, allocated, held idle, not measured: each against the window before."""
-    before = books.by_key(books.within(data.before, query), "bucket")
+    before = books.by_key(books.within(data.books.before, query), "bucket")
     past = books.total(before)
     known = bool(past.seconds)
-    steps = books.trend(books.within(data.stepped, query), data.step)
+    steps = books.trend(books.within(data.books.stepped, query), data.books.step)
     allocated = [bucket.name for bucket in BUCKETS if bucket.allocated]
 
     def part(of: Mapping[str, Sum], names: list[str], all_: Sum) -> Decimal | None:
@@ -139,7 +137,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
 
 def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
     """Owned to effective: GPU-hours and money of the window, GPUs of this minute."""
-    stages: Row = pool_stages(sums) if query.get("pool") else data.ledger.get("funnel") or {}
+    stages: Row = pool_stages(sums) if query.get("pool") else data.books.now.get("funnel") or {}
     now = running(data.fleet or {}, query)
     whole = words.number((stages.get("total") or {}).get("gpu_seconds"))
     rows = []
@@ -233,8 +231,8 @@ def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
 
 def trend(data: Data, query: Query, scheme: Scheme) -> Component:
     """Buckets over time."""
-    steps = books.trend(books.within(data.stepped, query), data.step)
-    unit = "hour" if data.step == "1h" else "day"
+    steps = books.trend(books.within(data.books.stepped, query), data.books.step)
+    unit = "hour" if data.books.step == "1h" else "day"
     if not steps.starts:
         return parts.card("Trend", states.advice("No books over time for this window yet."))
     share = steps.share(list(PRODUCTIVE))

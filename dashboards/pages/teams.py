@@ -56,19 +56,13 @@ async def load(api: Api, query: Query) -> Data:
     by = ",".join([*dimensions(query), *(["cluster"] if view == "job" else [])])
     charges = await api.chargeback(query.window, by, **query.scope)
     window = books.window_of(charges)
+    past = books.text_of(window[0] - (window[1] - window[0]), window[0]) if window else None
+    mixed = f"{','.join(dimensions(query))},bucket" if view in MIX_VIEWS else None
     before, mixes = await asyncio.gather(
-        books.optional(api.chargeback(books.text_of(window[0] - (window[1] - window[0]), window[0]), by, **query.scope))
-        if window
-        else nothing(),
-        books.optional(api.ledger(query.window, f"{','.join(dimensions(query))},bucket", **query.scope))
-        if view in MIX_VIEWS
-        else nothing(),
+        books.optional(api.chargeback(past, by, **query.scope) if past else None),
+        books.optional(api.ledger(query.window, mixed, **query.scope) if mixed else None),
     )
     return Data(charges, before, mixes)
-
-
-async def nothing() -> None:
-    """Stands for a call that is not needed."""
 
 
 def view_of(query: Query) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuwatch import in_use
+from gpuwatch.commands import remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     WINDOW_HELP,
@@ -16,6 +19,7 @@ from gpuwatch.commands.shared import (
     FormatOption,
     WindowOption,
     names,
+    now_us,
     opened,
     show,
     window_of,
@@ -24,8 +28,12 @@ from gpuwatch.commands.shared import (
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.output import FORMATS, Listing, choose
 
+if TYPE_CHECKING:
+    from gpuwatch.clock import Window
+
 CHARGE_FORMATS = (*FORMATS, "parquet", "xlsx")
 BINARY_FORMATS = ("parquet", "xlsx")
+OPEN_STATES = "open,acked,snoozed,exempt"
 NO = 1
 """Exit code of an answer that is "no"."""
 FINDING_SHOWN = ("severity", "state", "detector", "subject", "team", "started_at", "wasted_cost", "summary")
@@ -44,13 +52,20 @@ def findings(
     """Findings, open and resolved, the dearest first."""
     from gpuwatch.cost import price_all
     from gpuwatch.findings import FIELDS, read
+    from gpuwatch.state.actions import Actions
 
     choose(form, True)
     span = None if window is None else window_of(window, context)
-    with opened(data, config) as (store, state, _):
-        price_all(store, state)
-        found = read(store, open_only=open_, detectors=names(detector or ()), team=team, window=span)
-    items = [f.as_dict() for f in found]
+    detectors = names(detector or ())
+    if (note := in_use.find(data)) is not None:
+        asked = {"detector": detectors, "team": team, "window": None if span is None else _exact(span)}
+        items = remote.every(note, "/api/v1/findings", {**asked, "state": OPEN_STATES if open_ else None})["items"]
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            actions = Actions(state).current(now_us(context))
+            found = read(store, open_only=open_, detectors=detectors, team=team, window=span, actions=actions)
+        items = [f.as_dict() for f in found]
     if choose(form, sys.stdout.isatty()) == "table":
         items = [item | {"subject": item["subject"]["id"]} for item in items]
     foot = [] if items else ["No findings."]
@@ -68,14 +83,18 @@ def ledger(
     """GPU-seconds by bucket, and by any chargeback dimension beside it."""
     from gpuwatch.cost import ledger as books
     from gpuwatch.cost import price_all
-    from gpuwatch.listings import ledger_listing
+    from gpuwatch.listings import ledger_answer, ledger_listing
 
     choose(form, True)
     span, dimensions = window_of(window, context), names(by or ["bucket"])
-    with opened(data, config) as (store, state, _):
-        price_all(store, state)
-        answer = books(store, state, span, dimensions)
-    show(ledger_listing(answer), form)
+    if (note := in_use.find(data)) is not None:
+        asked = {"window": _exact(span), "by": dimensions}
+        listing = ledger_answer(remote.every(note, "/api/v1/ledger", asked), dimensions)
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            listing = ledger_listing(books(store, state, span, dimensions))
+    show(listing, form)
 
 
 def chargeback(
@@ -96,7 +115,7 @@ def chargeback(
     from gpuwatch.cost import chargeback as charge
     from gpuwatch.cost import price_all
     from gpuwatch.export import check_format
-    from gpuwatch.listings import chargeback_listing
+    from gpuwatch.listings import chargeback_answer, chargeback_listing
 
     if form is not None:
         check_format(form, CHARGE_FORMATS)
@@ -105,10 +124,13 @@ def chargeback(
     span, dimensions = window_of(window, context), names(by or ["team"])
     if "bucket" in dimensions:
         raise UsageError("--by bucket: charges have no bucket; gpuwatch ledger --by bucket lists GPU-seconds and cost")
-    with opened(data, config) as (store, state, _):
-        price_all(store, state)
-        answer = charge(store, state, span, dimensions)
-    listing = chargeback_listing(answer)
+    if (note := in_use.find(data)) is not None:
+        asked = {"window": _exact(span), "by": dimensions}
+        listing = chargeback_answer(remote.every(note, "/api/v1/chargeback", asked), dimensions)
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            listing = chargeback_listing(charge(store, state, span, dimensions))
     if form in (*BINARY_FORMATS, "csv"):
         _write_bytes(listing, form, out)
     else:
@@ -133,13 +155,17 @@ def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
 def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
     """What is missing or wrong in the inputs, with the exact fix; exit code 1 when something is."""
     from gpuwatch.cost import price_all
-    from gpuwatch.doctor import COLUMNS, FAIL, examine, wrong
+    from gpuwatch.doctor import COLUMNS, FAIL, Check, examine, wrong
     from gpuwatch.output import visible
 
     chosen = choose(form, sys.stdout.isatty())
-    with opened(data, config) as (store, state, _):
-        price_all(store, state)
-        checks = examine(store)
+    if (note := in_use.find(data)) is not None:
+        told = json.loads(remote.get(note, "/api/v1/quality", {}))["checks"]
+        checks = [Check(**check) for check in told]
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            checks = examine(store)
     if chosen == "table":
         # Fixes are pasted as they stand: below the line, never folded into a cell.
         marks = {"ok": "ok  ", "warn": "WARN", FAIL: "FAIL"}
@@ -152,3 +178,10 @@ def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: F
         show(Listing(COLUMNS, [check.as_dict() for check in checks]), chosen)
     if wrong(checks):
         raise typer.Exit(NO)
+
+
+def _exact(span: Window) -> str:
+    """The window as it is asked of a server, whose clock may differ."""
+    from gpuwatch.clock import rfc3339
+
+    return f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"

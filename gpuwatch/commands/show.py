@@ -140,7 +140,8 @@ def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port
     exporters = Exporters(fleet, context.find_root().obj)
     exporters.start()
     scrape = {"cluster": CLUSTER, "targets": exporters.targets, "interval_s": STEP_S}
-    service = Service.open(data, load_settings(None, os.environ), {"dcgm": [scrape]}, now_us=context.find_root().obj)
+    settings = replace(load_settings(None, os.environ), analyze_interval_s=float(STEP_S))
+    service = Service.open(data, settings, {"dcgm": [scrape]}, now_us=context.find_root().obj)
     schedulers = Schedulers(fleet, service, data / "live")
 
     def ready(url: str) -> None:

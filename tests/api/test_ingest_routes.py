@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import threading
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 
+import httpx
 import pyarrow as pa
 import pytest
 
 from gpuwatch.errors import StoreBusy, StoreError, UnreadableInput
 from gpuwatch.model import Rejects
+from gpuwatch.store import Store
 from tests.api.api_world import Api
 
 WRITE, EVENTS = "/api/v1/write", "/api/v1/events"
@@ -141,3 +146,30 @@ def test_types_of_events(
     answering(bare, monkeypatch, Rejects())
 
     assert status == bare.request("POST", EVENTS, content=content, headers=headers).status_code
+
+
+def test_questions_do_not_hold_up_samples(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every thread that answers questions is busy; a write and a probe are answered all the same."""
+    release = threading.Event()
+    reader = bare.service.reader
+
+    def slow() -> AbstractContextManager[Store]:
+        release.wait()
+        return reader()
+
+    monkeypatch.setattr(bare.service, "reader", slow)
+
+    async def main() -> tuple[list[int], list[int]]:
+        transport = httpx.ASGITransport(bare.app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            asked = [asyncio.create_task(client.get("/api/v1/fleet")) for _ in range(60)]
+            try:
+                write = await client.post(WRITE, content=BODY, headers=PROTO)
+                probe = await client.get("/readyz")
+                waiting = sum(not task.done() for task in asked)
+            finally:
+                release.set()
+            answers = await asyncio.gather(*asked)
+        return [write.status_code, probe.status_code, waiting], [answer.status_code for answer in answers]
+
+    assert ([204, 200, 60], [200] * 60) == asyncio.run(main())

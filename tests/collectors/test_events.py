@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.clock import SECOND_US, rfc3339
+from gpuwatch.collectors import events
 from gpuwatch.collectors.events import Decoder
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Records, Rejects
@@ -238,3 +239,23 @@ def test_a_repeat_after_a_restart_changes_nothing() -> None:
 
 def test_the_service_finds_it_by_name() -> None:
     assert isinstance(make_receiver("events"), Decoder)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"{}\n" * 3, id="lines"),
+        pytest.param(b"[1,1,1]", id="a list"),
+        pytest.param(b'{"kind":"PodList","items":[{},{},{}]}', id="the items of a List"),
+    ],
+)
+def test_more_items_than_memory_is_meant_for_are_refused(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_ITEMS", 2)
+    with pytest.raises(UnreadableInput, match="more than 2 "):
+        Decoder()(body, "", "c1", 1_793_577_600_000_000, Rejects())
+
+
+def test_a_body_of_nothing_but_brackets_is_refused_unparsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_CONTAINERS", 3)
+    with pytest.raises(UnreadableInput, match="objects and lists"):
+        Decoder()(b"[[],[],[]]", "", "c1", 1_793_577_600_000_000, Rejects())

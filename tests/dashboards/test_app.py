@@ -15,10 +15,7 @@ from gpuwatch.dashboards.app import mount
 from gpuwatch.dashboards.web import MAX_BODY
 from tests.dashboards import fake_api
 
-SHOW = (
-    "..page.children...digest.data...filters.children...nav.children...drawer-box.children...said.children"
-    "...title.data.."
-)
+SHOW = "..page.children...digest.data...said.children...title.data.."
 UPDATE = "/ui/_dash-update-component"
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
+from typing import Any, cast
 
-from gpuwatch.dashboards import books
+import pytest
+
+from gpuwatch.dashboards import books, client
 from gpuwatch.dashboards.books import Sum
 from gpuwatch.dashboards.query import Query
 
@@ -64,3 +68,34 @@ def test_windows_are_told_as_the_api_takes_them() -> None:
     assert "2026-11-01T00:00:00Z,2026-11-03T00:00:00Z" == books.text_of(*window)
     assert "1h" == books.step_of(*window)
     assert None is books.window_of({"window": {"start": "2026-11-01T00:00:00Z"}})
+
+
+@pytest.mark.parametrize(
+    ("window", "step"),
+    [
+        pytest.param("24h", "1h", id="a day by its name"),
+        pytest.param("7d", "1d", id="a week by its name"),
+        pytest.param("2026-11-01T00:00:00Z,2026-11-04T00:00:00Z", "1h", id="three days by their ends"),
+        pytest.param("2026-11-01T00:00:00Z,2026-11-04T00:00:01Z", "1d", id="a second more"),
+        pytest.param("nonsense,", "1d", id="no window at all"),
+    ],
+)
+def test_short_windows_are_shown_by_the_hour(window: str, step: str) -> None:
+    assert step == books.step_of_window(window)
+
+
+def test_steps_that_do_not_fit_one_answer_are_left_out_and_the_sum_is_asked_for() -> None:
+    """A year by day has more rows than an answer: the totals must not be those of its first page."""
+    asked: list[str | None] = []
+
+    class Api:
+        async def ledger(self, window: str, by: str, step: str | None = None) -> dict[str, Any]:
+            asked.append(step)
+            ends = {"start": "2026-01-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"}
+            return {"items": [], "window": ends, "next": "c2" if step else None}
+
+    found = asyncio.run(books.history(cast(client.Api, Api()), Query("/")))
+
+    assert ["1d", None, None] == asked
+    assert None is found.stepped
+    assert None is found.now["next"]

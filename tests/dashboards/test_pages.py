@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from dash.development.base_component import Component
 
+from gpuwatch.dashboards import books, tenancy, words
 from gpuwatch.dashboards import page as registry
-from gpuwatch.dashboards import words
+from gpuwatch.dashboards.books import History
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
 from gpuwatch.dashboards.pages import finding, jobs, mig, overview, quality, teams
 from gpuwatch.dashboards.query import Query
@@ -110,8 +112,9 @@ def test_hostile_names_stay_text(path: str) -> None:
 def test_the_overview_names_the_largest_loss_and_closes() -> None:
     said = text(shown("/"))
 
-    assert "The largest loss: held idle, 1,935 GPU-h in the last 7 days" in said
-    assert "All of it" in said and "$51.6 k" in said
+    assert "The largest loss: held idle, 1,673 GPU-h in the last 7 days" in said
+    assert "Owned 100 % 18,432 $44.2 k" in said
+    assert "All of it 100 % 18,432 $44.2 k" in said
     assert "32 % of the GPU time owned did effective work" in said
 
 
@@ -125,7 +128,7 @@ def test_an_overview_without_books_leads_to_the_last_week_that_has_some() -> Non
 def test_the_overview_does_without_what_failed() -> None:
     """Findings and the fleet are extras; the books are not."""
     data = asyncio.run(overview.load(api(), Query()))
-    bare = overview.Data(data.ledger, None, None, "1d", None, None)
+    bare = overview.Data(History(data.books.now, None, None, "1d"), None, None)
     said = text(overview.layout(bare, Query(), "light"))
 
     assert "Findings could not be loaded" in said
@@ -133,7 +136,7 @@ def test_the_overview_does_without_what_failed() -> None:
 
 
 def test_a_pool_has_no_reporting_stage_because_nobody_told_it() -> None:
-    sums = overview.books.by_key([{"bucket": "compute", "gpu_seconds": "10", "cost": "1"}], "bucket")
+    sums = books.by_key([{"bucket": "compute", "gpu_seconds": "10", "cost": "1"}], "bucket")
 
     assert {"total", "allocated", "active", "effective"} == set(overview.pool_stages(sums))
 
@@ -175,8 +178,8 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
 
 def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
     data = asyncio.run(mig.load(api(), Query("/mig")))
-    held = mig.tenancy.slices(data.rows)[data.gpus[1]["gpu"]]
-    drawn = mig.drawing(held, "GPU", mig.Fraction(1, 7), True).children[1].children
+    held = tenancy.slices(data.rows)[data.gpus[1]["gpu"]]
+    drawn = mig.drawing(held, "GPU", Fraction(1, 7), True).children[1].children
     places = [(cell.style["gridColumn"], cell.style["gridRow"], cell.className) for cell in drawn]
 
     assert ("1 / -1", "1 / 2", "slice m-rest") == places[0]
@@ -188,8 +191,8 @@ def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
 
 def test_seven_small_slices_leave_memory_but_lose_no_share() -> None:
     data = asyncio.run(mig.load(api(), Query("/mig")))
-    held = mig.tenancy.slices(data.rows)[data.gpus[0]["gpu"]]
-    drawn = mig.drawing(held, "GPU", mig.Fraction(0), True).children[1].children
+    held = tenancy.slices(data.rows)[data.gpus[0]["gpu"]]
+    drawn = mig.drawing(held, "GPU", Fraction(0), True).children[1].children
 
     assert ["slice m-spare"] == [cell.className for cell in drawn if "span" not in cell.style["gridColumn"]]
 
