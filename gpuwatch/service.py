@@ -70,6 +70,7 @@ class Service:
         self.on_fatal: Callable[[str], None] = lambda why: None
         self._writer = GroupCommit(store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal)
         self._alerting = Alerting(state, config, now_us, lambda: self.base_url, settings)
+        self._telemetry.queued.set_function(lambda: self._writer.rows_queued)
         self.channel_guard = self._alerting.guard
         self._analyzer = Analyzer(
             store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
@@ -172,7 +173,6 @@ class Service:
 
     def submit(self, source: str, batches: Batches, rejects: Rejects | None = None) -> Future[None]:
         """Queues batches for the disk; the future is done when they are there. Raises StoreBusy when the queue is full."""
-        self._telemetry.queued.set(self._writer.rows_queued)
         return self._writer.submit(source, batches, rejects)
 
     def receive(self, name: str, body: bytes, content_type: str, cluster: str, source: str) -> Future[Rejects]:
@@ -254,7 +254,6 @@ class Service:
     def _committed(self, seconds: float, rows: int, requests: int) -> None:
         self._commits += 1
         self._telemetry.committed(seconds, rows, requests)
-        self._telemetry.queued.set(self._writer.rows_queued)
 
     def _fatal(self, why: str) -> None:
         log.critical("the store must be opened anew", extra={"error": why})

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch import cost, ledger
+from gpuwatch.books import question, scale_of, working_tables
 from gpuwatch.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.state import State
 from gpuwatch.store import Store
@@ -294,17 +295,14 @@ def totals(world: World, state: State, start_us: int, end_us: int) -> tuple[dict
     """Buckets, and exact charged seconds by job, of a window."""
     window = Window(start_us, end_us)
     buckets = {i.bucket: i.gpu_seconds for i in cost.ledger(world.store, state, window).items}
-    rows = world.store.rows(
-        "cost/charge",
-        start_us=start_us,
-        end_us=end_us,
-        cluster=None,
-        team=None,
-        **{f"by_{name}": name == "job" for name in cost.DIMENSIONS},
-    )
+    scale = scale_of(world.store, window)
+    asked = question(window, ["job"], None, None, scale)
     seconds: dict[Any, Fraction] = defaultdict(Fraction)
-    for row in rows:
-        seconds[(row["held"], row["job"])] += Fraction(int(row["units"]), row["share_den"] * SECOND_US)
+    with working_tables(world.store):
+        world.store.run("cost/kind", **asked)
+        world.store.run("cost/charge", **asked)
+        for row in world.store.rows("cost/publish", scale=1, cent=1, dearest_first=False, limit=None, offset=0):
+            seconds[(row["held"], row["job"])] += Fraction(int(row["micros"]), scale.shares * SECOND_US)
     return buckets, seconds
 
 

@@ -175,6 +175,7 @@ def test_recorded_slurm_jobs_have_the_gpu_seconds_of_sacct(
     assert {job: seconds for job, (_, seconds) in expected.items()} == dict(got)
 
     low, high = store.sql("select min(start_us), max(end_us) from segment")[0]
+    cost.price_all(store, state)
     bill = cost.chargeback(store, state, Window(low, high), ["account"])
     # Without rates, an account has a row for each price that is missing.
     totals: dict[str | None, Decimal] = defaultdict(Decimal)

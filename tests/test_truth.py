@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from gpuwatch import cost, ledger
+from gpuwatch import ledger
 from gpuwatch.analyze import analyze
-from gpuwatch.clock import HOUR_US, SECOND_US, parse_rfc3339
+from gpuwatch.books import question, scale_of, working_tables
+from gpuwatch.clock import SECOND_US, Window, parse_rfc3339
 from gpuwatch.ingest import import_paths
 from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
@@ -59,23 +60,19 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> list[Analysed]:
 
 def amounts(fleet: Analysed, dimension: str | None, held: bool) -> Amounts:
     """Exact GPU-seconds and cost by a dimension, of what was held or of what nobody held; nothing rounded."""
-    window = fleet.truth["window"]
-    rows = fleet.store.rows(
-        "cost/charge",
-        start_us=parse_rfc3339(window["start"]),
-        end_us=parse_rfc3339(window["end"]),
-        cluster=None,
-        team=None,
-        **{f"by_{name}": name == dimension for name in cost.DIMENSIONS},
-    )
+    ends = fleet.truth["window"]
+    window = Window(parse_rfc3339(ends["start"]), parse_rfc3339(ends["end"]))
+    scale = scale_of(fleet.store, window)
+    asked = question(window, [dimension] if dimension else [], None, None, scale)
     sums: dict[str, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
-    for row in rows:
-        if row["held"] != held:
-            continue
-        seconds = Fraction(int(row["units"]), row["share_den"] * SECOND_US)
-        amount = sums[row[dimension] or "" if dimension else ""]
-        amount[0] += seconds
-        amount[1] += seconds * Fraction(row["price"]) * SECOND_US / HOUR_US
+    with working_tables(fleet.store):
+        fleet.store.run("cost/kind", **asked)
+        fleet.store.run("cost/charge", **asked)
+        for row in fleet.store.rows("cost/publish", scale=1, cent=1, dearest_first=False, limit=None, offset=0):
+            if row["held"] == held:
+                amount = sums[row[dimension] or "" if dimension else ""]
+                amount[0] += Fraction(int(row["micros"]), scale.shares * SECOND_US)
+                amount[1] += Fraction(int(row["amount"]), scale.hour)
     return {key: (seconds, price) for key, (seconds, price) in sums.items()}
 
 
