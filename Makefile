@@ -1,16 +1,17 @@
 # Everything below needs Python 3.11 to 3.13 and make, and writes only into this folder.
-#   make demo    simulates a fleet, ingests it, analyses it and prints what it found; needs no root
+#   make demo    simulates a fleet, ingests it, prints what it found and serves http://127.0.0.1:8765; needs no root
 #   make test    the whole suite, after installing what it needs
 #   make lint    ruff and mypy --strict
 #   make bench   measures and writes bench/RESULTS.md
 #   make wheel   wheel and sdist into dist/
 #   make lock    writes requirements.lock anew from pyproject.toml
-# Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--gpus 256", TEST_ARGS="-k mig".
+# Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--gpus 256", PORT=9000, TEST_ARGS="-k mig".
 
 SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_ARGS ?=
+PORT ?= 8765
 TEST_ARGS ?=
 TEST_WORKERS ?= 2
 
@@ -25,7 +26,7 @@ BUILD_FILES := pyproject.toml setup.py requirements.lock
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.has-run
-	$(BIN)/gpuwatch demo $(DEMO_ARGS)
+	$(BIN)/gpuwatch demo --port $(PORT) $(DEMO_ARGS)
 
 test: $(VENV)/.has-dev test-servers
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) $(TEST_ARGS)

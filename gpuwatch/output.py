@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import shutil
@@ -77,12 +76,10 @@ def render(listing: Listing, form: str, width: int) -> str:
 
 
 def as_csv(listing: Listing) -> str:
-    """A header and a line a record; NULL is empty, nested values are JSON."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(listing.columns)
-    writer.writerows([[_cell(item.get(name)) for name in listing.columns] for item in listing.items])
-    return stream.getvalue()
+    """A header and a line a record, as gpuwatch.export writes it for every answer."""
+    from gpuwatch.export import render as export
+
+    return export(listing, "csv")[0].decode()
 
 
 def as_table(listing: Listing, width: int) -> str:

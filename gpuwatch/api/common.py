@@ -23,8 +23,8 @@ WINDOW_MAX = 100
 WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11 or START,END (RFC 3339)."
 
 
-def service_of(request: Request) -> Service:
-    """The service behind the application."""
+async def service_of(request: Request) -> Service:
+    """The service behind the application. Not a plain function: those wait for a thread, which questions may hold."""
     return cast("Service", request.app.state.service)
 
 

@@ -182,6 +182,8 @@ def _refusal(scope: Scope, most: int) -> tuple[int, str] | None:
         return 431, f"the headers have more than {HEADERS_MAX} bytes"
     if len(scope.get("query_string", b"")) > QUERY_MAX:
         return 414, f"the query has more than {QUERY_MAX} bytes"
+    if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+        return 400, "the header Host is there more than once"
     said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if not said.isdigit():
         return 400, "the header Content-Length is not a number"

@@ -23,6 +23,8 @@ MAX_TOKENS = 10_000
 """Tokens that are kept, revoked ones included."""
 MAX_NAME = 100
 """Characters of a token's name and of a team's."""
+RESERVED = frozenset({"loopback", "local", "command line", "analyze"})
+"""Names under which the audit log knows others."""
 MAX_TEAMS = 100
 MAX_TOKEN_TEXT = 200
 """Longer text is no token of ours and is not looked up."""
@@ -136,6 +138,8 @@ class Tokens:
 def _check(name: str, scope: str, teams: tuple[str, ...] | None, expires_us: int | None, at_us: int) -> None:
     if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
         raise UsageError(f"token name {name!r}: give 1 to {MAX_NAME} printable characters")
+    if name in RESERVED:
+        raise UsageError(f"token name {name!r}: the audit log uses it for somebody else; choose another")
     if scope not in SCOPES:
         raise UsageError(f"token scope {scope!r}: use {', '.join(SCOPES)}")
     if teams is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -33,7 +34,7 @@ def echo(in_flight: InFlight, seconds: float = 5.0) -> FastAPI:
     return app
 
 
-def send(app: FastAPI, content: object, headers: dict[str, str] | None = None) -> httpx.Response:
+def send(app: FastAPI, content: object, headers: Any = None) -> httpx.Response:
     """A POST whose body may be a stream."""
 
     async def go() -> httpx.Response:
@@ -159,6 +160,11 @@ def test_headers_and_queries_are_bounded(bare: Api) -> None:
         bare.get("/healthz", headers={"X-Long": "x" * 40_000}).status_code,
         bare.get("/api/v1/jobs?q=" + "x" * 9000).status_code,
     )
+
+
+def test_two_hosts_are_refused() -> None:
+    """Which of them a check looks at must not be a guess."""
+    assert 400 == send(echo(InFlight()), b"x", [("Host", "localhost"), ("Host", "evil.example")]).status_code
 
 
 def test_snappy_and_gzip_give_back_what_went_in() -> None:

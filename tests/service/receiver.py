@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -25,20 +26,23 @@ class Message:
 
 
 class Receiver:
-    """Listens while the block runs; `messages` is in the order of arrival."""
+    """Listens while the block runs; `messages` is in the order of arrival. Answers take `answer_s`."""
 
-    def __init__(self, status: int = 200) -> None:
+    def __init__(self, status: int = 200, answer_s: float = 0.0) -> None:
         self.status = status
         self.messages: list[Message] = []
+        ended = self._ended = threading.Event()
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 content = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.messages.append(Message(self.headers["Idempotency-Key"], json.loads(content)))
+                ended.wait(answer_s)
                 self.send_response(receiver.status)
                 self.send_header("Content-Length", "0")
-                self.end_headers()
+                with suppress(OSError):  # a killed server does not read its answer
+                    self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
                 """Says nothing."""
@@ -53,6 +57,7 @@ class Receiver:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._ended.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
