@@ -143,19 +143,16 @@ class History:
 
 
 async def history(api: Api, query: Query) -> History:
-    """Two questions where the steps fit one answer: they add up to the window. Else three, without the steps."""
+    """Three questions. The steps do not stand for the window: money is rounded once an answer, not once a step."""
     by, step = asked("bucket", query), step_of_window(query.window)
-    now = await api.ledger(query.window, by, step, **query.scope)
+    now, stepped = await asyncio.gather(
+        api.ledger(query.window, by, **query.scope), optional(api.ledger(query.window, by, step, **query.scope))
+    )
     window = window_of(now)
-    before = None if window is None else text_of(window[0] - (window[1] - window[0]), window[0])
-    if now.get("next"):
-        now, past = await asyncio.gather(
-            api.ledger(query.window, by, **query.scope),
-            optional(api.ledger(before, by, **query.scope) if before else None),
-        )
-        return History(now, past, None, step)
-    past = await optional(api.ledger(before, by, **query.scope) if before else None)
-    return History(now, past, now, step)
+    past = text_of(window[0] - (window[1] - window[0]), window[0]) if window else None
+    before = await optional(api.ledger(past, by, **query.scope) if past else None)
+    # A first page of steps would read as if the window ended there.
+    return History(now, before, None if stepped is None or stepped.get("next") else stepped, step)
 
 
 def step_of_window(window: str) -> str:

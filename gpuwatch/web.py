@@ -13,7 +13,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEADERS_S = 10.0
 """A connection that has not sent a whole request head by then is closed."""
 HEAD_BYTES_MAX = 64 * 1024
-"""A longer request head closes the connection."""
+"""Bytes of a request that are not its body (head, chunk frames, trailers); more end the connection."""
+FRAME_BYTES = 8
+"""What the frames of the smallest chunks cost a byte of body."""
+PIPELINED_MAX = 64
+"""Requests that may wait behind the one being answered on a connection."""
 KEEP_ALIVE_S = 75
 CONNECTIONS_MAX = 5_000
 STOP_S = 10
@@ -21,10 +25,10 @@ FILES_WANTED = 65_536
 
 
 class Protocol(HttpToolsProtocol):
-    """Closes connections that send the head of a request too slowly (slow-loris)."""
+    """Ends connections that send the head of a request slowly (slow-loris), or more beside its body than it needs."""
 
     _deadline: asyncio.TimerHandle | None = None
-    _head_bytes = 0
+    _overhead = 0
 
     def connection_made(self, transport: Any) -> None:
         """Starts the clock."""
@@ -32,16 +36,16 @@ class Protocol(HttpToolsProtocol):
         self._deadline = self.loop.call_later(HEADERS_S, transport.close)
 
     def data_received(self, data: bytes) -> None:
-        """Counts the bytes of an unfinished head."""
-        if self._deadline is not None:
-            self._head_bytes += len(data)
+        """Counts what is not body: the parser keeps all of it."""
+        self._overhead += len(data)
         super().data_received(data)
-        if self._deadline is not None and self._head_bytes > HEAD_BYTES_MAX:
-            self.transport.close()
+        if self._overhead > HEAD_BYTES_MAX:
+            self.transport.abort()
 
     def on_message_begin(self) -> None:
         """The head of a further request on the connection has begun."""
         super().on_message_begin()
+        self._overhead = 0
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEADERS_S, self.transport.close)
 
@@ -49,6 +53,13 @@ class Protocol(HttpToolsProtocol):
         """The head is whole: from here the application's own time limits hold."""
         self._stop_clock()
         super().on_headers_complete()
+        if len(self.pipeline) > PIPELINED_MAX:
+            raise ValueError(f"more than {PIPELINED_MAX} requests wait on one connection")
+
+    def on_body(self, body: bytes) -> None:
+        """Body is bounded by the application."""
+        self._overhead = max(0, self._overhead - FRAME_BYTES * len(body))
+        super().on_body(body)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for."""
@@ -59,7 +70,6 @@ class Protocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self._head_bytes = 0
 
 
 def server(app: Any, host: str, port: int) -> uvicorn.Server:

@@ -204,14 +204,16 @@ def facts(finding: Row, rule: Row) -> Component:
     """The numbers the rule judged by, where it was, and why it matters."""
     evidence: Row = finding.get("evidence") or {}
     rows = [[label(name), value(name, entry)] for name, entry in list(evidence.items())[:MAX_EVIDENCE] if simple(entry)]
-    rows += [
-        [f"Limit: {label(name)}", value(name, entry)]
-        for name, entry in list((evidence.get("thresholds") or {}).items())[:MAX_EVIDENCE]
-        if simple(entry)
-    ]
     rows.append(["Confidence", parts.percent(finding.get("confidence"))])
     if finding.get("bucket"):
         rows.append(["Ledger bucket", parts.bucket_word(str(finding["bucket"]))])
+    limits = [
+        [label(name), value(name, entry)]
+        for name, entry in list((evidence.get("thresholds") or {}).items())[:MAX_EVIDENCE]
+        if simple(entry)
+    ]
+    rule_limits = parts.table([parts.Column("Limit"), parts.Column("", "r")], limits, label="Limits of the rule")
+    judged = html.Details([html.Summary(f"{len(limits)} limits of the rule"), rule_limits]) if limits else None
     where = [
         html.Details(
             [
@@ -225,7 +227,7 @@ def facts(finding: Row, rule: Row) -> Component:
     ]
     why = [html.P(str(rule.get("why")), className="soft")] if rule.get("why") else []
     columns = [parts.Column("Judged by"), parts.Column("", "r")]
-    return parts.card("Why we say so", *why, parts.table(columns, rows, label="Evidence"), *where, name="late")
+    return parts.card("Why we say so", *why, parts.table(columns, rows, label="Evidence"), judged, *where, name="late")
 
 
 def simple(entry: object) -> bool:

@@ -94,8 +94,6 @@ def ledger(window: str, by: str, step: str | None) -> Json:
         items = [
             row(whole * share * (wobble if name == "hoarded" else 1), bucket=name) for name, share in SHARES.items()
         ]
-    if step:
-        whole = sum(float(item["gpu_seconds"]) for item in items)
     levels = {"total": 1.0, "reporting": 0.92, "allocated": 0.8, "active": 0.56, "effective": 0.32}
     return {
         "items": items,

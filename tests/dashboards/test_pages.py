@@ -112,9 +112,9 @@ def test_hostile_names_stay_text(path: str) -> None:
 def test_the_overview_names_the_largest_loss_and_closes() -> None:
     said = text(shown("/"))
 
-    assert "The largest loss: held idle, 1,673 GPU-h in the last 7 days" in said
-    assert "Owned 100 % 18,432 $44.2 k" in said
-    assert "All of it 100 % 18,432 $44.2 k" in said
+    assert "The largest loss: held idle, 1,935 GPU-h in the last 7 days" in said
+    assert "Owned 100 % 21,504 $51.6 k" in said
+    assert "All of it 100 % 21,504 $51.6 k" in said
     assert "32 % of the GPU time owned did effective work" in said
 
 
@@ -210,7 +210,8 @@ def test_a_finding_shows_its_limits_and_its_reason() -> None:
     said = text(shown("/findings/false-utilization-0001"))
 
     assert "Do this:" in said
-    assert "Limit: SMs active at most 50 %" in said
+    assert "4 limits of the rule" in said
+    assert "SMs active at most 50 %" in said
     assert "Utilization counts any kernel." in said
 
 
