@@ -60,6 +60,11 @@ def total(sums: Mapping[str, Sum], names: Sequence[str] | None = None) -> Sum:
     return whole
 
 
+def comparable(before: Sum, now: Sum) -> bool:
+    """Whether the window before has enough in it to compare with: half of what this one has."""
+    return bool(before.seconds) and before.seconds * 2 >= now.seconds
+
+
 def ratio(part: object, whole: object) -> Decimal | None:
     """part / whole, None where it says nothing."""
     top, bottom = words.number(part), words.number(whole)
@@ -93,6 +98,8 @@ class Trend:
     starts: Sequence[str]
     hours: Mapping[str, Sequence[float | None]]
     step_s: int
+    cut: frozenset[int] = frozenset()
+    """Places of steps that the window's ends cut: they hold less than a whole step."""
 
     def share(self, names: Sequence[str], of: Sequence[str] | None = None) -> list[float | None]:
         """The part of some buckets in each step, of all or of others."""
@@ -107,7 +114,7 @@ class Trend:
         return [sum(series[at] or 0.0 for series in shown) for at in range(len(self.starts))]
 
 
-def trend(rows: Iterable[Row], step: str) -> Trend:
+def trend(rows: Iterable[Row], step: str, window: tuple[datetime, datetime] | None = None) -> Trend:
     """A stepped ledger as series by bucket. A step without any row is a gap: None in every bucket."""
     cells: dict[str, dict[str, float]] = {}
     for row in rows:
@@ -117,7 +124,16 @@ def trend(rows: Iterable[Row], step: str) -> Trend:
             of[str(row.get("bucket"))] = of.get(str(row.get("bucket")), 0.0) + float(seconds) / 3600
     starts = sorted(cells)[-MAX_STEPS:]
     names = [bucket.name for bucket in BUCKETS if any(bucket.name in cells[start] for start in starts)]
-    return Trend(starts, {name: [cells[start].get(name) for start in starts] for name in names}, STEP_S[step])
+    hours = {name: [cells[start].get(name) for start in starts] for name in names}
+    return Trend(starts, hours, STEP_S[step], cut_by(window, starts, timedelta(seconds=STEP_S[step])))
+
+
+def cut_by(window: tuple[datetime, datetime] | None, starts: Sequence[str], step: timedelta) -> frozenset[int]:
+    """Places of the steps that reach past the window."""
+    times = [words.moment(start) for start in starts]
+    if window is None:
+        return frozenset()
+    return frozenset(at for at, time in enumerate(times) if time and (time < window[0] or time + step > window[1]))
 
 
 def within(answer: Row | None, query: Query) -> list[Row]:

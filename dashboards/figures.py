@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpuwatch.dashboards.theme import BUCKETS, HATCHED, INK, Scheme
@@ -16,6 +16,7 @@ LOW, TALL = {"height": "240px"}, {"height": "300px"}
 """Styles of a graph: it takes its width from where it stands."""
 
 MAX_LINES = 5
+PALE = 0.5
 FEW_STEPS = 40
 """More columns than that stand without gaps between them."""
 
@@ -73,9 +74,18 @@ def layout(scheme: Scheme, **changes: Any) -> Figure:
     return base
 
 
-def stack(times: Sequence[str], hours: Mapping[str, Sequence[float | None]], step_s: int, scheme: Scheme) -> Figure:
-    """GPU-hours a step by bucket, stacked in the order of the ledger. `times` are starts of steps."""
+def stack(
+    times: Sequence[str],
+    hours: Mapping[str, Sequence[float | None]],
+    step_s: int,
+    scheme: Scheme,
+    cut: Collection[int] = (),
+) -> Figure:
+    """GPU-hours a step by bucket, stacked in the order of the ledger. `times` are starts of steps; those of the places
+    `cut` are no whole steps and paler.
+    """
     ink = INK[scheme]
+    opacity = [PALE if at in cut else 1 for at in range(len(times))]
     bars = [
         {
             "type": "bar",
@@ -87,6 +97,7 @@ def stack(times: Sequence[str], hours: Mapping[str, Sequence[float | None]], ste
             "marker": {
                 "color": bucket.colour(scheme),
                 "line": {"width": 0},
+                "opacity": opacity,
                 **(
                     {"pattern": {"shape": "/", "bgcolor": ink.ground, "fgcolor": bucket.colour(scheme), "size": 5}}
                     if bucket.name == HATCHED

@@ -15,6 +15,7 @@ from gpuwatch.dashboards.query import ROOT
 
 SUITES = f"{ROOT}/_dash-component-suites/"
 ASSETS = f"{ROOT}/assets/"
+UPDATE = f"{ROOT}/_dash-update-component"
 OWN = (f"{ROOT}/_", ASSETS, f"{ROOT}/login", f"{ROOT}/logout")
 """Addresses that are not pages."""
 
@@ -67,9 +68,10 @@ class Guarded:
             start, body = await collected(
                 self._app, {**scope, "method": method if method == "POST" else "GET"}, receive
             )
-            if path.startswith(SUITES) and start["status"] >= 500:
-                # Dash raises for a bundle it does not have: that is no fault of ours.
-                start, body = {**start, "status": 404, "headers": []}, b"not found"
+            if start["status"] >= 500 and (path == UPDATE or path.startswith(SUITES)):
+                # Dash raises for a bundle it does not have, and for a callback's request that makes no sense. What
+                # fails within a callback is answered by the callback.
+                start, body = {**start, "status": 400 if path == UPDATE else 404, "headers": []}, b"no such thing"
             if squeeze:
                 body = await self._squeezed(path, start, body)
         out = MutableHeaders(raw=list(start["headers"]))

@@ -18,7 +18,7 @@ from gpuwatch.dashboards.theme import SEVERITIES
 
 PAGE_SIZE = 100
 PASSED = ("detector", "severity", "q", "cursor")
-FILTERS = ("cluster", "team")
+FILTERS = ("cluster", "pool", "team")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ async def load(api: Api, query: Query) -> Data:
             sort=query.get("sort", "cost"),
             **({} if state == "all" else {"state": state}),
             **filters,
+            pool=query.get("pool"),
             **query.scope,
         ),
         books.optional(api.detectors()),

@@ -14,13 +14,15 @@ from gpuwatch.dashboards.query import Query, job_link
 
 PAGE_SIZE = 100
 STATES = ("running", "completed", "failed")
-FILTERS = ("window", "cluster", "team", "q")
+FILTERS = ("window", "cluster", "pool", "team", "q")
 
 
 async def load(api: Api, query: Query) -> Row:
     """One page of jobs of the window, the most expensive first."""
     filters = {name: query.get(name) for name in ("user", "state", "q", "cursor") if query.get(name)}
-    return await api.jobs(query.window, PAGE_SIZE, sort=query.get("sort", "cost"), **filters, **query.scope)
+    return await api.jobs(
+        query.window, PAGE_SIZE, sort=query.get("sort", "cost"), pool=query.get("pool"), **filters, **query.scope
+    )
 
 
 @page("/jobs", "Jobs", load, icon="jobs", order=5, filters=FILTERS)

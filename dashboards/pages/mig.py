@@ -160,12 +160,14 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
                     html.Div(f"{words.clip(model, 30)}, {over}", className="note"),
                 ]
             ),
-            drawing(placed, ident, rest, len(placed) == len(now))
-            if placed
-            else states.advice("Where its slices lie is not known: no source reports placements."),
-            html.P(f"Not drawn: {len(now) - len(placed)}, whose place no source reports", className="soft small")
-            if 0 < len(placed) < len(now)
-            else None,
+            *(
+                [drawing(now, ident, rest)]
+                if len(placed) == len(now)
+                else [
+                    sizes(now, rest),
+                    html.P("Drawn by size: no source reports where they lie", className="soft small"),
+                ]
+            ),
             html.Ul([line(part, query) for part in now], className="tenants"),
             older if gone else None,
         ],
@@ -173,11 +175,10 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
     )
 
 
-def drawing(slices: list[Slice], ident: str, rest: Fraction | None, complete: bool) -> Component:
+def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component:
     """8 memory columns by 7 compute rows; each slice spans its memory and its compute, the rest is remainder.
 
     What is left over although no share of the GPU is lost (seven 1g slices leave an eighth of memory) is fainter.
-    Where the places of some slices are unknown (`complete` is false), so is what is left over.
     """
     cells: list[Component] = []
     row_at, taken = COMPUTE_ROWS + 1, set[int]()
@@ -195,20 +196,19 @@ def drawing(slices: list[Slice], ident: str, rest: Fraction | None, complete: bo
                 title=part.words,
             )
         )
-    lost = "m-open" if not complete else "m-rest" if rest is None or rest > 0 else "m-spare"
-    left = "left over" if complete else "a slice lies here, or nothing"
+    lost = "m-rest" if rest is None or rest > 0 else "m-spare"
     cells += [
         html.Div(
             className=f"slice {lost}",
             style={"gridColumn": f"{column + 1}", "gridRow": "1 / -1"},
-            title=f"Memory: {left}",
+            title="Memory left over",
         )
         for column in range(MEMORY_COLUMNS)
         if column not in taken
     ]
     if row_at > 1:
         style = {"gridColumn": "1 / -1", "gridRow": f"1 / {row_at}"}
-        cells.insert(0, html.Div(className=f"slice {lost}", style=style, title=f"Compute: {left}"))
+        cells.insert(0, html.Div(className=f"slice {lost}", style=style, title="Compute left over"))
     label = f"GPU {ident}: " + "; ".join(part.words for part in slices)
     return html.Div(
         [
@@ -218,6 +218,22 @@ def drawing(slices: list[Slice], ident: str, rest: Fraction | None, complete: bo
         ],
         className="drawing",
     )
+
+
+def sizes(slices: list[Slice], rest: Fraction | None) -> Component:
+    """Slices by their share of the GPU, side by side, where nobody says where they lie."""
+    pieces = [
+        html.Div(
+            html.Span(words.clip(words.owner(part.owner), 16) if part.owner else "free"),
+            className=f"slice m-{part.state}",
+            style=parts.width(float(tenancy.share(part.share) or 0)),
+            title=part.words,
+        )
+        for part in slices
+    ]
+    if rest:
+        pieces.append(html.Div(className="slice m-rest", style=parts.width(float(rest)), title="Left over"))
+    return html.Div(pieces, className="sizes", role="img", **parts.aria("; ".join(part.words for part in slices)))
 
 
 def line(part: Slice, query: Query) -> Component:

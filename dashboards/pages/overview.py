@@ -21,6 +21,7 @@ from gpuwatch.dashboards.theme import BUCKETS, PRODUCTIVE, STAGES, Scheme
 from gpuwatch.dashboards.waterfall import waterfall
 
 TOP_FINDINGS = 4
+NOTHING_BEFORE = "no period before"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ async def load(api: Api, query: Query) -> Data:
         *await asyncio.gather(
             books.history(api, query),
             books.optional(api.fleet()),
-            books.optional(api.findings(limit=TOP_FINDINGS, state="open", sort="cost", **query.scope)),
+            books.optional(
+                api.findings(limit=TOP_FINDINGS, state="open", sort="cost", pool=query.get("pool"), **query.scope)
+            ),
         )
     )
 
@@ -94,8 +97,9 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
     """Cost, productive, allocated, held idle, not measured: each against the window before."""
     before = books.by_key(books.within(data.books.before, query), "bucket")
     past = books.total(before)
-    known = bool(past.seconds)
-    steps = books.trend(books.within(data.books.stepped, query), data.books.step)
+    known = books.comparable(past, whole)
+    alone = None if known else NOTHING_BEFORE
+    steps = books.trend(books.within(data.books.stepped, query), data.books.step, books.window_of(data.books.now))
     allocated = [bucket.name for bucket in BUCKETS if bucket.allocated]
 
     def part(of: Mapping[str, Sum], names: list[str], all_: Sum) -> Decimal | None:
@@ -105,7 +109,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
         now = part(sums, names, whole)
         then = part(before, names, past) if known else None
         good = None if good_up is None or now is None or then is None else (now >= then) is good_up
-        return parts.Headline(label, parts.percent(now), words.points(now, then), good, steps.share(names), href=href)
+        return parts.Headline(label, parts.percent(now), words.points(now, then), good, steps.share(names), alone, href)
 
     idle, idle_before = sums.get("hoarded", Sum()), before.get("hoarded", Sum())
     idle_cost = idle.cost if idle.cost is not None or idle.seconds else Decimal(0)
@@ -231,20 +235,25 @@ def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
 
 def trend(data: Data, query: Query, scheme: Scheme) -> Component:
     """Buckets over time."""
-    steps = books.trend(books.within(data.books.stepped, query), data.books.step)
+    steps = books.trend(books.within(data.books.stepped, query), data.books.step, books.window_of(data.books.now))
     unit = "hour" if data.books.step == "1h" else "day"
     if not steps.starts:
         return parts.card("Trend", states.advice("No books over time for this window yet."))
     share = steps.share(list(PRODUCTIVE))
-    known = [(value, start) for value, start in zip(share, steps.starts, strict=True) if value is not None]
+    known = [
+        (value, start)
+        for at, (value, start) in enumerate(zip(share, steps.starts, strict=True))
+        if value is not None and at not in steps.cut
+    ]
     best = max(known, default=None)
     title = (
         f"The best {unit}, {words.when(best[1]) if unit == 'hour' else words.day(best[1])}, was {words.percent(best[0])} productive"
         if best and len(known) > 1
         else f"GPU-hours by {unit}"
     )
-    graph = parts.graph(figures.stack(steps.starts, steps.hours, steps.step_s, scheme), figures.LOW)
-    return parts.card(title, graph, note=f"Each column is one {unit}, UTC")
+    partial = "; the pale ones are cut by the window" if steps.cut else ""
+    graph = parts.graph(figures.stack(steps.starts, steps.hours, steps.step_s, scheme, steps.cut), figures.LOW)
+    return parts.card(title, graph, note=f"Each column is one {unit}, UTC{partial}")
 
 
 def top_findings(data: Data, query: Query) -> Component:

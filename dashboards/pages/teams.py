@@ -139,7 +139,7 @@ def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
     currency = currency_of(data, rows)
     kinds, past = books.by_key(rows, "kind"), books.by_key(narrowed(data.before, query), "kind")
     whole, before = books.total(kinds), books.total(past)
-    known = bool(before.seconds)
+    known = books.comparable(before, whole)
     orphan = books.by_key(rows, "team").get("__unallocated__", Sum())
 
     def headline(label: str, now: Sum, then: Sum) -> parts.Headline:
@@ -169,9 +169,10 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     """One row a value, sorted by money, with its share, its change and where its time went."""
     currency = currency_of(data, rows)
     sums = books.by_key(rows, view)
-    before = books.by_key(narrowed(data.before, query), view) if data.before else {}
+    before = books.by_key(narrowed(data.before, query), view)
     mixes = books.mixes(narrowed(data.mixes, query), view)
     whole = books.total(sums)
+    known = books.comparable(books.total(before), whole)
     top = max((part.cost or Decimal(0) for part in sums.values()), default=Decimal(0))
     clusters = {str(row.get(view)): row.get("cluster") for row in rows}
     ordered = sorted(sums.items(), key=lambda entry: place(entry[0], entry[1], query.get("sort", "cost")))
@@ -191,7 +192,7 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
             parts.money(part.cost, currency),
             parts.bar(float((part.cost or Decimal(0)) / top) if top > 0 else 0.0, "b-owner"),
             parts.percent(books.ratio(part.cost, whole.cost)),
-            change_cell(part, before.get(name), bool(before)),
+            change_cell(part, before.get(name), known),
             *([parts.strip(mixes.get(name, {}), name)] if mixes else []),
         ]
         for name, part in ordered[:MAX_ROWS]

@@ -122,7 +122,24 @@ def test_a_body_without_an_end_is_not_read() -> None:
         made(), "POST", UPDATE, content=b"{" + b" " * (MAX_BODY + 10), headers={"content-type": "application/json"}
     )
 
-    assert response.status_code >= 400
+    assert 400 == response.status_code
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b"{}", id="no output"),
+        pytest.param(b'{"output": "a.b", "outputs": {}, "inputs": []}', id="an output that nobody makes"),
+        pytest.param(b'{"output": "%s", "inputs": 7}' % SHOW.encode(), id="inputs that are none"),
+    ],
+)
+def test_a_callback_request_without_sense_is_refused(body: bytes) -> None:
+    response = send(made(), "POST", UPDATE, content=body, headers={"content-type": "application/json"})
+
+    assert 400 == response.status_code
+    assert "Traceback" not in response.text
 
 
 def test_other_methods_are_refused() -> None:

@@ -61,6 +61,27 @@ def test_a_trend_keeps_what_is_missing_apart_from_zero() -> None:
     assert [None, 1.0] == trend.share(["compute"], ["compute"])
 
 
+def test_steps_cut_by_the_window_are_known() -> None:
+    """A window of seven days to this minute begins and ends within a day."""
+    rows = [{"start": f"2026-11-0{day}T00:00:00Z", "bucket": "gap", "gpu_seconds": "1"} for day in (1, 2, 3)]
+    window = books.window_of({"window": {"start": "2026-11-01T12:00:00Z", "end": "2026-11-03T12:00:00Z"}})
+
+    assert {0, 2} == books.trend(rows, "1d", window).cut
+    assert set() == books.trend(rows, "1d").cut
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        pytest.param(0, False, id="nothing before"),
+        pytest.param(49, False, id="too little before"),
+        pytest.param(50, True, id="half before"),
+    ],
+)
+def test_a_change_needs_something_to_compare_with(before: int, expected: bool) -> None:
+    assert expected is books.comparable(Sum(Decimal(before)), Sum(Decimal(100)))
+
+
 def test_windows_are_told_as_the_api_takes_them() -> None:
     window = books.window_of({"window": {"start": "2026-11-01T00:00:00Z", "end": "2026-11-03T00:00:00+00:00"}})
 

@@ -179,7 +179,7 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
 def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
     data = asyncio.run(mig.load(api(), Query("/mig")))
     held = tenancy.slices(data.rows)[data.gpus[1]["gpu"]]
-    drawn = mig.drawing(held, "GPU", Fraction(1, 7), True).children[1].children
+    drawn = mig.drawing(held, "GPU", Fraction(1, 7)).children[1].children
     places = [(cell.style["gridColumn"], cell.style["gridRow"], cell.className) for cell in drawn]
 
     assert ("1 / -1", "1 / 2", "slice m-rest") == places[0]
@@ -192,7 +192,7 @@ def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
 def test_seven_small_slices_leave_memory_but_lose_no_share() -> None:
     data = asyncio.run(mig.load(api(), Query("/mig")))
     held = tenancy.slices(data.rows)[data.gpus[0]["gpu"]]
-    drawn = mig.drawing(held, "GPU", Fraction(0), True).children[1].children
+    drawn = mig.drawing(held, "GPU", Fraction(0)).children[1].children
 
     assert ["slice m-spare"] == [cell.className for cell in drawn if "span" not in cell.style["gridColumn"]]
 
@@ -264,3 +264,12 @@ def test_navigation_is_in_the_order_of_the_pages() -> None:
     assert expected == [page.title for page in registry.pages() if page.icon]
     assert None is registry.find("/nothing")
     assert quality.layout is registry.find("/quality").layout  # type: ignore[union-attr]
+
+
+def test_slices_whose_place_nobody_knows_are_drawn_by_size() -> None:
+    """Side by side by their share, with what is left over."""
+    parts_ = tenancy.slices([row for row in fake_api.slices()["items"] if row["placement"] is None])
+    drawn = mig.sizes(next(iter(parts_.values())), Fraction(1, 7)).children
+
+    assert ["100.00%", "14.29%"] == [piece.style["width"] for piece in drawn]
+    assert "slice m-rest" == drawn[-1].className

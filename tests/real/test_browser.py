@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import socket
@@ -309,16 +308,3 @@ def test_a_page_moves_with_its_data_and_keeps_what_is_being_written(fake: tuple[
     page.wait_for_load_state("networkidle")
 
     assert "half a sen" == page.get_by_label("Reason").input_value()
-
-
-if os.environ.get("GPUWATCH_SHOTS"):
-
-    @pytest.mark.parametrize("path", PAGES)
-    def test_pictures(fake: tuple[str, FastAPI], tab: Open, path: str) -> None:
-        """Pictures of all pages for the eye, where a folder is named."""
-        for width, size in (("wide", WIDE), ("phone", PHONE)):
-            for scheme in ("light", "dark"):
-                page = tab(fake[0], size, color_scheme=scheme).open(path)
-                page.wait_for_load_state("networkidle")
-                name = path.removeprefix("/ui/") or "overview"
-                page.screenshot(path=f"{os.environ['GPUWATCH_SHOTS']}/{name}-{width}-{scheme}.png", full_page=True)
