@@ -6,43 +6,49 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-ENDPOINTS, SECONDS = 1000, 600
+from bench import programs
+
+ENDPOINTS, SECONDS, PEER_SECONDS = 1000, 600, 60
+"""The peers' figures settle soon; ours must show ten passes of the analysis."""
 INTERVAL_S = 15
 EXPORTERS_PORT = 19500
-GPUWATCH, PROMETHEUS, VICTORIA = 19501, 19502, 19503
-READY_S = 60
-TICKS = os.sysconf("SC_CLK_TCK")
 
 Facts = dict[str, object]
 
 
-def measure(directory: Path, endpoints: int, seconds: float) -> Facts:
-    """Scrapes the same endpoints with each program in turn for `seconds`."""
-    facts: Facts = {"endpoints": endpoints, "seconds": seconds, "interval_s": INTERVAL_S}
-    for name, program in (("gpuwatch", _gpuwatch), ("prometheus", _prometheus), ("victoria", _victoria)):
-        if name != "gpuwatch" and shutil.which(name if name == "prometheus" else "victoria-metrics") is None:
-            facts[name] = None
+def measure(directory: Path, endpoints: int, seconds: float, peer_seconds: float) -> Facts:
+    """Scrapes the same endpoints with each program in turn."""
+    facts: Facts = {"endpoints": endpoints, "interval_s": INTERVAL_S}
+    runs: dict[str, Callable[[], AbstractContextManager[programs.Process]]] = {
+        "gpuwatch": lambda: programs.gpuwatch(directory / "gpuwatch", _targets(endpoints)),
+        "prometheus": lambda: programs.prometheus(directory / "prometheus", _scrape_config(endpoints)),
+        "victoria": lambda: programs.victoria(directory / "victoria", _scrape_config(endpoints)),
+    }
+    for name, start in runs.items():
+        if name != "gpuwatch" and not programs.installed(name):
             continue
-        with _exporters(endpoints) as _, program(directory / name, endpoints) as process:
+        with _exporters(endpoints), start() as process:
             time.sleep(2 * INTERVAL_S)  # the first round opens every connection
-            before, began = _cpu_s(process.pid), time.time()
-            time.sleep(seconds)
-            used = _cpu_s(process.pid) - before
+            before, began = programs.cpu_s(process.pid), time.time()
+            time.sleep(seconds if name == "gpuwatch" else peer_seconds)
+            used = programs.cpu_s(process.pid) - before
             elapsed = time.time() - began
-            facts[name] = {"cores": used / elapsed, "peak_rss_mb": _peak_mb(process.pid), **_beats(began, elapsed)}
+            facts[name] = {
+                "seconds": elapsed,
+                "cores": used / elapsed,
+                "peak_rss_mb": programs.peak_mb(process.pid),
+                **_beats(began, elapsed),
+            }
             if name == "gpuwatch":
                 facts["commits"] = _commits()
     return facts
@@ -65,8 +71,7 @@ def _beats(began: float, elapsed: float) -> Facts:
 
 def _commits() -> Facts:
     """The service's own figures: commits, their mean time, rows, the last analysis."""
-    text = urllib.request.urlopen(f"http://127.0.0.1:{GPUWATCH}/metrics", timeout=60).read().decode()
-    values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[:1] != "#"}
+    values = programs.own_metrics()
     count, total = values["gpuwatch_commit_seconds_count"], values["gpuwatch_commit_seconds_sum"]
     return {
         "commits": count,
@@ -86,86 +91,21 @@ def _exporters(count: int) -> Iterator[None]:
     try:
         yield
     finally:
-        _end(process)
+        programs.end(process)
 
 
-@contextmanager
-def _gpuwatch(directory: Path, endpoints: int) -> Iterator[subprocess.Popen[bytes]]:
-    directory.mkdir(parents=True)
+def _targets(endpoints: int) -> str:
     targets = ", ".join(f'"http://127.0.0.1:{EXPORTERS_PORT}/{n}/metrics"' for n in range(endpoints))
-    config = directory / "gpuwatch.toml"
-    config.write_text(f'[[dcgm]]\ncluster = "bench"\ninterval_s = {INTERVAL_S}\ntargets = [{targets}]\n')
-    command = ["serve", "--config", str(config), "--data", str(directory / "data"), "--port", str(GPUWATCH)]
-    with _program([sys.executable, "-m", "gpuwatch", *command], directory, GPUWATCH, "/readyz") as process:
-        yield process
+    return f'[[dcgm]]\ncluster = "bench"\ninterval_s = {INTERVAL_S}\ntargets = [{targets}]\n'
 
 
-@contextmanager
-def _prometheus(directory: Path, endpoints: int) -> Iterator[subprocess.Popen[bytes]]:
-    config = _scrape_config(directory, endpoints)
-    options = [f"--config.file={config}", f"--storage.tsdb.path={directory / 'tsdb'}"]
-    command = ["prometheus", *options, f"--web.listen-address=127.0.0.1:{PROMETHEUS}"]
-    with _program(command, directory, PROMETHEUS, "/-/ready") as process:
-        yield process
-
-
-@contextmanager
-def _victoria(directory: Path, endpoints: int) -> Iterator[subprocess.Popen[bytes]]:
-    config = _scrape_config(directory, endpoints)
-    options = [f"-promscrape.config={config}", f"-storageDataPath={directory / 'data'}", "-retentionPeriod=1"]
-    command = ["victoria-metrics", *options, f"-httpListenAddr=127.0.0.1:{VICTORIA}"]
-    with _program(command, directory, VICTORIA, "/health") as process:
-        yield process
-
-
-def _scrape_config(directory: Path, endpoints: int) -> Path:
+def _scrape_config(endpoints: int) -> str:
     """One job an endpoint path: both programs know a metrics path for each job only."""
-    directory.mkdir(parents=True)
     jobs = [
         f"- job_name: n{n}\n  metrics_path: /{n}/metrics\n  static_configs:\n  - targets: ['127.0.0.1:{EXPORTERS_PORT}']\n"
         for n in range(endpoints)
     ]
-    config = directory / "scrape.yml"
-    config.write_text(f"global:\n  scrape_interval: {INTERVAL_S}s\nscrape_configs:\n{''.join(jobs)}")
-    return config
-
-
-@contextmanager
-def _program(command: list[str], directory: Path, port: int, ready: str) -> Iterator[subprocess.Popen[bytes]]:
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        deadline = time.time() + READY_S
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}{ready}", timeout=5).read()
-                break
-            except OSError:
-                if time.time() > deadline or process.poll() is not None:
-                    raise RuntimeError((directory / "log").read_text("utf-8", "replace")[-2000:]) from None
-                time.sleep(0.2)
-        yield process
-    finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def _peak_mb(pid: int) -> float:
-    line = next(x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if x.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+    return f"global:\n  scrape_interval: {INTERVAL_S}s\nscrape_configs:\n{''.join(jobs)}"
 
 
 def main() -> None:
@@ -173,7 +113,7 @@ def main() -> None:
     endpoints = int(sys.argv[1]) if len(sys.argv) > 1 else ENDPOINTS
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else SECONDS
     with tempfile.TemporaryDirectory(prefix="gpuwatch-live-") as folder:
-        print(json.dumps(measure(Path(folder), endpoints, seconds), indent=1))
+        print(json.dumps(measure(Path(folder), endpoints, seconds, min(seconds, PEER_SECONDS)), indent=1))
 
 
 if __name__ == "__main__":

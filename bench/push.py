@@ -13,6 +13,7 @@ import statistics
 import sys
 import threading
 import time
+import urllib.request
 from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -173,6 +174,7 @@ def alert(directory: Path) -> Facts:
     )
     try:
         with programs.gpuwatch(directory, config):
+            _set_rate()
             sent = asyncio.run(
                 sender.send_all(
                     f"http://127.0.0.1:{programs.GPUWATCH}/api/v1/write", [_idle_node(time.time_ns() // 1000)], 1
@@ -190,6 +192,19 @@ def alert(directory: Path) -> Facts:
         "names_the_rule": "idle" in text,
         "refused": sent.refused,
     }
+
+
+def _set_rate() -> None:
+    """A price: how bad a finding is follows from money a day."""
+    rate = {"gpu_model": sender.MODEL, "pricing": "owned", "usd_per_gpu_hour": "2.49"}
+    rate["valid_from"] = "2020-01-01T00:00:00Z"
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{programs.GPUWATCH}/api/v1/rates",
+        json.dumps({"items": [rate]}).encode(),
+        {"Content-Type": "application/json"},
+        method="PUT",
+    )
+    urllib.request.urlopen(request, timeout=60).read()
 
 
 def _idle_node(now_us: int) -> list[bytes]:

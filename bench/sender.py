@@ -16,6 +16,7 @@ from bench.remote_write import field as protobuf
 from gpuwatch.fields import FIELDS
 
 NAMES = [known.name for known in FIELDS if known.column and not known.divisor > 1][:FIELD_COUNT]
+MODEL = "NVIDIA H100 80GB HBM3"
 WAIT_S = 70.0
 """A little longer than the service itself waits for its disk."""
 SNAPPY = pa.Codec("snappy")
@@ -45,7 +46,7 @@ def labels(node: int, gpu: int, name: str, pod: str) -> dict[str, str]:
         "gpu": str(gpu),
         "instance": f"push-node-{node:04d}:9400",
         "job": "dcgm-exporter",
-        "modelName": "NVIDIA H100 80GB HBM3",
+        "modelName": MODEL,
         "pci_bus_id": f"00000000:{gpu:02d}:07.0",
     }
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
-from bench import fleet
+from bench import fleet, live, push, remote_write, scrape
+from bench import serve as served
 from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US, Window
 from gpuwatch.cost import chargeback
@@ -31,6 +32,8 @@ LATER_US = 1_830_297_600_000_000
 """In 2028: after every simulated sample, which import would refuse otherwise."""
 WEEK = Window(fleet.START_US, NOW_US)
 TEXT_GPUS, TEXT_DAYS = 64, 2
+MONTH_DAYS, MONTH_STEP_S = 30, 120
+MONTH_END_US = fleet.START_US + MONTH_DAYS * DAY_US
 QUERY_RUNS = 20
 QUERIES = {"team": ("team",), "job": ("job",), "team, model": ("team", "gpu_model")}
 
@@ -111,6 +114,47 @@ def text(directory: Path, gpus: int) -> Facts:
     }
 
 
+def month(directory: Path, gpus: int) -> Facts:
+    """Writes and analyses a month that is sampled less often: its books are as large as those of any month."""
+    with Store.open(directory / "data") as store, State.open(directory / "data") as state:
+        written = fleet.write(store, gpus=gpus, days=MONTH_DAYS, step_s=MONTH_STEP_S)
+        state.replace_rates([Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", MONTH_END_US)
+        start = time.perf_counter()
+        report = analyze(store, state, Settings(), now_us=MONTH_END_US)
+        seconds = time.perf_counter() - start
+    return {"gpus": gpus, "jobs": written.jobs, "rows": written.rows, "findings": report.findings, "analyze_s": seconds}
+
+
+def serve(directory: Path, gpus: int) -> Facts:
+    """API and first page over the store that `month` made."""
+    return served.measure(directory, MONTH_END_US)
+
+
+def durable(directory: Path, gpus: int) -> Facts:
+    """Remote-write to the disk on one core, beside its peers."""
+    return push.durable(directory)
+
+
+def ack(directory: Path, gpus: int) -> Facts:
+    """Remote-write while a week is analysed, which lies in DIRECTORY/data."""
+    return push.ack(directory, directory / "data", NOW_US)
+
+
+def alert(directory: Path, gpus: int) -> Facts:
+    """Idle samples to a message."""
+    return push.alert(directory)
+
+
+def scraping(directory: Path, gpus: int) -> Facts:
+    """Live scraping beside its peers; `gpus` endpoints of 8 GPUs."""
+    return live.measure(directory, gpus, live.SECONDS, live.PEER_SECONDS)
+
+
+def reading(directory: Path, gpus: int) -> Facts:
+    """Scrapes to points, and remote-write requests to points and to the disk, inside one process."""
+    return {"scrape": scrape.measure(gpus), "remote_write": remote_write.measure()}
+
+
 def parsing(directory: Path, gpus: int) -> Facts:
     """Exporter pages to points on one core."""
     from bench import exposition
@@ -129,7 +173,12 @@ def latency(query: Callable[[], object]) -> dict[str, float]:
     return {"p50_ms": statistics.median(taken), "p95_ms": statistics.quantiles(taken, n=20)[-1]}
 
 
-STAGES = {"write": write, "analysis": analysis, "queries": queries, "text": text, "parsing": parsing}
+STAGES: dict[str, Callable[[Path, int], Facts]] = {
+    stage.__name__: stage
+    for stage in (
+        write, analysis, queries, text, parsing, month, serve, durable, ack, alert, scraping, reading
+    )
+}
 
 
 def main(name: str, directory: str, gpus: str = "0") -> None:

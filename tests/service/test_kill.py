@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -156,7 +156,9 @@ def _queued(directory: Path) -> int:
         return int(found.fetchone()[0])
 
 
-def test_every_acknowledged_sample_is_stored_once_and_nothing_else(told: Told) -> None:
+def test_every_acknowledged_sample_is_stored_once_and_nothing_else(
+    told: Told, record_property: Callable[[str, object], None]
+) -> None:
     acknowledged = set().union(*(client.acknowledged for client in told.clients))
     sent = set().union(*(client.sent for client in told.clients))
     with Store.open(told.directory, create=False) as store:
@@ -170,6 +172,10 @@ def test_every_acknowledged_sample_is_stored_once_and_nothing_else(told: Told) -
         left = store.sql("select count(*) from sample_tail")
 
     stored = Counter(rows)
+    record_property("kills", told.kills)
+    record_property("acknowledged", len(acknowledged))
+    record_property("stored", len(rows))
+    record_property("requests sent again", sum(client.repeated for client in told.clients))
     assert [(0,)] == left
     assert {} == {sample: count for sample, count in stored.items() if count > 1}
     assert set() == acknowledged - set(stored)
@@ -178,12 +184,18 @@ def test_every_acknowledged_sample_is_stored_once_and_nothing_else(told: Told) -
     assert {0, 503} >= set().union(*(client.refused for client in told.clients))
 
 
-def test_every_finding_is_told_and_what_comes_twice_has_the_same_key(told: Told) -> None:
+def test_every_finding_is_told_and_what_comes_twice_has_the_same_key(
+    told: Told, record_property: Callable[[str, object], None]
+) -> None:
     with Store.open(told.directory, create=False) as store:
         wanted = {("opened", f.key) for f in findings.read(store) if f.subject["id"].startswith("research/trainer-")}
     messages = told.receiver.messages
     first = {message.key: message for message in reversed(messages)}
     alerts = Counter(alert for message in first.values() for alert in message.alerts)
+
+    record_property("findings", len(wanted))
+    record_property("messages", len(messages))
+    record_property("messages doubled", len(messages) - len(first))
 
     assert JOBS_A_ROUND * (told.kills + 1) == len(wanted)
     assert set() == wanted - set(alerts)
