@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -17,12 +18,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench import peers
+from bench import live, peers
 from bench.report import FLEETS, Facts, report
 from bench.stages import TEXT_GPUS
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 HELP_RUNS = 5
+SERVICE = {
+    "reading": "scrapes and requests to points",
+    "durable": "remote-write to the disk",
+    "ack": "remote-write while a week is analysed",
+    "alert": "samples to a message",
+    "month": "a month is written and analysed",
+    "serve": "API and pages of a month",
+    "scraping": "live scraping",
+}
+"""Stages of the service in their order: `serve` asks what `month` wrote."""
 CPU_INFO, MEMORY_INFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 
 
@@ -36,15 +47,30 @@ def main() -> None:
         facts["text"] = _say("text to durable commit", lambda: _stage("text", base / "text", TEXT_GPUS))
         for gpus in FLEETS:
             for name in ("write", "analysis"):
+                if name == "analysis" and gpus == FLEETS[-1]:
+                    _copy(base / f"fleet{gpus}", base / "ack" / "data")
                 work = partial(_stage, name, base / f"fleet{gpus}", gpus)
                 facts[f"{name}{gpus}"] = _say(f"{gpus} GPUs: {name}", work)
-        facts["queries"] = _say("queries", lambda: _stage("queries", base / f"fleet{FLEETS[-1]}", FLEETS[-1]))
+        large = FLEETS[-1]
+        facts["queries"] = _say("queries", lambda: _stage("queries", base / f"fleet{large}", large))
+        shutil.rmtree(base / f"fleet{large}")
+        for name, what in SERVICE.items():
+            size = live.ENDPOINTS if name in ("scraping", "reading") else large
+            place = base / {"serve": "month"}.get(name, name)
+            facts[name] = _say(what, partial(_stage, name, place, size))
+            if name != "month":
+                shutil.rmtree(place, ignore_errors=True)
         if lacking := peers.missing():
             facts["peers"] = {"missing": lacking}
         else:
             facts["peers"] = _say("peers", lambda: peers.measure(base / "peers"))
     RESULTS.write_text(report(facts, _machine(), datetime.now(UTC).date().isoformat()))
     print(f"wrote {RESULTS.name}")
+
+
+def _copy(store: Path, target: Path) -> None:
+    """A store before its analysis, for a stage that serves it."""
+    shutil.copytree(store, target)
 
 
 def _say(what: str, work: Callable[[], Any]) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from bench import peers
+from bench import peers, service_report
 from bench.stages import DAYS, QUERY_RUNS, TEXT_DAYS, TEXT_GPUS
+from bench.tables import row, table
 
 FLEETS = (100, 1000)
 
@@ -30,26 +30,27 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
             "work on the machine makes all of it slower: see its load."
         ),
         "",
-        *_table(("machine", ""), machine),
+        *table(("machine", ""), machine),
         "",
-        *_table(
+        *table(
             ("what", "target", "measured", "met"),
             [
-                _row(
+                row(
                     "exposition text to points, one core", 700_000, parsing["points_samples_per_s"], "samples/s", True
                 ),
-                _row("compressed text to durable commit", 500_000, text["samples_a_s"], "samples/s", True),
-                _row(f"`analyze`, {large['gpus']:,} GPUs, {DAYS} days, 30 s", 30, large["analyze_s"], "s"),
-                _row("largest memory of it", 3000, large["rss_mb"], "MB"),
-                _row(
+                row("compressed text to durable commit", 500_000, text["samples_a_s"], "samples/s", True),
+                row(f"`analyze`, {large['gpus']:,} GPUs, {DAYS} days, 30 s", 30, large["analyze_s"], "s"),
+                row("largest memory of it", 3000, large["rss_mb"], "MB"),
+                row(
                     f"processor time for {FLEETS[-1] // FLEETS[0]} times the GPUs",
                     FLEETS[-1] / FLEETS[0],
                     growth,
                     "times",
                 ),
-                _row("weekly chargeback, slowest p95", 50, slowest, "ms"),
-                _row("`gpuwatch --help`", 0.5, facts["help_s"], "s"),
-                _row("sealed store, blocks in use", 1.5, written["used_bytes_a_sample"], "bytes a sample"),
+                row("weekly chargeback, slowest p95", 50, slowest, "ms"),
+                row("`gpuwatch --help`", 0.5, facts["help_s"], "s"),
+                row("sealed store, blocks in use", 1.5, written["used_bytes_a_sample"], "bytes a sample"),
+                *service_report.targets(facts),
             ],
         ),
         "",
@@ -67,7 +68,7 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
         "",
         "## Steps of analyze",
         "",
-        *_table(
+        *table(
             ("step", *(f"{gpus:,} GPUs, s" for gpus in FLEETS)),
             [
                 (step, *(f"{facts[f'analysis{gpus}']['steps'].get(step, 0):.2f}" for gpus in FLEETS))
@@ -84,7 +85,7 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
         "",
         f"## Queries over the week of {FLEETS[-1]:,} GPUs",
         "",
-        *_table(
+        *table(
             ("query", "p50, ms", "p95, ms"),
             [
                 (
@@ -103,6 +104,7 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
         "",
         *_peers(facts["peers"]),
         "",
+        *service_report.sections(facts),
     ]
     return "\n".join(lines)
 
@@ -131,7 +133,7 @@ def _peers(facts: Facts) -> list[str]:
             f"`{peers.QUERY}` over HTTP on the same machine."
         ),
         "",
-        *_table(("system", "bytes a sample", "p50, ms", "p95, ms", "p50 / gpuwatch's"), rows),
+        *table(("system", "bytes a sample", "p50, ms", "p95, ms", "p50 / gpuwatch's"), rows),
         "",
         (
             f"Answers: gpuwatch {answer['gpuwatch_hours']:.3f} GPU-hours, Prometheus {answer['peer_hours']:.3f}, "
@@ -146,19 +148,3 @@ def _peers(facts: Facts) -> list[str]:
             "query (VictoriaMetrics with its result cache off); gpuwatch reads what its analysis derived before."
         ),
     ]
-
-
-def _row(what: str, target: float, found: float | None, unit: str, higher: bool = False) -> tuple[str, ...]:
-    sign = "≥" if higher else "≤"
-    if found is None:
-        return what, f"{sign} {target:,g} {unit}", "the command failed", "**not measured**"
-    met = found >= target if higher else found <= target
-    return what, f"{sign} {target:,g} {unit}", f"{_short(found)} {unit}", "yes" if met else "**no**"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]

@@ -45,7 +45,7 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
                 [
                     html.Div(sources(items), className="column"),
                     html.Div(
-                        [check(row) for row in [*wrong, *(row for row in checks if row.get("status") == "ok")]],
+                        [*(check(row) for row in wrong), well(checks)],
                         className="column",
                     ),
                 ],
@@ -187,6 +187,21 @@ def example(value: object) -> str:
     return " ".join(str(entry) for entry in value) if isinstance(value, list) else str(value or "")
 
 
+def well(checks: list[Row]) -> Component | None:
+    """The checks that ask for nothing."""
+    good = [row for row in checks if row.get("status") == "ok"]
+    if not good:
+        return None
+    rows = [[html.B(name_of(row)), words.clip(row.get("what"), 200)] for row in good]
+    title = f"{len(good)} check{'s' if len(good) > 1 else ''} passed"
+    return parts.card(title, parts.table([parts.Column("Check"), parts.Column("")], rows, label="Checks passed"))
+
+
+def name_of(row: Row) -> str:
+    """A check's name."""
+    return str(row.get("id")).replace("_", " ").capitalize()
+
+
 def check(row: Row) -> Component:
     """A check of the doctor: what it saw and the fix."""
     fix = str(row.get("fix") or "")
@@ -194,7 +209,7 @@ def check(row: Row) -> Component:
     return html.Section(
         [
             html.Div(
-                [state_tag(row.get("status")), html.B(str(row.get("id")).replace("_", " ").capitalize())],
+                [state_tag(row.get("status")), html.B(name_of(row))],
                 className="facts",
             ),
             html.P(words.clip(row.get("what"), 600)),
