@@ -221,9 +221,7 @@ def _idle_node(now_us: int) -> list[bytes]:
     size = len(sender.NAMES) * GPUS
     return [
         bytes(
-            sender.SNAPPY.compress(
-                b"".join(sender.protobuf(1, one) for one in encoded[at : at + size]), asbytes=True
-            )
+            sender.SNAPPY.compress(b"".join(sender.protobuf(1, one) for one in encoded[at : at + size]), asbytes=True)
         )
         for at in range(0, len(encoded), size)
     ]
@@ -240,7 +238,11 @@ def _idle(name: str) -> float:
 def main(name: str, directory: str, store: str = "", now_us: str = "0") -> None:
     """Prints the figures of one measurement."""
     base = Path(directory)
-    found = {"durable": lambda: durable(base), "ack": lambda: ack(base, Path(store), int(now_us)), "alert": lambda: alert(base)}
+    found = {
+        "durable": lambda: durable(base),
+        "ack": lambda: ack(base, Path(store), int(now_us)),
+        "alert": lambda: alert(base),
+    }
     print(json.dumps(found[name]()))
 
 

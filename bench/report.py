@@ -6,7 +6,7 @@ from typing import Any
 
 from bench import peers, service_report
 from bench.stages import DAYS, QUERY_RUNS, TEXT_DAYS, TEXT_GPUS
-from bench.tables import row, table
+from bench.tables import table, target
 
 FLEETS = (100, 1000)
 
@@ -35,21 +35,21 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
         *table(
             ("what", "target", "measured", "met"),
             [
-                row(
+                target(
                     "exposition text to points, one core", 700_000, parsing["points_samples_per_s"], "samples/s", True
                 ),
-                row("compressed text to durable commit", 500_000, text["samples_a_s"], "samples/s", True),
-                row(f"`analyze`, {large['gpus']:,} GPUs, {DAYS} days, 30 s", 30, large["analyze_s"], "s"),
-                row("largest memory of it", 3000, large["rss_mb"], "MB"),
-                row(
+                target("compressed text to durable commit", 500_000, text["samples_a_s"], "samples/s", True),
+                target(f"`analyze`, {large['gpus']:,} GPUs, {DAYS} days, 30 s", 30, large["analyze_s"], "s"),
+                target("largest memory of it", 3000, large["rss_mb"], "MB"),
+                target(
                     f"processor time for {FLEETS[-1] // FLEETS[0]} times the GPUs",
                     FLEETS[-1] / FLEETS[0],
                     growth,
                     "times",
                 ),
-                row("weekly chargeback, slowest p95", 50, slowest, "ms"),
-                row("`gpuwatch --help`", 0.5, facts["help_s"], "s"),
-                row("sealed store, blocks in use", 1.5, written["used_bytes_a_sample"], "bytes a sample"),
+                target("weekly chargeback, slowest p95", 50, slowest, "ms"),
+                target("`gpuwatch --help`", 0.5, facts["help_s"], "s"),
+                target("sealed store, blocks in use", 1.5, written["used_bytes_a_sample"], "bytes a sample"),
                 *service_report.targets(facts),
             ],
         ),

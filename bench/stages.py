@@ -175,9 +175,7 @@ def latency(query: Callable[[], object]) -> dict[str, float]:
 
 STAGES: dict[str, Callable[[Path, int], Facts]] = {
     stage.__name__: stage
-    for stage in (
-        write, analysis, queries, text, parsing, month, serve, durable, ack, alert, scraping, reading
-    )
+    for stage in (write, analysis, queries, text, parsing, month, serve, durable, ack, alert, scraping, reading)
 }
 
 

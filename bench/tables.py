@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def row(what: str, target: float, found: float | None, unit: str, higher: bool = False) -> tuple[str, ...]:
+def target(what: str, aim: float, found: float | None, unit: str, higher: bool = False) -> tuple[str, ...]:
     """A line of the targets: what, the target, what was measured (None: it failed or was not), whether it was met."""
     sign = "≥" if higher else "≤"
     if found is None:
-        return what, f"{sign} {target:,g} {unit}", "nothing", "**not measured**"
-    met = found >= target if higher else found <= target
-    return what, f"{sign} {target:,g} {unit}", f"{short(found)} {unit}", "yes" if met else "**no**"
+        return what, f"{sign} {aim:,g} {unit}", "nothing", "**not measured**"
+    met = found >= aim if higher else found <= aim
+    return what, f"{sign} {aim:,g} {unit}", f"{short(found)} {unit}", "yes" if met else "**no**"
 
 
 def short(value: float) -> str:

@@ -49,6 +49,8 @@ class Access:
     scope: str
     teams: tuple[str, ...] | None
     name: str
+    owner: bool = False
+    """Whether the caller may read the data directory itself: it knows the secret that lies there."""
 
     @property
     def reads(self) -> bool:
@@ -77,7 +79,7 @@ class Guard:
         if text is not None and _same(text, self._service.local_secret):
             if not local:
                 raise ApiError(403, "the local secret opens nothing from elsewhere")
-            return self._paced(Access("admin", None, "local"), "local")
+            return self._paced(Access("admin", None, "local", owner=True), "local")
         token = None if text is None else await self.run(self._tokens.resolve, text, self._service.now_us())
         if token is not None:
             if cookie and request.method not in SAFE_METHODS and not same_origin(request):
