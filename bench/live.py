@@ -14,6 +14,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from bench import programs
@@ -58,7 +59,7 @@ def _beats(began: float, elapsed: float) -> Facts:
     """Beats that were missed, and how far from 15 s the scrapes of an endpoint lay apart."""
     scrapes = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{EXPORTERS_PORT}/scrapes", timeout=60).read())
     within = [[t for t in times if began <= t < began + elapsed] for times in scrapes]
-    gaps = [b - a for times in within for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for times in within for a, b in pairwise(times)]
     missed = sum(round(gap / INTERVAL_S) - 1 for gap in gaps if gap > 1.5 * INTERVAL_S)
     least = int(elapsed // INTERVAL_S)
     return {

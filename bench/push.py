@@ -14,12 +14,14 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from bench import programs, sender
-from bench.remote_write import FIELD_COUNT, GPUS
+from bench.remote_write import FIELD_COUNT, GPUS, series_bytes
+from bench.remote_write import field as protobuf
 from gpuwatch.clock import MINUTE_US, SECOND_US
 
 NODES = 125
@@ -48,7 +50,7 @@ def durable(directory: Path) -> Facts:
     shards = _shards(time.time_ns() // 1_000_000)
     a_body = NODES * GPUS * FIELD_COUNT // SHARDS * SCRAPES_A_BODY
     facts: Facts = {"samples": SHARDS * (BODIES - 1) * a_body, "samples_a_request": a_body, "connections": SHARDS}
-    runs = {
+    runs: dict[str, tuple[Callable[[], AbstractContextManager[programs.Process]], int]] = {
         "gpuwatch": (lambda: programs.gpuwatch(directory / "gpuwatch", "", cpu=server), programs.GPUWATCH),
         "prometheus": (
             lambda: programs.prometheus(
@@ -156,7 +158,7 @@ def alert(directory: Path) -> Facts:
     messages: list[str] = []
 
     class Slack(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
+        def do_POST(self) -> None:
             messages.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
             self.send_response(200)
             self.end_headers()
@@ -210,7 +212,7 @@ def _set_rate() -> None:
 def _idle_node(now_us: int) -> list[bytes]:
     """ALERT_MINUTES of the scrapes of a node whose GPUs one pod holds and nothing uses, a minute a body."""
     encoded = [
-        sender.series_bytes(
+        series_bytes(
             sender.labels(0, gpu, name, "notebook-0"),
             [(_idle(name), (now_us - minute * MINUTE_US) // 1000 + k * STEP_MS) for k in range(4)],
         )
@@ -220,9 +222,7 @@ def _idle_node(now_us: int) -> list[bytes]:
     ]
     size = len(sender.NAMES) * GPUS
     return [
-        bytes(
-            sender.SNAPPY.compress(b"".join(sender.protobuf(1, one) for one in encoded[at : at + size]), asbytes=True)
-        )
+        bytes(sender.SNAPPY.compress(b"".join(protobuf(1, one) for one in encoded[at : at + size]), asbytes=True))
         for at in range(0, len(encoded), size)
     ]
 

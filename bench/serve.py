@@ -44,7 +44,7 @@ def measure(directory: Path, now_us: int) -> Facts:
     """Serves the store as if it were `now_us`, and asks it."""
     with programs.gpuwatch(directory / "serve", "", data=directory / "data", now_us=now_us) as process:
         waited = _analysed()
-        facts: Facts = {"first_pass_s": waited, "pages": _pages(), "api": _api()}
+        facts: Facts = {"first_pass_s": waited, "pages": _pages(), "api": _api(process.pid)}
         facts["peak_rss_mb"] = programs.peak_mb(process.pid)
     return facts
 
@@ -57,12 +57,13 @@ def _analysed() -> float:
     return programs.own_metrics()["gpuwatch_analysis_seconds"]
 
 
-def _api() -> dict[str, Facts]:
+def _api(pid: int) -> dict[str, Facts]:
     """Milliseconds from request to the last byte over one connection, and what came."""
     connection = http.client.HTTPConnection("127.0.0.1", programs.GPUWATCH, timeout=120)
     found: dict[str, Facts] = {}
     for name, path in QUERIES.items():
         taken, status, content = [], 0, b""
+        before = programs.cpu_s(pid)
         for _ in range(1 + REQUESTS):
             start = time.perf_counter()
             connection.request("GET", f"/api/v1/{path}")
@@ -75,6 +76,7 @@ def _api() -> dict[str, Facts]:
             "status": status,
             "items": len(body.get("items", [])) if isinstance(body, dict) else None,
             "bytes": len(content),
+            "cpu_ms": (programs.cpu_s(pid) - before) / len(taken) * 1000,
             "first_ms": taken[0],
             "p50_ms": statistics.median(taken[1:]),
             "p95_ms": statistics.quantiles(taken[1:], n=20)[-1],

@@ -60,6 +60,7 @@ def _pushed(facts: Facts) -> list[str]:
                 f"{each['peak_rss_mb']:.0f}",
             )
         )
+    refused = ", ".join(f"{name} {sum(durable[key]['refused'].values())}" for name, key in PROGRAMS if key in durable)
     written, scrape = reading["remote_write"], reading["scrape"]
     return [
         "## Remote-write to the disk, one core",
@@ -75,7 +76,7 @@ def _pushed(facts: Facts) -> list[str]:
             "has another. Series are known from one request a connection before. gpuwatch answers when the rows are "
             "committed, several requests to a commit; Prometheus when they are in its log, unsynced; VictoriaMetrics when "
             "they are in memory. "
-            f"Refused: {', '.join(f'{name} {sum(durable[key]["refused"].values())}' for name, key in PROGRAMS if key in durable)}. "
+            f"Refused: {refused}. "
             f"Inside one process, requests of 2,000: decoding {written['decode_samples_per_s_2000']:,.0f} samples a second of "
             f"processor time, decoding and committing {written['durable_samples_per_processor_s_2000']:,.0f}. "
             f"Scraping without writing: {scrape['processor_ms_per_scrape']:.2f} ms of processor time a scrape of 200 samples."
@@ -184,7 +185,7 @@ def _asked(facts: Facts) -> list[str]:
         f"## API and pages over {MONTH_DAYS} days of {month['gpus']:,} GPUs",
         "",
         *table(
-            ("question", "items", "KB", "first, ms", "p50, ms", "p95, ms"),
+            ("question", "items", "KB", "first, ms", "p50, ms", "p95, ms", "processor, ms"),
             [
                 (
                     name if query["status"] == 200 else f"{name}: answered {query['status']}",
@@ -193,6 +194,7 @@ def _asked(facts: Facts) -> list[str]:
                     f"{query['first_ms']:.0f}",
                     f"{query['p50_ms']:.1f}",
                     f"{query['p95_ms']:.1f}",
+                    f"{query['cpu_ms']:.0f}",
                 )
                 for name, query in found["api"].items()
             ],

@@ -23,6 +23,7 @@ from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
 from gpuwatch.state import State
 from gpuwatch.store import FILE_NAME, Store
+from gpuwatch.teams import TeamRule
 
 Facts = dict[str, object]
 
@@ -119,6 +120,8 @@ def month(directory: Path, gpus: int) -> Facts:
     with Store.open(directory / "data") as store, State.open(directory / "data") as state:
         written = fleet.write(store, gpus=gpus, days=MONTH_DAYS, step_s=MONTH_STEP_S)
         state.replace_rates([Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", MONTH_END_US)
+        rules = [TeamRule("account", team, team) for team in fleet.TEAMS]
+        state.replace_team_rules(rules, "bench", "bench", MONTH_END_US)
         start = time.perf_counter()
         report = analyze(store, state, Settings(), now_us=MONTH_END_US)
         seconds = time.perf_counter() - start
