@@ -33,6 +33,7 @@ STEP_MS = 15_000
 
 PACE_NODES, PACE_BODY = 1000, 500
 """1,000 exporters of 8 GPUs x 25 fields every 15 s: 13,333 samples a second, in requests of 500."""
+IDLE_S = 30
 PACE_SECONDS_MIN, PACE_SECONDS_MAX = 30, 240
 
 ALERT_MINUTES = 40
@@ -123,15 +124,17 @@ async def _paced(series: list[bytes], now_us: int) -> sender.Sent:
     sent = sender.Sent()
     dice = random.Random(2)
     address = f"http://127.0.0.1:{programs.GPUWATCH}/api/v1/write?cluster=push"
-    free: list[sender.Connection] = []
+    free: list[tuple[float, sender.Connection]] = []
     waiting: set[asyncio.Task[None]] = set()
     pause = PACE_BODY / (len(series) * 1000 / STEP_MS)
     begun, number, looked, done_us = time.perf_counter(), 0, 0.0, now_us
 
     async def post(content: bytes) -> None:
-        connection = free.pop() if free else await sender.Connection.open(address)
+        last, connection = free.pop() if free else (time.perf_counter(), None)
+        if connection is None or time.perf_counter() - last > IDLE_S:  # the server closes what is idle for long
+            connection = await sender.Connection.open(address)
         await connection.post(content, PACE_BODY, sent)
-        free.append(connection)
+        free.append((time.perf_counter(), connection))
 
     while (elapsed := time.perf_counter() - begun) < PACE_SECONDS_MAX:
         if elapsed > looked + 2:

@@ -123,6 +123,7 @@ def _analyze_cluster(
     attribute(store, cluster, settings)
     if since_us is not None or until_us is not None:
         store.run("ledger/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
+    store.run("cost/unroll_dirty", cluster=cluster)
     skip_retired(store, cluster)
     dirty = store.sql("select min(hour_us), max(hour_us) from dirty_hour where cluster = $c", c=cluster)[0]
     # What is dirty now is judged even when the run stops between the ledger and the verdicts.
@@ -135,8 +136,8 @@ def _analyze_cluster(
         report.findings += store.sql("select count(*) from finding where cluster = $c", c=cluster)[0][0]
         return
     judge = min(edges) - CHAIN_REACH_US, max(edges) + CHAIN_REACH_US
-    state.set_setting(f"judge_from:{cluster}", str(min(edges)), "analyze", now_us)
-    state.set_setting(f"judge_until:{cluster}", str(max(edges)), "analyze", now_us)
+    state.note(f"judge_from:{cluster}", str(min(edges)))
+    state.note(f"judge_until:{cluster}", str(max(edges)))
     report.hours += ledger.recompute_dirty(
         store, cluster, settings, None if progress is None else lambda a, b: progress(f"{cluster}: hours", a, b)
     )
@@ -147,8 +148,8 @@ def _analyze_cluster(
     report.findings += store.sql("select count(*) from finding where cluster = $c", c=cluster)[0][0]
     # A rule that failed, or that was not asked for, still owes its verdicts on these hours.
     if not failed and len(chosen) == len(rules()):
-        state.set_setting(f"judge_from:{cluster}", None, "analyze", now_us)
-        state.set_setting(f"judge_until:{cluster}", None, "analyze", now_us)
+        state.note(f"judge_from:{cluster}", None)
+        state.note(f"judge_until:{cluster}", None)
 
 
 def _judge(

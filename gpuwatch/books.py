@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuwatch.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.errors import UsageError
-from gpuwatch.money import CENT_PLACES, EXACT_PLACES, quotient_to_decimal
+from gpuwatch.money import CENT_PLACES, EXACT_PLACES, quotient_to_decimal, units_to_decimal
 from gpuwatch.store import Store
 
 DIMENSIONS = (
@@ -88,13 +88,22 @@ def check_dimensions(by: Sequence[str]) -> None:
 
 
 def question(
-    window: Window, by: Sequence[str], cluster: str | None, teams: Collection[str] | None, scale: Scale
+    window: Window,
+    by: Sequence[str],
+    cluster: str | None,
+    teams: Collection[str] | None,
+    scale: Scale,
+    *,
+    pool: str | None = None,
+    step_us: int | None = None,
 ) -> dict[str, object]:
     """The parameters that the SQL of sums takes. `teams` is the row filter: None is everybody."""
     return {
         "start_us": window.start_us,
         "end_us": window.end_us,
+        "step_us": step_us,
         "cluster": cluster,
+        "pool": pool,
         "teams": None if teams is None else sorted(teams),
         "scale": scale.shares,
         "places": scale.places,
@@ -137,7 +146,7 @@ def page(
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums of a window; `cost` and `currency` are None where currencies differ."""
+    """Sums of published rows; `cost` and `currency` are None where currencies differ."""
 
     gpu_seconds: Decimal
     cost: Decimal | None
@@ -145,13 +154,16 @@ class Totals:
     unpriced_gpu_seconds: Decimal
 
     @classmethod
-    def of(cls, sums: Iterable[Mapping[str, Any]], scale: Scale) -> Totals:
-        """From rows of `currency`, `lacks`, `units` and `amount`."""
+    def of(cls, sums: Iterable[Mapping[str, Any]]) -> Totals:
+        """From rows of `currency`, `lacks`, `micros` and `cents`."""
         rows = list(sums)
         currencies = sorted({row["currency"] for row in rows if not row["lacks"]})
+        micros, cents = sum(int(row["micros"]) for row in rows), sum(int(row["cents"]) for row in rows)
         return cls(
-            gpu_seconds=scale.gpu_seconds(sum(int(row["units"]) for row in rows)),
-            cost=scale.money(sum(int(row["amount"]) for row in rows)) if len(currencies) <= 1 else None,
+            gpu_seconds=units_to_decimal(micros, SECOND_PLACES),
+            cost=units_to_decimal(cents, CENT_PLACES) if len(currencies) <= 1 else None,
             currency=currencies[0] if len(currencies) == 1 else None,
-            unpriced_gpu_seconds=scale.gpu_seconds(sum(int(row["units"]) for row in rows if row["lacks"])),
+            unpriced_gpu_seconds=units_to_decimal(
+                sum(int(row["micros"]) for row in rows if row["lacks"]), SECOND_PLACES
+            ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -24,8 +24,10 @@ from gpuwatch.books import (
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.errors import UsageError
 from gpuwatch.ledger import HELD_BUCKETS
+from gpuwatch.model import hash64
 from gpuwatch.money import CENT_PLACES, units_to_decimal
 from gpuwatch.rates import missing_rate, price_spans
+from gpuwatch.rollup import roll
 from gpuwatch.state import State
 from gpuwatch.store import Store
 from gpuwatch.teams import resolve_many
@@ -40,11 +42,17 @@ IDLE_BUCKETS = ("unobserved", "hoarded")
 """Allocated time in which nothing was seen to run."""
 EFFECTIVE_BUCKETS = ("memory_roof", "compute")
 
+_CLASS = pa.schema(
+    [("cluster", pa.string()), ("device_id", pa.int64()), ("profile", pa.string()), ("class_id", pa.int64())]
+)
 _PRICE = pa.schema(
     [
         ("cluster", pa.string()),
-        ("device_id", pa.int64()),
+        ("class_id", pa.int64()),
+        ("pool", pa.string()),
+        ("model", pa.string()),
         ("profile", pa.string()),
+        ("reporting", pa.bool_()),
         ("start_us", pa.int64()),
         ("end_us", pa.int64()),
         ("usd_per_gpu_hour", pa.string()),
@@ -130,39 +138,44 @@ class Ledger:
 
 
 def price(store: Store, state: State, cluster: str, *, force: bool = False) -> None:
-    """Computes the price spans of every device and the team of every run of a cluster, when anything changed."""
+    """Computes the prices of every device and the team of every run of a cluster, when anything changed; rolls the days
+    that are not rolled.
+    """
     versions = (state.card_version("rates"), state.card_version("teams"))
     known = store.sql("select rate_version, team_version from priced where cluster = $c", c=cluster)
-    if known and tuple(known[0]) == versions and not force:
-        return
+    if force or not known or tuple(known[0]) != versions or not store.run("cost/classed", cluster=cluster):
+        _reprice(store, state, cluster, versions)
+    roll(store, cluster)
+
+
+def _reprice(store: Store, state: State, cluster: str, versions: tuple[int, int]) -> None:
+    """Classes of devices, their prices, and the teams of runs, all in one transaction."""
     rates, rules = state.rates(), state.team_rules()
-    classes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for device_id, pool, model, profile in store.sql(
-        """select distinct d.device_id, d.pool, d.model, s.profile
-        from device d join segment s on s.device_id = d.device_id and s.cluster = d.cluster
-        where d.cluster = $c""",
-        c=cluster,
-    ):
-        classes[(pool, model, profile)].append(device_id)
+    words = ("pool", "model", "profile", "reporting")
+    devices = store.rows("cost/class", cluster=cluster)
+    for device in devices:
+        device["class_id"] = hash64(cluster, *(json.dumps(device[word]) for word in words))
+    classes = {device["class_id"]: device for device in devices}
     rows: list[dict[str, object]] = []
-    for (pool, model, profile), devices in classes.items():
-        for start_us, end_us, rate in price_spans(rates, cluster, pool, model or "", profile):
-            rows += [
-                {
-                    "cluster": cluster,
-                    "device_id": device_id,
-                    "profile": profile,
-                    "start_us": max(start_us, FAR_PAST_US),
-                    "end_us": FAR_FUTURE_US if end_us is None else end_us,
-                    "usd_per_gpu_hour": None if rate is None else f"{rate.usd_per_gpu_hour:f}",
-                    "currency": None if rate is None else rate.currency,
-                    "pricing": None if rate is None else rate.pricing,
-                }
-                for device_id in devices
-            ]
+    for class_id, one in classes.items():
+        rows += [
+            {
+                "cluster": cluster,
+                "class_id": class_id,
+                **{word: one[word] for word in words},
+                "start_us": max(start_us, FAR_PAST_US),
+                "end_us": FAR_FUTURE_US if end_us is None else end_us,
+                "usd_per_gpu_hour": None if rate is None else f"{rate.usd_per_gpu_hour:f}",
+                "currency": None if rate is None else rate.currency,
+                "pricing": None if rate is None else rate.pricing,
+            }
+            for start_us, end_us, rate in price_spans(rates, cluster, one["pool"], one["model"] or "", one["profile"])
+        ]
     owners = store.table("cost/owner", cluster=cluster)
     resolved = resolve_many(rules, owners).select(["cluster", "run_id", "team", "team_why"])
+    members = [{"cluster": cluster} | {name: device[name] for name in _CLASS.names[1:]} for device in devices]
     with (
+        store.view("class_rows", pa.Table.from_pylist(members, schema=_CLASS)),
         store.view("price_rows", pa.Table.from_pylist(rows, schema=_PRICE)),
         store.view("team_rows", resolved),
         store.transaction(),
@@ -184,25 +197,26 @@ def chargeback(
     cluster: str | None = None,
     teams: Collection[str] | None = None,
     *,
+    pool: str | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> Chargeback:
     """Who pays what in a window, by any of DIMENSIONS: the dearest rows first, what nobody held last.
 
-    With `teams` only the rows of those teams exist; `__platform__` is one only where it is named. Amounts and totals
-    are of all rows, of which `limit` from `offset` on are returned. Prices and teams are those of the last pricing
+    With `teams` only the rows of those teams are told, in the very numbers in which they stand among all rows;
+    `__platform__` is one only where it is named. Totals are sums of the rows told, of which `limit` from `offset` on
+    are returned. `cluster` and `pool` ask for these devices only. Prices and teams are those of the last pricing
     (price_all): this reads and never writes. Raises UsageError for an unknown dimension, or a window whose money
     does not fit.
     """
     check_dimensions(by)
     with working_tables(store):
         scale = scale_of(store, window)
-        asked = question(window, by, cluster, teams, scale)
+        asked = question(window, by, cluster, teams, scale, pool=pool)
         store.run("cost/kind", **asked)
         store.run("cost/charge", **asked)
-        sums = store.rows("cost/total")
         rows, following = page(store, scale, limit, offset, dearest_first=True)
-    totals = Totals.of(sums, scale)
+        totals = Totals.of(store.rows("cost/total"))
     return Chargeback(
         items=tuple(_charge(row, by, scale) for row in rows),
         window=window,
@@ -223,6 +237,7 @@ def ledger(
     cluster: str | None = None,
     teams: Collection[str] | None = None,
     *,
+    pool: str | None = None,
     step_us: int | None = None,
     limit: int | None = None,
     offset: int = 0,
@@ -231,8 +246,8 @@ def ledger(
 
     `step_us` (one of STEPS_US) cuts the window at whole UTC hours or days; a row's `start_us` is the start of its step,
     which for the first may lie before the window. A bucket has a row for each currency, and one for what has no rate.
-    The cost of an hour in which a price changes is that of the minutes on either side. `teams`, `limit`, `offset` and
-    prices as in chargeback. Raises UsageError for an unknown dimension or step.
+    The cost of an hour in which a price changes is that of the minutes on either side. `teams`, `pool`, `limit`,
+    `offset` and prices as in chargeback. Raises UsageError for an unknown dimension or step.
     """
     dimensions = [name for name in by if name != "bucket"]
     check_dimensions(dimensions)
@@ -240,12 +255,15 @@ def ledger(
         raise UsageError(f"step of {step_us} us: use an hour or a day")
     with working_tables(store):
         scale = scale_of(store, window)
-        asked = question(window, dimensions, cluster, teams, scale)
+        asked = question(window, dimensions, cluster, teams, scale, pool=pool, step_us=step_us)
         store.run("cost/kind", **asked)
-        store.run("reports/ledger", **asked, step_us=step_us)
+        store.run("reports/ledger", **asked)
+        if store.sql("select 1 from cut_span limit 1"):
+            store.run("reports/ledger_cut", **asked)
+        store.run("reports/ledger_bucket", **asked)
         sums = store.rows("reports/funnel", **asked)
         rows, following = page(store, scale, limit, offset, dearest_first=False)
-    totals = Totals.of(sums, scale)
+        totals = Totals.of(store.rows("cost/total"))
     return Ledger(
         items=tuple(_bucket_row(row, dimensions, step_us) for row in rows),
         window=window,
@@ -253,7 +271,7 @@ def ledger(
         cost=totals.cost,
         currency=totals.currency,
         unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
-        funnel=_funnel(sums, scale),
+        funnel=_funnel(sums, totals, scale),
         by=tuple(dimensions),
         step_us=step_us,
         next_offset=following,
@@ -289,7 +307,8 @@ def _bucket_row(row: Mapping[str, Any], by: Sequence[str], step_us: int | None) 
     )
 
 
-def _funnel(sums: Iterable[Mapping[str, Any]], scale: Scale) -> dict[str, Amount]:
+def _funnel(sums: Iterable[Mapping[str, Any]], totals: Totals, scale: Scale) -> dict[str, Amount]:
+    """Steps of the funnel: each rounded by itself, and none larger than the whole, which is the sum of the rows told."""
     rows = list(sums)
     held = [row for row in rows if row["bucket"] in HELD_BUCKETS]
     steps = {
@@ -299,9 +318,14 @@ def _funnel(sums: Iterable[Mapping[str, Any]], scale: Scale) -> dict[str, Amount
         "active": [row for row in held if row["bucket"] not in IDLE_BUCKETS],
         "effective": [row for row in held if row["bucket"] in EFFECTIVE_BUCKETS],
     }
-    one_currency = Totals.of(rows, scale)
+    whole = steps["total"]
     amounts = {}
     for name, part in steps.items():
-        sum_ = Totals.of(part, scale)
-        amounts[name] = Amount(sum_.gpu_seconds, None if one_currency.cost is None else sum_.cost)
+        seconds = scale.gpu_seconds(sum(int(row["units"]) for row in part))
+        cost = None if totals.cost is None else scale.money(sum(int(row["amount"]) for row in part))
+        if len(part) == len(whole):
+            seconds, cost = totals.gpu_seconds, totals.cost
+        amounts[name] = Amount(
+            min(seconds, totals.gpu_seconds), None if cost is None or totals.cost is None else min(cost, totals.cost)
+        )
     return amounts

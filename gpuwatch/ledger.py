@@ -73,6 +73,7 @@ def _recompute_slice(store: Store, cluster: str, hours: list[int], settings: Set
         store.run("ledger/idle", **parameters)
         store.run("ledger/minute", **parameters)
         store.run("ledger/write_hours", **parameters)
+        store.run("cost/unroll", cluster=cluster, from_us=hours[0], until_us=hours[-1])
 
 
 def recompute_dirty(

@@ -18,6 +18,8 @@ FRAME_BYTES = 8
 """What the frames of the smallest chunks cost a byte of body."""
 PIPELINED_MAX = 64
 """Requests that may wait behind the one being answered on a connection."""
+UNREAD_S = 60.0
+"""A client that takes nothing of its answer for so long is gone."""
 KEEP_ALIVE_S = 75
 CONNECTIONS_MAX = 5_000
 STOP_S = 10
@@ -28,6 +30,7 @@ class Protocol(HttpToolsProtocol):
     """Ends connections that send the head of a request slowly (slow-loris), or more beside its body than it needs."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _overhead = 0
 
     def connection_made(self, transport: Any) -> None:
@@ -61,10 +64,30 @@ class Protocol(HttpToolsProtocol):
         self._overhead = max(0, self._overhead - FRAME_BYTES * len(body))
         super().on_body(body)
 
+    def pause_writing(self) -> None:
+        """The client takes nothing: its answer waits in memory."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(UNREAD_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It takes again."""
+        super().resume_writing()
+        self._stop_unread()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing to wait for."""
+        """Nothing to wait for, and nobody to answer."""
         self._stop_clock()
+        self._stop_unread()
+        for cycle, _ in self.pipeline:
+            cycle.disconnected = True
+        self.pipeline.clear()
         super().connection_lost(exc)
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:

@@ -77,7 +77,7 @@ class Guard:
         text, cookie = _presented(request)
         local = is_local(request, self._hosts)
         if text is not None and _same(text, self._service.local_secret):
-            if not local:
+            if not local and not from_own_address(request):
                 raise ApiError(403, "the local secret opens nothing from elsewhere")
             return self._paced(Access("admin", None, "local", owner=True), "local")
         token = None if text is None else await self.run(self._tokens.resolve, text, self._service.now_us())
@@ -187,6 +187,17 @@ def is_local(request: Request, hosts: frozenset[str]) -> bool:
         and not any(name in headers for name in FORWARDED)
         and host_name(headers.get("host", "")) in hosts
         and same_origin(request)
+    )
+
+
+def from_own_address(request: Request) -> bool:
+    """Whether the peer is the very address that was asked: this machine, of a server bound to one of its addresses."""
+    server = request.scope.get("server")
+    return (
+        request.client is not None
+        and server is not None
+        and request.client.host == server[0]
+        and not any(name in request.headers for name in FORWARDED)
     )
 
 

@@ -102,9 +102,9 @@ def run(service: Service, host: str, port: int, ready: Callable[[str], None]) ->
     logs.set_up()
     web.raise_file_limit()
     bound = listening.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{bound}"
-    service.base_url = service.settings.public_url or url
+    url = in_use.url_of(host, bound)
+    # Bound to every address, it does not know the one that others use: then messages have no link.
+    service.base_url = service.settings.public_url or ("" if host in in_use.ANYWHERE else url)
     app = create_app(service)
     importlib.import_module("gpuwatch.dashboards.app").mount(app)
     server = web.server(app, host, bound)
@@ -115,8 +115,12 @@ def run(service: Service, host: str, port: int, ready: Callable[[str], None]) ->
         server.should_exit = True
 
     service.on_fatal = give_up
-    # uvicorn hands SIGTERM on when it has ended; what is below must still run.
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def asked(*_: object) -> None:
+        server.should_exit = True
+
+    # Before uvicorn listens to signals, and when it hands them on at its end, what is below must still run.
+    before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         service.start()
         if service.directory is not None:
@@ -124,14 +128,14 @@ def run(service: Service, host: str, port: int, ready: Callable[[str], None]) ->
         log.info("serving", extra={"url": url, "data": str(service.directory)})
         ready(url)
         server.run(sockets=[listening])
-    except KeyboardInterrupt:
         say("gpuwatch: stopping")
     finally:
         if service.directory is not None:
             in_use.take_away(service.directory)
         service.stop()
         listening.close()
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if broken:
         raise StoreError(f"{broken[0]}; what was acknowledged is kept: start the service again")
 

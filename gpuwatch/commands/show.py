@@ -20,10 +20,13 @@ from gpuwatch.output import terminal_width
 
 if TYPE_CHECKING:
     from gpuwatch.simulate.live import LiveFleet
+    from gpuwatch.store import Store
 
 DEMO_DATA = Path("gpuwatch-demo")
 STEP_S = 30
 STAMP, BEGUN, UNTIL = "demo", "demo_begun_us", "demo_until_step"
+ACTOR = "demo"
+"""Who the audit log of a demo that was cut off before its stamp names, and nobody else."""
 
 
 def demo(
@@ -60,10 +63,10 @@ def _fleet(context: typer.Context, data: Path, stamp: str, gpus: int, days: floa
     from gpuwatch.store import FILE_NAME
 
     begun = None
-    if (data / FILE_NAME).exists():
-        with opened(data) as (store, state, _):
+    if (data / FILE_NAME).exists() or (data / STATE_FILE).exists():
+        with opened(data, create=True) as (store, state, _):
             known, begun = state.setting(STAMP), state.setting(BEGUN)
-            if known is None and store.sql("select count(*) from import_file")[0][0]:
+            if known is None and (_holds(store) or any(entry.actor != ACTOR for entry in state.audit())):
                 raise UsageError(f"--data {data}: holds data that no demo wrote; name another directory")
             if known not in (None, stamp):
                 raise UsageError(
@@ -82,6 +85,16 @@ def _fleet(context: typer.Context, data: Path, stamp: str, gpus: int, days: floa
     return LiveFleet(gpus, days, seed, STEP_S, start_of(now_us(context), days, STEP_S))
 
 
+def _holds(store: Store) -> bool:
+    """Whether anything was ever imported, scraped or sent."""
+    return bool(
+        store.sql(
+            "select exists(from import_file) or exists(from context) or exists(from claim) or exists(from node)"
+            " or exists(from pending) or exists(from event)"
+        )[0][0]
+    )
+
+
 def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> str:
     """Simulates and imports what is missing up to now, analyses it, and tells what the books say."""
     from gpuwatch import cost, demo, findings
@@ -93,9 +106,9 @@ def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> 
         if state.setting(STAMP) is None:
             at_us = now_us(context)
             fleet.write_history(data / "bundle", lambda done, total: step(done, total, "simulate"))
-            state.set_setting(BEGUN, str(fleet.epoch.start_us), "demo", at_us)
-            state.set_setting(UNTIL, str(fleet.past), "demo", at_us)
-            state.set_setting(STAMP, stamp, "demo", at_us)
+            state.set_setting(BEGUN, str(fleet.epoch.start_us), ACTOR, at_us)
+            state.set_setting(UNTIL, str(fleet.past), ACTOR, at_us)
+            state.set_setting(STAMP, stamp, ACTOR, at_us)
         # Imported again it changes nothing: an import that was interrupted goes on.
         tell(
             import_paths(store, state, "bundle", [data / "bundle"], cluster=None, now_us=now_us(context), progress=step)
@@ -107,7 +120,7 @@ def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> 
             report = import_paths(store, state, "bundle", [since], cluster=None, now_us=now_us(context))
             report.notes.clear()  # what a bundle of a few minutes lacks, the one before had
             tell(report)
-            state.set_setting(UNTIL, str(last), "demo", now_us(context))
+            state.set_setting(UNTIL, str(last), ACTOR, now_us(context))
         analyze(
             store, state, settings, now_us=now_us(context), progress=lambda what, done, total: step(done, total, what)
         )

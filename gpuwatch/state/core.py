@@ -205,15 +205,15 @@ class State:
     def set_setting(self, name: str, value: str | None, actor: str, at_us: int) -> bool:
         """Stores a value, or forgets it (None). True if that changed it."""
         with self.transaction(write=True) as connection:
-            found = _setting.c.name == name
-            before: str | None = connection.scalar(sa.select(_setting.c.value).where(found))
-            if before == value:
-                return False
-            connection.execute(sa.delete(_setting).where(found))
-            if value is not None:
-                connection.execute(sa.insert(_setting).values(name=name, value=value))
-            record(connection, at_us, actor, f"setting {name}", _json(before), _json(value))
-        return True
+            before, changed = _set(connection, name, value)
+            if changed:
+                record(connection, at_us, actor, f"setting {name}", _json(before), _json(value))
+        return changed
+
+    def note(self, name: str, value: str | None) -> None:
+        """Stores or forgets a value of the program's own bookkeeping: nobody's change, so the audit log has none of it."""
+        with self.transaction(write=True) as connection:
+            _set(connection, name, value)
 
     def record(self, actor: str, at_us: int, what: str, before: str | None = None, after: str | None = None) -> None:
         """Adds an audit row for a change made elsewhere (an acknowledged finding, a closed period)."""
@@ -334,6 +334,18 @@ def _schema(connection: Connection) -> str | None:
         return None
     version: str | None = connection.scalar(sa.text("select version_num from alembic_version"))
     return version
+
+
+def _set(connection: Connection, name: str, value: str | None) -> tuple[str | None, bool]:
+    """Stores or forgets a setting; returns what it was, and whether that changed it."""
+    found = _setting.c.name == name
+    before: str | None = connection.scalar(sa.select(_setting.c.value).where(found))
+    if before == value:
+        return before, False
+    connection.execute(sa.delete(_setting).where(found))
+    if value is not None:
+        connection.execute(sa.insert(_setting).values(name=name, value=value))
+    return before, True
 
 
 def _newest(connection: Connection, kind: str) -> Any:

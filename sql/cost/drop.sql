@@ -15,6 +15,14 @@ drop table if exists booked;
 
 drop table if exists book;
 
+drop table if exists cut_span;
+
 drop table if exists kind;
 
-drop table if exists priced_device;
+drop table if exists priced_unit;
+
+drop table if exists unit;
+
+drop table if exists fine_span;
+
+drop table if exists whole_day;

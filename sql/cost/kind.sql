@@ -1,27 +1,105 @@
--- A row of priced_device is a device (with the MIG profile it had), a span of one price, and its kind: all that is asked
--- for of a device, as one number, so that sums are made over numbers and words are joined to the few results.
--- price is in units of 10^-$places. lacks: no rate covers the span; the kind then names what lacks one.
-create or replace temp table priced_device as
-with price as (
-    select cluster, device_id, profile, start_us, end_us, usd_per_gpu_hour, currency
-    from device_price
-    where start_us < $end_us and end_us > $start_us
+-- A row of whole_day is a day of a cluster that its rows of book_day tell: no hour of it waits to be computed, no price
+-- changes within it, and what is asked for needs no device and no hour.
+create or replace temp table whole_day as
+select r.cluster, r.day_us
+from rolled_day r
+where r.day_us >= $start_us and r.day_us + 86400000000 <= $end_us
+    and ($cluster is null or r.cluster = $cluster)
+    and not $by_slice
+    and ($step_us is null or $step_us = 86400000000)
+    and not exists (
+        select 1 from dirty_hour h where h.cluster = r.cluster and h.hour_us // 86400000000 = r.day_us // 86400000000
+    )
+    and not exists (
+        select 1
+        from class_price p
+        where p.cluster = r.cluster and p.start_us > r.day_us and p.start_us < r.day_us + 86400000000
+    );
+
+-- A row of fine_span is a part of the window between the whole days of a cluster.
+create or replace temp table fine_span as
+select *
+from (
+    select
+        cluster,
+        day_us + 86400000000 as from_us,
+        lead(day_us, 1, $end_us) over (partition by cluster order by day_us) as to_us
+    from (
+        select cluster, day_us from whole_day
+        union all
+        select distinct cluster, $start_us - 86400000000 from device where $cluster is null or cluster = $cluster
+    )
+)
+where from_us < to_us;
+
+-- A row of unit is a device (with the MIG profile it had) and the number under which it is counted: its class; a slice of
+-- its own where slices are asked for. What appeared since the last pricing has no class yet.
+create or replace temp table unit as
+with known as (
+    select cluster, device_id, profile, class_id
+    from device_class
+    where $cluster is null or cluster = $cluster
     union all
-    -- What appeared since the last pricing has no price yet; its time is there all the same.
-    select distinct s.cluster, s.device_id, s.profile, $start_us, $end_us, null, null
+    select distinct s.cluster, s.device_id, s.profile, null
     from segment s
-    where s.start_us < $end_us and s.end_us > $start_us
-        and not exists (
-            select 1
-            from device_price p
-            where p.device_id = s.device_id and p.profile is not distinct from s.profile and p.cluster = s.cluster
-        )
+    join fine_span f on f.cluster = s.cluster and s.start_us < f.to_us and s.end_us > f.from_us
+    where not exists (
+        select 1
+        from device_class c
+        where c.device_id = s.device_id and c.profile is not distinct from s.profile and c.cluster = s.cluster
+    )
+)
+select
+    k.*,
+    case when $by_slice and d.gi >= 0 then d.gpu || '/GI-' || d.gi end as slice,
+    case
+        when class_id is null or slice is not null then (hash(k.cluster, k.device_id, k.profile) >> 1)::bigint
+        else class_id
+    end as unit_id
+from known k
+left join device d on d.device_id = k.device_id and d.cluster = k.cluster;
+
+-- A row of priced_unit is a unit, a span of one price, and its kind: all that is asked for of a device, as one number, so
+-- that sums are made over numbers and words are joined to the few results. price is in units of 10^-$places. lacks: no
+-- rate covers the span; the kind then names what lacks one.
+create or replace temp table priced_unit as
+with price as (
+    select
+        u.cluster,
+        u.unit_id,
+        u.slice,
+        p.pool,
+        p.model,
+        p.profile,
+        p.reporting,
+        p.start_us,
+        p.end_us,
+        p.usd_per_gpu_hour,
+        p.currency
+    from (select distinct cluster, unit_id, class_id, slice from unit where class_id is not null) u
+    join class_price p on p.class_id = u.class_id and p.cluster = u.cluster
+    where p.start_us < $end_us and p.end_us > $start_us
+    union all
+    select
+        u.cluster,
+        u.unit_id,
+        u.slice,
+        d.pool,
+        d.model,
+        u.profile,
+        d.measured
+        or exists (select 1 from device s where s.parent_id = d.device_id and s.cluster = d.cluster and s.measured),
+        $start_us,
+        $end_us,
+        null,
+        null
+    from unit u
+    join device d on d.device_id = u.device_id and d.cluster = u.cluster
+    where u.class_id is null
 ),
 named as (
     select
-        p.cluster,
-        p.device_id,
-        p.profile,
+        p.unit_id,
         p.start_us,
         p.end_us,
         p.currency,
@@ -33,39 +111,23 @@ named as (
             )::hugeint,
             0
         ) as price,
-        d.measured
-        or exists (
-            select 1
-            from device s
-            where s.parent_id = d.device_id and s.cluster = d.cluster and s.measured
-        ) as reporting,
-        case when $by_gpu_model or lacks then d.model end as gpu_model,
+        p.reporting,
+        case when $by_gpu_model or lacks then p.model end as gpu_model,
         case when $by_mig_profile or lacks then p.profile end as mig_profile,
-        case when $by_slice and d.gi >= 0 then d.gpu || '/GI-' || d.gi end as slice,
-        case when $by_cluster or lacks then p.cluster end as in_cluster,
-        case when $by_pool or lacks then d.pool end as pool
+        p.slice,
+        case when $by_cluster or lacks then p.cluster end as cluster,
+        case when $by_pool or lacks then p.pool end as pool
     from price p
-    join device d on d.device_id = p.device_id and d.cluster = p.cluster
-    where $cluster is null or p.cluster = $cluster
+    where $pool is null or p.pool = $pool
 )
 select
     *,
     dense_rank() over (
-        order by lacks, price, currency, reporting, gpu_model, mig_profile, slice, in_cluster, pool
+        order by lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool
     )::integer as kind_id
 from named;
 
 -- A row of kind is what one such number stands for.
 create or replace temp table kind as
-select distinct
-    kind_id,
-    lacks,
-    price,
-    currency,
-    reporting,
-    gpu_model,
-    mig_profile,
-    slice,
-    in_cluster as cluster,
-    pool
-from priced_device;
+select distinct kind_id, lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool
+from priced_unit;

@@ -5,7 +5,7 @@ select
     row_number() over (
         order by
             step, team, user, queue, namespace, account, job, gpu_model, mig_profile, slice, cluster, pool,
-            bucket_place, held desc, lacks, currency
+            bucket_place, held desc, lacks, currency, shown desc
     ) as key
 from booked;
 
@@ -16,6 +16,8 @@ with divided as (
     select
         key,
         held,
+        shown,
+        lacks,
         currency,
         units // $scale as micros,
         units - micros * $scale as units_left,
@@ -23,53 +25,56 @@ with divided as (
         amount - cents * $cent as amount_left
     from keyed
 ),
-ranked as (
+-- The total is rounded half to even; what its floor lacks goes to the rows with the largest cut-off parts.
+short_micros as (
     select
-        key,
-        held,
-        currency,
-        micros,
-        cents,
-        row_number() over (order by units_left desc, key) as micros_rank,
-        row_number() over (partition by currency order by amount_left desc, key) as cents_rank,
-        sum(micros) over () as all_micros,
-        sum(units_left) over () as all_units_left,
-        sum(cents) over (partition by currency) as all_cents,
-        sum(amount_left) over (partition by currency) as all_amount_left
+        sum(units_left) // $scale as more,
+        more + case
+            when 2 * (sum(units_left) - more * $scale) + (sum(micros) + more) % 2 > $scale then 1 else 0
+        end as rows
     from divided
 ),
--- The total is rounded half to even; what its floor lacks goes to the rows with the largest cut-off parts.
-missing as (
+short_cents as (
     select
-        *,
-        all_units_left // $scale as more_micros,
-        all_units_left - more_micros * $scale as units_rest,
-        all_amount_left // $cent as more_cents,
-        all_amount_left - more_cents * $cent as amount_rest
-    from ranked
+        currency,
+        sum(amount_left) // $cent as more,
+        more + case
+            when 2 * (sum(amount_left) - more * $cent) + (sum(cents) + more) % 2 > $cent then 1 else 0
+        end as rows
+    from divided
+    group by currency
+),
+more_micros as (
+    select key
+    from (select key, row_number() over (order by units_left desc, key) as place from divided where units_left > 0)
+    where place <= (select rows from short_micros)
+),
+more_cents as (
+    select d.key
+    from (
+        select key, currency, row_number() over (partition by currency order by amount_left desc, key) as place
+        from divided
+        where amount_left > 0
+    ) d
+    join short_cents s on s.currency is not distinct from d.currency and d.place <= s.rows
 )
 select
-    key,
-    held,
-    currency,
-    micros + case
-        when micros_rank <= more_micros + case
-            when 2 * units_rest + (all_micros + more_micros) % 2 > $scale then 1 else 0
-        end then 1
-        else 0
-    end as micros,
-    cents + case
-        when cents_rank <= more_cents + case
-            when 2 * amount_rest + (all_cents + more_cents) % 2 > $cent then 1 else 0
-        end then 1
-        else 0
-    end as cents
-from missing;
+    d.key,
+    d.held,
+    d.shown,
+    d.lacks,
+    d.currency,
+    d.micros + case when m.key is null then 0 else 1 end as micros,
+    d.cents + case when c.key is null then 0 else 1 end as cents
+from divided d
+left join more_micros m on m.key = d.key
+left join more_cents c on c.key = d.key;
 
 -- A row is a published row of the page.
 with page as (
     select *
     from rounded
+    where shown
     order by
         case when $dearest_first then not held end,
         case when $dearest_first then -cents end,

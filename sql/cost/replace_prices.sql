@@ -1,7 +1,28 @@
--- Puts new prices and teams of one cluster in place of the old.
+-- Puts new classes, prices and teams of one cluster in place of the old.
+-- Days are rolled by class: where a device has changed its class, they are rolled anew.
+delete from rolled_day
+where cluster = $cluster
+    and exists (
+        select 1
+        from device_class o
+        join class_rows n on n.device_id = o.device_id and n.profile is not distinct from o.profile
+        where o.cluster = $cluster and n.class_id <> o.class_id
+    );
+
+delete from device_class where cluster = $cluster;
+
+insert into device_class by name select * from class_rows;
+
+delete from class_price where cluster = $cluster;
+
+insert into class_price by name select * exclude (pricing) from price_rows;
+
 delete from device_price where cluster = $cluster;
 
-insert into device_price by name select * from price_rows;
+insert into device_price by name
+select c.cluster, c.device_id, c.profile, p.start_us, p.end_us, p.usd_per_gpu_hour, p.currency, p.pricing
+from class_rows c
+join price_rows p using (class_id);
 
 delete from run_team where cluster = $cluster;
 

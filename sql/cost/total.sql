@@ -1,5 +1,6 @@
--- A row is a currency, or what has no rate, and its sums over all of booked.
-select currency, lacks, sum(units)::varchar as units, sum(amount)::varchar as amount
-from booked
+-- A row is a currency, or what has no rate, and its sums over all published rows that are shown: microseconds and cents.
+select currency, lacks, sum(micros)::varchar as micros, sum(cents)::varchar as cents
+from rounded
+where shown
 group by all
 order by all;

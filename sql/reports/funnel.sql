@@ -1,4 +1,5 @@
--- A row is a bucket of the whole book, by whether a source measures the GPU: its sums in a currency, or without a rate.
+-- A row is a bucket of the book as far as it is shown, by whether a source measures the GPU: its sums in a currency, or
+-- without a rate.
 with long as (
     unpivot book
     on
@@ -9,7 +10,7 @@ with long as (
 summed as (
     select kind_id, bucket, sum(us * share_num * ($scale // share_den)) as units
     from long
-    where us > 0
+    where us > 0 and shown
     group by kind_id, bucket
 )
 select

@@ -80,6 +80,23 @@ def test_the_local_secret_is_admin_from_here_only(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        pytest.param(403, {"Via": "1.1 proxy"}, id="through a proxy it is not"),
+        pytest.param(200, {}, id="the server's own address is here"),
+    ],
+)
+def test_the_local_secret_from_the_address_that_the_server_is_bound_to(
+    api: Api, status: int, headers: dict[str, str]
+) -> None:
+    """A server on one address of the machine sees its own commands come from there."""
+    api.token("read")
+    secret = api.service.local_secret
+
+    assert status == api.get("/api/v1/me", token=secret, peer=ELSEWHERE, host=ELSEWHERE, headers=headers).status_code
+
+
+@pytest.mark.parametrize(
     ("scope", "teams", "expected"),
     [
         pytest.param("ingest", (), {"fleet": 403, "quality": 403, "rates": 403, "put": 403, "write": 415}, id="ingest"),

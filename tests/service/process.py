@@ -24,7 +24,7 @@ from bench.remote_write import body
 
 CHECKOUT = Path(__file__).parents[2]
 START_S_MAX = 60.0
-STOP_S_MAX = 60.0
+STOP_S_MAX = 30.0
 ANSWER_S_MAX = 60.0
 LOOK_S = 0.02
 """Pause between two looks at something that another process is to do."""
@@ -94,8 +94,12 @@ class Server:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if self.process.poll() is None:
-            self.kill() if kind else self.stop()
+        if self.process.poll() is not None:
+            return
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
 
     def ask(
         self,
@@ -155,6 +159,9 @@ class Server:
         self.process.send_signal(number)
         try:
             return self.process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
         finally:
             self._close()
 
@@ -178,7 +185,7 @@ def command(
     name: str,
     *arguments: str,
     data: Path,
-    timeout_s: float = STOP_S_MAX,
+    timeout_s: float = ANSWER_S_MAX,
     **settings: object,
 ) -> Ended:
     """Runs a `gpuwatch` command on a data directory to its end."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +18,7 @@ from gpuwatch import collect, readers, sources
 from gpuwatch.backup import backup
 from gpuwatch.collect import Collectors, configured
 from gpuwatch.errors import StoreBusy, UnreadableInput, UsageError
-from gpuwatch.in_use import Note, find, leave, take_away
+from gpuwatch.in_use import Note, find, leave, take_away, url_of
 from gpuwatch.model import CLAIM, Rejects
 from gpuwatch.readers import Readers
 from gpuwatch.registry import Sink
@@ -292,15 +294,36 @@ def test_readers_are_bounded_and_a_failed_one_is_not_lent_again(monkeypatch: pyt
 
 
 def test_the_note_of_a_running_process_is_found_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    import os
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        note = Note(os.getpid(), url_of("127.0.0.1", listening.getsockname()[1]), "secret")
+        leave(tmp_path, note)
 
-    note = Note(os.getpid(), "http://127.0.0.1:1", "secret")
-    leave(tmp_path, note)
+        assert note == find(tmp_path)
+        assert 0o600 == (tmp_path / "serve.json").stat().st_mode & 0o777
+        take_away(tmp_path)
+        assert find(tmp_path) is None
 
-    assert note == find(tmp_path)
-    assert 0o600 == (tmp_path / "serve.json").stat().st_mode & 0o777
-    take_away(tmp_path)
+
+def test_the_note_of_a_killed_server_whose_number_another_process_has_is_none(tmp_path: Path) -> None:
+    """In a container the server is process 1, as is the command that is run in the next one."""
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    leave(tmp_path, Note(os.getpid(), url_of("127.0.0.1", port), "secret"))
+
     assert find(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        pytest.param("127.0.0.1", "http://127.0.0.1:8765", id="an address is its own"),
+        pytest.param("::1", "http://[::1]:8765", id="IPv6 is written in brackets"),
+        pytest.param("0.0.0.0", "http://127.0.0.1:8765", id="every address is reached by loopback"),
+        pytest.param("::", "http://[::1]:8765", id="so is every IPv6 address"),
+    ],
+)
+def test_a_server_is_asked_on_its_own_machine_at(host: str, url: str) -> None:
+    assert url == url_of(host, 8765)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+-- A row of booked is a group of the books and a bucket: units are device microseconds times share, in parts of
+-- 1 / $scale; amount is units times the price of its kind. shown as in cost/charge.sql.
+create or replace temp table booked as
+with long as (
+    unpivot book
+    on
+        schedulable, stranded, out_of_service, mig_remainder, unobserved, hoarded, gap, communication, stalled,
+        below_roof, memory_roof, compute
+    into name bucket value us
+)
+select
+    s.step,
+    s.team,
+    s.user,
+    s.queue,
+    s.namespace,
+    s.account,
+    s.job,
+    case when $by_gpu_model then k.gpu_model end as gpu_model,
+    case when $by_mig_profile then k.mig_profile end as mig_profile,
+    k.slice,
+    case when $by_cluster then k.cluster end as cluster,
+    case when $by_pool then k.pool end as pool,
+    s.bucket,
+    list_position(
+        [
+            'schedulable', 'stranded', 'out_of_service', 'mig_remainder', 'unobserved', 'hoarded', 'gap',
+            'communication', 'stalled', 'below_roof', 'memory_roof', 'compute'
+        ],
+        s.bucket
+    ) as bucket_place,
+    s.held,
+    s.shown,
+    k.currency,
+    k.lacks,
+    null::bigint as first_us,
+    sum(s.us * s.share_num * ($scale // s.share_den)) as units,
+    sum(s.us * s.share_num * ($scale // s.share_den) * k.price) as amount
+from long s
+join kind k using (kind_id)
+where s.us > 0
+group by all;

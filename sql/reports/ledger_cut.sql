@@ -1,0 +1,175 @@
+-- Adds to book what the hours hold that the window or a new price cuts: their segments, divided by their minutes.
+insert into book by name
+with cut_segment as (
+    select
+        s.*,
+        greatest(s.start_us, h.from_us) as from_us,
+        least(s.end_us, h.to_us) as to_us
+    from segment s
+    join (
+        select f.cluster, h.from_us, h.to_us
+        from cut_span h
+        join fine_span f on h.from_us >= f.from_us and h.to_us <= f.to_us
+    ) h
+        on h.cluster = s.cluster and s.start_us < h.to_us and s.end_us > h.from_us
+),
+-- The edges of the window are constants, so that only the row groups of their hours are read.
+minute as (
+    select *
+    from device_minute
+    where hour_us = $start_us // 3600000000 * 3600000000
+    union all
+    select *
+    from device_minute
+    where hour_us = $end_us // 3600000000 * 3600000000
+        and hour_us <> $start_us // 3600000000 * 3600000000
+    union all
+    select *
+    from device_minute
+    where hour_us in (
+        select hour_us
+        from cut_span
+        where hour_us <> $start_us // 3600000000 * 3600000000 and hour_us <> $end_us // 3600000000 * 3600000000
+    )
+),
+-- A minute that an edge cuts is divided in proportion, by cumulative rounding in the order of the buckets.
+cumulative as (
+    select
+        m.device_id,
+        m.start_us,
+        m.end_us - m.start_us as length_us,
+        greatest(m.start_us, h.from_us) - m.start_us as a,
+        least(m.end_us, h.to_us) - m.start_us as b,
+        m.unobserved_us as s1,
+        s1 + m.hoarded_us as s2,
+        s2 + m.gap_us as s3,
+        s3 + m.communication_us as s4,
+        s4 + m.stalled_us as s5,
+        s5 + m.below_roof_us as s6,
+        s6 + m.memory_roof_us as s7,
+        s7 + m.compute_us as s8
+    from minute m
+    join cut_span h on h.hour_us = m.hour_us and m.start_us < h.to_us and m.end_us > h.from_us
+    where ($cluster is null or m.cluster = $cluster)
+),
+cut_minute as (
+    select
+        device_id,
+        start_us + a as from_us,
+        (s8 * b + length_us // 2) // length_us - (s8 * a + length_us // 2) // length_us as observed_us,
+        (s1 * b + length_us // 2) // length_us - (s1 * a + length_us // 2) // length_us as c1,
+        (s2 * b + length_us // 2) // length_us - (s2 * a + length_us // 2) // length_us as c2,
+        (s3 * b + length_us // 2) // length_us - (s3 * a + length_us // 2) // length_us as c3,
+        (s4 * b + length_us // 2) // length_us - (s4 * a + length_us // 2) // length_us as c4,
+        (s5 * b + length_us // 2) // length_us - (s5 * a + length_us // 2) // length_us as c5,
+        (s6 * b + length_us // 2) // length_us - (s6 * a + length_us // 2) // length_us as c6,
+        (s7 * b + length_us // 2) // length_us - (s7 * a + length_us // 2) // length_us as c7
+    from cumulative
+),
+cut_observed as (
+    select
+        s.device_id,
+        s.start_us,
+        s.from_us,
+        sum(m.observed_us) as observed_us,
+        sum(m.c1) as unobserved_us,
+        sum(m.c2 - m.c1) as hoarded_us,
+        sum(m.c3 - m.c2) as gap_us,
+        sum(m.c4 - m.c3) as communication_us,
+        sum(m.c5 - m.c4) as stalled_us,
+        sum(m.c6 - m.c5) as below_roof_us,
+        sum(m.c7 - m.c6) as memory_roof_us,
+        sum(m.observed_us - m.c7) as compute_us
+    from (select distinct device_id, start_us, from_us, to_us from cut_segment where run_id is not null) s
+    join cut_minute m on m.device_id = s.device_id and m.from_us >= s.from_us and m.from_us < s.to_us
+    group by all
+),
+piece as (
+    select
+        s.cluster,
+        s.from_us // $step_us as step,
+        s.run_id,
+        p.kind_id,
+        s.share_num,
+        s.share_den,
+        case when s.free_bucket = 'schedulable' then s.to_us - s.from_us else 0 end as schedulable_us,
+        case when s.free_bucket = 'stranded' then s.to_us - s.from_us else 0 end as stranded_us,
+        case when s.free_bucket = 'out_of_service' then s.to_us - s.from_us else 0 end as out_of_service_us,
+        case when s.free_bucket = 'mig_remainder' then s.to_us - s.from_us else 0 end as mig_remainder_us,
+        case
+            when s.run_id is not null
+                then s.to_us - s.from_us - coalesce(o.observed_us, 0) + coalesce(o.unobserved_us, 0)
+            else 0
+        end as unobserved_us,
+        coalesce(o.hoarded_us, 0) as hoarded_us,
+        coalesce(o.gap_us, 0) as gap_us,
+        coalesce(o.communication_us, 0) as communication_us,
+        coalesce(o.stalled_us, 0) as stalled_us,
+        coalesce(o.below_roof_us, 0) as below_roof_us,
+        coalesce(o.memory_roof_us, 0) as memory_roof_us,
+        coalesce(o.compute_us, 0) as compute_us
+    from cut_segment s
+    join unit u on u.device_id = s.device_id and u.profile is not distinct from s.profile and u.cluster = s.cluster
+    join priced_unit p on p.unit_id = u.unit_id and p.start_us <= s.from_us and p.end_us > s.from_us
+    left join cut_observed o
+        on s.run_id is not null
+        and o.device_id = s.device_id and o.start_us = s.start_us and o.from_us = s.from_us
+),
+owned as (
+    select
+        s.step,
+        s.run_id is not null as held,
+        case when s.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner,
+        coalesce(list_contains($teams::varchar[], owner), true) as shown,
+        case when $by_team then owner end as team,
+        case when $by_user then r.user_name end as user,
+        case when $by_queue then r.queue end as queue,
+        case when $by_namespace then r.namespace end as namespace,
+        case when $by_account then r.account end as account,
+        case when $by_job then r.job_id end as job,
+        s.kind_id,
+        s.share_num,
+        s.share_den,
+        s.schedulable_us,
+        s.stranded_us,
+        s.out_of_service_us,
+        s.mig_remainder_us,
+        s.unobserved_us,
+        s.hoarded_us,
+        s.gap_us,
+        s.communication_us,
+        s.stalled_us,
+        s.below_roof_us,
+        s.memory_roof_us,
+        s.compute_us
+    from piece s
+    left join run r on r.run_id = s.run_id and r.cluster = s.cluster
+    left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
+)
+select
+    step,
+    held,
+    shown,
+    team,
+    user,
+    queue,
+    namespace,
+    account,
+    job,
+    kind_id,
+    share_num,
+    share_den,
+    sum(schedulable_us) as schedulable,
+    sum(stranded_us) as stranded,
+    sum(out_of_service_us) as out_of_service,
+    sum(mig_remainder_us) as mig_remainder,
+    sum(unobserved_us) as unobserved,
+    sum(hoarded_us) as hoarded,
+    sum(gap_us) as gap,
+    sum(communication_us) as communication,
+    sum(stalled_us) as stalled,
+    sum(below_roof_us) as below_roof,
+    sum(memory_roof_us) as memory_roof,
+    sum(compute_us) as compute
+from owned
+group by all;
