@@ -90,7 +90,9 @@ def _job_rows(pairs: Pairs, cluster: str, tz: ZoneInfo) -> list[Row]:
     run = _run(fields, state, cluster, tz)
     labels = comment_labels(fields.get("Comment"))
     if not located:
-        return claims(run, total, _word(fields, "NodeList") or "", labels)
+        # A total, spread evenly over the nodes as sacct's is: told as sacct's, it does not add up with what another dump
+        # of the run said of each node.
+        return claims(run | {"kind": "sacct"}, total, _word(fields, "NodeList") or "", labels)
     shared = run | {"labels": labels_json(labels)}
     return [("claim", shared | _device_columns(node, held)) for node, held in located]
 

@@ -41,7 +41,10 @@ CLAIM = pa.schema(
     [
         ("cluster", pa.string()),
         ("scheduler", pa.string()),  # slurm | kubernetes
-        ("kind", pa.string()),  # import kind that said it: sacct, scontrol, k8s-json
+        (
+            "kind",
+            pa.string(),
+        ),  # how it was said: scontrol names each node, sacct totals spread over them, k8s-json a pod
         ("job_id", pa.string()),  # subject id of contract.md section 4
         ("run_key", pa.string()),  # one run of the job: what a finding is about; unique with job_id
         ("pod_uid", pa.string()),

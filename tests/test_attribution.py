@@ -576,3 +576,23 @@ def test_indexes_that_are_no_numbers_name_nothing() -> None:
     )
 
     assert [(0, 3600, "7 estimated")] == of(world.book(), "GPU-a")
+
+
+def test_totals_and_nodes_of_one_run_are_not_held_twice() -> None:
+    """sacct spreads 4 GPUs evenly, scontrol knows 3 and 1: the run has 4."""
+    world = World()
+    gpus = [Gpu(f"GPU-{node}{index}", node, index) for node in ("n1", "n2") for index in range(4)]
+    for gpu in gpus:
+        world.add(samples(gpu, minutes(0, HOUR), BUSY))
+    world.add(
+        claim("7", 0, HOUR, "n1", 2),
+        claim("7", 0, HOUR, "n2", 2),
+        claim("7", 0, None, "n1", 3, evidence=HOUR / 2, kind="scontrol", device_indexes="0,1,2"),
+        claim("7", 0, None, "n2", 1, evidence=HOUR / 2, kind="scontrol", device_indexes="0"),
+    )
+    world.attribute()
+
+    assert [("n1", 3, 3 * HOUR * 10**6), ("n2", 1, HOUR * 10**6)] == world.store.sql(
+        """select d.node, count(distinct s.device_id), sum(s.end_us - s.start_us)::bigint
+        from segment s join device d using (device_id) where s.run_id is not null group by 1 order by 1"""
+    )

@@ -37,8 +37,8 @@ by_kind as (
     from typed
     group by all
 ),
--- Two records of one run may cut it differently: sacct tells totals, which are spread evenly, and not always the MIG
--- profile; scontrol tells each node. Devices are taken from one of them, the one that names them before the others.
+-- Two records of one run may cut it differently: totals (kind sacct) are spread evenly, and have not always the MIG
+-- profile; scontrol tells each node of a running job. Devices are taken from one of them, the one that names them before the others.
 told as (
     select
         scheduler,
