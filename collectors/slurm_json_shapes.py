@@ -146,10 +146,9 @@ def moment_us(parent: Object, key: str) -> int | None:
 
 def words(value: Any) -> list[str]:
     """Words of a state, a text in old versions and a list in newer ones, in upper case. Raises Malformed."""
-    listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    if not all(isinstance(word, str) for word in listed):
-        raise Malformed("a state is not text")
-    return [word.strip().upper() for word in listed if word.strip()]
+    listed = value if isinstance(value, list) else [value]
+    texts = [string({"state": word}, "state") or "" for word in listed]
+    return [text.strip().upper() for text in texts if text.strip()]
 
 
 def _run(job: Object, cluster: str, state: str, start_us: int, end_us: int | None) -> dict[str, Any]:
@@ -206,8 +205,7 @@ def _asked(job: Object) -> tuple[Gpus, ...]:
     }
     for key, factor in times.items():
         if factor and (each := gres_gpus(string(job, key) or "")):
-            if any(held.number * factor > MAX_DEVICES for held in each):
-                raise ValueError(f"GPU count is not a number up to {MAX_DEVICES}")
+            _check_count(max(held.number for held in each) * factor)
             return tuple(held._replace(number=held.number * factor) for held in each)
     return ()
 
@@ -232,7 +230,13 @@ def _detail_total(job: Object) -> tuple[Gpus, ...]:
         for held in gres_gpus(text):
             key = held.gpu_type, held.profile
             total[key] = total.get(key, 0) + held.number
+    _check_count(max(total.values(), default=0))
     return tuple(Gpus(*key, number) for key, number in total.items())
+
+
+def _check_count(gpus: int) -> None:
+    if gpus > MAX_DEVICES:
+        raise ValueError(f"GPU count is not a number up to {MAX_DEVICES}")
 
 
 def _allocated_names(resources: Object) -> list[str]:

@@ -10,10 +10,12 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
+from gpuwatch import cost
 from gpuwatch.alerting import Alerting
 from gpuwatch.analyzer import AnalysisStatus, Analyzer
 from gpuwatch.backup import Backup, backup
@@ -35,6 +37,14 @@ PUSH_INTERVAL_S = 60.0
 """What lateness of a sender that pushes is measured against."""
 REPRICE_WAIT_S = 5.0
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Received:
+    """What became of a pushed body: how many samples or rows of it are on disk, and what was refused."""
+
+    rows: int
+    rejects: Rejects
 
 
 class Service:
@@ -69,7 +79,7 @@ class Service:
         self._commits = 0
         self.on_fatal: Callable[[str], None] = lambda why: None
         self._writer = GroupCommit(store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal)
-        self._alerting = Alerting(state, config, now_us, lambda: self.base_url, settings)
+        self._alerting = Alerting(state, config, now_us, lambda: self.base_url, settings, self._telemetry.delivered)
         self._telemetry.queued.set_function(lambda: self._writer.rows_queued)
         self.channel_guard = self._alerting.guard
         self._analyzer = Analyzer(
@@ -81,6 +91,7 @@ class Service:
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
         self._decoding = threading.BoundedSemaphore(BODIES_QUEUED_MAX)
         self._receivers: dict[str, Receive] = {}
+        self._copying = threading.Lock()
 
     @classmethod
     def open(
@@ -115,7 +126,11 @@ class Service:
             raise
 
     def start(self) -> None:
-        """Starts writer, analyzer, collectors and alerts."""
+        """Starts writer, analyzer, collectors and alerts. What an older version left unpriced is priced first: a bill
+        is never told before its prices are.
+        """
+        with self.reader() as store:
+            cost.price_all(store, self.state)
         self._writer.start()
         if self._live:
             self._analyzer.start()
@@ -175,15 +190,15 @@ class Service:
         """Queues batches for the disk; the future is done when they are there. Raises StoreBusy when the queue is full."""
         return self._writer.submit(source, batches, rejects)
 
-    def receive(self, name: str, body: bytes, content_type: str, cluster: str, source: str) -> Future[Rejects]:
-        """Decodes a pushed body and stores it; the future is done when it is on disk, with what was refused.
+    def receive(self, name: str, body: bytes, content_type: str, cluster: str, source: str) -> Future[Received]:
+        """Decodes a pushed body and stores it; the future is done when it is on disk.
 
         It fails with UnreadableInput for a body that cannot be read, StoreError when it cannot be stored.
         """
         if not self._decoding.acquire(blocking=False):
             self._telemetry.refused.labels("queue full").inc()
             raise StoreBusy(f"{BODIES_QUEUED_MAX} bodies wait to be decoded; send again in a few seconds")
-        answer: Future[Rejects] = Future()
+        answer: Future[Received] = Future()
         answer.set_running_or_notify_cancel()
         try:
             self._decoder.submit(self._decode, answer, name, body, content_type, cluster, source)
@@ -192,10 +207,10 @@ class Service:
             raise StoreBusy("the service is stopping; send again in a moment") from None
         return answer
 
-    def reprice(self) -> None:
-        """Prices with the newest rates and rules at once, or with the next pass when one runs for long."""
+    def reprice(self) -> bool:
+        """Prices with the newest rates and rules at once; False where a pass runs for long: it prices at its end."""
         with self.reader() as store:
-            self._analyzer.reprice(store, REPRICE_WAIT_S)
+            return self._analyzer.reprice(store, REPRICE_WAIT_S)
 
     def wake(self) -> None:
         """Asks for an analysis pass now."""
@@ -207,9 +222,14 @@ class Service:
         self._analyzer.run_once()
 
     def backup(self, target: Path) -> Backup:
-        """Copies telemetry and state into an empty directory."""
-        with self.reader() as store:
-            return backup(store, self.state, target)
+        """Copies telemetry and state into an empty directory. Raises StoreBusy while another copy is written."""
+        if not self._copying.acquire(blocking=False):
+            raise StoreBusy("a back-up is being written; ask again when it is done")
+        try:
+            with self.reader() as store:
+                return backup(store, self.state, target)
+        finally:
+            self._copying.release()
 
     def send_test(self, channel: str) -> None:
         """Sends a test message through a channel now. Raises UsageError or SourceUnreachable with what went wrong."""
@@ -218,7 +238,7 @@ class Service:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _decode(
-        self, answer: Future[Rejects], name: str, body: bytes, content_type: str, cluster: str, source: str
+        self, answer: Future[Received], name: str, body: bytes, content_type: str, cluster: str, source: str
     ) -> None:
         rejects = Rejects()
         kind = name
@@ -229,7 +249,9 @@ class Service:
             batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
             # Contexts are repeated in every request: they are no news.
             rows = sum(b.rows.num_rows for b in batches if isinstance(b, Points) or b.table != "context")
+            refused = rejects.total
             stored = self.submit(source, batches, rejects)
+            rows -= rejects.total - refused
         except Exception as error:  # noqa: BLE001 - told to the sender
             self._decoding.release()
             self._sources.failed(source, self.now_us(), str(error), kind, cluster)
@@ -247,7 +269,7 @@ class Service:
             self._sources.succeeded(source, now_us, rows, kind, cluster)
             if rejects.total:
                 self._sources.rejected(source, rejects, kind, cluster)
-            answer.set_result(rejects)
+            answer.set_result(Received(rows, rejects))
 
         stored.add_done_callback(finished)
 

@@ -259,3 +259,31 @@ def test_a_body_of_nothing_but_brackets_is_refused_unparsed(monkeypatch: pytest.
     monkeypatch.setattr(events, "MAX_CONTAINERS", 3)
     with pytest.raises(UnreadableInput, match="objects and lists"):
         Decoder()(b"[[],[],[]]", "", "c1", 1_793_577_600_000_000, Rejects())
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param("", id="no name"),
+        pytest.param("\ud800", id="half a character"),
+        pytest.param("a b", id="a space"),
+        pytest.param("c" * 129, id="too long"),
+        pytest.param(7, id="a number"),
+    ],
+)
+def test_a_record_of_a_cluster_that_is_no_name_is_refused_alone(cluster: object) -> None:
+    """The rest of the body is kept: a cluster is what every listing is filtered by."""
+    batches, rejects = decode([claim("e1", cluster=cluster), claim("e2", job_id="8")])
+
+    assert (["8"], 1) == ([row["job_id"] for row in rows(batches, "claim")], rejects.total)
+
+
+def test_half_a_character_in_an_id_does_not_lose_the_body() -> None:
+    """JSON can write what UTF-8 cannot hold: it is stored as a question mark."""
+    batches, rejects = decode([{"id": "e\ud800", "type": "event", "reason": "x", "last": at(0)}, claim()])
+
+    assert (["e?"], 1, 0) == (
+        [row["event_id"] for row in rows(batches, "event")],
+        len(rows(batches, "claim")),
+        rejects.total,
+    )
