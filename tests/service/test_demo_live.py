@@ -10,19 +10,27 @@ import sys
 import time
 import urllib.request
 from collections import defaultdict
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from gpuwatch import cost
 from gpuwatch.clock import SECOND_US, Window
+from gpuwatch.commands.show import demo
 from gpuwatch.demo_live import Schedulers, start_of
+from gpuwatch.errors import UsageError
 from gpuwatch.ingest import import_paths
 from gpuwatch.service import Service
 from gpuwatch.settings import Settings
 from gpuwatch.simulate.live import Exporters, LiveFleet
 from gpuwatch.simulate.runs import Run
+from gpuwatch.state import State
+from gpuwatch.store import Store
+from tests.world import Gpu, batch, samples
 
 STEP_S = 60
 START_US = 1_793_577_600_000_000
@@ -188,3 +196,30 @@ def test_the_demo_serves_until_it_is_stopped(tmp_path: Path) -> None:
             process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+# What it may replace.
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        pytest.param(lambda store, state: store.append(batch(samples(Gpu("GPU-a"), [0]))[0]), id="scraped samples"),
+        pytest.param(lambda store, state: state.set_setting("colour", "green", "ann", 1), id="somebody's settings"),
+    ],
+)
+def test_a_directory_of_a_real_service_is_never_replaced(
+    tmp_path: Path, leave: Callable[[Store, State], object]
+) -> None:
+    """Nothing was ever imported into it: that does not make it a demo's."""
+    with Store.open(tmp_path) as store, State.open(tmp_path) as state:
+        leave(store, state)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    app = typer.Typer()
+    app.command()(demo)
+    result = CliRunner().invoke(app, ["--no-serve", "--data", str(tmp_path)], obj=lambda: START_US)
+
+    assert isinstance(result.exception, UsageError)
+    assert "holds data that no demo wrote" in str(result.exception)
+    assert before["state.sqlite"] == (tmp_path / "state.sqlite").read_bytes()
+    assert before["gpuwatch.duckdb"] == (tmp_path / "gpuwatch.duckdb").read_bytes()

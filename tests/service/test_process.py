@@ -88,7 +88,7 @@ def test_a_signal_under_load_ends_in_order_and_keeps_what_was_acknowledged(tmp_p
         while not ended.is_set():
             at_ms += 1
             try:
-                status = server.write([(gpu_labels(f"GPU-{client}"), [(0.5, at_ms)])]).status
+                status = loaded.write([(gpu_labels(f"GPU-{client}"), [(0.5, at_ms)])]).status
             except OSError:
                 return
             statuses[status] += 1
@@ -96,19 +96,19 @@ def test_a_signal_under_load_ends_in_order_and_keeps_what_was_acknowledged(tmp_p
                 acknowledged.add((f"GPU-{client}", at_ms))
                 running.release()
 
-    with Server(tmp_path / "data") as server, ThreadPoolExecutor(4) as pool:
+    with Server(tmp_path / "data") as loaded, ThreadPoolExecutor(4) as pool:
         for client in range(4):
             pool.submit(load, client)
         for _ in range(8):
             assert running.acquire(timeout=WAIT_S)
-        code = server.stop(signal.SIGTERM)
+        code = loaded.stop(signal.SIGTERM)
         ended.set()
 
-    assert 0 == code, server.log
+    assert 0 == code, loaded.log
     assert {204, 503} >= set(statuses)
-    assert "traceback" not in server.log.lower(), server.log
-    assert [] == [path.name for path in server.directory.iterdir() if path.name not in KEPT]
-    assert set() == acknowledged - stored(server.directory, "GPU-_")
+    assert "traceback" not in loaded.log.lower(), loaded.log
+    assert [] == [path.name for path in loaded.directory.iterdir() if path.name not in KEPT]
+    assert set() == acknowledged - stored(loaded.directory, "GPU-_")
 
 
 def test_a_signal_right_after_the_start_is_not_lost(tmp_path: Path) -> None:
@@ -260,11 +260,7 @@ def ended_process() -> int:
     "pid",
     [
         pytest.param(ended_process, id="gone"),
-        pytest.param(
-            lambda: os.getppid(),
-            id="another program's by now",
-            marks=pytest.mark.xfail(strict=True, reason="the id of a process is taken for its server"),
-        ),
+        pytest.param(os.getppid, id="another program's by now"),
     ],
 )
 def test_a_note_of_a_server_that_was_killed_leads_nobody_astray(pid: Callable[[], int], tmp_path: Path) -> None:
@@ -338,31 +334,31 @@ def test_a_full_disk_is_503_and_readable_until_there_is_room(
     def write(start_ms: int) -> int:
         """A few thousand samples at a time."""
         times = [start_ms + n for n in range(20_000)]
-        status = server.write([(gpu_labels("GPU-full"), [(n % 97 / 97, at) for n, at in enumerate(times)])]).status
+        status = filled.write([(gpu_labels("GPU-full"), [(n % 97 / 97, at) for n, at in enumerate(times)])]).status
         if status == 204:
             acknowledged.update(("GPU-full", at) for at in times)
         return status
 
-    with Server(disk / "data", analyze_interval_s=1) as server:
-        assert 204 == server.write(idle_job("GPU-a", "trainer-0", now_ms())).status
-        until(lambda: bool(server.ask("GET", "/api/v1/findings").json["items"]), "a finding")
+    with Server(disk / "data", analyze_interval_s=1) as filled:
+        assert 204 == filled.write(idle_job("GPU-a", "trainer-0", now_ms())).status
+        until(lambda: bool(filled.ask("GET", "/api/v1/findings").json["items"]), "a finding")
         at_ms = now_ms() - 3_600_000
         assert 204 == write(at_ms)
         resize(sum(f.stat().st_blocks * 512 for f in disk.rglob("*") if f.is_file()) + MIB // 2)
         statuses = {write(at_ms := at_ms + 20_000) for _ in range(12)}
         assert {503} <= statuses <= {204, 503}, statuses
-        refused = server.ask("POST", "/api/v1/write", packed([(gpu_labels("GPU-x"), [(0.5, now_ms())])]), PROTOBUF)
+        refused = filled.ask("POST", "/api/v1/write", packed([(gpu_labels("GPU-x"), [(0.5, now_ms())])]), PROTOBUF)
         if refused.status == 503:
             assert {"retry-after"} <= set(refused.headers)
-        assert 200 == server.ask("GET", "/api/v1/findings").status
-        assert 200 == server.ask("GET", "/api/v1/chargeback?window=24h").status
-        assert 200 == server.ask("GET", "/healthz").status
+        assert 200 == filled.ask("GET", "/api/v1/findings").status
+        assert 200 == filled.ask("GET", "/api/v1/chargeback?window=24h").status
+        assert 200 == filled.ask("GET", "/healthz").status
 
         resize(256 * MIB)
         until(lambda: write(at_ms + 20_000) == 204, "samples are taken again")
-        until(server.ready, "ready again")
-        assert server.process.poll() is None
-        assert 0 == server.stop(), server.log
+        until(filled.ready, "ready again")
+        assert filled.process.poll() is None
+        assert 0 == filled.stop(), filled.log
     assert set() == acknowledged - stored(disk / "data", "GPU-full")
 
 

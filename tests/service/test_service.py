@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,9 @@ def receiving(service: Service, decode: Callable[..., Sequence[Any]]) -> None:
 
 def test_a_pushed_body_is_on_disk_when_its_future_is_done(service: Service) -> None:
     receiving(service, lambda body, *_: [points([NOW_US], value=float(body))])
-    rejects = service.receive("test", b"0.25", "text/plain", "c1", "sender").result(WAIT_S)
+    received = service.receive("test", b"0.25", "text/plain", "c1", "sender").result(WAIT_S)
 
-    assert 0 == rejects.total
+    assert (1, 0) == (received.rows, received.rejects.total)
     assert [(0.25,)] == service.store.sql("select gr_engine_ratio from sample_tail")
     assert [("sender", "test", "c1", 1)] == [(s.name, s.kind, s.cluster, s.samples) for s in service.sources()]
 
@@ -79,9 +80,9 @@ def test_an_unreadable_body_is_told_and_the_next_one_is_taken(service: Service) 
 
 def test_refused_readings_are_counted_for_their_sender(service: Service) -> None:
     receiving(service, lambda *_: [points([NOW_US, 0])])
-    rejects = service.receive("test", b"", "", "c1", "sender").result(WAIT_S)
+    received = service.receive("test", b"", "", "c1", "sender").result(WAIT_S)
 
-    assert 1 == rejects.total
+    assert (1, 1) == (received.rows, received.rejects.total)
     assert 1 == service.sources()[0].rejects.total
 
 
@@ -98,7 +99,7 @@ def test_too_many_bodies_at_once_are_told_to_come_back(service: Service) -> None
         service.receive("test", b"", "", "c1", "sender")
     go.set()
 
-    assert 64 == sum(1 for f in waiting if f.result(WAIT_S).total == 0)
+    assert 64 == sum(1 for f in waiting if f.result(WAIT_S).rejects.total == 0)
 
 
 def test_an_unknown_protocol_is_refused(service: Service) -> None:
@@ -185,6 +186,25 @@ class Source:
 
 def collecting(service: Service, *live: Source) -> Collectors:
     return Collectors(live, service.submit, service._sources, clock, service._open_claims)
+
+
+def test_stopped_in_the_moment_it_is_started_it_ends_at_once(service: Service) -> None:
+    """Its loop is not there yet: it must not go on beside a store that is closed."""
+
+    async def nothing(sink: Sink) -> None:
+        return
+
+    begun = time.monotonic()
+    for _ in range(5):
+        collectors = collecting(service, Source("s", nothing))
+        collectors.start()
+        collectors.stop()
+        assert not collectors._thread.is_alive()
+    service._alerting.start()
+    service._alerting.stop()
+
+    assert not service._alerting._thread.is_alive()
+    assert time.monotonic() - begun < collect.STOP_S
 
 
 def test_a_source_that_breaks_is_told_and_the_others_go_on(service: Service) -> None:
@@ -380,3 +400,14 @@ def test_what_a_broken_backup_left_does_not_stand_in_the_way(tmp_path: Path) -> 
         backup(store, state, tmp_path / "copy")
 
     assert ["gpuwatch.duckdb", "state.sqlite"] == sorted(p.name for p in (tmp_path / "copy").iterdir())
+
+
+def test_one_back_up_at_a_time(tmp_path: Path) -> None:
+    """Two would share a name in the store."""
+    service = Service.open(tmp_path / "data", Settings(), {}, now_us=clock, live=False)
+    service.start()
+    with service._copying, pytest.raises(StoreBusy, match="being written"):
+        service.backup(tmp_path / "copy")
+
+    assert service.backup(tmp_path / "copy").telemetry_bytes > 0
+    service.stop()
