@@ -146,7 +146,7 @@ def _pushed(service: Service, bodies: Sequence[bytes]) -> None:
             service.receive("remote-write", data, "application/x-protobuf", "c1", "bench")
             for data in bodies[at : at + SHARDS]
         ]
-        assert [0] * len(sent) == [answer.result().total for answer in sent]
+        assert [0] * len(sent) == [answer.result().rejects.total for answer in sent]
 
 
 def _decoded(decoder: RemoteWrite, data: bytes, now_ms: int) -> int:

@@ -28,7 +28,7 @@ class Sent:
 
     samples: int = 0
     seconds: list[float] = field(default_factory=list)
-    """From the first byte of each request to its answer."""
+    """From the first byte of each request that was taken to its answer."""
     refused: dict[int, int] = field(default_factory=dict)
     """Requests by status, where it is not 2xx."""
 
@@ -118,9 +118,9 @@ class Connection:
         length = next((int(line.split(":")[1]) for line in lines if line.startswith("content-length:")), 0)
         if length:
             await self._reader.readexactly(length)
-        sent.seconds.append(time.perf_counter() - start)
         status = int(lines[0].split(" ")[1])
         if status // 100 == 2:
+            sent.seconds.append(time.perf_counter() - start)
             sent.samples += samples
         else:
             sent.refused[status] = sent.refused.get(status, 0) + 1

@@ -50,11 +50,16 @@ def measure(directory: Path, now_us: int) -> Facts:
 
 
 def _analysed() -> float:
-    """Waits for the first pass; its seconds."""
-    start = time.time()
-    while not programs.own_metrics().get('gpuwatch_analyses_total{outcome="ok"}') and time.time() - start < ANALYSED_S:
+    """Waits for the first pass; its seconds. Raises RuntimeError when it fails or takes longer than ANALYSED_S."""
+    deadline = time.time() + ANALYSED_S
+    while time.time() < deadline:
+        metrics = programs.own_metrics()
+        if metrics.get('gpuwatch_analyses_total{outcome="failed"}'):
+            raise RuntimeError("the first pass of the analysis failed; the log of the service says why")
+        if metrics.get('gpuwatch_analyses_total{outcome="ok"}'):
+            return metrics["gpuwatch_analysis_seconds"]
         time.sleep(0.5)
-    return programs.own_metrics()["gpuwatch_analysis_seconds"]
+    raise RuntimeError(f"the first pass of the analysis took longer than {ANALYSED_S} s")
 
 
 def _api(pid: int) -> dict[str, Facts]:
@@ -86,11 +91,14 @@ def _api(pid: int) -> dict[str, Facts]:
 
 
 def _pages() -> Facts | None:
-    """Seconds to the first number of Overview: the first ever, with an empty cache, with a full one. None: no browser."""
+    """Seconds to the first number of Overview: the first ever, with an empty cache, with a full one.
+
+    None without a browser; `error` says why no number came.
+    """
     chromium = shutil.which("chromium")
     if chromium is None:
         return None
-    from playwright.sync_api import Browser, BrowserContext, sync_playwright
+    from playwright.sync_api import Browser, BrowserContext, Error, sync_playwright
 
     def seconds(context: BrowserContext) -> float:
         page = context.new_page()
@@ -107,12 +115,16 @@ def _pages() -> Facts | None:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        first = cold(browser)
-        empty = [cold(browser) for _ in range(PAGES)]
-        with browser.new_context() as context:
-            seconds(context)
-            full = [seconds(context) for _ in range(PAGES)]
-        browser.close()
+        try:
+            first = cold(browser)
+            empty = [cold(browser) for _ in range(PAGES)]
+            with browser.new_context() as context:
+                seconds(context)
+                full = [seconds(context) for _ in range(PAGES)]
+        except Error as error:
+            return {"error": str(error).splitlines()[0]}
+        finally:
+            browser.close()
     return {"first_s": first, "empty_cache_s": statistics.median(empty), "full_cache_s": statistics.median(full)}
 
 

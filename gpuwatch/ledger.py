@@ -90,6 +90,9 @@ def recompute_dirty(
     for _, day in groupby(hours, key=lambda hour: hour // DAY_US):
         batch = list(day)
         done += recompute(store, cluster, batch, settings)
+        if done < len(hours):
+            # Writers wait while the log is folded into the file: a little each day, not all of it at the end.
+            store.checkpoint()
         if progress is not None:
             progress(done, len(hours))
     return done

@@ -23,6 +23,7 @@ from gpuwatch.collect import Collectors, configured
 from gpuwatch.commit import Batches, GroupCommit
 from gpuwatch.errors import StoreBusy, StoreError
 from gpuwatch.model import Points, Rejects
+from gpuwatch.priority import threads, yield_to_others
 from gpuwatch.readers import Readers
 from gpuwatch.registry import Receive, make_receiver
 from gpuwatch.settings import Settings
@@ -106,12 +107,15 @@ class Service:
         """Opens store and state of a directory (None: in memory) and configures what `config`, the other tables of
         gpuwatch.toml, names. Raises UsageError with every problem of the configuration, StoreError for a directory in use.
         """
+        before = threads()
         store = Store.open(
             directory,
             memory_limit=settings.memory_limit,
             threads=settings.threads,
             temp_directory=settings.temp_directory,
         )
+        # DuckDB's workers help whoever asks; a question's own thread works at full priority.
+        yield_to_others(threads() - before)
         try:
             # A state in memory would be another one in every thread: a file of its own that goes with the process.
             scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
@@ -161,7 +165,7 @@ class Service:
         return self._now_us()
 
     def reader(self) -> AbstractContextManager[Store]:
-        """A connection for one question. Raises StoreBusy when too many are asked at once."""
+        """A connection for one question. Raises StoreBusy when too many are asked at once, or this one takes too long."""
         return self._readers.lend()
 
     def sources(self) -> list[SourceStatus]:
@@ -209,7 +213,7 @@ class Service:
 
     def reprice(self) -> bool:
         """Prices with the newest rates and rules at once; False where a pass runs for long: it prices at its end."""
-        with self.reader() as store:
+        with self._readers.lend(question_s=None) as store:
             return self._analyzer.reprice(store, REPRICE_WAIT_S)
 
     def wake(self) -> None:
@@ -226,7 +230,7 @@ class Service:
         if not self._copying.acquire(blocking=False):
             raise StoreBusy("a back-up is being written; ask again when it is done")
         try:
-            with self.reader() as store:
+            with self._readers.lend(question_s=None) as store:
                 return backup(store, self.state, target)
         finally:
             self._copying.release()
