@@ -198,3 +198,18 @@ def test_the_api_beside_the_pages_stays_its_own() -> None:
     assert 404 == send(app, "GET", "/api/v1/nothing").status_code
     assert 404 == send(app, "GET", "/nothing").status_code
     assert "content-security-policy" not in send(app, "GET", "/api/v1/me").headers
+
+
+PLOTLY = "/ui/_dash-component-suites/plotly/package_data/plotly.min.js"
+
+
+def test_a_bundle_without_a_version_is_asked_about_and_not_sent_again() -> None:
+    app = made()
+    packed = {"Accept-Encoding": "gzip"}
+    first = send(app, "GET", PLOTLY, headers=packed)
+    again = send(app, "GET", PLOTLY, headers={**packed, "If-None-Match": first.headers["etag"]})
+    other = send(app, "GET", PLOTLY, headers={**packed, "If-None-Match": '"another"'})
+
+    assert ("no-cache", '"') == (first.headers["cache-control"], first.headers["etag"][0])
+    assert (304, b"") == (again.status_code, again.content)
+    assert (200, first.content) == (other.status_code, other.content)
