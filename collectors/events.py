@@ -37,6 +37,7 @@ MAX_DELETED = 100_000
 MAX_NODES = 100_000
 WATCHED = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 
+_CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 Item = tuple[int, Any]
@@ -96,8 +97,8 @@ class Decoder:
 
     def _record(self, item: Object, cluster: str, now_us: int, seen: set[str]) -> list[Row]:
         own = item.get("cluster", cluster)
-        if not isinstance(own, str) or not own:
-            raise ValueError("cluster is not a text")
+        if not isinstance(own, str) or not _CLUSTER.fullmatch(own):
+            raise ValueError("cluster is no name: letters, digits and ._:/@- in it, at most 128 of them")
         table, row = record_row(item, now_us)
         check_times(row, now_us)
         if item["id"] in seen:

@@ -44,6 +44,7 @@ def record_row(item: Columns, now_us: int) -> tuple[str, Columns]:
     table, event_id = item["type"], item.get("id")
     if not isinstance(event_id, str) or not event_id or len(event_id) > MAX_TEXT:
         raise ValueError("id is missing or not a text")
+    event_id = _whole(event_id)
     schema = TABLES[table]
     row: Columns = {}
     for name, value in item.items():
@@ -107,7 +108,12 @@ def _text(name: str, column: str, value: Any) -> str:
         raise ValueError(f"{name} is not a text of up to {most} characters")
     if column in _OBJECTS:
         _object(name, column, value)
-    return value.encode("utf-8", "replace").decode()  # half a surrogate pair fits in no UTF-8 column
+    return _whole(value)
+
+
+def _whole(text: str) -> str:
+    """Half a surrogate pair fits in no UTF-8 column."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _object(name: str, column: str, text: str) -> None:

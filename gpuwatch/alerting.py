@@ -26,6 +26,7 @@ LOOK_BACK_US = 30 * DAY_US
 """Findings that ended earlier are told to nobody any more."""
 LOOK_AHEAD_US = DAY_US
 TEST_WAIT_S = 30.0
+STOP_S = 30.0
 log = logging.getLogger(__name__)
 
 
@@ -39,6 +40,7 @@ class Alerting:
         now_us: Callable[[], int],
         base_url: Callable[[], str],
         settings: Settings,
+        delivered: Callable[[str, str], None],
     ) -> None:
         """Raises UsageError with every problem of [alerts] and [[channel]]."""
         allow, channels = _configured(config)
@@ -46,11 +48,13 @@ class Alerting:
         self._now_us = now_us
         self._base_url = base_url
         self._allow = allow
+        self._delivered = delivered
         self.guard = Guard.of(allow)
         self._reports = None if settings.report_directory is None else Path(settings.report_directory)
         Channels(state, self.guard).adopt(channels, now_us())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._running = threading.Event()
         self._thread = threading.Thread(target=self._work, name="alerts", daemon=True)
 
     def start(self) -> None:
@@ -59,11 +63,12 @@ class Alerting:
 
     def stop(self) -> None:
         """Ends the message it is at; the rest stays in the outbox."""
-        loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None:
-            loop.call_soon_threadsafe(stop.set)
-        if self._thread.ident is not None:
-            self._thread.join(TEST_WAIT_S)
+        if not self._thread.is_alive():
+            return
+        self._running.wait(STOP_S)  # stopped in the moment it was started, it has no loop to tell yet
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(STOP_S)
 
     def after_pass(self, store: Store) -> None:
         """Queues what changed, and writes the report of last week once its books are there."""
@@ -85,7 +90,13 @@ class Alerting:
             raise SourceUnreachable(f"channel {name}: {outcome.error}")
 
     def _deliverer(self) -> Deliverer:
-        return Deliverer(self._state, self._now_us, base_url=self._base_url() or None, allow_private=self._allow)
+        return Deliverer(
+            self._state,
+            self._now_us,
+            base_url=self._base_url() or None,
+            allow_private=self._allow,
+            delivered=self._delivered,
+        )
 
     def _work(self) -> None:
         with asyncio.Runner() as runner:
@@ -94,6 +105,7 @@ class Alerting:
     async def _run(self) -> None:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._running.set()
         await self._deliverer().run(self._stop, log.warning)
 
 

@@ -12,6 +12,7 @@ from gpuwatch import cost
 from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US, SECOND_US
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.priority import yield_to_others
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store import Store
@@ -111,7 +112,7 @@ class Analyzer:
                 self._pass(began, now_us)
                 self._seen = new
             else:
-                self._status = replace(self._status, last_success_us=now_us)
+                self._status = replace(self._status, last_success_us=now_us, last_error=None)
             self._after(self._store)
         except Exception as error:
             if self._stopping:
@@ -142,6 +143,7 @@ class Analyzer:
             log.error("rule failed", extra={"rule": failed})
 
     def _work(self) -> None:
+        yield_to_others()
         while not self._stopping:
             self.run_once()
             rest_s = max(self._settings.analyze_interval_s, self._status.seconds * REST_SHARE)

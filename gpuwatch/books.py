@@ -27,6 +27,8 @@ DIMENSIONS = (
     "cluster",
     "pool",
 )
+RUN_WORDS = frozenset(("user", "queue", "namespace", "account", "job"))
+"""Dimensions that only a run has."""
 SECOND_PLACES = 6
 """Decimal places of published GPU-seconds: whole microseconds."""
 AMOUNT_MAX = 2**126
@@ -107,6 +109,7 @@ def question(
         "teams": None if teams is None else sorted(teams),
         "scale": scale.shares,
         "places": scale.places,
+        "by_run": not RUN_WORDS.isdisjoint(by),
         **{f"by_{name}": name in by for name in DIMENSIONS},
     }
 

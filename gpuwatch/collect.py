@@ -64,6 +64,7 @@ class Collectors:
         self._lookup = ThreadPoolExecutor(1, thread_name_prefix="lookup")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._all: asyncio.Task[None] | None = None
+        self._running = threading.Event()
         self._thread = threading.Thread(target=self._work, name="collectors", daemon=True)
         for source in live:
             sources.add(source.name, source.kind, source.cluster, source.interval_s)
@@ -75,7 +76,8 @@ class Collectors:
 
     def stop(self) -> None:
         """Cancels every source; what they handed over is still written."""
-        if self._thread.ident is not None:
+        if self._thread.is_alive():
+            self._running.wait(STOP_S)  # stopped in the moment it was started, it has no loop to cancel yet
             loop, every = self._loop, self._all
             if loop is not None and every is not None:
                 loop.call_soon_threadsafe(every.cancel)
@@ -113,6 +115,7 @@ class Collectors:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._all = asyncio.ensure_future(self._gather())
+        self._running.set()
         try:
             await self._all
         except asyncio.CancelledError:

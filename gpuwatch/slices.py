@@ -24,6 +24,11 @@ MAX_LAYOUTS = 4096
 PACKINGS_MAX = 4096
 """Packings of one layout that are compared; of a layout with more, nothing is told."""
 
+SPANS_A_HOLD = 3
+"""Segments of a slice that are looked at first for each row of a page: its own, and those in which nobody held it."""
+TAKE_GROWTH = 8
+"""How many times more are looked at where these were too few, as those of one team may be."""
+
 Row = Mapping[str, Any]
 
 
@@ -33,6 +38,8 @@ def slices(
     window: Window,
     teams: Collection[str] | None = None,
     *,
+    cluster: str | None = None,
+    pool: str | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> dict[str, Any]:
@@ -45,8 +52,10 @@ def slices(
     those of the last pricing (cost.price_all).
     """
     with working_tables(store):
+        if not store.sql("select 1 from device where gi >= 0 limit 1"):
+            return {"items": [], "gpus": [], "next_offset": None}
         scale = scale_of(store, window)
-        asked = question(window, BY, None, teams, scale) | {
+        asked = question(window, BY, cluster, teams, scale, pool=pool) | {
             "cent": scale.cent,
             "limit": None if limit is None else limit + 1,
             "offset": offset,
@@ -54,6 +63,8 @@ def slices(
         store.run("cost/kind", **asked)
         store.run("cost/charge", **asked)
         store.run("cost/publish", **asked | {"limit": 0, "offset": 0}, dearest_first=False)
+        store.run("reports/slice_life", **asked)
+        _hold(store, asked)
         rows = store.rows("reports/slice", **asked)
         use = {row["key"]: row for row in store.rows("reports/slice_use", **asked)}
         layouts = _layouts(store.rows("reports/slice_layout"))
@@ -65,6 +76,24 @@ def slices(
         "gpus": _gpus(rows, layouts, teams),
         "next_offset": following,
     }
+
+
+def _hold(store: Store, asked: Mapping[str, Any]) -> None:
+    """Fills slice_hold with the slices of the page, in order of name: only as many as it takes, and these wholly."""
+    spans = store.sql("select coalesce(sum(spans), 0)::bigint from slice_life")[0][0]
+    wanted = None if asked["limit"] is None else asked["offset"] + asked["limit"]
+    take = None if wanted is None else max(SPANS_A_HOLD * wanted, 1)
+    while True:
+        take = None if take is None or take >= spans else take
+        store.run("reports/slice_hold", **asked, take=take)
+        if take is None or wanted is None or _reach(store) >= wanted:
+            return
+        take *= TAKE_GROWTH
+
+
+def _reach(store: Store) -> int:
+    """The number of the last hold that was worked out."""
+    return int(store.sql("select coalesce(max(key), 0)::bigint from slice_hold")[0][0])
 
 
 def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:

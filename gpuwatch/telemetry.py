@@ -12,6 +12,9 @@ from prometheus_client.registry import Collector
 
 from gpuwatch.sources import SourceStatus
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+OTHER = "other"
+"""Label of what anybody can write."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -42,6 +45,14 @@ class Telemetry:
         self.commit.observe(seconds)
         self.rows.inc(rows)
         self.requests.inc(requests)
+
+    def served(self, route: str, method: str, status: int) -> None:
+        """Notes one HTTP answer; `route` is a template, of which there are few."""
+        self.requests_served.labels(route, method if method in METHODS else OTHER, status).inc()
+
+    def delivered(self, kind: str, outcome: str) -> None:
+        """Notes one message to a channel: sent, failed (it is tried again), or given up."""
+        self.alerts.labels(kind, outcome).inc()
 
     def _counter(self, name: str, about: str, labels: Iterable[str] = ()) -> Counter:
         return Counter(name, about, labels, namespace="gpuwatch", registry=self.registry)

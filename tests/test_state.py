@@ -108,6 +108,14 @@ def test_a_setting_is_audited_when_it_changes(state: State) -> None:
     assert expected == state.audit(limit=2)
 
 
+def test_bookkeeping_of_the_program_is_not_audited(state: State) -> None:
+    """A service notes at each pass where it stands: that would bury what people did."""
+    for value in ("a", "b", None, "c"):
+        state.note("judge_from:c1", value)
+
+    assert ("c", ()) == (state.setting("judge_from:c1"), state.audit())
+
+
 def test_what_is_stored_is_there_after_opening_again(tmp_path: Path) -> None:
     with State.open(tmp_path) as first:
         first.replace_rates(CARD, "ann", "rates.csv", 1)

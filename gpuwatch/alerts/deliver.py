@@ -50,10 +50,12 @@ class Deliverer:
         timeout_s: float = TIMEOUT_S,
         resolver: AbstractResolver | None = None,
         chance: random.Random | None = None,
+        delivered: Callable[[str, str], None] = lambda kind, outcome: None,
     ) -> None:
         """`base_url` is the service's own address for links. `allow_private` names hosts, addresses and networks that
 
         may be sent to although they are not public, and over plain http. Raises UsageError for a wrong entry.
+        `delivered` is told the kind of channel and the outcome of each message: sent, failed or given up.
         """
         self._channels = Channels(state)
         self._outbox = Outbox(state)
@@ -63,6 +65,7 @@ class Deliverer:
         self._timeout_s = timeout_s
         self._resolver = resolver
         self._chance = chance or random.Random()
+        self._delivered = delivered
 
     async def run(self, stop: asyncio.Event, report: Callable[[str], None] = lambda _: None) -> None:
         """Delivers until `stop` is set; then it ends the request it is in. What goes wrong round it is told to `report`
@@ -154,6 +157,7 @@ class Deliverer:
         else:
             retry_us = None if outcome.permanent else now_us + self._backoff_us(batch, outcome.retry_after_us)
             await asyncio.to_thread(self._outbox.failed, batch, outcome.error or "failed", retry_us, now_us)
+        self._delivered(channel.kind, "sent" if outcome.sent else "given up" if outcome.permanent else "failed")
         return outcome
 
     def _message(self, channel: Channel, alerts: list[Alert], key: str) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def create_app(
     errors.install(app)
     # The last one added is the outermost.
     app.add_middleware(Bounds, in_flight=in_flight, body_seconds=body_seconds)
-    app.add_middleware(Envelope)
+    app.add_middleware(Envelope, served=service.telemetry.served)
     return app
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TypeVar
 
 import pyarrow as pa
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
@@ -16,7 +16,11 @@ from gpuwatch.api.limits import DECOMPRESSED_MAX
 
 INLINE_MAX = 256 * 1024
 """A smaller body is decompressed at once; a larger one in a thread, so that others are answered meanwhile."""
+_THREADS = CapacityLimiter(4)
+"""Apart from the threads that answer queries: those may all wait for the store."""
 _VARINT_BYTES_MAX = 5
+MEMBERS_MAX = 100
+"""Members of a gzip body: each costs a copy of all that follows it."""
 _RATIO_MAX = 64
 """What a byte of snappy becomes at most (three bytes copy 64)."""
 
@@ -62,7 +66,7 @@ async def decompressed(body: bytes, encoding: str) -> bytes:
     function = {"snappy": snappy, "gzip": gunzip, "identity": _same}.get(encoding)
     if function is None:
         raise ApiError(415, f"content encoding {encoding[:50]!r}: use snappy, gzip or none")
-    return function(body) if len(body) <= INLINE_MAX else await to_thread.run_sync(function, body)
+    return function(body) if len(body) <= INLINE_MAX else await to_thread.run_sync(function, body, limiter=_THREADS)
 
 
 def snappy(body: bytes) -> bytes:
@@ -78,7 +82,9 @@ def gunzip(body: bytes) -> bytes:
     """Gzip of one or more members."""
     parts: list[bytes] = []
     left = DECOMPRESSED_MAX
-    while body:
+    for _ in range(MEMBERS_MAX):
+        if not body:
+            break
         reader = zlib.decompressobj(zlib.MAX_WBITS | 16)
         try:
             # One byte more than fits tells a body that is exactly as large from one that is larger.
@@ -92,6 +98,8 @@ def gunzip(body: bytes) -> bytes:
         parts.append(part)
         left -= len(part)
         body = reader.unused_data.lstrip(b"\0")
+    if body:
+        raise ApiError(400, f"the body is gzip of more than {MEMBERS_MAX} members; send one")
     return b"".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,14 +30,20 @@ UI_POLICY = (
     b"frame-ancestors 'none'; base-uri 'self'; form-action 'self'"
 )
 
+PAGES, ELSEWHERE = "/ui", "other"
+"""Routes of the metrics for what the API's own routes do not serve."""
+
+Served = Callable[[str, str, int], None]
+"""Told the route, the method and the status of each answer."""
+
 _log = logging.getLogger("gpuwatch.api")
 
 
 class Envelope:
     """ASGI, outermost. What an inner application has set itself is left as it is."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, served: Served) -> None:
+        self._app, self._served = app, served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -45,13 +52,14 @@ class Envelope:
         path: str = scope["path"]
         head = scope["method"] == "HEAD"
         started = False
+        method, status = scope["method"], 0
         if head and not path.startswith("/ui/"):
             scope = {**scope, "method": "GET"}
 
         async def dressed(message: Message) -> None:
-            nonlocal started
+            nonlocal started, status
             if message["type"] == "http.response.start":
-                started = True
+                started, status = True, message["status"]
                 present = {name.lower() for name, _ in message["headers"]}
                 added = [pair for pair in _added(path) if pair[0] not in present]
                 message = {**message, "headers": [*message["headers"], *added]}
@@ -69,6 +77,17 @@ class Envelope:
                 body, headers = encoded(500, "the request could not be answered")
                 await dressed({"type": "http.response.start", "status": 500, "headers": headers})
                 await dressed({"type": "http.response.body", "body": body})
+        finally:
+            if status:
+                self._served(_route(scope), method, status)
+
+
+def _route(scope: Scope) -> str:
+    """The template of the route that answered: labels are as many as there are routes, whatever is asked."""
+    if scope["path"].startswith(f"{PAGES}/"):
+        return PAGES
+    found = getattr(scope.get("route"), "path", None)
+    return found if isinstance(found, str) else ELSEWHERE
 
 
 def _added(path: str) -> list[tuple[bytes, bytes]]:

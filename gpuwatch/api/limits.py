@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Lock
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -72,15 +71,6 @@ class InFlight:
     def drop(self, count: int) -> None:
         """Gives room back."""
         self.held -= count
-
-    @contextmanager
-    def holding(self, count: int) -> Iterator[None]:
-        """Room for `count` bytes within the block."""
-        self.add(count)
-        try:
-            yield
-        finally:
-            self.drop(count)
 
 
 class Bounds:

@@ -105,7 +105,7 @@ def run(service: Service, host: str, port: int, ready: Callable[[str], None]) ->
     url = in_use.url_of(host, bound)
     # Bound to every address, it does not know the one that others use: then messages have no link.
     service.base_url = service.settings.public_url or ("" if host in in_use.ANYWHERE else url)
-    app = create_app(service)
+    app = create_app(service, hosts=() if host in in_use.ANYWHERE else (host,))
     importlib.import_module("gpuwatch.dashboards.app").mount(app)
     server = web.server(app, host, bound)
     broken: list[str] = []

@@ -13,8 +13,6 @@ from gpuwatch.errors import UsageError
 from gpuwatch.state.core import State, record
 
 ACTIONS = ("ack", "snooze", "exempt", "reopen")
-SHOWN_AS = {"ack": "acked", "snooze": "snoozed", "exempt": "exempt"}
-"""The state that a finding shows while an action on it is current."""
 UNTIL_US_MAX = 366 * DAY_US
 """How far ahead an action may end: what is put off for longer is exempt, and says so."""
 MAX_REASON = 500

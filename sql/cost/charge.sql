@@ -2,38 +2,71 @@
 -- units times the price of its kind. A dimension that was not asked for is NULL in every row. shown: the row filter lets it
 -- through; what it hides is rounded with the rest, so that everybody reads the same numbers.
 create or replace temp table booked as
-with charged as (
+with fine_segment as (
+    select *
+    from segment
+    where start_us < getvariable('quiet_from_us') and end_us > getvariable('fine_from_us')
+    union all
+    select *
+    from segment
+    where start_us >= getvariable('quiet_from_us')
+        and end_us > getvariable('quiet_until_us')
+        and start_us < getvariable('fine_until_us')
+),
+charged as (
+    select
+        d.cluster,
+        null::bigint as run_id,
+        d.owner as team,
+        p.word_id,
+        p.price,
+        d.share_num,
+        d.share_den,
+        d.held,
+        d.first_us,
+        d.charged_us as us
+    from team_day d
+    join whole_day w on w.cluster = d.cluster and w.day_us = d.day_us
+    join priced_unit p on p.unit_id = d.class_id and p.start_us <= d.day_us and p.end_us > d.day_us
+    where not $by_run and d.day_us >= $start_us and d.day_us < $end_us and d.charged_us > 0
+    union all
     select
         b.cluster,
         b.run_id,
-        p.kind_id,
+        null,
+        p.word_id,
+        p.price,
         b.share_num,
         b.share_den,
+        b.run_id is not null,
         b.first_us,
-        b.charged_us as us
+        b.charged_us
     from book_day b
     join whole_day w on w.cluster = b.cluster and w.day_us = b.day_us
     join priced_unit p on p.unit_id = b.class_id and p.start_us <= b.day_us and p.end_us > b.day_us
-    where b.day_us >= $start_us and b.day_us < $end_us and b.charged_us > 0
+    where $by_run and b.day_us >= $start_us and b.day_us < $end_us and b.charged_us > 0
     union all
     select
         s.cluster,
         s.run_id,
-        p.kind_id,
+        null,
+        p.word_id,
+        p.price,
         s.share_num,
         s.share_den,
+        s.run_id is not null,
         greatest(s.start_us, p.start_us, f.from_us),
         least(s.end_us, p.end_us, f.to_us) - greatest(s.start_us, p.start_us, f.from_us)
-    from segment s
+    from fine_segment s
     join fine_span f on f.cluster = s.cluster and s.start_us < f.to_us and s.end_us > f.from_us
-    join unit u on u.device_id = s.device_id and u.profile is not distinct from s.profile and u.cluster = s.cluster
+    -- Ids of devices and runs are hashes that have their cluster in them: numbers join faster without its name.
+    join unit u on u.device_id = s.device_id and u.profile is not distinct from s.profile
     join priced_unit p on p.unit_id = u.unit_id
     where greatest(s.start_us, p.start_us, f.from_us) < least(s.end_us, p.end_us, f.to_us)
 ),
 owned as (
     select
-        s.run_id is not null as held,
-        case when s.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner,
+        case when s.held then coalesce(s.team, t.team, '__unallocated__') else '__platform__' end as owner,
         coalesce(list_contains($teams::varchar[], owner), true) as shown,
         case when $by_team then owner end as team,
         case when $by_user then r.user_name end as user,
@@ -41,17 +74,31 @@ owned as (
         case when $by_namespace then r.namespace end as namespace,
         case when $by_account then r.account end as account,
         case when $by_job then r.job_id end as job,
-        s.kind_id,
-        s.share_num,
-        s.share_den,
-        s.us,
+        s.held,
+        s.word_id,
+        s.price,
+        s.us::hugeint * (s.share_num * ($scale // s.share_den)) as units,
         s.first_us
     from charged s
-    left join run r on r.run_id = s.run_id and r.cluster = s.cluster
-    left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
+    left join (select * from run where $by_run) r on r.run_id = s.run_id
+    left join (select * from run_team where $by_team or $teams is not null) t
+        on t.run_id = s.run_id
 ),
+-- Numbers group faster than words: those of devices come to the sums.
 summed as (
-    select * exclude (owner, us, first_us), sum(us) as us, min(first_us) as first_us
+    select
+        held,
+        shown,
+        team,
+        user,
+        queue,
+        namespace,
+        account,
+        job,
+        word_id,
+        min(first_us) as first_us,
+        sum(units) as units,
+        sum(units * price) as amount
     from owned
     group by all
 )
@@ -74,9 +121,10 @@ select
     s.shown,
     k.currency,
     k.lacks,
-    min(s.first_us) as first_us,
-    sum(s.us * s.share_num * ($scale // s.share_den)) as units,
-    sum(s.us * s.share_num * ($scale // s.share_den) * k.price) as amount
+    s.first_us,
+    s.units,
+    s.amount
 from summed s
-join kind k using (kind_id)
-group by all;
+join (
+    select distinct word_id, gpu_model, mig_profile, slice, cluster, pool, currency, lacks from kind
+) k using (word_id);

@@ -32,6 +32,29 @@ from (
 )
 where from_us < to_us;
 
+-- The longest time that no fine span touches: most segments lie within and need not be looked at. As variables these are
+-- constants of the statements that follow, and row groups are passed over.
+set variable quiet = (
+    with edge as (
+        select
+            from_us,
+            max(to_us) over (order by from_us, to_us rows between unbounded preceding and 1 preceding) as before_us
+        from fine_span
+    )
+    select arg_max({'from_us': before_us, 'until_us': from_us}, from_us - before_us)
+    from edge
+    where from_us > before_us
+);
+
+-- Before the first and behind the last fine span nothing needs to be looked at either.
+set variable fine_from_us = (select min(from_us) from fine_span);
+
+set variable fine_until_us = (select max(to_us) from fine_span);
+
+set variable quiet_from_us = coalesce(getvariable('quiet').from_us, 0);
+
+set variable quiet_until_us = coalesce(getvariable('quiet').until_us, 0);
+
 -- A row of unit is a device (with the MIG profile it had) and the number under which it is counted: its class; a slice of
 -- its own where slices are asked for. What appeared since the last pricing has no class yet.
 create or replace temp table unit as
@@ -42,8 +65,10 @@ with known as (
     union all
     select distinct s.cluster, s.device_id, s.profile, null
     from segment s
-    join fine_span f on f.cluster = s.cluster and s.start_us < f.to_us and s.end_us > f.from_us
-    where not exists (
+    where s.start_us < getvariable('fine_until_us') and s.end_us > getvariable('fine_from_us')
+        and (s.start_us < getvariable('quiet_from_us') or s.end_us > getvariable('quiet_until_us'))
+        and ($cluster is null or s.cluster = $cluster)
+        and not exists (
         select 1
         from device_class c
         where c.device_id = s.device_id and c.profile is not distinct from s.profile and c.cluster = s.cluster
@@ -124,10 +149,11 @@ select
     *,
     dense_rank() over (
         order by lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool
-    )::integer as kind_id
+    )::integer as kind_id,
+    dense_rank() over (order by lacks, currency, gpu_model, mig_profile, slice, cluster, pool)::integer as word_id
 from named;
 
--- A row of kind is what one such number stands for.
+-- A row of kind is what one such number stands for; kinds of one word_id differ in their price only, or in who measures.
 create or replace temp table kind as
-select distinct kind_id, lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool
+select distinct kind_id, word_id, lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool
 from priced_unit;

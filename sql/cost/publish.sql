@@ -1,20 +1,17 @@
--- A row of keyed is a row of booked and its number in the order of its words: what decides where parts are equal.
+-- A row of keyed is a row of booked, in the order of its words; its rowid decides where parts are equal.
 create or replace temp table keyed as
-select
-    *,
-    row_number() over (
-        order by
-            step, team, user, queue, namespace, account, job, gpu_model, mig_profile, slice, cluster, pool,
-            bucket_place, held desc, lacks, currency, shown desc
-    ) as key
-from booked;
+select *
+from booked
+order by
+    step, team, user, queue, namespace, account, job, gpu_model, mig_profile, slice, cluster, pool, bucket_place,
+    held desc, lacks, currency, shown desc;
 
 -- A row of rounded is a row of keyed in GPU microseconds and cents, by largest remainder (gpuwatch/money.py), so that all
 -- rows add up to their rounded total. $cent is a cent in units of amount.
 create or replace temp table rounded as
 with divided as (
     select
-        key,
+        rowid as key,
         held,
         shown,
         lacks,
@@ -104,7 +101,7 @@ select
     p.micros::varchar as micros,
     case when not k.lacks then p.cents::varchar end as cents
 from page p
-join keyed k using (key)
+join keyed k on k.rowid = p.key
 order by
     case when $dearest_first then not p.held end,
     case when $dearest_first then -p.cents end,

@@ -78,6 +78,37 @@ from part
 group by class_id, run_id, share_num, share_den
 order by run_id, class_id, share_num, share_den;
 
+delete from team_day where cluster = $cluster and day_us = $day_us;
+
+insert into team_day by name
+select
+    b.cluster,
+    b.day_us,
+    b.class_id,
+    b.run_id is not null as held,
+    case when b.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner,
+    b.share_num,
+    b.share_den,
+    min(b.first_us) as first_us,
+    sum(b.charged_us)::bigint as charged_us,
+    sum(b.schedulable_us)::bigint as schedulable_us,
+    sum(b.stranded_us)::bigint as stranded_us,
+    sum(b.out_of_service_us)::bigint as out_of_service_us,
+    sum(b.mig_remainder_us)::bigint as mig_remainder_us,
+    sum(b.unobserved_us)::bigint as unobserved_us,
+    sum(b.hoarded_us)::bigint as hoarded_us,
+    sum(b.gap_us)::bigint as gap_us,
+    sum(b.communication_us)::bigint as communication_us,
+    sum(b.stalled_us)::bigint as stalled_us,
+    sum(b.below_roof_us)::bigint as below_roof_us,
+    sum(b.memory_roof_us)::bigint as memory_roof_us,
+    sum(b.compute_us)::bigint as compute_us
+from book_day b
+left join run_team t on t.run_id = b.run_id and t.cluster = b.cluster
+where b.cluster = $cluster and b.day_us = $day_us
+group by all
+order by all;
+
 -- Segments of a device that has no class yet cannot be rolled: the day is read from them.
 insert into rolled_day
 select $cluster, $day_us

@@ -1,6 +1,20 @@
 -- A row is a run, a share unit and its buckets in the whole hours of a window: device microseconds times share units, to be
 -- divided by share_den.
-with run_sum as (
+with run_hour as (
+    select *
+    from ledger_hour
+    where hour_us >= $start_us and hour_us + 3600000000 <= $end_us and hour_us < getvariable('rolled_from_us')
+    union all
+    select *
+    from ledger_hour
+    where hour_us >= $start_us and hour_us + 3600000000 <= $end_us and hour_us >= getvariable('rolled_until_us')
+    union all by name
+    -- Whole days, as reports/job_day.sql found them.
+    select * exclude (day_us, class_id, first_us, charged_us)
+    from book_day
+    where day_us >= getvariable('rolled_from_us') and day_us < getvariable('rolled_until_us')
+),
+run_sum as (
     select
         run_id,
         share_num,
@@ -13,8 +27,8 @@ with run_sum as (
         sum(below_roof_us) as below_roof_us,
         sum(memory_roof_us) as memory_roof_us,
         sum(compute_us) as compute_us
-    from ledger_hour
-    where hour_us >= $start_us and hour_us + 3600000000 <= $end_us and run_id in (select run_id from asked_run)
+    from run_hour
+    where run_id in (select run_id from asked_run)
     group by run_id, share_num, share_den
 )
 select

@@ -12,54 +12,122 @@ asked as (
         r.run_id,
         r.job_id,
         r.start_us,
-        r.user_name,
-        r.account,
-        r.queue,
-        r.namespace,
-        r.name,
-        coalesce(r.state, case when not r.ended then 'RUNNING' end) as state,
-        coalesce(t.team, '__unallocated__') as team
+        case when $state is not null then coalesce(r.state, case when not r.ended then 'RUNNING' end) end as state,
+        -- Words are looked at where something is sought only: they cost more than all sums.
+        case
+            when $q is null then true
+            else contains(
+                lower(
+                    concat_ws(
+                        chr(31),
+                        r.job_id,
+                        r.name,
+                        r.user_name,
+                        r.account,
+                        r.queue,
+                        r.namespace,
+                        coalesce(t.team, '__unallocated__')
+                    )
+                ),
+                $q
+            )
+        end as found
     from run r
-    left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster
+    left join (select * from run_team where $teams::varchar[] is not null or $q is not null) t
+        on t.run_id = r.run_id and t.cluster = r.cluster
     where r.start_us < $end_us and r.end_us > $start_us
         and ($cluster is null or r.cluster = $cluster)
         and ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')))
         and ($user is null or r.user_name = $user)
         and ($pool is null or r.run_id in (select run_id from pool_run))
 ),
+-- What lies outside the days that book_day tells (reports/job_day.sql).
+fine_segment as (
+    select
+        run_id,
+        cluster,
+        device_id,
+        profile,
+        share_num,
+        share_den,
+        greatest(start_us, $start_us) as start_us,
+        least(end_us, getvariable('rolled_from_us')) as end_us
+    from segment
+    where start_us < getvariable('rolled_from_us') and end_us > $start_us and run_id is not null
+    union all
+    select
+        run_id,
+        cluster,
+        device_id,
+        profile,
+        share_num,
+        share_den,
+        greatest(start_us, getvariable('rolled_until_us')),
+        least(end_us, $end_us)
+    from segment
+    where end_us > getvariable('rolled_until_us') and start_us < $end_us and run_id is not null
+),
+whole_day as (
+    select *
+    from book_day
+    where day_us >= getvariable('rolled_from_us') and day_us < getvariable('rolled_until_us') and run_id is not null
+),
 -- Amounts are summed by run first: numbers group faster than names.
 held as (
-    select
-        s.run_id,
-        sum(
-            (least(s.end_us, $end_us) - greatest(s.start_us, $start_us))::double * s.share_num / s.share_den
-        ) as amount
-    from segment s
-    where s.start_us < $end_us and s.end_us > $start_us and s.run_id is not null and $sort = 'gpu_seconds'
-    group by s.run_id
+    select run_id, sum(amount) as amount
+    from (
+        select run_id, (end_us - start_us)::double * share_num / share_den as amount
+        from fine_segment
+        where $sort = 'gpu_seconds'
+        union all
+        select run_id, charged_us::double * share_num / share_den
+        from whole_day
+        where $sort = 'gpu_seconds'
+    )
+    group by run_id
 ),
 price as materialized (
-    select cluster, device_id, profile, start_us, end_us, usd_per_gpu_hour::double as usd_per_gpu_hour
+    select device_id, profile, start_us, end_us, usd_per_gpu_hour::double as usd_per_gpu_hour
     from device_price
     where start_us < $end_us and end_us > $start_us
 ),
 charged as (
-    select
-        s.run_id,
-        case
-            when count(p.usd_per_gpu_hour) = count(*)
-                then sum(
-                    (least(s.end_us, p.end_us, $end_us) - greatest(s.start_us, p.start_us, $start_us))::double
-                    * s.share_num / s.share_den * p.usd_per_gpu_hour
-                )
-        end as amount
-    from segment s
-    join price p
-        on p.device_id = s.device_id and p.cluster = s.cluster and p.profile is not distinct from s.profile
-        and p.start_us < s.end_us and p.end_us > s.start_us
-    where s.start_us < $end_us and s.end_us > $start_us and s.run_id is not null
-        and $sort = 'cost'
-    group by s.run_id
+    select run_id, case when count(amount) = count(*) then sum(amount) end as amount
+    from (
+        select
+            s.run_id,
+            (least(s.end_us, p.end_us) - greatest(s.start_us, p.start_us))::double
+            * s.share_num / s.share_den * p.usd_per_gpu_hour as amount
+        from fine_segment s
+        join price p
+            on p.device_id = s.device_id and p.profile is not distinct from s.profile
+            and p.start_us < s.end_us and p.end_us > s.start_us
+        where $sort = 'cost'
+        union all
+        select b.run_id, b.charged_us::double * b.share_num / b.share_den * p.usd_per_gpu_hour::double
+        from whole_day b
+        join class_price p
+            on p.class_id = b.class_id and p.cluster = b.cluster
+            and p.start_us <= b.day_us and p.end_us > b.day_us
+        where $sort = 'cost' and b.charged_us > 0
+    )
+    group by run_id
+),
+hour as (
+    select run_id, share_num, share_den, unobserved_us, hoarded_us, gap_us, communication_us, stalled_us,
+        below_roof_us, memory_roof_us, compute_us
+    from ledger_hour
+    where hour_us < getvariable('rolled_from_us') and hour_us + 3600000000 > $start_us and run_id is not null
+    union all
+    select run_id, share_num, share_den, unobserved_us, hoarded_us, gap_us, communication_us, stalled_us,
+        below_roof_us, memory_roof_us, compute_us
+    from ledger_hour
+    where hour_us >= getvariable('rolled_until_us') and hour_us < $end_us and hour_us + 3600000000 > $start_us
+        and run_id is not null
+    union all
+    select run_id, share_num, share_den, unobserved_us, hoarded_us, gap_us, communication_us, stalled_us,
+        below_roof_us, memory_roof_us, compute_us
+    from whole_day
 ),
 booked as (
     select
@@ -71,8 +139,8 @@ booked as (
                 hoarded_us + gap_us + communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us
             )::double * share_num / share_den
         ) as observed_us
-    from ledger_hour
-    where hour_us < $end_us and hour_us + 3600000000 > $start_us and run_id is not null and $sort = 'effective_ratio'
+    from hour
+    where $sort = 'effective_ratio'
     group by run_id
 ),
 job as (
@@ -92,10 +160,13 @@ job as (
     left join charged c using (run_id)
     left join booked b using (run_id)
     group by a.cluster, a.job_id
-    having ($q is null or bool_or(contains(
-            lower(concat_ws(chr(31), a.job_id, a.name, a.user_name, a.account, a.queue, a.namespace, a.team)), $q
-        )))
-        and ($state is null or starts_with(lower(arg_max(a.state, (a.start_us, a.run_id))), $state))
+    having bool_or(a.found)
+        and (
+            $state is null
+            or starts_with(
+                lower(arg_max(a.state, (a.start_us, a.run_id)) filter (where $state is not null)), $state
+            )
+        )
 ),
 ranked as (
     select

@@ -23,14 +23,72 @@ select hour_us, at_us as from_us, lead(at_us) over (partition by hour_us order b
 from cut_at
 qualify to_us is not null;
 
+-- The longest time that no cut span touches, as in cost/kind.sql.
+set variable uncut = (
+    with edge as (
+        select
+            from_us,
+            max(to_us) over (order by from_us, to_us rows between unbounded preceding and 1 preceding) as before_us
+        from cut_span
+    )
+    select arg_max({'from_us': before_us, 'until_us': from_us}, from_us - before_us)
+    from edge
+    where from_us > before_us
+);
+
+set variable uncut_from_us = coalesce(getvariable('uncut').from_us, 0);
+
+set variable uncut_until_us = coalesce(getvariable('uncut').until_us, 0);
+
 -- A row of book is a group of the books of one kind: microseconds of its devices in each bucket. Whole days come from
--- book_day, whole hours from ledger_hour; what is cut is added by reports/ledger_cut.sql.
+-- team_day or book_day, whole hours from ledger_hour; what is cut is added by reports/ledger_cut.sql.
 create or replace temp table book as
-with piece as (
+with fine_hour as (
+    select *
+    from ledger_hour
+    where hour_us >= greatest($start_us, getvariable('fine_from_us'))
+        and hour_us + 3600000000 <= least($end_us, getvariable('fine_until_us'))
+        and hour_us < getvariable('quiet_from_us')
+    union all
+    select *
+    from ledger_hour
+    where hour_us >= greatest($start_us, getvariable('fine_from_us'))
+        and hour_us + 3600000000 <= least($end_us, getvariable('fine_until_us'))
+        and hour_us >= getvariable('quiet_from_us') and hour_us >= getvariable('quiet_until_us')
+),
+piece as (
+    select
+        d.cluster,
+        d.day_us // $step_us as step,
+        null::bigint as run_id,
+        d.held,
+        d.owner as team,
+        p.kind_id,
+        d.share_num,
+        d.share_den,
+        d.schedulable_us,
+        d.stranded_us,
+        d.out_of_service_us,
+        d.mig_remainder_us,
+        d.unobserved_us,
+        d.hoarded_us,
+        d.gap_us,
+        d.communication_us,
+        d.stalled_us,
+        d.below_roof_us,
+        d.memory_roof_us,
+        d.compute_us
+    from team_day d
+    join whole_day w on w.cluster = d.cluster and w.day_us = d.day_us
+    join priced_unit p on p.unit_id = d.class_id and p.start_us <= d.day_us and p.end_us > d.day_us
+    where not $by_run and d.day_us >= $start_us and d.day_us < $end_us
+    union all
     select
         b.cluster,
-        b.day_us // $step_us as step,
+        b.day_us // $step_us,
         b.run_id,
+        b.run_id is not null,
+        null,
         p.kind_id,
         b.share_num,
         b.share_den,
@@ -49,12 +107,14 @@ with piece as (
     from book_day b
     join whole_day w on w.cluster = b.cluster and w.day_us = b.day_us
     join priced_unit p on p.unit_id = b.class_id and p.start_us <= b.day_us and p.end_us > b.day_us
-    where b.day_us >= $start_us and b.day_us < $end_us
+    where $by_run and b.day_us >= $start_us and b.day_us < $end_us
     union all
     select
         l.cluster,
         l.hour_us // $step_us,
         l.run_id,
+        l.run_id is not null,
+        null,
         p.kind_id,
         l.share_num,
         l.share_den,
@@ -70,18 +130,43 @@ with piece as (
         l.below_roof_us,
         l.memory_roof_us,
         l.compute_us
-    from ledger_hour l
+    from fine_hour l
     join fine_span f on f.cluster = l.cluster and l.hour_us < f.to_us and l.hour_us >= f.from_us
     join unit u on u.device_id = l.device_id and u.profile is not distinct from l.profile and u.cluster = l.cluster
     join priced_unit p on p.unit_id = u.unit_id and p.start_us <= l.hour_us and p.end_us > l.hour_us
-    where l.hour_us >= $start_us and l.hour_us + 3600000000 <= $end_us
-        and l.hour_us not in (select hour_us from cut_span)
+    where l.hour_us not in (select hour_us from cut_span)
+),
+-- Numbers group faster than words, and runs are told apart only where their words are asked for.
+summed as (
+    select
+        cluster,
+        step,
+        case when $by_run or $by_team or $teams is not null then run_id end as run_id,
+        held,
+        team,
+        kind_id,
+        share_num,
+        share_den,
+        sum(schedulable_us) as schedulable_us,
+        sum(stranded_us) as stranded_us,
+        sum(out_of_service_us) as out_of_service_us,
+        sum(mig_remainder_us) as mig_remainder_us,
+        sum(unobserved_us) as unobserved_us,
+        sum(hoarded_us) as hoarded_us,
+        sum(gap_us) as gap_us,
+        sum(communication_us) as communication_us,
+        sum(stalled_us) as stalled_us,
+        sum(below_roof_us) as below_roof_us,
+        sum(memory_roof_us) as memory_roof_us,
+        sum(compute_us) as compute_us
+    from piece
+    group by all
 ),
 owned as (
     select
         s.step,
-        s.run_id is not null as held,
-        case when s.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner,
+        s.held,
+        case when s.held then coalesce(s.team, t.team, '__unallocated__') else '__platform__' end as owner,
         coalesce(list_contains($teams::varchar[], owner), true) as shown,
         case when $by_team then owner end as team,
         case when $by_user then r.user_name end as user,
@@ -104,9 +189,10 @@ owned as (
         s.below_roof_us,
         s.memory_roof_us,
         s.compute_us
-    from piece s
-    left join run r on r.run_id = s.run_id and r.cluster = s.cluster
-    left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
+    from summed s
+    left join (select * from run where $by_run) r on r.run_id = s.run_id and r.cluster = s.cluster
+    left join (select * from run_team where $by_team or $teams is not null) t
+        on t.run_id = s.run_id and t.cluster = s.cluster
 )
 select
     step,

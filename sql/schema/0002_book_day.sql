@@ -49,7 +49,33 @@ create table book_day (
     compute_us bigint
 );
 
--- A row is a day of a cluster whose rows of book_day say what segments and hours say. Whoever changes those drops it.
+-- A row is a UTC day, a class of devices, one team and a share: the rows of book_day by the teams of their runs. owner is
+-- __platform__ where nobody held them.
+create table team_day (
+    cluster varchar,
+    day_us bigint,
+    class_id bigint,
+    held boolean,
+    owner varchar,
+    share_num bigint,
+    share_den bigint,
+    first_us bigint,
+    charged_us bigint,
+    schedulable_us bigint,
+    stranded_us bigint,
+    out_of_service_us bigint,
+    mig_remainder_us bigint,
+    unobserved_us bigint,
+    hoarded_us bigint,
+    gap_us bigint,
+    communication_us bigint,
+    stalled_us bigint,
+    below_roof_us bigint,
+    memory_roof_us bigint,
+    compute_us bigint
+);
+
+-- A row is a day of a cluster whose rows of book_day and team_day say what segments and hours say. Whoever changes those drops it.
 create table rolled_day (
     cluster varchar,
     day_us bigint

@@ -55,6 +55,12 @@ OVER = finding(state="resolved")
         pytest.param([(0, finding(state="snoozed"))], OPS, [], id="snoozed"),
         pytest.param([(0, finding(state="exempt"))], OPS, [], id="exempt"),
         pytest.param([(0, finding(team="blue"))], RED, [], id="another team's"),
+        pytest.param(
+            [(0, HIGH), (1, finding(severity="high", team="blue")), (2, finding(team="blue", state="resolved"))],
+            RED,
+            [("opened", "high")],
+            id="the end of what turned out to be another team's",
+        ),
         pytest.param([(0, LOW), (1, finding(severity="low", state="resolved"))], OPS, [], id="low, then over"),
         pytest.param([(0, HIGH), (1, HIGH), (2, HIGH)], OPS, [("opened", "high")], id="an opening is told once"),
         pytest.param([(0, HIGH), (1, MEDIUM), (2, HIGH)], OPS, [("opened", "high")], id="a severity that swings"),

@@ -61,6 +61,24 @@ def test_nothing_due_sends_nothing(state: State, clock: Clock) -> None:
     run(story())
 
 
+def test_every_outcome_of_a_message_is_told(state: State, clock: Clock) -> None:
+    """The service's metrics count them."""
+    told: list[tuple[str, str]] = []
+
+    async def story() -> None:
+        for number, status in enumerate((200, 503, 404)):
+            async with hook(status) as receiver:
+                add_channel(state, receiver.url)
+                enqueue(state, [finding(key=f"idle-hoarding-{number}")], clock())
+                sender = deliverer(state, clock, delivered=lambda kind, outcome: told.append((kind, outcome)))
+                await sender.deliver_due()
+                add_channel(state, enabled=False)
+
+    run(story())
+
+    assert [("slack", "sent"), ("slack", "failed"), ("slack", "given up")] == told[:3]
+
+
 def test_a_finding_arrives_once(state: State, clock: Clock) -> None:
     async def story() -> None:
         async with hook(200) as receiver:

@@ -230,3 +230,18 @@ def test_metrics_are_for_loopback_and_tokens_of_the_fleet(api: Api) -> None:
         api.get("/metrics", peer=ELSEWHERE, token=whole).status_code,
         api.get("/metrics", token=team).status_code,
     ]
+
+
+def test_answers_are_counted_by_route_and_not_by_what_anybody_asks_for(api: Api) -> None:
+    """Labels are as many as there are routes."""
+    api.get("/api/v1/findings/none-1", headers={"X-Http-Method": "GET"})
+    api.get("/nothing/here")
+    api.request("BREW", "/healthz")
+    said = api.get("/metrics").text
+    counted = sorted(line for line in said.splitlines() if line.startswith("gpuwatch_http_requests_total{"))
+
+    assert [
+        'gpuwatch_http_requests_total{method="GET",route="/api/v1/findings/{key}",status="404"} 1.0',
+        'gpuwatch_http_requests_total{method="GET",route="other",status="404"} 1.0',
+        'gpuwatch_http_requests_total{method="other",route="/healthz",status="405"} 1.0',
+    ] == counted

@@ -135,3 +135,21 @@ def test_service_in_memory_answers_too(tmp_path: Path) -> None:
 
     assert [200, 200] == [api.get(f"/api/v1/{name}").status_code for name in ("fleet", "rates")]
     api.service.stop()
+
+
+@pytest.mark.parametrize(
+    ("route", "pool", "jobs"),
+    [
+        pytest.param("chargeback?by=team,job&", "nowhere", set(), id="charges of a pool that is not there"),
+        pytest.param("ledger?by=team,job&", "nowhere", set(), id="books of a pool that is not there"),
+        pytest.param("slices?", "batch", set(), id="a pool without slices"),
+        pytest.param(
+            "chargeback?by=team,job&", "batch", {"9001", "9002"}, id="charges of the pool, not of the MIG board"
+        ),
+        pytest.param("ledger?by=team,job&", "batch", {"9001", "9002"}, id="books of the pool"),
+    ],
+)
+def test_a_pool_picks_its_rows(filled: Api, route: str, pool: str, jobs: set[str]) -> None:
+    items = filled.get(f"/api/v1/{route}window=2026-W45&pool={pool}").json()["items"]
+
+    assert jobs == {item["job"] for item in items if item["job"] is not None}

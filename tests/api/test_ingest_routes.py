@@ -12,23 +12,39 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from gpuwatch.collectors.remote_write_wire import wire
 from gpuwatch.errors import StoreBusy, StoreError, UnreadableInput
 from gpuwatch.model import Rejects
+from gpuwatch.service import Received
 from gpuwatch.store import Store
-from tests.api.api_world import Api
+from tests.api.api_world import NOW_US, Api
 
 WRITE, EVENTS = "/api/v1/write", "/api/v1/events"
 PROTO = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
 BODY = pa.Codec("snappy").compress(b"", asbytes=True)
 
 
-def answering(api: Api, monkeypatch: pytest.MonkeyPatch, outcome: Rejects | Exception) -> list[tuple[object, ...]]:
+def request_2(*samples: tuple[str, int, float]) -> bytes:
+    """A body of version 2.0 with samples (name, milliseconds, value) of one GPU."""
+    messages = wire()
+    symbols = ["", "__name__", "UUID", "GPU-a", "Hostname", "n1", "gpu", "0"]
+    series = []
+    for name, at_ms, value in samples:
+        symbols.append(name)
+        one = messages.series_2(labels_refs=[1, len(symbols) - 1, 2, 3, 4, 5, 6, 7])
+        one.samples.add(value=value, timestamp=at_ms)
+        series.append(one.SerializeToString())
+    whole: bytes = messages.request_2(symbols=[s.encode() for s in symbols], timeseries=series).SerializeToString()
+    return whole
+
+
+def answering(api: Api, monkeypatch: pytest.MonkeyPatch, outcome: Received | Exception) -> list[tuple[object, ...]]:
     """Makes the decoder answer so; returns what it is asked, as it is asked."""
     asked: list[tuple[object, ...]] = []
 
-    def receive(*arguments: object) -> Future[Rejects]:
+    def receive(*arguments: object) -> Future[Received]:
         asked.append(arguments)
-        done: Future[Rejects] = Future()
+        done: Future[Received] = Future()
         if isinstance(outcome, Exception):
             done.set_exception(outcome)
         else:
@@ -57,15 +73,16 @@ def test_a_torn_write_is_never_to_be_sent_again(bare: Api) -> None:
     ("headers", "status"),
     [
         pytest.param({"Content-Type": "application/json"}, 415, id="another type"),
-        pytest.param({"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}, 415, id="2.0"),
+        pytest.param({"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v3.Request"}, 415, id="3.0"),
         pytest.param({"Content-Type": "application/x-protobuf", "Content-Encoding": "zstd"}, 415, id="zstd"),
         pytest.param({"Content-Type": "application/x-protobuf;proto=prometheus.WriteRequest"}, 204, id="1.0 by name"),
+        pytest.param({"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}, 204, id="2.0"),
         pytest.param({"Content-Type": "application/x-protobuf"}, 204, id="snappy goes without saying"),
         pytest.param({**PROTO, "X-Gpuwatch-Cluster": "no spaces"}, 400, id="a cluster that is no name"),
     ],
 )
 def test_types_of_a_write(bare: Api, headers: dict[str, str], status: int) -> None:
-    """A sender of 2.0 falls back to 1.0 at 415."""
+    """Version 1.0 and 2.0 of remote-write."""
     assert status == bare.request("POST", WRITE, content=BODY, headers=headers).status_code
 
 
@@ -82,7 +99,7 @@ def test_the_cluster_of_a_write(
     bare: Api, monkeypatch: pytest.MonkeyPatch, path: str, headers: dict[str, str], cluster: str
 ) -> None:
     """And the name under which the sender is listed."""
-    asked = answering(bare, monkeypatch, Rejects())
+    asked = answering(bare, monkeypatch, Received(0, Rejects()))
     bare.request("POST", path, content=BODY, headers={**PROTO, **headers})
 
     assert [("remote-write", b"", "application/x-protobuf", cluster, f"remote-write {cluster} (loopback)")] == asked
@@ -92,10 +109,27 @@ def test_refused_samples_are_counted(bare: Api, monkeypatch: pytest.MonkeyPatch)
     """The rest is stored, so it is 204 all the same."""
     rejects = Rejects()
     rejects.add("not a number", "write", 0, count=3)
-    answering(bare, monkeypatch, rejects)
+    answering(bare, monkeypatch, Received(5, rejects))
     answer = bare.request("POST", WRITE, content=BODY, headers=PROTO)
 
     assert (204, "3") == (answer.status_code, answer.headers["x-gpuwatch-rejected"])
+
+
+def test_a_sender_of_version_2_is_told_what_is_on_disk(api: Api) -> None:
+    """Else it takes the receiver for one of 1.0. The body is one reading, and one of another exporter."""
+    body = request_2(("DCGM_FI_DEV_GPU_UTIL", NOW_US // 1000, 50.0), ("up", NOW_US // 1000, 1.0))
+    kind = {**PROTO, "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}
+    answer = api.request("POST", WRITE, content=pa.Codec("snappy").compress(body, asbytes=True), headers=kind)
+
+    assert [204, "1", "0", "0", "1"] == [
+        answer.status_code,
+        *(
+            answer.headers[f"x-prometheus-remote-write-{what}-written"]
+            for what in ("samples", "histograms", "exemplars")
+        ),
+        answer.headers["x-gpuwatch-rejected"],
+    ]
+    assert [(0.5,)] == api.service.store.sql("select gpu_util_ratio from sample_tail")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +177,7 @@ def test_types_of_events(
     bare: Api, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], content: bytes, status: int
 ) -> None:
     """NDJSON or a list, plain or gzip."""
-    answering(bare, monkeypatch, Rejects())
+    answering(bare, monkeypatch, Received(0, Rejects()))
 
     assert status == bare.request("POST", EVENTS, content=content, headers=headers).status_code
 
@@ -173,3 +207,24 @@ def test_questions_do_not_hold_up_samples(bare: Api, monkeypatch: pytest.MonkeyP
         return [write.status_code, probe.status_code, waiting], [answer.status_code for answer in answers]
 
     assert ([204, 200, 60], [200] * 60) == asyncio.run(main())
+
+
+def test_a_body_counts_as_in_flight_until_it_is_on_disk(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender is told to come back, but what it sent is still in memory."""
+    done: Future[Received] = Future()
+    monkeypatch.setattr(bare.service, "receive", lambda *_: done)
+    monkeypatch.setattr("gpuwatch.api.routes.ingest.ACK_SECONDS_MAX", 0.01)
+    held = bare.app.state.in_flight
+
+    async def main() -> tuple[int, int, int]:
+        transport = httpx.ASGITransport(bare.app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            headers = {"Content-Type": "application/json"}
+            answer = await client.post(EVENTS, content=b"[{}]", headers=headers)
+            waiting = held.held
+            done.set_result(Received(1, Rejects()))
+            while held.held:
+                await asyncio.sleep(0)
+        return answer.status_code, waiting, held.held
+
+    assert (503, 4, 0) == asyncio.run(asyncio.wait_for(main(), 20))

@@ -209,6 +209,7 @@ def test_bad_snappy_is_refused_before_it_is_unpacked(body: bytes, status: int) -
         pytest.param(gzip.compress(b"abc" * 1000)[:-5], 400, id="torn"),
         pytest.param(gzip.compress(bytes(DECOMPRESSED_MAX + 1), 1), 413, id="a bomb"),
         pytest.param(gzip.compress(b"ok") + b"rest", 400, id="something behind the end"),
+        pytest.param(gzip.compress(b"") * 101, 400, id="more members than are unpacked"),
     ],
 )
 def test_bad_gzip_is_refused(body: bytes, status: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.rates import Rate
 from gpuwatch.state.periods import corrections
 from tests.api.api_world import Api
-from tests.world import us
+from tests.world import HOUR, Gpu, batch, minutes, samples, us
 
 PERIODS = "/api/v1/periods"
 
@@ -47,6 +47,29 @@ def test_corrections_are_current_minus_frozen(
 ) -> None:
     """Only where something differs."""
     assert expected == corrections(frozen, current)
+
+
+def test_a_period_is_not_frozen_at_prices_that_are_out_of_date(books: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an analysis holds the books nothing can be priced: the sender is told to come back."""
+    monkeypatch.setattr("gpuwatch.service.REPRICE_WAIT_S", 0.01)
+    body = {"period": "2026-W45"}
+    with books.service._analyzer._books:
+        early = books.request("POST", PERIODS, json=body)
+
+    assert (503, "2", 201) == (
+        early.status_code,
+        early.headers["retry-after"],
+        books.request("POST", PERIODS, json=body).status_code,
+    )
+
+
+def test_a_period_with_samples_that_no_analysis_has_seen_is_not_frozen(books: Api) -> None:
+    """They arrived a moment ago: the books do not have them yet."""
+    for late in batch(samples(Gpu("GPU-red", "rednode"), minutes(7 * HOUR, 7 * HOUR + 60))):
+        books.service.submit("late", [late]).result(20)
+    early = books.request("POST", PERIODS, json={"period": "2026-W45"})
+
+    assert (409, "conflict") == (early.status_code, early.json()["error"]["code"])
 
 
 def test_a_closed_week_is_the_chargeback_of_it(books: Api) -> None:

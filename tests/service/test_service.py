@@ -310,6 +310,17 @@ def test_readers_are_bounded_and_a_failed_one_is_not_lent_again(monkeypatch: pyt
         lending.close()
 
 
+def test_a_question_that_takes_too_long_is_ended_and_the_next_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "WATCH_S", 0.01)
+    with Store.open(None) as store:
+        lending = Readers(store)
+        with pytest.raises(StoreBusy, match="longer than 0.05 s"), lending.lend(question_s=0.05) as slow:
+            slow.sql("select count(*) from range(100_000_000_000) as numbers(n) where n % 7 = 3")
+        with lending.lend() as other:
+            assert [(1,)] == other.sql("select 1")
+        lending.close()
+
+
 # The note in the directory.
 
 

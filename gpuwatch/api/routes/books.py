@@ -38,13 +38,16 @@ def ledger(
     by: By = None,
     team: Names = None,
     cluster: Name = None,
+    pool: Name = None,
     step: Annotated[Literal["1h", "1d"] | None, Query(description="Cuts the window at UTC hours or days.")] = None,
     limit: Limit = PAGE,
     cursor: CursorText = None,
 ) -> Response:
     """Every GPU-second of the window is in exactly one row. `funnel` and `capacity_gpu_seconds` are of all pages."""
     dimensions, teams = split(by) or ["bucket"], seen(access.teams, split(team))
-    asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "step": step})
+    asked = question(
+        {"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool, "step": step}
+    )
     span, offset = _place(cursor, asked, window, service.now_us())
     with service.reader() as store:
         found = cost.ledger(
@@ -54,6 +57,7 @@ def ledger(
             dimensions,
             cluster,
             teams,
+            pool=pool,
             step_us=None if step is None else STEPS[step],
             limit=limit,
             offset=offset,
@@ -76,6 +80,7 @@ def chargeback(
     by: By = None,
     team: Names = None,
     cluster: Name = None,
+    pool: Name = None,
     format: Annotated[Literal["json", "csv", "parquet", "xlsx"], Query(description="Files are whole.")] = "json",
     limit: Limit = PAGE,
     cursor: CursorText = None,
@@ -84,11 +89,11 @@ def chargeback(
     mig_profile, slice, cluster, pool. Another format than json is the whole answer as a file, without pages.
     """
     dimensions, teams = split(by) or ["team"], seen(access.teams, split(team))
-    asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster})
+    asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool})
     span, offset = _place(cursor, asked, window, service.now_us())
-    paged = {"limit": limit, "offset": offset} if format == "json" else {}
+    paged: dict[str, Any] = {"limit": limit, "offset": offset} if format == "json" else {}
     with service.reader() as store:
-        found = cost.chargeback(store, service.state, span, dimensions, cluster, teams, **paged)
+        found = cost.chargeback(store, service.state, span, dimensions, cluster, teams, pool=pool, **paged)
     listing = chargeback_listing(found)
     if format == "json":
         following = _following(found.next_offset, span, asked)

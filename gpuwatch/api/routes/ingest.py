@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
@@ -14,9 +14,19 @@ from gpuwatch.api.common import PREFIX, Svc, errors
 from gpuwatch.api.errors import BUSY_RETRY_S, ApiError
 from gpuwatch.api.limits import InFlight
 
+if TYPE_CHECKING:
+    from gpuwatch.service import Received
+
 ACK_SECONDS_MAX = 60.0
 """How long a sender waits for the disk before it is told to come back."""
-WRITE_V2 = "io.prometheus.write.v2.request"
+PROTOCOLS = {
+    "": "application/x-protobuf",
+    "prometheus.WriteRequest": "application/x-protobuf",
+    "io.prometheus.write.v2.Request": "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+}
+"""Content type for the decoder by `proto` of the request's: version 1.0, 1.0 and 2.0."""
+WRITTEN = "X-Prometheus-Remote-Write-{}-Written"
+"""What a sender of 2.0 must be told, or it takes the receiver for one of 1.0 that understood nothing."""
 EVENT_TYPES = ("application/x-ndjson", "application/json", "application/jsonl")
 CLUSTER = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
 CLUSTER_DEFAULT = "default"
@@ -35,7 +45,15 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
             "X-Gpuwatch-Rejected": {
                 "description": "How many samples or events of the body were refused; /api/v1/quality says why.",
                 "schema": {"type": "string", "pattern": "^[0-9]+$"},
-            }
+            },
+            **{
+                WRITTEN.format(kind): {"description": about, "schema": {"type": "string", "pattern": "^[0-9]+$"}}
+                for kind, about in (
+                    ("Samples", "How many samples of a request of version 2.0 are on disk."),
+                    ("Histograms", "0: histograms are not stored."),
+                    ("Exemplars", "0: exemplars are not stored."),
+                )
+            },
         },
     }
 }
@@ -50,24 +68,23 @@ router = APIRouter(prefix=PREFIX, tags=["ingest"])
     response_class=Response,
     responses={**errors(415), **_ACCEPTED},
     openapi_extra={"requestBody": {"required": True, "content": {"application/x-protobuf": _BYTES}}},
-    summary="Prometheus remote-write 1.0: snappy protobuf",
+    summary="Prometheus remote-write 1.0 and 2.0: snappy protobuf",
 )
 async def write(
     request: Request, access: Ingester, service: Svc, cluster: Cluster = None, named: ClusterHeader = None
 ) -> Response:
     """Answers once the samples are on disk. 4xx: never send this again; 429 and 503: send it again later."""
-    kind = expect(request, ("application/x-protobuf",))
-    proto = media_type(request)[1].get("proto", "").lower()
-    if proto == WRITE_V2:
-        raise ApiError(
-            415,
-            "remote-write 2.0 (io.prometheus.write.v2.Request) is not taken",
-            "send remote-write 1.0 (prometheus.WriteRequest); senders that speak both fall back to it",
-        )
+    expect(request, ("application/x-protobuf",))
+    proto = media_type(request)[1].get("proto", "")
+    if proto not in PROTOCOLS:
+        known = ", ".join(name for name in PROTOCOLS if name)
+        raise ApiError(415, f"proto {proto[:100]!r}: remote-write is one of {known}")
     encoding = request.headers.get("content-encoding", "snappy").strip().lower()
     if encoding != "snappy":
         raise ApiError(415, f"content encoding {encoding[:50]!r}: remote-write is snappy")
-    return await _receive(request, access, service, "remote-write", kind, encoding, cluster or named)
+    done = await _receive(request, access, service, "remote-write", PROTOCOLS[proto], encoding, cluster or named)
+    written = {"Samples": done.rows, "Histograms": 0, "Exemplars": 0} if ".v2." in proto else {}
+    return _stored(done, {WRITTEN.format(kind): str(count) for kind, count in written.items()})
 
 
 @router.post(
@@ -94,26 +111,36 @@ async def events(
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
         raise ApiError(415, f"content encoding {encoding[:50]!r}: send events plain or gzip")
-    return await _receive(request, access, service, "events", kind, encoding, cluster or named)
+    return _stored(await _receive(request, access, service, "events", kind, encoding, cluster or named), {})
 
 
 async def _receive(
     request: Request, access: Access, service: Any, name: str, kind: str, encoding: str, cluster: str | None
-) -> Response:
+) -> Received:
     in_flight: InFlight = request.app.state.in_flight
     place = cluster or CLUSTER_DEFAULT
     body = await decompressed(await request.body(), encoding)
-    with in_flight.holding(len(body)):
-        done = service.receive(name, body, kind, place, f"{name} {place} ({access.name})")
-        try:
-            # Shielded: when the sender gives up, what it sent is still committed once, not half.
-            rejects = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), ACK_SECONDS_MAX)
-        except TimeoutError:
-            raise ApiError(
-                503,
-                f"the disk did not take the data within {ACK_SECONDS_MAX:g} s",
-                headers={"Retry-After": str(BUSY_RETRY_S)},
-                code="busy",
-            ) from None
-    headers = {"X-Gpuwatch-Rejected": str(rejects.total)} if rejects.total else {}
-    return Response(status_code=204, headers=headers)
+    size = len(body)
+    in_flight.add(size)
+    try:
+        done = asyncio.wrap_future(service.receive(name, body, kind, place, f"{name} {place} ({access.name})"))
+    except BaseException:
+        in_flight.drop(size)
+        raise
+    # It is in memory until it is on disk, also when its sender has gone.
+    done.add_done_callback(lambda _: in_flight.drop(size))
+    try:
+        # Shielded: when the sender gives up, what it sent is still committed once, not half.
+        return await asyncio.wait_for(asyncio.shield(done), ACK_SECONDS_MAX)
+    except TimeoutError:
+        raise ApiError(
+            503,
+            f"the disk did not take the data within {ACK_SECONDS_MAX:g} s",
+            headers={"Retry-After": str(BUSY_RETRY_S)},
+            code="busy",
+        ) from None
+
+
+def _stored(done: Received, headers: dict[str, str]) -> Response:
+    refused = {"X-Gpuwatch-Rejected": str(done.rejects.total)} if done.rejects.total else {}
+    return Response(status_code=204, headers=headers | refused)

@@ -17,7 +17,7 @@ from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema_set import Period, PeriodBody, Periods
 from gpuwatch.clock import Window, rfc3339
 from gpuwatch.cost import chargeback
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import StoreBusy, UsageError
 from gpuwatch.state import periods
 from gpuwatch.state.periods import PeriodConflict
 from gpuwatch.store import Store
@@ -81,11 +81,14 @@ def _close(service: Any, name: str, actor: str) -> Response:
         raise
     except UsageError as error:
         raise ApiError(400, str(error), field="period") from error
-    service.reprice()
+    if not service.reprice():
+        raise StoreBusy(f"period {name}: an analysis holds the books; close it when that is done")
     # One transaction: what is owed and what is frozen are of the same books.
     with service.reader() as store, store.transaction():
         owed = store.sql(
-            "select count(*) from dirty_hour where hour_us >= $start_us and hour_us < $end_us",
+            "select (select count(*) from dirty_hour where hour_us >= $start_us and hour_us < $end_us)"
+            " + (select count(distinct observed_us // 3600000000) from sample_tail"
+            " where observed_us >= $start_us and observed_us < $end_us)",
             start_us=window.start_us,
             end_us=window.end_us,
         )[0][0]

@@ -21,6 +21,7 @@ def slices(
     window: WindowText = "7d",
     team: Names = None,
     cluster: Name = None,
+    pool: Name = None,
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
@@ -28,25 +29,17 @@ def slices(
     was not measured.
     """
     teams = seen(access.teams, split(team))
-    asked = question({"window": window, "teams": teams, "cluster": cluster})
+    asked = question({"window": window, "teams": teams, "cluster": cluster, "pool": pool})
     place = decode(cursor, asked)
     span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
     offset = 0 if place is None else place.position
-    # A cluster is picked out of all rows: rows are rounded together, so its own are the same as without it.
-    paged = {"limit": limit, "offset": offset} if cluster is None else {}
     with service.reader() as store:
-        found = look(store, service.state, span, teams, **paged)
-    items, gpus, following = found["items"], found["gpus"], found["next_offset"]
-    if cluster is not None:
-        rows = [row for row in items if row["cluster"] == cluster]
-        items = rows[offset : offset + limit]
-        following = offset + limit if len(rows) > offset + limit else None
-        boards = {row["gpu"] for row in items}
-        gpus = [row for row in gpus if row["cluster"] == cluster and row["gpu"] in boards]
+        found = look(store, service.state, span, teams, cluster=cluster, pool=pool, limit=limit, offset=offset)
+    following = found["next_offset"]
     return answer(
         {
-            "items": items,
-            "gpus": gpus,
+            "items": found["items"],
+            "gpus": found["gpus"],
             "window": words(span),
             "next": None if following is None else encode(Cursor("", following, span), asked),
         }
