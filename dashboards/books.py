@@ -11,7 +11,13 @@ from decimal import Decimal
 from gpuwatch.dashboards import words
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
 from gpuwatch.dashboards.query import Query
-from gpuwatch.dashboards.theme import BUCKETS
+from gpuwatch.dashboards.theme import BUCKETS, PRODUCTIVE
+
+HEAD_PARTS = 24
+"""The first such part of a window before tells whether the books had begun then."""
+
+UNSEEN_MAX = Decimal("0.9")
+"""Part of its time that nobody measured, above which a job's effect is unknown."""
 
 HOURLY_UP_TO = timedelta(hours=72)
 HOURLY = ("24h", "48h", "72h", "1d", "2d", "3d", "today", "yesterday")
@@ -69,6 +75,22 @@ def ratio(part: object, whole: object) -> Decimal | None:
     """part / whole, None where it says nothing."""
     top, bottom = words.number(part), words.number(whole)
     return None if top is None or not bottom else top / bottom
+
+
+def effective(job: Row) -> object:
+    """Productive part of the time of a job that was measured (0..1); None where (nearly) none of it was."""
+    mix = job.get("buckets")
+    sizes = {name: words.number(size) or Decimal(0) for name, size in mix.items()} if isinstance(mix, dict) else {}
+    whole, unseen = sum(sizes.values(), Decimal(0)), sizes.get("unobserved", Decimal(0))
+    if not whole:
+        return job.get("effective_ratio")
+    seen = whole - unseen
+    return None if unseen > whole * UNSEEN_MAX else sum((sizes.get(name, Decimal(0)) for name in PRODUCTIVE)) / seen
+
+
+def nothing_costs(part: Sum, whole: Sum) -> Decimal | None:
+    """The cost of a part; zero where it has no time, though only where anything at all has a price."""
+    return part.cost if part.cost is not None or part.seconds or whole.cost is None else Decimal(0)
 
 
 def window_of(answer: Row) -> tuple[datetime, datetime] | None:
@@ -150,25 +172,53 @@ def asked(by: str, query: Query) -> str:
 
 @dataclass(frozen=True)
 class History:
-    """The ledger of a window by bucket, of the window before it, and by steps; what failed is None."""
+    """The ledger of a window by bucket, of the period before it, and by steps, and the fleet; what failed is None."""
 
     now: Row
     before: Row | None
     stepped: Row | None
     step: str
+    fleet: Row | None = None
 
 
 async def history(api: Api, query: Query) -> History:
-    """Three questions. The steps do not stand for the window: money is rounded once an answer, not once a step."""
+    """The steps do not stand for the window: money is rounded once an answer, not once a step."""
     by, step = asked("bucket", query), step_of_window(query.window)
-    now, stepped = await asyncio.gather(
-        api.ledger(query.window, by, **query.scope), optional(api.ledger(query.window, by, step, **query.scope))
+    now, stepped, fleet = await asyncio.gather(
+        api.ledger(query.window, by, **query.scope),
+        optional(api.ledger(query.window, by, step, **query.scope)),
+        optional(api.fleet()),
     )
-    window = window_of(now)
-    past = text_of(window[0] - (window[1] - window[0]), window[0]) if window else None
-    before = await optional(api.ledger(past, by, **query.scope) if past else None)
+    past = period_before(window_of(now), query.window, words.moment((fleet or {}).get("as_of")))
+    before = await booked(api, past, query, api.ledger(text_of(*past), by, **query.scope) if past else None)
     # A first page of steps would read as if the window ended there.
-    return History(now, before, None if stepped is None or stepped.get("next") else stepped, step)
+    return History(now, before, None if stepped is None or stepped.get("next") else stepped, step, fleet)
+
+
+Period = tuple[datetime, datetime]
+
+
+def period_before(window: Period | None, name: str, as_of: datetime | None) -> Period | None:
+    """What a window is compared with: as long as that part of it which has books (they end at `as_of`), in the period
+    before. So eight hours of today are compared with the same eight of yesterday. None where nothing says what has books.
+    """
+    if window is None or as_of is None or as_of <= window[0]:
+        return None
+    start, end = window
+    elapsed, shift = min(end, as_of) - start, end - start
+    if name == "month":
+        shift = max(start - (start - timedelta(days=1)).replace(day=1), elapsed)
+    return start - shift, start - shift + elapsed
+
+
+async def booked(api: Api, past: Period | None, query: Query, call: Awaitable[Row] | None) -> Row | None:
+    """What `call` gives about a period, or None where the books had not begun when the period did."""
+    if past is None or call is None:
+        return None
+    head, cluster = text_of(past[0], past[0] + (past[1] - past[0]) / HEAD_PARTS), query.get("cluster")
+    first = api.ledger(head, "bucket", **({"cluster": cluster} if cluster else {}))
+    found, begun = await asyncio.gather(optional(call), optional(first))
+    return found if words.number((begun or {}).get("capacity_gpu_seconds")) else None
 
 
 def step_of_window(window: str) -> str:

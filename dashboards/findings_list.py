@@ -31,6 +31,19 @@ def per_day(finding: Row) -> Decimal | None:
     return cost / Decimal((end - start).total_seconds()) * DAY_S
 
 
+def wasted(finding: Row) -> Component:
+    """Money so far. Missing where no waste was counted: what nobody measured is neither work nor waste."""
+    if not words.number(finding.get("wasted_cost")) and not words.number(finding.get("wasted_gpu_seconds")):
+        return parts.num(words.MISSING, "Not counted as waste, so without a price")
+    return parts.lost(finding.get("wasted_cost"), str(finding.get("currency") or ""))
+
+
+def wasted_seconds(finding: Row) -> object:
+    """GPU-seconds wasted; None where none was counted."""
+    found = finding.get("wasted_gpu_seconds")
+    return found if words.number(found) else None
+
+
 def subject(finding: Row, query: Query, length: int = 48) -> Component:
     """What the finding is about; a job leads to its page."""
     about: Row = finding.get("subject") or {}
@@ -51,7 +64,7 @@ def card(finding: Row, query: Query) -> Component:
         html.Span(words.clip(words.owner(finding.get("team")), 28)),
         html.Span(f"since {words.when(finding.get('started_at'))}", className="soft"),
     ]
-    money = [parts.lost(finding.get("wasted_cost"), currency)]
+    money = [wasted(finding)]
     if daily is not None:
         money.append(html.Span([parts.money(daily.quantize(Decimal("0.01")), currency), " a day"], className="soft"))
     return html.Div(

@@ -57,7 +57,7 @@ SEVERITIES = {"critical": "#9B1C31", "high": "#C0392B", "medium": "#D98324", "lo
 STAGES = (
     ("total", "Owned", "GPUs the fleet owned"),
     ("reporting", "Reporting", "measured by somebody"),
-    ("allocated", "Allocated", "held by somebody, and measured"),
+    ("allocated", "Held, measured", "held by somebody, and its GPU measured"),
     ("active", "Active", "seen to run"),
     ("effective", "Effective", "working at a roof of the GPU"),
 )

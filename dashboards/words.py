@@ -153,6 +153,11 @@ def owner(name: object) -> str:
     return OWNERS.get(str(name), str(name)) if name not in (None, "") else MISSING
 
 
+def inside(word: str) -> str:
+    """A word of a label within a sentence: only its first letter is lowered, and none of an abbreviation."""
+    return word if word[1:2].isupper() else word[:1].lower() + word[1:]
+
+
 def clip(text: object, length: int = 80) -> str:
     """At most `length` characters: a name may be a megabyte long."""
     said = str(text) if text is not None else MISSING

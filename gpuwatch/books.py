@@ -149,7 +149,7 @@ def page(
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums of published rows; `cost` and `currency` are None where currencies differ."""
+    """Sums of published rows; `cost` and `currency` are None where currencies differ or nothing has a price."""
 
     gpu_seconds: Decimal
     cost: Decimal | None
@@ -164,7 +164,8 @@ class Totals:
         micros, cents = sum(int(row["micros"]) for row in rows), sum(int(row["cents"]) for row in rows)
         return cls(
             gpu_seconds=units_to_decimal(micros, SECOND_PLACES),
-            cost=units_to_decimal(cents, CENT_PLACES) if len(currencies) <= 1 else None,
+            # Where nothing has a price the cost is unknown, not zero.
+            cost=units_to_decimal(cents, CENT_PLACES) if len(currencies) == 1 or not micros else None,
             currency=currencies[0] if len(currencies) == 1 else None,
             unpriced_gpu_seconds=units_to_decimal(
                 sum(int(row["micros"]) for row in rows if row["lacks"]), SECOND_PLACES

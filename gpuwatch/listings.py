@@ -38,7 +38,8 @@ def chargeback_answer(answer: Mapping[str, Any], by: Sequence[str]) -> Listing:
     """The `chargeback` answer from its JSON: what a server said."""
     total = answer["total"]
     currency, unpriced = total.get("currency"), total.get("unpriced_gpu_seconds")
-    foot = [f"Total: {total['gpu_seconds']} GPU-seconds, {total['cost'] or 'several currencies'}"]
+    unknown = "no rate" if unpriced == total["gpu_seconds"] else "several currencies"
+    foot = [f"Total: {total['gpu_seconds']} GPU-seconds, {total['cost'] or unknown}"]
     foot[0] += f" {currency}" if currency else ""
     if unpriced:
         foot.append(f"Without a rate: {unpriced} GPU-seconds; gpuwatch doctor names the rates")

@@ -344,6 +344,18 @@ def test_time_without_a_rate_is_a_row_of_its_own_that_names_it() -> None:
     assert Decimal(1800) == books.unpriced_gpu_seconds
 
 
+def test_where_nothing_has_a_price_no_cost_is_told_as_zero() -> None:
+    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    state = priced(world)
+    window = Window(us(0), us(HOUR))
+
+    bill, books = cost.chargeback(world.store, state, window), cost.ledger(world.store, state, window)
+    assert (None, Decimal(3600)) == (bill.cost, bill.unpriced_gpu_seconds)
+    assert [None] * 5 == [step.cost for step in books.funnel.values()]
+    empty = cost.chargeback(world.store, state, Window(us(2 * HOUR), us(3 * HOUR)))
+    assert (Decimal("0.00"), ()) == (empty.cost, empty.items)
+
+
 def test_costs_in_two_currencies_have_no_total() -> None:
     slice_ = Gpu(gi=1, profile="1g.10gb")
     world = (

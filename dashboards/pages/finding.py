@@ -14,7 +14,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards import books, figures, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.findings_list import STATE_WORDS, per_day, subject
+from gpuwatch.dashboards.findings_list import STATE_WORDS, per_day, subject, wasted, wasted_seconds
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query
 from gpuwatch.dashboards.theme import Scheme
@@ -97,11 +97,11 @@ def summary(data: Data, query: Query) -> Component:
             html.P(words.clip(finding.get("summary"), 600), className="lead"),
             html.Div(
                 [
-                    fact("So far", parts.lost(finding.get("wasted_cost"), currency)),
+                    fact("So far", wasted(finding)),
                     fact(
                         "A day", parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency)
                     ),
-                    fact("GPU time", parts.gpu_time(finding.get("wasted_gpu_seconds"))),
+                    fact("GPU time", parts.gpu_time(wasted_seconds(finding))),
                     fact("Team", parts.team_link(query, finding.get("team"))),
                     fact("User", words.clip(words.owner(finding.get("user")), 32)),
                     fact("Subject", subject(finding, query, 60)),

@@ -11,7 +11,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards import books, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.findings_list import STATE_WORDS, per_day, subject
+from gpuwatch.dashboards.findings_list import STATE_WORDS, per_day, subject, wasted, wasted_seconds
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query, finding_link
 from gpuwatch.dashboards.theme import SEVERITIES
@@ -56,13 +56,11 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         (word, query.link(state=name, cursor=None), state == name)
         for name, word in (*STATE_WORDS.items(), ("all", "All"))
     ]
-    cost = sum((words.number(item.get("wasted_cost")) or Decimal(0) for item in items), start=Decimal(0))
-    currency = str(items[0].get("currency") or "") if items else ""
-    note = (
-        f"{len(items)}{'+' if data.findings.get('next') else ''} shown, {words.money(cost, currency)} so far"
-        if items
-        else None
-    )
+    costs = [(cost, item) for item in items if (cost := words.number(item.get("wasted_cost")))]
+    note = f"{len(items)}{'+' if data.findings.get('next') else ''} shown" if items else None
+    if note and costs:
+        cost, currency = sum((cost for cost, _ in costs), Decimal(0)), str(costs[0][1].get("currency") or "")
+        note += f", {words.money(cost, currency)} so far"
     return html.Div(
         [
             parts.heading("Findings", note),
@@ -130,9 +128,9 @@ def inbox(items: list[Row], query: Query) -> Component:
                 parts.severity(item.get("severity")),
                 subject(item, query, 36),
                 parts.team_link(query, item.get("team")),
-                parts.lost(item.get("wasted_cost"), currency),
+                wasted(item),
                 parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency),
-                parts.hours(item.get("wasted_gpu_seconds")),
+                parts.hours(wasted_seconds(item)),
                 html.Span(words.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
             ]
         )

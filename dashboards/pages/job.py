@@ -62,7 +62,7 @@ def summary(data: Row, query: Query) -> Component:
                 [
                     fact("Cost", parts.money(data.get("cost"), currency)),
                     fact("GPU time", parts.gpu_time(data.get("gpu_seconds"))),
-                    fact("Effective", parts.percent(data.get("effective_ratio"))),
+                    fact("Effective", parts.percent(books.effective(data))),
                     fact("GPUs", parts.num(str(data.get("gpus") if data.get("gpus") is not None else words.MISSING))),
                     fact("Waited", parts.num(words.duration(waited))),
                     fact("Team", parts.team_link(query, data.get("team"))),
@@ -92,7 +92,7 @@ def time(data: Row) -> Component:
         return parts.card("No booked time yet", states.advice("The books of its first minutes are being made."))
     largest = max(sums, key=lambda name: sums[name].seconds)
     word = BUCKET[largest].word if largest in BUCKET else largest
-    title = f"Most of its time: {word.lower()}, {words.percent(sums[largest].seconds / whole.seconds)}"
+    title = f"Most of its time: {words.inside(word)}, {words.percent(sums[largest].seconds / whole.seconds)}"
     return parts.card(title, waterfall(sums, str(data.get("currency") or ""), "Waterfall of the job"), name="tight")
 
 

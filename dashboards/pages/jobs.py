@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import parts, states, words
+from gpuwatch.dashboards import books, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query, job_link
@@ -49,7 +49,7 @@ def listing(items: list[Row], query: Query) -> Component:
         parts.Column("GPUs", "r"),
         parts.Column("GPU-h", "r", "gpu_seconds"),
         parts.Column("Cost", "r", "cost"),
-        parts.Column("Effective", "r", "effective_ratio"),
+        parts.Column("Effective", "r", "effective_ratio", "Working at a roof of the GPU, of the time measured"),
         parts.Column("Where it went", "mix narrow-hide"),
         parts.Column("Started (UTC)", "r narrow-hide", "started"),
     ]
@@ -62,7 +62,7 @@ def listing(items: list[Row], query: Query) -> Component:
             parts.num(words.MISSING if item.get("gpus") is None else str(item["gpus"]), item.get("gpus")),
             parts.hours(item.get("gpu_seconds")),
             parts.money(item.get("cost"), str(item.get("currency") or "")),
-            parts.percent(item.get("effective_ratio")),
+            parts.percent(books.effective(item)),
             parts.strip(buckets(item), f"job {item.get('id')}"),
             html.Span(words.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
         ]

@@ -120,7 +120,7 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
             parts.Headline(
                 "Nobody's",
                 parts.percent(free / (free + held) if free + held else None),
-                note="of the time slices existed",
+                note="of the time slices existed in the window",
             ),
             parts.Headline(
                 "Remainder", parts.num(f"{float(rest):.1f} GPUs", str(rest)), note="left over beside the slices"
@@ -136,8 +136,10 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
 
 def key() -> Component:
     """What the fills mean."""
+    fills = [(f"m-{name}", word) for name, word in FILLS.items()]
+    fills.append(("m-used pale", "Pale: taken with a slice's memory"))
     return html.Div(
-        [html.Span([html.Span(className=f"dot m-{name}"), word], className="bucket") for name, word in FILLS.items()],
+        [html.Span([html.Span(className=f"dot {name}"), word], className="bucket") for name, word in fills],
         className="legend",
     )
 
@@ -156,7 +158,7 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
         [
             html.Header(
                 [
-                    html.H2(words.clip(gpu.get("node"), 30), title=ident),
+                    html.H2(words.clip(f"{gpu.get('node')} · {short(ident)}", 44), title=ident),
                     html.Div(f"{words.clip(model, 30)}, {over}", className="note"),
                 ]
             ),
@@ -168,19 +170,27 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
                     html.P("Drawn by size: no source reports where they lie", className="soft small"),
                 ]
             ),
-            html.Ul([line(part, query) for part in now], className="tenants"),
+            html.Ul([names(), *(line(part, query) for part in now)], className="tenants"),
             older if gone else None,
         ],
         className="card gpu",
     )
 
 
+def short(ident: str) -> str:
+    """A GPU's id as far as a person tells GPUs of one node apart: the first part of a UUID."""
+    return "-".join(ident.split("-")[:2]) if ident.startswith("GPU-") else ident
+
+
 def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component:
     """8 memory columns by 7 compute rows; each slice spans its memory and its compute, the rest is remainder.
 
-    What is left over although no share of the GPU is lost (seven 1g slices leave an eighth of memory) is fainter.
+    Its columns are pale above and below it: their memory is taken, so nothing else fits there, and a full GPU has no
+    empty ground. What is left over although no share of the GPU is lost (seven 1g slices leave an eighth of memory) is
+    fainter.
     """
     cells: list[Component] = []
+    over: list[Component] = []
     row_at, taken = COMPUTE_ROWS + 1, set[int]()
     for part in slices:
         where = part.placement or {}
@@ -188,11 +198,15 @@ def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component
         compute = max(1, min(tenancy.whole(where.get("compute_slices"), 1), row_at - 1))
         row_at = max(1, row_at - compute)
         taken |= set(range(part.start, part.start + size))
+        columns = f"{part.start + 1} / span {size}"
+        over.append(
+            html.Div(className=f"slice m-{part.state} pale", style={"gridColumn": columns, "gridRow": "1 / -1"})
+        )
         cells.append(
             html.Div(
                 html.Span(words.clip(words.owner(part.owner), 16) if part.owner else "free"),
                 className=f"slice m-{part.state}",
-                style={"gridColumn": f"{part.start + 1} / span {size}", "gridRow": f"{row_at} / span {compute}"},
+                style={"gridColumn": columns, "gridRow": f"{row_at} / span {compute}"},
                 title=part.words,
             )
         )
@@ -208,12 +222,12 @@ def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component
     ]
     if row_at > 1:
         style = {"gridColumn": "1 / -1", "gridRow": f"1 / {row_at}"}
-        cells.insert(0, html.Div(className=f"slice {lost}", style=style, title="Compute left over"))
+        over.append(html.Div(className=f"slice {lost}", style=style, title="Compute left over"))
     label = f"GPU {ident}: " + "; ".join(part.words for part in slices)
     return html.Div(
         [
             html.Div("compute →", className="axis y"),
-            html.Div(cells, className="grid", role="img", **parts.aria(label)),
+            html.Div([*over, *cells], className="grid", role="img", **parts.aria(label)),
             html.Div("memory →", className="axis x"),
         ],
         className="drawing",
@@ -236,10 +250,16 @@ def sizes(slices: list[Slice], rest: Fraction | None) -> Component:
     return html.Div(pieces, className="sizes", role="img", **parts.aria("; ".join(part.words for part in slices)))
 
 
+def names() -> Component:
+    """What the columns of the list are."""
+    said = ("Slice", "Held longest by", "Busy", "Cost")
+    return html.Li([html.Span(), *(html.Span(word) for word in said)], className="soft small")
+
+
 def line(part: Slice, query: Query) -> Component:
     """A slice in the list under the drawing."""
     who = words.clip(words.owner(part.owner), 22) if part.owner else "free"
-    said = f"{who} +{part.others}" if part.others else who
+    said = f"{who} and {part.others} more" if part.others else who
     name = (
         parts.link(said, job_link(query, part.cluster, part.job), title=f"{part.words}; longest: job {part.job}")
         if part.job

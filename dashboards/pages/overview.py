@@ -35,15 +35,9 @@ class Data:
 
 async def load(api: Api, query: Query) -> Data:
     """Asks for everything at once; only the ledger is needed."""
-    return Data(
-        *await asyncio.gather(
-            books.history(api, query),
-            books.optional(api.fleet()),
-            books.optional(
-                api.findings(limit=TOP_FINDINGS, state="open", sort="cost", pool=query.get("pool"), **query.scope)
-            ),
-        )
-    )
+    top = api.findings(limit=TOP_FINDINGS, state="open", sort="cost", pool=query.get("pool"), **query.scope)
+    told, findings = await asyncio.gather(books.history(api, query), books.optional(top))
+    return Data(told, told.fleet, findings)
 
 
 @page("/", "Overview", load, icon="overview", order=1)
@@ -112,7 +106,6 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
         return parts.Headline(label, parts.percent(now), words.points(now, then), good, steps.share(names), alone, href)
 
     idle, idle_before = sums.get("hoarded", Sum()), before.get("hoarded", Sum())
-    idle_cost = idle.cost if idle.cost is not None or idle.seconds else Decimal(0)
     return parts.headlines(
         [
             parts.Headline(
@@ -127,7 +120,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
             share("Allocated", allocated, None),
             parts.Headline(
                 "Held idle",
-                parts.money(idle_cost, currency),
+                parts.money(books.nothing_costs(idle, whole), currency),
                 words.change(idle.seconds, idle_before.seconds if known else None),
                 idle.seconds <= idle_before.seconds,
                 steps.sums(["hoarded"]),
@@ -141,21 +134,24 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
 
 def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
     """Owned to effective: GPU-hours and money of the window, GPUs of this minute."""
-    stages: Row = pool_stages(sums) if query.get("pool") else data.books.now.get("funnel") or {}
+    priced = pool_stages(sums)
+    stages: Row = priced if query.get("pool") else data.books.now.get("funnel") or {}
     now = running(data.fleet or {}, query)
-    whole = words.number((stages.get("total") or {}).get("gpu_seconds"))
+    whole, team = words.number((stages.get("total") or {}).get("gpu_seconds")), query.get("team")
     rows = []
     for name, word, meaning in STAGES:
         stage: Row = stages.get(name) or {}
         share = books.ratio(stage.get("gpu_seconds"), whole)
+        # A stage says 0.00 also where no bucket of it has a price.
+        cost = stage.get("cost") if priced.get(name, priced["total"])["cost"] is not None else None
         rows.append(
             [
-                html.Span(word, title=meaning),
+                html.Span("Held" if name == "total" and team else word, title=meaning),
                 parts.bar(float(share or 0), f"f-{name}"),
                 parts.percent(share),
                 parts.hours(stage.get("gpu_seconds")),
-                parts.money(stage.get("cost"), currency),
-                alive(now.get(name)),
+                parts.money(cost, currency),
+                *([] if team else [alive(now.get(name))]),
             ]
         )
     columns = [
@@ -164,11 +160,13 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
         parts.Column("Share", "r"),
         parts.Column("GPU-h", "r"),
         parts.Column("Cost", "r narrow-hide"),
-        parts.Column("Now", "r", hint="GPUs, and MIG slices of partitioned GPUs, in the last booked minutes"),
     ]
+    if not team:
+        hint = "GPUs, and MIG slices of partitioned GPUs, in the last booked minutes"
+        columns.append(parts.Column("Now", "r now", hint=hint))
     effective = books.ratio((stages.get("effective") or {}).get("gpu_seconds"), whole)
     title = (
-        f"{words.percent(effective)} of the GPU time owned did effective work"
+        f"{words.percent(effective)} of the GPU time {'held' if team else 'owned'} did effective work"
         if effective is not None
         else "How far the GPU time got"
     )
@@ -226,7 +224,7 @@ def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
     waste = [(sums[b.name].seconds, b.word) for b in BUCKETS if b.waste and b.name in sums and sums[b.name].seconds]
     seconds, word = max(waste, default=(Decimal(0), ""))
     title = (
-        f"The largest loss: {word.lower()}, {words.gpu_time(seconds)} {query.window_words}"
+        f"The largest loss: {words.inside(word)}, {words.gpu_time(seconds)} {query.window_words}"
         if word
         else "Every GPU-hour in one bucket"
     )

@@ -54,12 +54,13 @@ async def load(api: Api, query: Query) -> Data:
     """Charges by the view's dimension, with those a drill has fixed."""
     view = view_of(query)
     by = ",".join([*dimensions(query), *(["cluster"] if view == "job" else [])])
-    charges = await api.chargeback(query.window, by, **query.scope)
+    charges, fleet = await asyncio.gather(api.chargeback(query.window, by, **query.scope), books.optional(api.fleet()))
     window = books.window_of(charges)
-    past = books.text_of(window[0] - (window[1] - window[0]), window[0]) if window else None
+    past = books.period_before(window, query.window, words.moment((fleet or {}).get("as_of")))
+    earlier = api.chargeback(books.text_of(*past), by, **query.scope) if past else None
     mixed = f"{','.join(dimensions(query))},bucket" if view in MIX_VIEWS else None
     before, mixes = await asyncio.gather(
-        books.optional(api.chargeback(past, by, **query.scope) if past else None),
+        books.booked(api, past, query, earlier),
         books.optional(api.ledger(query.window, mixed, **query.scope) if mixed else None),
     )
     return Data(charges, before, mixes)
@@ -143,7 +144,7 @@ def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
     orphan = books.by_key(rows, "team").get("__unallocated__", Sum())
 
     def headline(label: str, now: Sum, then: Sum) -> parts.Headline:
-        cost = now.cost if now.cost is not None or now.seconds else Decimal(0)
+        cost = books.nothing_costs(now, whole)
         against = words.change(cost, then.cost if known else None)
         return parts.Headline(label, parts.money(cost, currency), against, note=parts.gpu_time(now.seconds))
 
@@ -153,8 +154,8 @@ def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
         shown.append(headline("Platform: nobody held it", kinds.get(PLATFORM, Sum()), past.get(PLATFORM, Sum())))
     if view_of(query) == "team" and not query.get("team"):
         note = parts.link("Name its teams", query.link("/quality")) if orphan.seconds else "Every held hour has a team"
-        cost = orphan.cost if orphan.seconds else Decimal(0)
-        shown.append(parts.Headline("Held, team unknown", parts.money(cost, currency), note=note))
+        cost = parts.money(books.nothing_costs(orphan, whole), currency)
+        shown.append(parts.Headline("Held, team unknown", cost, note=note))
     if "correction" in kinds:
         shown.append(headline("Corrections", kinds["correction"], past.get("correction", Sum())))
     return parts.headlines(shown)
