@@ -29,6 +29,8 @@ from gpuwatch.rates import missing_rate
 from gpuwatch.state import State
 from gpuwatch.store import Store
 
+SEEN_PARTS_MIN = 10
+"""Where less than a tenth of the held time was observed, nobody can say how effective it was."""
 SORTS = ("cost", "gpu_seconds", "started", "effective_ratio")
 """The dearest, the largest, the newest or the least effective first."""
 PAGE_MAX = 1000
@@ -272,13 +274,14 @@ def _books(amount: _Amount | None, rows: Sequence[Row]) -> Row:
             sums[bucket] += int(row[bucket]) * (den // row["share_den"])
     names = [bucket for bucket in HELD_BUCKETS if sums[bucket]]
     total = sum(sums.values())
+    seen = total - sums["unobserved"]
     productive = sum(sums[name] for name in PRODUCTIVE)
     if den == 1:  # whole microseconds need no rounding
         published = [units_to_decimal(sums[name], SECOND_PLACES) for name in names]
     else:
         published = largest_remainder([Fraction(sums[name], den * SECOND_US) for name in names], SECOND_PLACES, names)
     return amount.as_dict() | {
-        "effective_ratio": round(productive / total, RATIO_PLACES) if total > sums["unobserved"] else None,
+        "effective_ratio": round(productive / seen, RATIO_PLACES) if seen and seen * SEEN_PARTS_MIN >= total else None,
         "buckets": {name: f"{seconds:f}" for name, seconds in zip(names, published, strict=True)},
     }
 

@@ -175,6 +175,19 @@ def test_a_job_that_nobody_measured_has_no_effective_ratio() -> None:
         assert ({"unobserved": "3600.000000"}, None) == (item["buckets"], item["effective_ratio"])
 
 
+def test_what_was_not_measured_makes_a_job_neither_better_nor_worse() -> None:
+    """Half an hour busy and measured, half an hour silent: it is judged by the first half."""
+    world = World().add(claim("9", 0, HOUR, "n1", gpus="GPU-a"), samples(A, minutes(0, HOUR / 2), BUSY))
+    world.add(claim("8", HOUR, 2 * HOUR, "n1", gpus="GPU-a"), samples(A, minutes(1.95 * HOUR, 2 * HOUR), BUSY)).book()
+    with world.store, State.open("sqlite://") as state:
+        cost.price_all(world.store, state)
+        ratios = {item["id"]: item["effective_ratio"] for item in jobs(world.store, state, ALL)["items"]}
+        ranked = [item["id"] for item in jobs(world.store, state, ALL, sort="effective_ratio")["items"]]
+
+        assert {"8": None, "9": 0.5} == {name: ratio and round(ratio, 2) for name, ratio in ratios.items()}
+        assert ["9", "8"] == ranked
+
+
 def test_the_same_id_in_two_clusters_is_two_jobs() -> None:
     world, state = fleet_of_three()
     with world.store:

@@ -152,8 +152,11 @@ job as (
             when 'started' then min(a.start_us)
             when 'gpu_seconds' then sum(h.amount) / 1e6
             when 'cost' then case when count(c.run_id) = count(c.amount) then sum(c.amount) / 3600e6 end
-            -- The least effective come first; where nothing was observed nobody knows.
-            else case when sum(b.observed_us) > 0 then -sum(b.effective_us) / sum(b.observed_us + b.unobserved_us) end
+            -- The least effective of what was observed come first; where hardly anything was, nobody knows.
+            else case
+                when sum(b.observed_us) > 0 and sum(b.observed_us) * 10 >= sum(b.observed_us + b.unobserved_us)
+                    then -sum(b.effective_us) / sum(b.observed_us)
+            end
         end::double as amount
     from asked a
     left join held h using (run_id)
