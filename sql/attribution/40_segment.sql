@@ -14,19 +14,22 @@ join capacity_span c
     on c.device_id = h.device_id and not c.remainder and h.start_us < c.end_us and h.end_us > c.start_us;
 
 -- A row of silent is a span in which a device gave no samples while its cluster did: after the last of a vanished device,
--- and after the last of a slice until another layout takes its place.
+-- and after the last of a slice until another layout takes its place. Up to three intervals are no silence: the sample of
+-- this minute may still come.
 create or replace temp table silent as
 select n.device_id, n.last_us + n.last_interval_us // 2 as start_us, o.end_us
 from seen n
 join owned_gpu o using (gpu)
 where n.gi = -1
+    and o.end_us > n.last_us + 3 * n.last_interval_us
     and not exists (
         select 1 from seen slice where slice.gpu = n.gpu and slice.gi >= 0 and slice.last_us > n.last_us
     )
 union all
 select l.device_id, l.last_us + n.last_interval_us // 2, l.end_us
 from slice_life l
-join seen n using (device_id);
+join seen n using (device_id)
+where l.end_us > l.last_us + 3 * n.last_interval_us;
 
 delete from silent where end_us <= start_us;
 
