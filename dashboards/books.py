@@ -85,7 +85,7 @@ def effective(job: Row) -> object:
     if not whole:
         return job.get("effective_ratio")
     seen = whole - unseen
-    return None if unseen > whole * UNSEEN_MAX else sum((sizes.get(name, Decimal(0)) for name in PRODUCTIVE)) / seen
+    return None if unseen > whole * UNSEEN_MAX else sum(sizes.get(name, Decimal(0)) for name in PRODUCTIVE) / seen
 
 
 def nothing_costs(part: Sum, whole: Sum) -> Decimal | None:

@@ -220,6 +220,8 @@ def headlines(items: Sequence[Headline]) -> Component:
     def one(item: Headline) -> Component:
         tone = "" if item.good is None or item.change in (None, "no change") else " up" if item.good else " down"
         against = html.Span([item.change, html.Span(" vs. before", className="soft")], className=f"change{tone}")
+        if item.change == "no change":
+            against = html.Span("as before", className="change")
         label = link(item.label, item.href) if item.href else item.label
         return html.Div(
             [

@@ -43,7 +43,7 @@ class Alerting:
         delivered: Callable[[str, str], None],
     ) -> None:
         """Raises UsageError with every problem of [alerts] and [[channel]]."""
-        allow, channels = _configured(config)
+        allow, channels = configured(config)
         self._state = state
         self._now_us = now_us
         self._base_url = base_url
@@ -109,7 +109,7 @@ class Alerting:
         await self._deliverer().run(self._stop, log.warning)
 
 
-def _configured(config: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+def configured(config: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
     """`allow_private` of [alerts], and the channels of [[channel]]."""
     problems: list[str] = []
     alerts = config.get("alerts", {})

@@ -16,6 +16,8 @@ from gpuwatch.commands.shared import say
 from gpuwatch.errors import GpuwatchError
 
 INTERRUPTED = 130
+QUERY_INTERRUPTED = "Query interrupted"
+"""What a Ctrl-C is to who waits for a query of the store outside of a transaction."""
 BROKEN_PIPE = 141
 """What a shell reports of a program that SIGPIPE ended."""
 USAGE = 2
@@ -95,9 +97,17 @@ def run(arguments: Sequence[str]) -> int:
         say(f"gpuwatch: {' '.join(text.split())} (see {where})")
         return USAGE
     except (typer.Abort, KeyboardInterrupt):
-        say("gpuwatch: interrupted; run it again to continue")
-        return INTERRUPTED
+        return _interrupted()
+    except RuntimeError as error:
+        if str(error) != QUERY_INTERRUPTED:
+            raise
+        return _interrupted()
     return code if isinstance(code, int) else 0
+
+
+def _interrupted() -> int:
+    say("gpuwatch: interrupted; run it again to continue")
+    return INTERRUPTED
 
 
 def main() -> None:

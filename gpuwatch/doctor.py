@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuwatch import ledger
-from gpuwatch.clock import HOUR_US, rfc3339
+from gpuwatch.advice import Advice
+from gpuwatch.clock import FAR_FUTURE_US, HOUR_US, rfc3339
 from gpuwatch.errors import BooksDoNotClose
+from gpuwatch.rates import model_tokens
 from gpuwatch.store import Store
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -30,6 +33,11 @@ NEEDED = tuple(name for name in COUNTERS if name != "lacks_sm_occupancy")
 """Those without which a verdict cannot be reached."""
 
 
+FILES = Advice()
+OPEN_HOURS = 2
+"""Hours that a server may owe the books without anything wrong: the one that runs, and the one before."""
+
+
 @dataclass(frozen=True)
 class Check:
     """One thing that was looked at: `fix` is empty when all is well."""
@@ -49,25 +57,25 @@ def wrong(checks: Iterable[Check]) -> bool:
     return any(check.status != OK for check in checks)
 
 
-def examine(store: Store, since_us: int = 0) -> list[Check]:
+def examine(store: Store, since_us: int = 0, advice: Advice = FILES) -> list[Check]:
     """Every check over what the store holds; prices and teams are those of the last pricing.
 
-    From `since_us`, the start of an hour, on: what is measured and held before is left out.
+    `advice` says whom the fixes are for. From `since_us`, the start of an hour, on: what is measured and held before is left out.
     """
     holds = store.rows("reports/doctor_holds", since_us=since_us)
     return [
-        _analysed(store),
-        _rejects(store),
+        _analysed(store, advice),
+        _rejects(store, advice),
         _fields(store, since_us),
         _unjudged(store),
-        _unmeasured(store),
-        _unknown(store),
-        _owners(store, since_us),
-        _rates(store),
-        _estimated(holds),
+        _unmeasured(store, advice),
+        _unknown(store, advice),
+        _owners(store, since_us, advice),
+        _rates(store, advice),
+        _estimated(holds, advice),
         _conflicts(holds),
         _gaps(holds),
-        _books(store, since_us),
+        _books(store, since_us, advice),
     ]
 
 
@@ -76,20 +84,27 @@ def missing_fields(row: dict[str, Any]) -> list[str]:
     return [name for name in NEEDED if row[name]]
 
 
-def _analysed(store: Store) -> Check:
-    files, hours, devices = store.sql(
-        "select (select count(*) from import_file), (select count(*) from dirty_hour), (select count(*) from device)"
+def _analysed(store: Store, advice: Advice) -> Check:
+    files, hours, devices, stored = store.sql(
+        "select (select count(*) from import_file), (select count(distinct hour_us) from dirty_hour),"
+        " (select count(*) from device), exists(from context) or exists(from claim) or exists(from node)"
     )[0]
+    if not devices and (files or stored):
+        if advice.live:
+            return Check("analysis", WARN, "what has come is not analysed yet", advice.book())
+        return Check("analysis", FAIL, "nothing has been analysed", advice.book())
+    if not devices and advice.live:
+        fix = "Name what there is in gpuwatch.toml and start the server with --config, or send to it: docs/sources.md."
+        return Check("analysis", FAIL, "nothing has been received", fix)
     if not devices:
-        words = "nothing has been analysed" if files else "nothing has been imported"
-        fix = "gpuwatch analyze" if files else "gpuwatch import bundle DIR, then gpuwatch analyze"
-        return Check("analysis", FAIL, words, fix)
-    if hours:
-        return Check("analysis", WARN, f"{hours} hours are newer than the books", "gpuwatch analyze")
+        fix = f"{advice.command('import bundle BUNDLE')}\n{advice.book()}"
+        return Check("analysis", FAIL, "nothing has been imported", fix)
+    if hours and not (advice.live and hours <= OPEN_HOURS):
+        return Check("analysis", WARN, f"{hours} hours are newer than the books", advice.book())
     return Check("analysis", OK, f"{files} files imported, {devices} devices, books up to date")
 
 
-def _rejects(store: Store) -> Check:
+def _rejects(store: Store, advice: Advice) -> Check:
     rows = store.rows("reports/doctor_rejects")
     if not rows:
         return Check("rejects", OK, "no input was refused")
@@ -97,8 +112,13 @@ def _rejects(store: Store) -> Check:
         f"{r['path']}:{r['line']}: {r['reason']} ({r['times']} times){': ' + r['example'] if r['example'] else ''}"
         for r in rows[:NAMED_MAX]
     ]
+    first = (
+        "Correct these where they come from (files are imported again while the server is stopped):"
+        if advice.live
+        else "Correct these and import the files again:"
+    )
     what = f"{sum(r['times'] for r in rows)} pieces of input refused for {len(rows)} reasons"
-    return Check("rejects", WARN, what, "\n".join(["Correct these and import the files again:", *lines]))
+    return Check("rejects", WARN, what, "\n".join([first, *lines]))
 
 
 def _fields(store: Store, since_us: int) -> Check:
@@ -131,37 +151,47 @@ def _unjudged(store: Store) -> Check:
     return Check("verdicts", WARN, f"could not be judged: {_named(reasons, '; ')}", "\n".join(fix))
 
 
-def _unmeasured(store: Store) -> Check:
+def _unmeasured(store: Store, advice: Advice) -> Check:
     rows = [r for r in store.rows("reports/doctor_devices") if r["unmeasured"]]
     if not rows:
         return Check("unmeasured", OK, "every GPU that a scheduler knows is measured")
     what = f"{sum(r['unmeasured'] for r in rows)} GPUs are known to a scheduler and were never measured: "
-    fix = "Run dcgm-exporter on these nodes for every GPU (option -d f), check that it is scraped, and import its metrics."
+    then = "name it in targets of [[dcgm]] or let its sender push here" if advice.live else "import its metrics"
+    fix = f"Run dcgm-exporter on these nodes for every GPU (option -d f), check that it is scraped, and {then}."
     return Check("unmeasured", FAIL, what + _named(f"{_place(r)} ({r['unmeasured']})" for r in rows), fix)
 
 
-def _unknown(store: Store) -> Check:
+def _unknown(store: Store, advice: Advice) -> Check:
     rows = [r for r in store.rows("reports/doctor_devices") if r["unknown"]]
     if not rows:
         return Check("unscheduled", OK, "a scheduler knows every node that is measured")
     what = f"{sum(r['unknown'] for r in rows)} GPUs are measured on nodes that no scheduler record names: "
-    fix = (
-        "Import the scheduler's records of the same time:\n"
-        "gpuwatch import scontrol scontrol_node.txt   # scontrol show node -d\n"
-        "gpuwatch import k8s-json nodes.json pods.json   # kubectl get nodes,pods -A -o json"
-    )
-    return Check("unscheduled", WARN, what + _named(_place(r) for r in rows), fix)
+    clusters = sorted({r["cluster"] for r in rows})[:NAMED_MAX]
+    if advice.live:
+        lines = [
+            "Name the scheduler in gpuwatch.toml, [[slurm]] or [[kubernetes]] (docs/sources.md), and start the server again:"
+        ]
+        lines += [f'cluster = "{cluster}"' for cluster in clusters]
+    else:
+        lines = ["Import the scheduler's records of the same time, of Slurm or of Kubernetes:"]
+        for option in (f"--cluster {shlex.quote(cluster)}" for cluster in clusters):
+            lines.append(
+                f"scontrol show node -d > nodes.txt && {advice.command(f'import scontrol nodes.txt {option}')}"
+            )
+            lines.append(
+                f"kubectl get nodes,pods -A -o json > k8s.json && {advice.command(f'import k8s-json k8s.json {option}')}"
+            )
+    return Check("unscheduled", WARN, what + _named(_place(r) for r in rows), "\n".join(lines))
 
 
-def _owners(store: Store, since_us: int) -> Check:
+def _owners(store: Store, since_us: int, advice: Advice) -> Check:
     rows = store.rows("reports/doctor_owners", since_us=since_us)
     share = sum(r["held_us"] for r in rows) / rows[0]["all_held_us"] if rows else 0.0
     if share <= UNALLOCATED_SHARE_MAX:
         return Check("owners", OK, f"{100 * share:.1f} % of held time has no team")
     lines = list(dict.fromkeys(line for r in rows if (line := _team_line(r))))
     what = f"{100 * share:.1f} % of held time has no team: it is charged to __unallocated__"
-    fix = ["Add to teams.csv (columns match_kind,match,team), put the team for TEAM, and import it again:"]
-    return Check("owners", WARN, what, "\n".join([*fix, *(lines[:NAMED_MAX] or ["user,NAME,TEAM"])]))
+    return Check("owners", WARN, what, advice.teams(lines[:NAMED_MAX] or ["user,NAME,TEAM"]))
 
 
 def _team_line(row: dict[str, Any]) -> str | None:
@@ -172,29 +202,45 @@ def _team_line(row: dict[str, Any]) -> str | None:
     return None
 
 
-def _rates(store: Store) -> Check:
+def _rates(store: Store, advice: Advice) -> Check:
     rows = store.rows("reports/doctor_rates")
     if not rows:
         return Check("rates", OK, "a rate covers every GPU-hour")
     hours = sum(r["lacking_us"] for r in rows) / HOUR_US
-    lines = [f"{r['model'] or '*'},on_demand,USD_PER_HOUR,{rfc3339(r['first_us'])}," for r in rows[:NAMED_MAX]]
-    fix = ["Add to rates.csv (gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to) and import it again:"]
-    return Check(
-        "rates", FAIL, f"{hours:.1f} GPU-hours have no rate, so no cost", "\n".join([*fix, *dict.fromkeys(lines)])
-    )
+    fix = advice.rates(_rate_lines(rows)[:NAMED_MAX])
+    return Check("rates", FAIL, f"{hours:.1f} GPU-hours have no rate, so no cost", fix)
 
 
-def _estimated(holds: Sequence[dict[str, Any]]) -> Check:
+def _rate_lines(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Lines of rates.csv for the spans without a price: no two of them, nor one and a line there is, are valid at once."""
+    spans: dict[frozenset[str], list[tuple[str, int, int]]] = {}
+    for row in sorted(rows, key=lambda row: (row["from_us"], row["to_us"])):
+        known = spans.setdefault(model_tokens(row["model"]), [])
+        model, from_us, to_us = row["model"] or "*", row["from_us"], row["to_us"]
+        if known and from_us <= known[-1][2]:
+            model, from_us, to_us = known[-1][0], known[-1][1], max(known.pop()[2], to_us)
+        known.append((model, from_us, to_us))
+    return [
+        f"{model},on_demand,USD_PER_HOUR,{rfc3339(from_us)},{'' if to_us >= FAR_FUTURE_US else rfc3339(to_us)}"
+        for known in spans.values()
+        for model, from_us, to_us in known
+    ]
+
+
+def _estimated(holds: Sequence[dict[str, Any]], advice: Advice) -> Check:
     rows = [r for r in holds if r["estimated_us"]]
     if not rows:
         return Check("placement", OK, "which device each job held is known")
     hours = sum(r["estimated_us"] for r in rows) / HOUR_US
     what = f"{hours:.1f} device-hours are held by a job whose devices on the node are estimated: {_named(_place(r) for r in rows)}"
-    fix = (
-        "Start dcgm-exporter with --hpc-job-mapping-dir and let the Slurm prolog write there, "
-        "or import what scontrol says while jobs run:\n"
-        "scontrol show job -d > scontrol_job.txt && gpuwatch import scontrol scontrol_job.txt"
-    )
+    fix = "Start dcgm-exporter with --hpc-job-mapping-dir and let the Slurm prolog write there, or "
+    if advice.live:
+        fix += "name [[slurm]] in gpuwatch.toml: it asks scontrol while jobs run."
+    else:
+        fix += "import what scontrol says while jobs run:"
+        for cluster in sorted({r["cluster"] for r in rows})[:NAMED_MAX]:
+            words = f"import scontrol jobs.txt --cluster {shlex.quote(cluster)}"
+            fix += f"\nscontrol show job -d > jobs.txt && {advice.command(words)}"
     return Check("placement", WARN, what, fix)
 
 
@@ -219,13 +265,13 @@ def _gaps(holds: Sequence[dict[str, Any]]) -> Check:
     return Check("telemetry", WARN, f"held time that nobody measured: {_named(shares)}", fix)
 
 
-def _books(store: Store, since_us: int) -> Check:
+def _books(store: Store, since_us: int, advice: Advice) -> Check:
     clusters = store.sql("select cluster, min(start_us), max(end_us) from segment group by 1 order by 1")
     for cluster, start_us, end_us in clusters:
         try:
             ledger.check(store, cluster, max(start_us // HOUR_US * HOUR_US, since_us), -(-end_us // HOUR_US) * HOUR_US)
         except BooksDoNotClose as error:
-            return Check("books", FAIL, str(error), "gpuwatch analyze")
+            return Check("books", FAIL, str(error), advice.book())
     return Check("books", OK, "every GPU-microsecond is in exactly one bucket")
 
 

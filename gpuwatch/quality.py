@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuwatch import doctor
+from gpuwatch.advice import LOCAL, Advice
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.sources import SourceStatus
 from gpuwatch.state import State
+from gpuwatch.state.tokens import Tokens
 from gpuwatch.store import Store
 
 SPAN_US = 7 * DAY_US
@@ -42,14 +44,17 @@ METRIC_KINDS = ("dcgm", "prometheus", "remote-write", "openmetrics", "nvml")
 Row = dict[str, Any]
 
 
-def quality(store: Store, state: State | None, sources: Sequence[SourceStatus], now_us: int) -> dict[str, Any]:
+def quality(
+    store: Store, state: State | None, sources: Sequence[SourceStatus], now_us: int, url: str = LOCAL
+) -> dict[str, Any]:
     """Live sources, imports and nodes with something wrong, doctor's checks and two shares: the answer of GET /quality.
 
     `sources` are those of the running service, empty without one. Shares and checks are of the last SPAN_US of the
     books; a share is None where nothing was held. `missing_fields` of a source are those that no node of its cluster
-    gives; of a node, its own. Prices and teams are those of the last pricing; `state` is not read.
+    gives; of a node, its own. Prices and teams are those of the last pricing; `state` says whether `url` asks for a token.
     """
     since_us = _since(store)
+    advice = Advice(url=url, token=state is not None and Tokens(state).exist())
     lacking = {
         (row["cluster"], row["node"]): [_field(name) for name in doctor.missing_fields(row)]
         for row in store.rows("reports/doctor_fields", since_us=since_us)
@@ -64,7 +69,7 @@ def quality(store: Store, state: State | None, sources: Sequence[SourceStatus], 
     return {
         "items": items + nodes[:NODES_MAX],
         "more_nodes": max(len(nodes) - NODES_MAX, 0),
-        "checks": [check.as_dict() for check in doctor.examine(store, since_us)],
+        "checks": [check.as_dict() for check in doctor.examine(store, since_us, advice)],
         "unattributed_ratio": _ratio(share["unattributed"], share["held"]),
         "unobserved_ratio": _ratio(share["unobserved"], share["held"]),
     }
@@ -133,7 +138,9 @@ def _imports(store: Store, everywhere: dict[str, set[str]], now_us: int) -> list
                 "rejects": rejects[:REJECTS_MAX],
                 "missing_fields": missing,
                 "error": f"nothing of {row['path']} could be used" if empty else None,
-                "fix": _fix(_corrected(rejects, "and import the files again"), _counters(missing)),
+                "fix": _fix(
+                    _corrected(rejects, "and import the files again while the server is stopped"), _counters(missing)
+                ),
                 "files": row["files"],
             }
         )

@@ -25,6 +25,8 @@ DAY_US = 86_400_000_000
 MEMORY_LIMIT = "2GB"
 # Small commits go to the log; folding it into the file for each of them would cost more than the commits.
 WAL_BYTES = "256MB"
+INTERRUPTED = "Query interrupted"
+"""What DuckDB makes of a Ctrl-C: a plain RuntimeError."""
 THREADS_MAX = 64
 
 
@@ -146,6 +148,10 @@ class Store:
             self._connection.execute("commit").fetchall()
         except duckdb.Error as error:
             raise self._explained(error) from error
+        except RuntimeError as error:
+            if str(error) == INTERRUPTED:  # else it would pass for a failure of whatever asked
+                raise KeyboardInterrupt from error
+            raise
 
     def _explained(self, error: duckdb.Error) -> Exception:
         """A full disk and the like as StoreError; what is our own mistake stays as it is."""

@@ -46,7 +46,7 @@ def listing(items: list[Row], query: Query) -> Component:
         parts.Column("Team", "narrow-hide"),
         parts.Column("User", "narrow-hide"),
         parts.Column("State", "narrow-hide"),
-        parts.Column("GPUs", "r"),
+        parts.Column("GPUs", "r narrow-hide"),
         parts.Column("GPU-h", "r", "gpu_seconds"),
         parts.Column("Cost", "r", "cost"),
         parts.Column("Effective", "r", "effective_ratio", "Working at a roof of the GPU, of the time measured"),

@@ -120,7 +120,7 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
             parts.Headline(
                 "Nobody's",
                 parts.percent(free / (free + held) if free + held else None),
-                note="of the time slices existed in the window",
+                note="of slice time in the window",
             ),
             parts.Headline(
                 "Remainder", parts.num(f"{float(rest):.1f} GPUs", str(rest)), note="left over beside the slices"

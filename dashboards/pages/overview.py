@@ -143,7 +143,7 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
         stage: Row = stages.get(name) or {}
         share = books.ratio(stage.get("gpu_seconds"), whole)
         # A stage says 0.00 also where no bucket of it has a price.
-        cost = stage.get("cost") if priced.get(name, priced["total"])["cost"] is not None else None
+        cost = stage.get("cost") if (priced.get(name) or priced["total"])["cost"] is not None else None
         rows.append(
             [
                 html.Span("Held" if name == "total" and team else word, title=meaning),
@@ -155,7 +155,7 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
             ]
         )
     columns = [
-        parts.Column("Stage"),
+        parts.Column("Stage", "stage"),
         parts.Column("", "grow"),
         parts.Column("Share", "r"),
         parts.Column("GPU-h", "r"),

@@ -191,7 +191,7 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
             name_cell(name, view, clusters.get(name), query),
             parts.hours(part.seconds),
             parts.money(part.cost, currency),
-            parts.bar(float((part.cost or Decimal(0)) / top) if top > 0 else 0.0, "b-owner"),
+            parts.bar(float(part.cost / top), "b-owner") if part.cost is not None and top > 0 else html.Span(),
             parts.percent(books.ratio(part.cost, whole.cost)),
             change_cell(part, before.get(name), known),
             *([parts.strip(mixes.get(name, {}), name)] if mixes else []),
@@ -222,6 +222,8 @@ def change_cell(now: Sum, then: Sum | None, known: bool) -> Component:
     """Cost against the window before."""
     if not known:
         return parts.num(words.MISSING, "No window before to compare with")
+    if then is not None and then.seconds and not then.cost:
+        return parts.num(words.MISSING, "No price for the window before")
     if then is None or not then.cost:
         return html.Span("new", className="soft", title="Nothing in the window before")
     return parts.num(words.change(now.cost, then.cost) or words.MISSING, f"before: {then.cost}")

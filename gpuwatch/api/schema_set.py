@@ -89,6 +89,7 @@ class Periods(Strict):
 
 class PeriodBody(Strict):
     period: str = Field(max_length=16, examples=["2026-W47"])
+    force: bool = Field(default=False, description="Also where the books do not cover every day of it.")
 
 
 class Channel(Shape):

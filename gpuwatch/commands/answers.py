@@ -21,6 +21,7 @@ from gpuwatch.commands.shared import (
     names,
     now_us,
     opened,
+    program,
     show,
     window_of,
     write,
@@ -154,6 +155,7 @@ def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
 
 def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
     """What is missing or wrong in the inputs, with the exact fix; exit code 1 when something is."""
+    from gpuwatch.advice import Advice
     from gpuwatch.cost import price_all
     from gpuwatch.doctor import COLUMNS, FAIL, Check, examine, wrong
     from gpuwatch.output import visible
@@ -165,7 +167,7 @@ def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: F
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
-            checks = examine(store)
+            checks = examine(store, advice=Advice(program(), str(data)))
     if chosen == "table":
         # Fixes are pasted as they stand: below the line, never folded into a cell.
         marks = {"ok": "ok  ", "warn": "WARN", FAIL: "FAIL"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,11 +17,12 @@ from gpuwatch.commands.shared import (
     moment_us,
     now_us,
     opened,
+    program,
     progress,
     say,
     show,
 )
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.output import Listing, choose
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ def import_(
 ) -> None:
     """History from files; repeating it changes nothing."""
     from gpuwatch.clock import zone
-    from gpuwatch.errors import UnreadableInput
     from gpuwatch.ingest import import_paths
     from gpuwatch.registry import importers
 
@@ -76,7 +77,7 @@ def import_(
         "rejected": report.rejected,
         "unreadable": len(report.unreadable),
     }
-    show(Listing(tuple(row), [row], foot=[f"Next: gpuwatch analyze --data {data}"]), form)
+    show(Listing(tuple(row), [row], foot=[f"Next: {program()} analyze --data {quote(str(data))}"]), form)
     if report.unreadable or (strict and report.rejected):
         raise typer.Exit(STRICT_EXIT)
 
@@ -137,7 +138,7 @@ def analyze(
         say(f"gpuwatch: rule failed, the others ran: {text}")
     row = {"clusters": report.clusters, "hours": report.hours, "findings": report.findings}
     row["failed_rules"] = report.failed_rules
-    show(Listing(tuple(row), [row], foot=[f"Next: gpuwatch findings --data {data}"]), form)
+    show(Listing(tuple(row), [row], foot=[f"Next: {program()} findings --data {quote(str(data))}"]), form)
 
 
 def simulate(
@@ -154,9 +155,12 @@ def simulate(
     choose(form, True)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out}: is a file; name a directory")
-    with progress("simulate") as step:
-        truth = write_bundle(
-            out, gpus=gpus, days=days, seed=seed, step_s=step_s, progress=lambda done, total: step(done, total, "")
-        )
+    try:
+        with progress("simulate") as step:
+            truth = write_bundle(
+                out, gpus=gpus, days=days, seed=seed, step_s=step_s, progress=lambda done, total: step(done, total, "")
+            )
+    except OSError as error:
+        raise UnreadableInput(f"--out {out}: {error.strerror or error}; name another directory") from error
     row = {"out": str(out), "gpus": gpus, "days": days, "seed": seed, "samples": truth.samples}
-    show(Listing(tuple(row), [row], foot=[f"Next: gpuwatch import bundle {out}"]), form)
+    show(Listing(tuple(row), [row], foot=[f"Next: {program()} import bundle {quote(str(out))}"]), form)

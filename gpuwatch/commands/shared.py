@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch import output
-from gpuwatch.errors import UnreadableInput
+from gpuwatch import in_use, output
+from gpuwatch.errors import StoreError, UnreadableInput
 
 if TYPE_CHECKING:
     from gpuwatch.clock import Window
@@ -45,6 +47,17 @@ def now_us(context: typer.Context) -> int:
     return clock()
 
 
+def program() -> str:
+    """The command as it was started, for lines to paste: by its path where the shell would not find it by name."""
+    path = Path(sys.argv[0])
+    if path.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m gpuwatch"
+    found = shutil.which("gpuwatch")
+    if path.name != "gpuwatch" or (found is not None and path.exists() and os.path.samefile(found, path)):
+        return "gpuwatch"
+    return shlex.quote(sys.argv[0])
+
+
 def settings_of(config: Path | None) -> Settings:
     """Settings of the file and the environment."""
     from gpuwatch.settings import load_settings
@@ -61,16 +74,21 @@ def opened(data: Path, config: Path | None = None, create: bool = False) -> Iter
     settings = settings_of(config)
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
-    with (
-        Store.open(
+    try:
+        store = Store.open(
             data,
             memory_limit=settings.memory_limit,
             threads=settings.threads,
             temp_directory=settings.temp_directory,
             create=create,
-        ) as store,
-        State.open(data) as state,
-    ):
+        )
+    except StoreError as error:
+        if (note := in_use.find(data)) is None:
+            raise
+        raise StoreError(
+            f"{data} is in use by process {note.pid}, which serves {note.url}: stop it, or ask it there"
+        ) from error
+    with store, State.open(data) as state:
         yield store, state, settings
 
 

@@ -8,13 +8,14 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuwatch.commands.data import tell
-from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, run
-from gpuwatch.commands.shared import now_us, opened, progress, write
+from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
+from gpuwatch.commands.shared import now_us, opened, program, progress, write
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.output import terminal_width
 
@@ -44,14 +45,15 @@ def demo(
 
     if data.exists() and not data.is_dir():
         raise UsageError(f"--data {data}: is a file; name a directory")
+    bound = None if no_serve else bind(host, port)
     begun_us = now_us(context)
     stamp = f"{gpus} GPUs, {days:g} days, seed {seed}"
     fleet = _fleet(context, data, stamp, gpus, days, seed)
     told = _books(context, data, stamp, fleet)
     seconds = (now_us(context) - begun_us) / SECOND_US
     write(f"A simulated fleet: {stamp}.\n\n{told}\nTook {seconds:.1f} s.\n")
-    if not no_serve:
-        _serve(context, data, fleet, host, port)
+    if bound is not None:
+        _serve(context, data, fleet, host, port, bound)
 
 
 def _fleet(context: typer.Context, data: Path, stamp: str, gpus: int, days: float, seed: int) -> LiveFleet:
@@ -132,18 +134,18 @@ def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> 
         found = findings.read(store)
         books = cost.ledger(store, state, window)
     width = terminal_width(sys.stdout)
-    where = shlex.quote(str(data))
+    where, name = shlex.quote(str(data)), program()
     return (
         f"{demo.story(books, found, bill, width)}\n"
         "On the same data:\n"
-        f"  gpuwatch findings --data {where} --open\n"
-        f"  gpuwatch chargeback --data {where} --window 7d --by team,user\n"
-        f"  gpuwatch ledger --data {where} --window 7d --by team,bucket\n"
-        f"  gpuwatch doctor --data {where}\n"
+        f"  {name} findings --data {where} --open\n"
+        f"  {name} chargeback --data {where} --window 7d --by team,user\n"
+        f"  {name} ledger --data {where} --window 7d --by team,bucket\n"
+        f"  {name} doctor --data {where}\n"
     )
 
 
-def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port: int) -> None:
+def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port: int, bound: socket | None) -> None:
     from gpuwatch.demo_live import Schedulers
     from gpuwatch.service import Service
     from gpuwatch.settings import load_settings
@@ -162,7 +164,7 @@ def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port
         write(f"\nThe fleet goes on. Open {url}  (Ctrl-C ends it)\n")
 
     try:
-        run(service, host, port, ready)
+        run(service, host, port, ready, bound)
     finally:
         schedulers.stop()
         exporters.stop()

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, names, now_us, say, show
+from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, names, now_us, program, say, show
 from gpuwatch.errors import StoreError, UnreadableInput, UsageError
 from gpuwatch.output import Listing, choose
 
@@ -42,9 +43,16 @@ def create(
     at_us = now_us(context)
     teams = None if team is None else names(team)
     with _state(data, create=True) as state:
+        first = not Tokens(state).exist()
         token, text = Tokens(state).create(name or scope, scope, teams, _until(expires, at_us), ACTOR, at_us)
     bound = "" if token.teams is None else f", teams {', '.join(token.teams)}"
     say(f"token {token.id}: scope {token.scope}{bound}; keep it, it is shown once")
+    if first:
+        admin = f"; make one for you too: {program()} token create --scope admin --data {quote(str(data))}"
+        say(
+            "it is the first token: from now on pages and API ask for one, also on this machine"
+            + ("" if scope == "admin" else admin)
+        )
     typer.echo(text)
 
 

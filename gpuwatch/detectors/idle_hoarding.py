@@ -8,14 +8,19 @@ from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
 
 def _summary(e: Evidence) -> str:
     return (
-        f"{e['idle_devices']} of {e['devices']} devices idle, {e['shape']}: {e['idle_device_hours']:g} device-hours in "
-        f"{e['idle_runs']} idle runs, the longest {e['longest_idle_minutes']:g} minutes."
+        f"{e['idle_devices']} of {_count(e['devices'], 'device')} idle, {e['shape']}: "
+        f"{_count(e['idle_device_hours'], 'device-hour')} in {_count(e['idle_runs'], 'idle run')}, "
+        f"the longest {_count(e['longest_idle_minutes'], 'minute')}."
     )
+
+
+def _count(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
 def _remedy(e: Evidence) -> str:
     if e["idle_devices"] < e["devices"]:
-        return f"Shrink the request to {e['devices'] - e['idle_devices']} devices, or give every rank its own device."
+        return f"Shrink the request to {_count(e['devices'] - e['idle_devices'], 'device')}, or give every rank its own device."
     if e["tier"] == "reclaim":
         return "Release the devices: end the job or scale it to zero; it may be resubmitted when there is work."
     return "Release or shrink the request while nothing runs; for notebooks set an idle culler."

@@ -50,6 +50,8 @@ def simulate(
         raise UsageError(f"simulate: a step of {step_s} s; give {STEP_S_MIN} to {STEP_S_MAX}")
     if not DAYS_MIN <= days <= DAYS_MAX:
         raise UsageError(f"simulate: {days} days; give {DAYS_MIN} to {DAYS_MAX}")
+    if out.is_dir() and any(out.iterdir()):
+        raise UsageError(f"simulate: {out} is not empty; name a new directory, or remove this one")
     steps = int(days * DAY_S) // step_s
     epoch = Epoch(to_us(start or DEFAULT_START), steps * step_s)
     fleet = build_fleet(gpus, seed)

@@ -1,9 +1,10 @@
--- A row is a GPU model without a rate for some of the time that the fleet owned it.
+-- A row is a GPU model and a span of the rate card that has no price for it, where the fleet owned it then.
 select
-    d.cluster,
     coalesce(d.model, '') as model,
-    min(greatest(p.start_us, s.start_us)) as first_us,
-    sum((least(p.end_us, s.end_us) - greatest(p.start_us, s.start_us)) * s.share_num / s.share_den) as lacking_us
+    p.start_us as from_us,
+    p.end_us as to_us,
+    sum((least(p.end_us, s.end_us) - greatest(p.start_us, s.start_us)) * s.share_num / s.share_den)
+        as lacking_us
 from segment s
 join device d on d.device_id = s.device_id and d.cluster = s.cluster
 join device_price p

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, cast
 
@@ -115,8 +116,115 @@ def test_steps_that_do_not_fit_one_answer_are_left_out() -> None:
             ends = {"start": "2026-11-01T00:00:00Z", "end": "2026-11-03T00:00:00Z"}
             return {"items": [], "window": ends, "next": "c2" if step else None}
 
+        async def fleet(self) -> dict[str, Any]:
+            return {"as_of": "2026-11-03T00:00:00Z"}
+
     found = asyncio.run(books.history(cast(client.Api, Api()), Query("/")))
 
-    assert [("7d", None), ("7d", "1d"), ("2026-10-30T00:00:00Z,2026-11-01T00:00:00Z", None)] == asked
+    expected = [("7d", None), ("7d", "1d"), ("2026-10-30T00:00:00Z,2026-11-01T00:00:00Z", None)]
+    assert [*expected, ("2026-10-30T00:00:00Z,2026-10-30T02:00:00Z", None)] == asked
+    assert None is found.before
     assert None is found.stepped
     assert None is found.now["next"]
+
+
+def at(text: str) -> datetime:
+    """A time of November 2026 or about it: `11-21T08:13`."""
+    return datetime.fromisoformat(f"2026-{text}:00+00:00")
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end", "as_of", "expected"),
+    [
+        pytest.param("today", "11-21T00:00", "11-22T00:00", None, None, id="nothing says what has books"),
+        pytest.param("today", "11-21T00:00", "11-22T00:00", "11-21T00:00", None, id="nothing has books yet"),
+        pytest.param(
+            "today",
+            "11-21T00:00",
+            "11-22T00:00",
+            "11-21T08:13",
+            ("11-20T00:00", "11-20T08:13"),
+            id="a day so far is compared with the same hours of the day before",
+        ),
+        pytest.param(
+            "yesterday",
+            "11-20T00:00",
+            "11-21T00:00",
+            "11-21T08:13",
+            ("11-19T00:00", "11-20T00:00"),
+            id="a whole day with a whole day",
+        ),
+        pytest.param(
+            "month",
+            "11-01T00:00",
+            "12-01T00:00",
+            "11-03T06:00",
+            ("10-01T00:00", "10-03T06:00"),
+            id="a month so far with the beginning of the month before",
+        ),
+        pytest.param(
+            "month",
+            "03-01T00:00",
+            "04-01T00:00",
+            "03-31T00:00",
+            ("01-30T00:00", "03-01T00:00"),
+            id="a month longer than the one before with as much time right before it",
+        ),
+    ],
+)
+def test_a_period_is_compared_with_as_much_time(
+    name: str, start: str, end: str, as_of: str | None, expected: tuple[str, str] | None
+) -> None:
+    found = books.period_before((at(start), at(end)), name, at(as_of) if as_of else None)
+
+    assert (expected and (at(expected[0]), at(expected[1]))) == found
+
+
+@pytest.mark.parametrize(
+    ("head", "known"),
+    [
+        pytest.param("0.000000", False, id="the books began later"),
+        pytest.param(None, False, id="nobody knows"),
+        pytest.param("3600.000000", True, id="the books cover its beginning"),
+    ],
+)
+def test_a_period_that_has_books_in_part_is_not_compared_with(head: str | None, known: bool) -> None:
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    class Api:
+        async def ledger(self, window: str, by: str, **scope: str) -> dict[str, Any]:
+            asked.append((window, scope))
+            return {"items": [], "capacity_gpu_seconds": head}
+
+    async def answer() -> dict[str, Any]:
+        return {"items": ["all"]}
+
+    query = Query("/", {"team": "nlp", "cluster": "sim"})
+    past = (at("11-14T00:00"), at("11-15T00:00"))
+    found = asyncio.run(books.booked(cast(client.Api, Api()), past, query, answer()))
+
+    assert ({"items": ["all"]} if known else None) == found
+    assert [("2026-11-14T00:00:00Z,2026-11-14T01:00:00Z", {"cluster": "sim"})] == asked
+
+
+@pytest.mark.parametrize(
+    ("mix", "expected"),
+    [
+        pytest.param({"unobserved": "95", "gap": "5"}, None, id="hardly any of it was measured"),
+        pytest.param({"unobserved": "100"}, None, id="none of it was measured"),
+        pytest.param({}, 0.4, id="no buckets: what the API says"),
+        pytest.param({"unobserved": "50", "gap": "25", "compute": "25"}, Decimal("0.5"), id="of what was measured"),
+        pytest.param({"gap": "100"}, Decimal(0), id="measured, and no work seen"),
+    ],
+)
+def test_the_effect_of_a_job_is_of_its_measured_time(mix: dict[str, str], expected: object) -> None:
+    assert expected == books.effective({"buckets": mix, "effective_ratio": 0.4})
+
+
+def test_nothing_costs_zero_only_where_there_are_prices() -> None:
+    unpriced, priced = Sum(Decimal(5)), Sum(Decimal(5), Decimal(1))
+
+    assert None is books.nothing_costs(Sum(), unpriced)
+    assert None is books.nothing_costs(unpriced, priced)
+    assert Decimal(0) == books.nothing_costs(Sum(), priced)
+    assert Decimal(1) == books.nothing_costs(priced, priced)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, tenancy, words
+from gpuwatch.dashboards import books, findings_list, tenancy, words
 from gpuwatch.dashboards import page as registry
-from gpuwatch.dashboards.books import History
+from gpuwatch.dashboards.books import History, Sum
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
-from gpuwatch.dashboards.pages import finding, jobs, mig, overview, quality, teams
+from gpuwatch.dashboards.pages import finding, findings, jobs, mig, overview, quality, teams
 from gpuwatch.dashboards.query import Query
 from gpuwatch.dashboards.states import failed
 from tests.dashboards import fake_api
@@ -151,6 +153,55 @@ def test_unknown_is_missing_and_never_zero() -> None:
     assert "No GPU time" == said[8]
 
 
+def test_a_funnel_without_prices_has_no_money() -> None:
+    """The API says 0.00 for a stage that no rate covers."""
+    data = asyncio.run(overview.load(api(), Query()))
+    bare = [{**row, "cost": None, "currency": None} for row in data.books.now["items"]]
+    sums = books.by_key(bare, "bucket")
+    zero = {name: {**stage, "cost": "0.00"} for name, stage in data.books.now["funnel"].items()}
+    unpriced = replace(data, books=replace(data.books, now={**data.books.now, "items": bare, "funnel": zero}))
+    body = overview.funnel(unpriced, sums, Query(), "").children[1].children.children[-1]
+
+    assert [words.MISSING] * 5 == [text(row.children[4]) for row in body.children]
+
+
+def test_a_funnel_of_a_team_has_neither_the_fleet_nor_owners() -> None:
+    said = text(shown("/?team=nlp"))
+
+    assert "of the GPU time held did effective work" in said
+    assert "Owned" not in said
+    assert "Now" not in said
+
+
+def test_what_was_not_counted_as_waste_costs_no_zero() -> None:
+    blind = {**fake_api.finding(0), "wasted_cost": "0.00", "wasted_gpu_seconds": "0.000000"}
+    free = {**blind, "wasted_gpu_seconds": "60.000000"}
+    row = findings.inbox([blind], Query("/findings")).children[0].children.children[-1].children[0]
+
+    assert [words.MISSING] * 3 == [text(cell) for cell in row.children[4:7]]
+    assert "$0" == text(findings_list.wasted(free))
+
+
+def test_the_cards_of_gpus_on_one_node_are_told_apart() -> None:
+    said = text(shown("/mig?sort=node"))
+
+    assert "gpu-h100-00 · GPU-00000000" in said
+    assert "gpu-h100-00 · GPU-00000001" in said
+
+
+@pytest.mark.parametrize(
+    ("then", "known", "expected"),
+    [
+        pytest.param(Sum(Decimal(8)), True, words.MISSING, id="there was time but no price"),
+        pytest.param(Sum(Decimal(8), Decimal(1)), False, words.MISSING, id="nothing to compare with"),
+        pytest.param(None, True, "new", id="nothing before"),
+        pytest.param(Sum(Decimal(8), Decimal(1)), True, "+100 %", id="twice the money"),
+    ],
+)
+def test_a_change_of_money_needs_money_before(then: Sum | None, known: bool, expected: str) -> None:
+    assert expected == text(teams.change_cell(Sum(Decimal(8), Decimal(2)), then, known))
+
+
 def test_a_drill_narrows_and_leads_on() -> None:
     layout = shown("/teams?by=user&team=nlp")
 
@@ -182,11 +233,15 @@ def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
     drawn = mig.drawing(held, "GPU", Fraction(1, 7)).children[1].children
     places = [(cell.style["gridColumn"], cell.style["gridRow"], cell.className) for cell in drawn]
 
-    assert ("1 / -1", "1 / 2", "slice m-rest") == places[0]
-    assert [("1 / span 4", "5 / span 3"), ("5 / span 2", "3 / span 2"), ("7 / span 1", "2 / span 1")] == [
-        place[:2] for place in places[1:4]
+    assert [("1 / span 4", "1 / -1"), ("5 / span 2", "1 / -1"), ("7 / span 1", "1 / -1")] == [
+        place[:2] for place in places[:3]
     ]
-    assert [("8", "1 / -1", "slice m-rest")] == places[4:]
+    assert all(place[2].endswith(" pale") for place in places[:3])
+    assert ("1 / -1", "1 / 2", "slice m-rest") == places[3]
+    assert [("1 / span 4", "5 / span 3"), ("5 / span 2", "3 / span 2"), ("7 / span 1", "2 / span 1")] == [
+        place[:2] for place in places[4:7]
+    ]
+    assert [("8", "1 / -1", "slice m-rest")] == places[7:]
 
 
 def test_seven_small_slices_leave_memory_but_lose_no_share() -> None:

@@ -83,3 +83,15 @@ def test_names_are_clipped_and_special_owners_are_words() -> None:
     assert "Held, team unknown" == words.owner("__unallocated__")
     assert "–" == words.owner(None)
     assert 80 == len(words.clip("x" * 1_000_000))
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        pytest.param("Busy, SMs idle", "busy, SMs idle", id="SMs keep their capitals"),
+        pytest.param("MIG remainder", "MIG remainder", id="an abbreviation stays"),
+        pytest.param("Held idle", "held idle", id="a plain word is lowered"),
+    ],
+)
+def test_a_label_within_a_sentence(label: str, expected: str) -> None:
+    assert expected == words.inside(label)

@@ -167,6 +167,30 @@ def test_a_phone_needs_no_sideways_scrolling(fake: tuple[str, FastAPI], tab: Ope
     assert opened.page.evaluate("window.hacked === undefined")
 
 
+@pytest.mark.parametrize("path", ["/ui/", "/ui/teams", "/ui/jobs", "/ui/findings"])
+def test_no_column_is_cut_off_on_a_phone(fake: tuple[str, FastAPI], tab: Open, path: str) -> None:
+    """Every table shows its last column without being moved sideways."""
+    page = tab(fake[0], PHONE).open(path)
+    cut = "[...document.querySelectorAll('#page .scroll')].map(one => one.scrollWidth - one.clientWidth)"
+
+    assert 0 == max(page.evaluate(cut), default=None)
+
+
+def test_rows_that_are_being_replaced_look_so(fake: tuple[str, FastAPI], tab: Open) -> None:
+    """The answer to another order is held back: until it comes, the old rows are pale under a bar."""
+    page = tab(fake[0]).open("/ui/jobs")
+    page.wait_for_load_state("networkidle")
+    page.evaluate(
+        "() => { const real = fetch; window.fetch = (...a) => new Promise(r => { window.go = r; })"
+        ".then(() => real(...a)); }"
+    )
+    page.get_by_role("link", name="Effective").click()
+    page.locator("#page.busy h1").wait_for(timeout=WAIT_MS)
+    bar = "getComputedStyle(document.querySelector('.body'), '::before').position"
+
+    assert "fixed" == page.evaluate(bar)
+
+
 def test_the_finding_card_and_its_buttons_fit_a_phone(fake: tuple[str, FastAPI], tab: Open) -> None:
     page = tab(fake[0], PHONE).open("/ui/findings/idle-hoarding-0000")
     box = page.get_by_role("button", name="Acknowledge").bounding_box()

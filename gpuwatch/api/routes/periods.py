@@ -15,7 +15,7 @@ from gpuwatch.api.common import PREFIX, Svc, answer, errors, words
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema_set import Period, PeriodBody, Periods
-from gpuwatch.clock import Window, rfc3339
+from gpuwatch.clock import DAY_US, Window, rfc3339
 from gpuwatch.cost import chargeback
 from gpuwatch.errors import StoreBusy, UsageError
 from gpuwatch.state import periods
@@ -25,6 +25,9 @@ from gpuwatch.store import Store
 PAGE = 10
 """Periods of a page unless asked otherwise: the corrections of each are computed."""
 PAGE_MAX = 53
+HOURS = 24
+DAYS_NAMED = 8
+"""Days that a refusal names; it counts the rest."""
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
@@ -54,9 +57,11 @@ def listed(access: FleetReader, service: Svc, limit: Limit = PAGE, cursor: Curso
     summary="Closes a week or a month",
 )
 async def close(request: Request, access: Admin, service: Svc) -> Response:
-    """Freezes the charges of a finished period. 409: it is not over, not booked yet, closed, or overlaps a closed one."""
+    """Freezes the charges of a finished period. 409: it is not over, not booked (yet, or not on
+    every day, unless `force`), closed, or overlaps a closed one.
+    """
     body = await json_body(request, PeriodBody)
-    return await to_thread.run_sync(_close, service, body.period, access.name)
+    return await to_thread.run_sync(_close, service, body.period, body.force, access.name)
 
 
 def charges(store: Store, state: Any, window: Window) -> list[dict[str, Any]]:
@@ -74,7 +79,7 @@ def charges(store: Store, state: Any, window: Window) -> list[dict[str, Any]]:
     ]
 
 
-def _close(service: Any, name: str, actor: str) -> Response:
+def _close(service: Any, name: str, force: bool, actor: str) -> Response:
     try:
         window = periods.finished(name, service.now_us())
     except PeriodConflict:
@@ -96,9 +101,29 @@ def _close(service: Any, name: str, actor: str) -> Response:
             raise ApiError(
                 409, f"period {name}: {owed} of its hours are not booked yet", "close it after the next analysis"
             )
+        if not force and (missing := _missing_days(store, window)):
+            shown = ", ".join(missing[:DAYS_NAMED]) + (" and more" if len(missing) > DAYS_NAMED else "")
+            raise ApiError(
+                409,
+                f"period {name}: the books do not cover {len(missing)} of its days: {shown}",
+                'a closed period stays as it is: import what is missing first, or send "force": true',
+            )
         rows = charges(store, service.state, window)
     closed = periods.Periods(service.state).close(name, rows, actor, service.now_us())
     return answer(_shown(closed, rows), 201)
+
+
+def _missing_days(store: Store, window: Window) -> list[str]:
+    """Days (2026-11-09) of the window with hours that no device has books of."""
+    booked = store.sql(
+        "select hour_us // 86400000000, count(distinct hour_us) from ledger_hour"
+        " where hour_us >= $start_us and hour_us < $end_us group by 1",
+        start_us=window.start_us,
+        end_us=window.end_us,
+    )
+    whole = {day for day, hours in booked if hours == HOURS}
+    days = range(window.start_us // DAY_US, -(-window.end_us // DAY_US))
+    return [rfc3339(day * DAY_US)[:10] for day in days if day not in whole]
 
 
 def _shown(period: periods.Period, current: list[dict[str, Any]]) -> dict[str, Any]:

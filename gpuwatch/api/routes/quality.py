@@ -15,8 +15,9 @@ router = APIRouter(prefix=PREFIX, tags=["service"])
 @router.get("/quality", response_model=Quality, responses=errors(), summary="Sources, and what is wrong in the inputs")
 def quality(access: FleetReader, service: Svc) -> Response:
     """Per source: last seen, lag, what was refused, missing fields and the fix; and the checks of `gpuwatch doctor`."""
+    from gpuwatch.advice import LOCAL
     from gpuwatch.quality import quality as examine
 
     with service.reader() as store:
-        found = examine(store, service.state, service.sources(), service.now_us())
+        found = examine(store, service.state, service.sources(), service.now_us(), service.base_url or LOCAL)
     return answer(found)
