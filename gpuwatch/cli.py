@@ -102,6 +102,8 @@ def run(arguments: Sequence[str]) -> int:
         if str(error) != QUERY_INTERRUPTED:
             raise
         return _interrupted()
+    if code == INTERRUPTED:  # Typer has taken the Ctrl-C
+        return _interrupted()
     return code if isinstance(code, int) else 0
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from gpuwatch import ledger
 from gpuwatch.advice import Advice
-from gpuwatch.clock import FAR_FUTURE_US, HOUR_US, rfc3339
+from gpuwatch.clock import HOUR_US, rfc3339
+from gpuwatch.cost import FAR_FUTURE_US
 from gpuwatch.errors import BooksDoNotClose
-from gpuwatch.rates import model_tokens
+from gpuwatch.rates import BEGINNING_US, model_tokens
 from gpuwatch.store import Store
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -216,7 +217,7 @@ def _rate_lines(rows: Iterable[dict[str, Any]]) -> list[str]:
     spans: dict[frozenset[str], list[tuple[str, int, int]]] = {}
     for row in sorted(rows, key=lambda row: (row["from_us"], row["to_us"])):
         known = spans.setdefault(model_tokens(row["model"]), [])
-        model, from_us, to_us = row["model"] or "*", row["from_us"], row["to_us"]
+        model, from_us, to_us = row["model"] or "*", max(row["from_us"], BEGINNING_US), row["to_us"]
         if known and from_us <= known[-1][2]:
             model, from_us, to_us = known[-1][0], known[-1][1], max(known.pop()[2], to_us)
         known.append((model, from_us, to_us))

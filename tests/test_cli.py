@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from decimal import Decimal
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpuwatch.cli import app
+from gpuwatch.cli import app, run
 from gpuwatch.simulate import simulate
 from gpuwatch.store import Store
 
@@ -144,3 +145,41 @@ def test_the_demo_runs_twice(tmp_path: Path) -> None:
     assert first.stdout.partition("Took")[0] == second.stdout.partition("Took")[0]
     with Store.open(tmp_path / "demo", create=False) as store:
         assert [(0,)] == store.sql("select count(*) from dirty_hour")
+
+
+def test_a_demo_on_a_taken_port_says_so_before_any_work(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        result = RUNNER.invoke(app, ["demo", "--port", port, "--data", str(tmp_path / "demo")])
+
+    assert isinstance(result.exception, SystemExit) and 3 == result.exit_code
+    assert "cannot listen" in result.output
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_bundle_is_not_mixed_with_another(tmp_path: Path) -> None:
+    (tmp_path / "truth.json").write_text("{}")
+    result = RUNNER.invoke(app, ["simulate", "--out", str(tmp_path), "--gpus", "8", "--days", "0.25"])
+
+    assert 2 == result.exit_code
+    assert "is not empty" in result.output
+
+
+def test_every_mistake_of_the_configuration_is_told_at_once(tmp_path: Path) -> None:
+    config = tmp_path / "gpuwatch.toml"
+    config.write_text(
+        '[gpuwatch]\nidle_minutes = 0\n[[dcgm]]\ntragets = []\n[[channel]]\nname = "a b"\nurl_file = "none"\n'
+    )
+    result = RUNNER.invoke(app, ["serve", "--config", str(config), "--data", str(tmp_path / "data")])
+
+    assert 2 == result.exit_code
+    assert [True] * 4 == [w in result.output for w in ("idle_minutes", "tragets", "name must be", "url_file none")]
+
+
+def test_a_query_that_ctrl_c_ends_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    def query(*_: object, **__: object) -> None:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr("gpuwatch.cli.app", query)
+
+    assert 130 == run(["analyze"])

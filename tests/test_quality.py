@@ -123,7 +123,9 @@ def test_imports_are_sources_that_are_never_late(store: Store) -> None:
     )  # fmt: skip
     assert rfc3339(NOW_US - 60 * 86400 * SECOND_US) == item["last_seen"]
     assert [{"reason": "no end time", "count": 2, "example": "dump.txt:4: 12|"}] == item["rejects"]
-    assert "Correct and import the files again while the server is stopped: no end time (dump.txt:4: 12|)" == item["fix"]
+    assert (
+        "Correct and import the files again while the server is stopped: no end time (dump.txt:4: 12|)" == item["fix"]
+    )
 
 
 def test_an_import_of_which_nothing_could_be_used_failed(store: Store) -> None:

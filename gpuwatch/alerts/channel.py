@@ -86,12 +86,30 @@ def parse(item: Mapping[str, Any], known: Channel | None, guard: Guard, origin: 
 
     Raises UsageError naming the channel, every wrong field and what it may be; never the URL.
     """
+    problems: list[str] = []
+    channel = _read(item, known, guard, origin, problems)
+    if problems:
+        raise UsageError(f"{_called(channel)}: {'; '.join(problems)}")
+    return channel
+
+
+def _called(channel: Channel) -> str:
+    return f"channel {channel.name}" if channel.name else "channel"
+
+
+def _read(
+    item: Mapping[str, Any],
+    known: Channel | None,
+    guard: Guard,
+    origin: str,
+    problems: list[str],
+    url_wrong: bool = False,
+) -> Channel:
+    """A channel, without what is added to `problems`; with `url_wrong` nothing is said of an address that is not there."""
     name = item.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UsageError(
-            "channel: name must be 1 to 64 letters, digits, '.', '_' or '-', starting with one of the first two"
-        )
-    problems: list[str] = []
+        problems.append("name must be 1 to 64 letters, digits, '.', '_' or '-', starting with one of the first two")
+        name = ""
 
     def take(key: str, default: Any, test: Callable[[Any], bool], words: str) -> Any:
         value = item.get(key, default)
@@ -107,7 +125,9 @@ def parse(item: Mapping[str, Any], known: Channel | None, guard: Guard, origin: 
     teams = take("teams", None, _is_teams, f"a list of at most {MAX_TEAMS} team names, or absent for all teams")
     events = take("events", list(EVENTS), _is_events, f"a list of {', '.join(EVENTS)}, without repeats")
     item = {key: value for key, value in item.items() if key != "url" or value is not None}
-    url = take("url", known.url if known else None, lambda v: isinstance(v, str), "the webhook's https:// address")
+    url = take(
+        "url", known.url if known else None, lambda v: isinstance(v, str) or url_wrong, "the webhook's https:// address"
+    )
     channel = Channel(
         name=name,
         kind=choice("kind", known.kind if known else "slack", KINDS),
@@ -130,8 +150,6 @@ def parse(item: Mapping[str, Any], known: Channel | None, guard: Guard, origin: 
         for key in item
         if key not in fields
     ]
-    if problems:
-        raise UsageError(f"channel {name}: {'; '.join(problems)}")
     return channel
 
 
@@ -143,12 +161,15 @@ def from_config(tables: Sequence[Mapping[str, Any]], problems: list[str], guard:
     found: dict[str, Channel] = {}
     for place, table in enumerate(tables[:MAX_CHANNELS], 1):
         item = dict(table)
-        try:
-            if "url_file" in item:
+        wrong: list[str] = []
+        if "url_file" in item:
+            try:
                 item["url"] = _secret(item.pop("url_file"))
-            channel = parse(item, None, guard or Guard(), origin="file")
-        except UsageError as error:
-            problems.append(f"[[channel]] {place}: {error}")
+            except UsageError as error:
+                wrong.append(str(error))
+        channel = _read(item, None, guard or Guard(), "file", wrong, url_wrong=bool(wrong))
+        if wrong:
+            problems.append(f"[[channel]] {place}: {_called(channel)}: {'; '.join(wrong)}")
             continue
         if channel.name in found:
             problems.append(f"[[channel]] {place}: channel {channel.name} stands there twice; rename one")

@@ -177,6 +177,14 @@ def test_wrong_tables_are_named_and_the_others_kept(tmp_path: Path) -> None:
     assert "twice" in problems[2]
 
 
+def test_a_missing_secret_hides_nothing_else(tmp_path: Path) -> None:
+    problems: list[str] = []
+    found = from_config([{"name": "a b", "kind": "slak", "url_file": str(tmp_path / "none")}], problems)
+
+    assert ([], 1) == (found, len(problems))
+    assert [True] * 3 == [word in problems[0] for word in ("No such file", "name must be", "kind must be")]
+
+
 def test_the_operator_may_name_private_hosts() -> None:
     problems: list[str] = []
     tables = [{"name": "b", "kind": "webhook", "url": "http://127.0.0.1:9/x"}]

@@ -13,6 +13,8 @@ from tests.api.api_world import Api
 from tests.world import HOUR, Gpu, batch, minutes, samples, us
 
 PERIODS = "/api/v1/periods"
+W45 = {"period": "2026-W45", "force": True}
+"""The books have six hours of it."""
 
 
 def row(team: str, seconds: str, cost: str | None, currency: str = "USD") -> dict[str, Any]:
@@ -52,7 +54,7 @@ def test_corrections_are_current_minus_frozen(
 def test_a_period_is_not_frozen_at_prices_that_are_out_of_date(books: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """While an analysis holds the books nothing can be priced: the sender is told to come back."""
     monkeypatch.setattr("gpuwatch.service.REPRICE_WAIT_S", 0.01)
-    body = {"period": "2026-W45"}
+    body = W45
     with books.service._analyzer._books:
         early = books.request("POST", PERIODS, json=body)
 
@@ -67,14 +69,14 @@ def test_a_period_with_samples_that_no_analysis_has_seen_is_not_frozen(books: Ap
     """They arrived a moment ago: the books do not have them yet."""
     for late in batch(samples(Gpu("GPU-red", "rednode"), minutes(7 * HOUR, 7 * HOUR + 60))):
         books.service.submit("late", [late]).result(20)
-    early = books.request("POST", PERIODS, json={"period": "2026-W45"})
+    early = books.request("POST", PERIODS, json=W45)
 
     assert (409, "conflict") == (early.status_code, early.json()["error"]["code"])
 
 
 def test_a_closed_week_is_the_chargeback_of_it(books: Api) -> None:
     """To the cent, with nothing to correct."""
-    answer = books.request("POST", PERIODS, json={"period": "2026-W45"})
+    answer = books.request("POST", PERIODS, json=W45)
     closed = answer.json()
     total = books.get("/api/v1/chargeback?window=2026-W45").json()["total"]
 
@@ -104,15 +106,15 @@ def test_a_closed_week_is_the_chargeback_of_it(books: Api) -> None:
 )
 def test_what_can_be_closed(books: Api, period: str, status: int) -> None:
     """Finished, and not yet closed."""
-    books.request("POST", PERIODS, json={"period": "2026-W45"})
+    books.request("POST", PERIODS, json=W45)
 
-    assert status == books.request("POST", PERIODS, json={"period": period}).status_code
+    assert status == books.request("POST", PERIODS, json={"period": period, "force": True}).status_code
 
 
 def test_an_overlap_is_refused(books: Api) -> None:
     """A month that shares days with a closed week would bill them twice."""
-    books.request("POST", PERIODS, json={"period": "2026-W44"})
-    answer = books.request("POST", PERIODS, json={"period": "2026-10"})
+    books.request("POST", PERIODS, json={"period": "2026-W44", "force": True})
+    answer = books.request("POST", PERIODS, json={"period": "2026-10", "force": True})
 
     assert (409, True) == (answer.status_code, "overlaps 2026-W44" in answer.json()["error"]["message"])
 
@@ -121,12 +123,12 @@ def test_hours_that_are_not_booked_cannot_be_closed(books: Api) -> None:
     """The analysis comes first."""
     books.service.store.sql("insert into dirty_hour (cluster, hour_us) values ('c1', $hour)", hour=us(0))
 
-    assert 409 == books.request("POST", PERIODS, json={"period": "2026-W45"}).status_code
+    assert 409 == books.request("POST", PERIODS, json=W45).status_code
 
 
 def test_what_changes_later_is_a_correction(books: Api) -> None:
     """The frozen rows and their digest stay."""
-    before = books.request("POST", PERIODS, json={"period": "2026-W45"}).json()
+    before = books.request("POST", PERIODS, json=W45).json()
     books.service.state.replace_rates([Rate("H100", "owned", Decimal("3.00"), us(0))], "test", "test", us(0))
     books.service.reprice()
     after = books.get(PERIODS).json()["items"][0]
@@ -138,7 +140,7 @@ def test_what_changes_later_is_a_correction(books: Api) -> None:
 
 def test_closing_is_audited(books: Api) -> None:
     """Under the name of who did it."""
-    books.request("POST", PERIODS, json={"period": "2026-W45"}, token=books.token("admin", name="finops"))
+    books.request("POST", PERIODS, json=W45, token=books.token("admin", name="finops"))
     entry = books.service.state.audit(1)[0]
 
     assert ("finops", "period 2026-W45 closed") == (entry.actor, entry.what)
@@ -147,6 +149,16 @@ def test_closing_is_audited(books: Api) -> None:
 def test_only_admins_close(books: Api) -> None:
     """And tokens of a team do not even see periods."""
     assert [403, 403] == [
-        books.request("POST", PERIODS, json={"period": "2026-W45"}, token=books.token("read")).status_code,
+        books.request("POST", PERIODS, json=W45, token=books.token("read")).status_code,
         books.get(PERIODS, token=books.token("read", "red")).status_code,
     ]
+
+
+def test_a_week_whose_books_have_holes_is_closed_only_by_force(books: Api) -> None:
+    """It could not be undone: the refusal names the days."""
+    answer = books.request("POST", PERIODS, json={"period": "2026-W45"})
+    error = answer.json()["error"]
+
+    assert (409, "conflict") == (answer.status_code, error["code"])
+    assert "7 of its days: 2026-11-02, 2026-11-03" in error["message"]
+    assert "force" in error["hint"]

@@ -404,6 +404,17 @@ def test_a_backup_never_overwrites(tmp_path: Path) -> None:
     assert "dear" == (tmp_path / "full" / "letter").read_text()
 
 
+def test_a_backup_to_where_nothing_can_be_written_says_so(tmp_path: Path) -> None:
+    """A path below a file."""
+    (tmp_path / "file").write_text("")
+    with (
+        Store.open(tmp_path / "data") as store,
+        State.open(tmp_path / "data") as state,
+        pytest.raises(UnreadableInput, match="name another directory"),
+    ):
+        backup(store, state, tmp_path / "file" / "copy")
+
+
 def test_what_a_broken_backup_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "gpuwatch.duckdb.partial").write_bytes(b"half")
