@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
     except _ClickException as error:
         text = str(error.format_message())
         command = next((a for a in arguments if not a.startswith("-")), "")
-        known = [c.name for c in (*app.registered_commands, *app.registered_groups)]
+        known = [c.name for c in app.registered_commands] + [g.name for g in app.registered_groups]
         where = f"gpuwatch {command} --help" if command in known else "gpuwatch --help"
         say(f"gpuwatch: {' '.join(text.split())} (see {where})")
         return USAGE
