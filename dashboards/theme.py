@@ -49,7 +49,6 @@ HATCHED = "unobserved"
 """Drawn hatched: what nobody measured must not read as idle."""
 
 PRODUCTIVE = ("compute", "memory_roof")
-ACTIVE = ("compute", "memory_roof", "below_roof", "stalled", "communication")
 
 SEVERITIES = {"critical": "#9B1C31", "high": "#C0392B", "medium": "#D98324", "low": "#B59B2B", "info": "#5B7083"}
 """Worst first."""

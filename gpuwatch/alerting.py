@@ -16,7 +16,7 @@ from gpuwatch.alerts.deliver import Deliverer
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.clock import DAY_US, Window
 from gpuwatch.errors import SourceUnreachable, UsageError
-from gpuwatch.settings import Settings
+from gpuwatch.settings import Settings, table_list
 from gpuwatch.state import State
 from gpuwatch.state.actions import Actions
 from gpuwatch.state.channels import Channels
@@ -124,12 +124,7 @@ def configured(config: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
     except UsageError as error:
         problems.append(str(error))
         guard = Guard.of([])
-    tables = config.get("channel", [])
-    listed = [tables] if isinstance(tables, Mapping) else tables
-    if not isinstance(listed, list) or not all(isinstance(t, Mapping) for t in listed):
-        problems.append("channel: write [[channel]] and its settings below")
-        listed = []
-    channels = from_config(listed, problems, guard)
+    channels = from_config(table_list(config, "channel", problems), problems, guard)
     if problems:
         raise UsageError(f"settings: {'; '.join(problems)}")
     return allow, channels

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from gpuwatch import cost
 from gpuwatch.analyze import analyze
-from gpuwatch.clock import DAY_US, SECOND_US
+from gpuwatch.clock import DAY_US
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.priority import yield_to_others
 from gpuwatch.settings import Settings
@@ -149,8 +149,3 @@ class Analyzer:
             rest_s = max(self._settings.analyze_interval_s, self._status.seconds * REST_SHARE)
             self._wake.wait(rest_s)
             self._wake.clear()
-
-
-def lag_s(status: AnalysisStatus, now_us: int) -> float | None:
-    """Seconds since the last good pass; None before the first."""
-    return None if status.last_success_us is None else (now_us - status.last_success_us) / SECOND_US

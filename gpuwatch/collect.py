@@ -12,6 +12,7 @@ from typing import Any
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.model import Points, Records, Rejects
 from gpuwatch.registry import LiveSource, live_kinds
+from gpuwatch.settings import table_list
 from gpuwatch.sources import Sources
 
 RESTART_S = 30.0
@@ -28,12 +29,7 @@ def configured(tables: Mapping[str, Any]) -> list[LiveSource]:
     problems: list[str] = []
     sources: list[LiveSource] = []
     for name, kind in live_kinds().items():
-        given = tables.get(name, [])
-        listed = [given] if isinstance(given, Mapping) else given
-        if not isinstance(listed, list) or not all(isinstance(t, Mapping) for t in listed):
-            problems.append(f"{name}: write [[{name}]] and its settings below")
-            continue
-        if listed:
+        if listed := table_list(tables, name, problems):
             sources += kind.configure(listed, problems)
     seen: set[str] = set()
     for source in sources:

@@ -176,6 +176,16 @@ def load_tables(path: Path | None, names: Collection[str]) -> dict[str, Any]:
     return {name: content[name] for name in names if name in content}
 
 
+def table_list(tables: Mapping[str, Any], name: str, problems: list[str]) -> list[Mapping[str, Any]]:
+    """Every [[name]] of a settings file; one [name] is a list of one. What is neither goes to `problems`."""
+    given = tables.get(name, [])
+    listed = [given] if isinstance(given, Mapping) else given
+    if isinstance(listed, list) and all(isinstance(each, Mapping) for each in listed):
+        return listed
+    problems.append(f"{name}: write [[{name}]] and its settings below")
+    return []
+
+
 def _from_file(path: Path, other_tables: Collection[str], problems: list[str]) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
