@@ -16,7 +16,8 @@ TEST_ARGS ?=
 TEST_WORKERS ?= 2
 
 # Debian packages of the real servers that tests/real starts; a test that lacks its server skips and names it.
-TEST_PACKAGES ?= openssl prometheus slurm-wlm slurmdbd slurm-client munge mariadb-server chromium fonts-dejavu-core
+TEST_PACKAGES ?= openssl prometheus slurm-wlm slurmdbd slurmrestd slurm-client munge \
+  mariadb-server victoria-metrics chromium fonts-dejavu-core
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))

@@ -40,7 +40,7 @@ CONTEXT = pa.schema(
 CLAIM = pa.schema(
     [
         ("cluster", pa.string()),
-        ("scheduler", pa.string()),  # slurm | kubernetes
+        ("scheduler", pa.string()),  # slurm | kubernetes | ray
         (
             "kind",
             pa.string(),
@@ -68,6 +68,7 @@ CLAIM = pa.schema(
         ("name", pa.string()),
         ("labels", pa.string()),  # JSON object of pod labels, or Slurm comment keys
         ("suspended_us", pa.int64()),  # total time suspended, NULL unknown
+        ("fraction", pa.float64()),  # GPUs held where that is no whole number (Ray: 0.5), NULL: device_count
     ]
 )
 """A scheduler's word that a run held devices of one type on one node during [start_us, end_us)."""
@@ -140,6 +141,96 @@ LINK = pa.schema(
     ]
 )
 
+QUEUE = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("scheduler", pa.string()),  # kueue | volcano | yunikorn | slurm | kubernetes
+        ("kind", pa.string()),  # cluster_queue | local_queue | cohort | queue | partition | qos | resource_quota | ...
+        ("name", pa.string()),  # "root.a.b" of a tree of queues
+        ("namespace", pa.string()),
+        ("parent", pa.string()),  # the queue, cohort or cluster queue above it
+        ("flavor", pa.string()),  # Kueue resource flavor that the row speaks of, NULL: of all
+        ("observed_us", pa.int64()),  # when the record was written, NULL when it does not say
+        ("state", pa.string()),  # the scheduler's own word: Open, Hold, Active, RUNNING, ...
+        ("priority", pa.int64()),  # of a QOS or priority class
+        ("weight", pa.float64()),  # fair share
+        (
+            "quota",
+            pa.string(),
+        ),  # JSON {"": 8, "1g.10gb": 7}: devices by MIG profile, "" = whole GPUs; what is guaranteed
+        ("quota_max", pa.string()),  # JSON: the most it may use, what it borrows counted
+        ("lend_max", pa.string()),  # JSON: the most it lends
+        ("used", pa.string()),  # JSON: what runs in it holds
+        ("borrowed", pa.string()),  # JSON: how much of that is borrowed
+        ("pending_count", pa.int32()),  # workloads that wait
+        ("running_count", pa.int32()),
+        ("preemption", pa.string()),  # JSON: its rules in the scheduler's own words
+        ("detail", pa.string()),  # JSON: what else it says
+    ]
+)
+"""What a scheduler said about one queue, quota or priority at one instant."""
+
+WORKLOAD = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("scheduler", pa.string()),  # kueue | volcano | yunikorn | coscheduling | ray | slurm | kubernetes
+        ("kind", pa.string()),  # Workload, PodGroup, Job, Application, RayJob, ...
+        ("uid", pa.string()),  # unique in (cluster, scheduler, kind)
+        ("name", pa.string()),
+        ("namespace", pa.string()),
+        ("job_id", pa.string()),  # claim.job_id of what runs in it, NULL unknown
+        ("queue", pa.string()),
+        ("cluster_queue", pa.string()),  # the queue that admitted it, where that is another
+        ("priority_class", pa.string()),
+        ("priority", pa.int64()),
+        ("pod_count", pa.int32()),  # gang size
+        ("min_count", pa.int32()),  # members without which it does not start
+        ("device_count", pa.int32()),  # GPUs or slices in all
+        ("profile", pa.string()),
+        ("gpu_type", pa.string()),  # model or resource flavor
+        ("submit_us", pa.int64()),
+        ("reserved_us", pa.int64()),  # its quota was reserved
+        ("admitted_us", pa.int64()),
+        ("start_us", pa.int64()),  # all its members run
+        ("evicted_us", pa.int64()),  # the last time it was taken off
+        ("end_us", pa.int64()),
+        ("evictions", pa.int32()),  # NULL unknown
+        ("preemptions", pa.int32()),  # those of them for another workload
+        ("state", pa.string()),  # pending | inadmissible | reserved | admitted | running | evicted | finished
+        ("reason", pa.string()),  # the scheduler's own word for why: Preempted, QuotaReserved, NotEnoughResources, ...
+        ("message", pa.string()),
+        ("user_name", pa.string()),
+        (
+            "placement",
+            pa.string(),
+        ),  # JSON list of {"node"|"domain": ..., "count": n, "levels": [...]} where it was told
+        ("labels", pa.string()),  # JSON
+        ("detail", pa.string()),  # JSON: what else it says
+        ("observed_us", pa.int64()),  # when the record was written, NULL when it does not say
+    ]
+)
+"""What a scheduler said about one gang, queued workload or application at one instant."""
+
+RESERVATION = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("scheduler", pa.string()),
+        ("name", pa.string()),
+        ("observed_us", pa.int64()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("nodes", pa.string()),  # comma-separated
+        ("device_count", pa.int32()),
+        ("gpu_type", pa.string()),
+        ("accounts", pa.string()),  # comma-separated
+        ("users", pa.string()),  # comma-separated
+        ("queue", pa.string()),
+        ("state", pa.string()),
+        ("flags", pa.string()),  # comma-separated, the scheduler's own words: MAINT, IGNORE_JOBS, ...
+    ]
+)
+"""Nodes that a scheduler keeps for somebody during [start_us, end_us)."""
+
 TABLES: dict[str, pa.Schema] = {
     "context": CONTEXT,
     "claim": CLAIM,
@@ -147,6 +238,9 @@ TABLES: dict[str, pa.Schema] = {
     "node": NODE,
     "event": EVENT,
     "link": LINK,
+    "queue": QUEUE,
+    "workload": WORKLOAD,
+    "reservation": RESERVATION,
 }
 """Store tables with a fixed schema. `sample` has the columns that its batch brings (see fields.py)."""
 

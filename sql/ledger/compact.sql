@@ -8,7 +8,7 @@ where rowid in (
         partition by
             cluster, scheduler, kind, job_id, run_key, pod_uid, pod, namespace, node, gpu_type, profile, device_count,
             device_indexes, gpus, submit_us, start_us, end_us, state, user_name, account, queue, qos, name, labels,
-            suspended_us
+            suspended_us, fraction
         order by evidence_us desc nulls last, rowid desc
     ) > 1
 );

@@ -1,0 +1,62 @@
+"""Kinds of Kubernetes objects that are read besides pods, nodes and events, each by the module that registers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from gpuwatch.collectors.kubernetes_json import Object
+from gpuwatch.registry import discover
+
+Row = dict[str, Any]
+Rows = Iterable[tuple[str, Row]]
+Handler = Callable[[Object, int | None], Rows]
+"""Rows of one object as (store table, row without its cluster). The second argument is when the object was read, None
+where that is unknown (a file). Raises Malformed for an object of the wrong shape."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object, where an API server keeps it, and what reads it."""
+
+    kind: str
+    group: str
+    """API group, "" for the core group."""
+    plural: str
+    versions: tuple[str, ...]
+    """Versions whose shape is read, the preferred one first."""
+    namespaced: bool
+    rows: Handler
+
+
+_kinds: dict[tuple[str, str], Kind] = {}
+
+
+def object_kind(
+    kind: str, group: str, plural: str, versions: tuple[str, ...], namespaced: bool = True
+) -> Callable[[Handler], Handler]:
+    """Registers what reads objects of a kind, in files and live."""
+
+    def register(rows: Handler) -> Handler:
+        if (group, kind) in _kinds:
+            raise ValueError(f"kind {group}/{kind} is registered twice: {_kinds[group, kind].rows} and {rows}")
+        _kinds[group, kind] = Kind(kind, group, plural, versions, namespaced, rows)
+        return rows
+
+    return register
+
+
+@cache
+def kinds() -> dict[tuple[str, str], Kind]:
+    """Every registered kind by (API group, kind)."""
+    discover("gpuwatch.collectors")
+    return dict(sorted(_kinds.items()))
+
+
+def find(item: Object) -> Kind | None:
+    """What reads an object, by its apiVersion and kind; None for a kind that nothing reads."""
+    version, kind = item.get("apiVersion"), item.get("kind")
+    group = version.rpartition("/")[0] if isinstance(version, str) else ""
+    return kinds().get((group, kind)) if isinstance(kind, str) else None
