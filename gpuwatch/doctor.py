@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpuwatch import ledger
+from gpuwatch import ledger, mig
 from gpuwatch.advice import Advice
 from gpuwatch.clock import HOUR_US, rfc3339
 from gpuwatch.cost import FAR_FUTURE_US
@@ -76,6 +76,8 @@ def examine(store: Store, since_us: int = 0, advice: Advice = FILES) -> list[Che
         _estimated(holds, advice),
         _conflicts(holds),
         _gaps(holds),
+        *_exporters(store, since_us),
+        _profiles(store),
         _books(store, since_us, advice),
     ]
 
@@ -264,6 +266,47 @@ def _gaps(holds: Sequence[dict[str, Any]]) -> Check:
     shares = (f"{_place(r)} ({100 * r['unobserved_us'] / r['held_us']:.0f} %)" for r in bad)
     fix = "Check that dcgm-exporter runs there, that its target is scraped, and that profiling is not paused (dcgmi profile --resume)."
     return Check("telemetry", WARN, f"held time that nobody measured: {_named(shares)}", fix)
+
+
+def _exporters(store: Store, since_us: int) -> list[Check]:
+    rows = store.rows("reports/doctor_exporters", since_us=since_us)
+    twice, absent = [r for r in rows if r["exporters"]], [r for r in rows if not r["exporters"]]
+    found = [Check("exporters", OK, "one exporter speaks for every GPU"), Check("labels", OK, "owner labels stay")]
+    if twice:
+        what = f"{sum(r['devices'] for r in twice)} GPUs are read twice, of which one reading counts: "
+        fix = (
+            "Keep one exporter and one scrape job for these nodes. Which ones there are: "
+            "count by (instance, job) (DCGM_FI_DEV_FB_USED) in Prometheus, or "
+            "kubectl get pods -A -o wide | grep dcgm-exporter"
+        )
+        found[0] = Check("exporters", WARN, what + _named(f"{_place(r)} ({r['devices']})" for r in twice), fix)
+    if absent:
+        what = f"pod or job labels of {sum(r['devices'] for r in absent)} GPUs come and go: "
+        fix = (
+            "dcgm-exporter loses them where it does not reach the kubelet in time. Check its log for pod-resources, and that "
+            "/var/lib/kubelet/pod-resources is mounted. The owner is held meanwhile."
+        )
+        found[1] = Check("labels", WARN, what + _named(_place(r) for r in absent), fix)
+    return found
+
+
+def _profiles(store: Store) -> Check:
+    wrong_names = [
+        (row, meant)
+        for row in store.rows("reports/doctor_profiles")
+        if (meant := mig.misnamed(row["model"], row["profile"])) is not None
+    ]
+    if not wrong_names:
+        return Check("profiles", OK, "every MIG profile is one of its GPU's")
+    named = (
+        f"{row['profile']} on {row['model']} ({row['slices']} slices on {_place(row)}{f', counted as {meant}' if meant else ''})"
+        for row, meant in wrong_names
+    )
+    fix = (
+        "Older exporters print a neighbour's name (1g.11gb for 1g.12gb): upgrade dcgm-exporter. What the driver has: "
+        "nvidia-smi mig -lgip; nvidia-smi -L"
+    )
+    return Check("profiles", WARN, f"MIG profiles that their GPU does not have: {_named(named, '; ')}", fix)
 
 
 def _books(store: Store, since_us: int, advice: Advice) -> Check:

@@ -106,6 +106,24 @@ def share_units(model: str | None, profile: str | None, method: ShareMethod = "d
     return found.units
 
 
+def misnamed(model: str | None, profile: str | None) -> str | None:
+    """What `profile` should be called on `model` where that model has no profile of its name.
+
+    The name of the profile it is counted as; "" where it is none that this model has. None: the name is right, or
+    nothing is known to hold against it.
+    """
+    if not profile:
+        return None
+    keys, _ = _candidates(model or "")
+    name = profile_name(profile)
+    if name is None:
+        return ""
+    if len(keys) != 1 or name in GEOMETRIES[keys[0]].profiles:
+        return None
+    found = _nearest(GEOMETRIES[keys[0]], name)
+    return "" if found is None else found[0].name
+
+
 def layout_shares(
     model: str | None, profiles: Sequence[str | None], method: ShareMethod = "dominant"
 ) -> tuple[list[tuple[int, int]], tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpuwatch.advice import Advice
 from gpuwatch.doctor import Check, _rate_lines, examine, wrong
 from gpuwatch.model import Rejects
@@ -82,3 +84,76 @@ def test_lines_for_one_model_spelt_twice_are_one_and_are_taken_as_they_stand() -
     kept = parse_rates("\n".join(["gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to", *lines]), "f", rejects)
 
     assert (3, {}) == (len(kept), rejects.counts)
+
+
+def test_owners_that_follow_each_other_are_one_exporter_with_steady_labels() -> None:
+    jobs = [samples(Gpu(), minutes(600 * n, 600 * n + 600), job=str(n)) for n in range(6)]
+    world = World().add(node(devices={"": 1}), *jobs).book()
+
+    found = checks(world.store)
+
+    assert ("ok", "ok") == (found["exporters"].status, found["labels"].status)
+
+
+def test_pods_that_share_a_gpu_are_one_exporter() -> None:
+    pods = [samples(Gpu(), minutes(0, HOUR), namespace="ml", pod=name) for name in ("a", "b")]
+    world = World().add(node(devices={"": 1}, sharing="time-slicing", replicas=2), *pods).book()
+
+    found = checks(world.store)
+
+    assert ("ok", "ok") == (found["exporters"].status, found["labels"].status)
+
+
+def test_labels_that_vanish_for_single_scrapes_are_told_apart_from_a_second_exporter() -> None:
+    instants = minutes(0, HOUR)
+    seen = [at for n, at in enumerate(instants) if n % 4]
+    lost = [at for n, at in enumerate(instants) if n % 4 == 0]
+    world = World().add(
+        node(devices={"": 1}), samples(Gpu(), seen, namespace="ml", pod="a"), samples(Gpu(), lost)
+    ).book()
+
+    found = checks(world.store)
+
+    assert ("ok", "warn") == (found["exporters"].status, found["labels"].status)
+    assert "c1/n1" in found["labels"].what
+    assert "pod-resources" in found["labels"].fix
+
+
+def test_two_exporters_of_one_node_are_named() -> None:
+    instants = minutes(0, HOUR, 30)
+    world = World().add(
+        node(devices={"": 1}),
+        samples(Gpu(pci="00000000:1B:00.0"), instants[::2]),
+        samples(Gpu(pci="0000:1b:00.0"), instants[1::2]),
+    ).book()
+
+    check = checks(world.store)["exporters"]
+
+    assert "warn" == check.status
+    assert "1 GPUs are read twice, of which one reading counts: c1/n1 (1)" == check.what
+
+
+@pytest.mark.parametrize(
+    ("status", "model", "profile"),
+    [
+        pytest.param("ok", "NVIDIA H100 80GB HBM3", "1g.10gb", id="its own profile"),
+        pytest.param("ok", "NVIDIA H100 80GB HBM3", "1g.10gb+me", id="with media extensions"),
+        pytest.param("ok", "Some GPU of tomorrow", "1g.11gb", id="a model nobody knows accuses nobody"),
+        pytest.param("ok", "a100", "1g.10gb", id="a model of two memory sizes accuses nobody"),
+        pytest.param("warn", "NVIDIA H100 NVL", "1g.11gb", id="the neighbour's name that old exporters print"),
+        pytest.param("warn", "NVIDIA H100 80GB HBM3", "whatever", id="no profile at all"),
+    ],
+)
+def test_profiles_that_a_gpu_does_not_have(status: str, model: str, profile: str) -> None:
+    slice_ = Gpu(gi=1, profile=profile, model=model)
+    world = World().add(samples(slice_, minutes(0, HOUR))).book()
+
+    check = checks(world.store)["profiles"]
+
+    assert status == check.status, check.what
+
+
+def test_a_misnamed_profile_is_told_with_what_it_is_counted_as() -> None:
+    world = World().add(samples(Gpu(gi=1, profile="1g.11gb", model="NVIDIA H100 NVL"), minutes(0, HOUR))).book()
+
+    assert "1g.11gb on NVIDIA H100 NVL (1 slices on c1/n1, counted as 1g.12gb)" in checks(world.store)["profiles"].what
