@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from gpuwatch.clocks import Clocks
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.model import Points, Records, Rejects
 from gpuwatch.registry import LiveSource, live_kinds
@@ -51,12 +52,14 @@ class Collectors:
         sources: Sources,
         now_us: Callable[[], int],
         open_claims: OpenClaims,
+        clocks: Clocks,
     ) -> None:
         self._live = live
         self._submit = submit
         self._sources = sources
         self._now_us = now_us
         self._open_claims = open_claims
+        self._clocks = clocks
         self._lookup = ThreadPoolExecutor(1, thread_name_prefix="lookup")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._all: asyncio.Task[None] | None = None
@@ -97,6 +100,10 @@ class Collectors:
         """A round of the source failed."""
         log.warning("source failed", extra={"source": source, "error": error})
         self._sources.failed(source, at_us, error)
+
+    def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        """A clock was read."""
+        self._clocks.heard(cluster, name, offset_us, at_us)
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         """The newest record of each pod or run on a node that no record has ended."""

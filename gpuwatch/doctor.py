@@ -9,7 +9,8 @@ from typing import Any
 
 from gpuwatch import ledger, mig
 from gpuwatch.advice import Advice
-from gpuwatch.clock import HOUR_US, rfc3339
+from gpuwatch.clock import HOUR_US, SECOND_US, rfc3339
+from gpuwatch.clocks import WrongClock
 from gpuwatch.cost import FAR_FUTURE_US
 from gpuwatch.errors import BooksDoNotClose
 from gpuwatch.rates import BEGINNING_US, model_tokens
@@ -80,6 +81,18 @@ def examine(store: Store, since_us: int = 0, advice: Advice = FILES) -> list[Che
         _profiles(store),
         _books(store, since_us, advice),
     ]
+
+
+def clocks(wrong_clocks: Sequence[WrongClock]) -> Check:
+    """Clocks that a running service found to differ from its own."""
+    if not wrong_clocks:
+        return Check("clocks", OK, "no node's clock is known to be wrong")
+    named = (
+        f"{c.cluster}/{c.name} ({abs(c.offset_us) / SECOND_US:.0f} s {'ahead' if c.offset_us > 0 else 'behind'})"
+        for c in wrong_clocks
+    )
+    fix = "Let chrony or systemd-timesyncd set these clocks (chronyc tracking; timedatectl), and check this machine's own."
+    return Check("clocks", WARN, f"{len(wrong_clocks)} clocks differ from this machine's: {_named(named)}", fix)
 
 
 def missing_fields(row: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from gpuwatch import doctor
 from gpuwatch.advice import LOCAL, Advice
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.clocks import WrongClock
 from gpuwatch.sources import SourceStatus
 from gpuwatch.state import State
 from gpuwatch.state.tokens import Tokens
@@ -45,11 +46,16 @@ Row = dict[str, Any]
 
 
 def quality(
-    store: Store, state: State | None, sources: Sequence[SourceStatus], now_us: int, url: str = LOCAL
+    store: Store,
+    state: State | None,
+    sources: Sequence[SourceStatus],
+    now_us: int,
+    url: str = LOCAL,
+    clocks: Sequence[WrongClock] = (),
 ) -> dict[str, Any]:
     """Live sources, imports and nodes with something wrong, doctor's checks and two shares: the answer of GET /quality.
 
-    `sources` are those of the running service, empty without one. Shares and checks are of the last SPAN_US of the
+    `sources` and `clocks` are those of the running service, empty without one. Shares and checks are of the last SPAN_US of the
     books; a share is None where nothing was held. `missing_fields` of a source are those that no node of its cluster
     gives; of a node, its own. Prices and teams are those of the last pricing; `state` says whether `url` asks for a token.
     """
@@ -69,7 +75,7 @@ def quality(
     return {
         "items": items + nodes[:NODES_MAX],
         "more_nodes": max(len(nodes) - NODES_MAX, 0),
-        "checks": [check.as_dict() for check in doctor.examine(store, since_us, advice)],
+        "checks": [check.as_dict() for check in [*doctor.examine(store, since_us, advice), doctor.clocks(clocks)]],
         "unattributed_ratio": _ratio(share["unattributed"], share["held"]),
         "unobserved_ratio": _ratio(share["unobserved"], share["held"]),
     }

@@ -86,6 +86,9 @@ class Sink(Protocol):
     def failed(self, source: str, at_us: int, error: str) -> None:
         """A round of the source failed; `error` says what, which and what to do, without secrets."""
 
+    def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        """The clock of `name` (a node, or this source) was read at `at_us`: it is `offset_us` ahead of ours."""
+
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         """The newest record (columns of model.CLAIM) of each pod or run on a node that no record has ended."""
 

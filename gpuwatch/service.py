@@ -19,6 +19,7 @@ from gpuwatch import cost
 from gpuwatch.alerting import Alerting
 from gpuwatch.analyzer import AnalysisStatus, Analyzer
 from gpuwatch.backup import Backup, backup
+from gpuwatch.clocks import Clocks, WrongClock
 from gpuwatch.collect import Collectors, configured
 from gpuwatch.commit import Batches, GroupCommit
 from gpuwatch.errors import StoreBusy, StoreError
@@ -73,6 +74,7 @@ class Service:
         self._now_us = now_us
         self._live = live
         self._sources = Sources(now_us)
+        self._clocks = Clocks()
         self._telemetry = Telemetry(self._sources.all, now_us)
         self.metrics = self._telemetry.registry
         self.telemetry = self._telemetry
@@ -87,7 +89,7 @@ class Service:
             store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
         )
         self._collectors = Collectors(
-            configured(config) if live else [], self.submit, self._sources, now_us, self._open_claims
+            configured(config) if live else [], self.submit, self._sources, now_us, self._open_claims, self._clocks
         )
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
         self._decoding = threading.BoundedSemaphore(BODIES_QUEUED_MAX)
@@ -172,6 +174,10 @@ class Service:
         """Every live source and every sender."""
         return self._sources.all()
 
+    def wrong_clocks(self) -> list[WrongClock]:
+        """Nodes and sources whose clock differs from ours."""
+        return self._clocks.wrong(self.now_us())
+
     def analysis(self) -> AnalysisStatus:
         """How the books follow."""
         return self._analyzer.status
@@ -251,6 +257,7 @@ class Service:
                 self._receivers[name] = make_receiver(name)
             now_us = self.now_us()
             batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
+            self._clocks.pushed(source, batches, now_us)
             # Contexts are repeated in every request: they are no news.
             rows = sum(b.rows.num_rows for b in batches if isinstance(b, Points) or b.table != "context")
             refused = rejects.total

@@ -52,6 +52,11 @@ class Sources:
         with self._lock:
             self._get(name, kind, cluster, interval_s)
 
+    def forget(self, name: str) -> None:
+        """A source that is read no more."""
+        with self._lock:
+            self._known.pop(name, None)
+
     def succeeded(self, name: str, at_us: int, samples: int, kind: str = "", cluster: str = "") -> None:
         """A round went well."""
         with self._lock:

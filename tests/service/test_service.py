@@ -185,7 +185,7 @@ class Source:
 
 
 def collecting(service: Service, *live: Source) -> Collectors:
-    return Collectors(live, service.submit, service._sources, clock, service._open_claims)
+    return Collectors(live, service.submit, service._sources, clock, service._open_claims, service._clocks)
 
 
 def test_stopped_in_the_moment_it_is_started_it_ends_at_once(service: Service) -> None:

@@ -19,5 +19,12 @@ def quality(access: FleetReader, service: Svc) -> Response:
     from gpuwatch.quality import quality as examine
 
     with service.reader() as store:
-        found = examine(store, service.state, service.sources(), service.now_us(), service.base_url or LOCAL)
+        found = examine(
+            store,
+            service.state,
+            service.sources(),
+            service.now_us(),
+            service.base_url or LOCAL,
+            service.wrong_clocks(),
+        )
     return answer(found)
