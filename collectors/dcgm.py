@@ -23,6 +23,8 @@ NO_DEVICE = "no device label"
 BAD_INSTANCE = "GPU_I_ID is not a MIG instance number"
 NO_INSTANCE = "MIG row without GPU_I_ID"
 NO_PARENT = "UUID names a MIG instance, not its GPU"
+MAX_CONTEXT_CHARACTERS = 2_048
+TOO_LONG = f"labels of the device have more than {MAX_CONTEXT_CHARACTERS} characters"
 
 MAX_INSTANCE = 1_000
 MAX_INDEX = 10_000
@@ -93,6 +95,8 @@ def context_row(labels: Mapping[str, str], cluster: str) -> dict[str, object] | 
         **_workload(labels),
         "job": _first(labels, _JOB),
     }
+    if sum(len(value) for value in row.values() if isinstance(value, str)) > MAX_CONTEXT_CHARACTERS:
+        return TOO_LONG
     return {"context_id": context_key(row), "device_id": device_key(cluster, gpu, gi)} | row
 
 

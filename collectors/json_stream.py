@@ -61,9 +61,14 @@ def pieces(path: str, rejects: Rejects) -> Iterator[Piece]:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             with gzip.open(file) if packed else file as stream:
-                yield from _documents(_Text(stream), path, rejects)
+                yield from pieces_of(stream, path, rejects)
     except OSError as error:
         raise UnreadableInput(f"{path}: {error.strerror or error}; name a file that can be read") from error
+
+
+def pieces_of(stream: IO[bytes] | gzip.GzipFile, name: str, rejects: Rejects) -> Iterator[Piece]:
+    """As `pieces`, of an open binary stream that is called `name`."""
+    yield from _documents(_Text(stream), name, rejects)
 
 
 def _documents(text: _Text, path: str, rejects: Rejects) -> Iterator[Piece]:

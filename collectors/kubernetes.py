@@ -1,4 +1,4 @@
-"""Import kind `k8s-json`: Pods, Nodes and Events as `kubectl get ... -o json` prints them."""
+"""Import kind `k8s-json`: Kubernetes objects of every kind that is read, as `kubectl get ... -o json` prints them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,33 @@ from typing import Any
 
 import pyarrow as pa
 
+from gpuwatch.collectors import kubernetes_kinds
+from gpuwatch.collectors.kubernetes_dra import Allocations, Drawn, claim_names
 from gpuwatch.collectors.kubernetes_events import event_row
 from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, objects, read_text
-from gpuwatch.collectors.kubernetes_nodes import node_row, single_profile
-from gpuwatch.collectors.kubernetes_pods import by_job, claims, pending, uses_dra_only
+from gpuwatch.collectors.kubernetes_nodes import NodeSaid, bare_node, node_said, with_inventory
+from gpuwatch.collectors.kubernetes_pods import asks_for_gpus, by_job, claims, pending
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import TABLES, Records, Rejects, Rows, Source
 from gpuwatch.registry import importer
 
 BATCH_ROWS = 50_000
+MAX_DRA_PODS = 500_000
+DRA_UNKNOWN = "pod uses a DRA claim whose devices are not told"
 
 Tables = dict[str, list[dict[str, Any]]]
 
 
 @importer(
     "k8s-json",
-    "Kubernetes objects: kubectl get pods,nodes,events -A -o json",
+    "Kubernetes objects: kubectl get pods,nodes,events,workloads.kueue.x-k8s.io,... -A -o json",
     suffixes=(".json", ".json.gz", ".ndjson", ".ndjson.gz"),
 )
 def read(source: Source, rejects: Rejects) -> Rows:
-    """Reads one file of Kubernetes objects into claim, pending, node and event batches.
+    """Reads one file of Kubernetes objects into batches of claims, requests, nodes, events, queues, workloads.
 
-    Other kinds are counted as `ignored: kind X`; an object of the wrong shape is refused by kind and name and
-    the rest is kept. Nothing is yielded before the whole file has been read. Raises UnreadableInput.
+    Kinds that nothing reads are counted as `ignored: kind X`; an object of the wrong shape is refused by kind and
+    name and the rest is kept. Nothing is yielded before the whole file has been read. Raises UnreadableInput.
     """
     tables = parse(read_text(source.path), source, rejects)
     for table, rows in tables.items():
@@ -41,8 +45,7 @@ def parse(text: str, source: Source, rejects: Rejects) -> Tables:
 
     Raises UnreadableInput where the text is not JSON or holds no Kubernetes object.
     """
-    tables: Tables = {"node": [], "claim": [], "pending": [], "event": []}
-    profiles: dict[str, str] = {}
+    reader = Reader(source.observed_us)
     seen, kinds = 0, 0
     for line, item in objects(text, source.path, rejects):
         seen += 1
@@ -52,15 +55,87 @@ def parse(text: str, source: Source, rejects: Rejects) -> Tables:
             continue
         kinds += 1
         try:
-            if not take(kind, item, tables, profiles, source.observed_us):
-                reason = "pod uses a DRA claim: its devices are not in the Pod object"
-                rejects.add(reason if kind == "Pod" else f"ignored: kind {kind}", source.path, line, name_of(item))
+            if not reader.take(item, line):
+                rejects.add(f"ignored: kind {kind}", source.path, line, name_of(item))
         except Malformed as error:
             rejects.add(f"{kind}: {error}", source.path, line, name_of(item))
     if not kinds and (seen or rejects.total):
         raise UnreadableInput(f"{source.path}: no Kubernetes object (none has a kind); give kubectl get ... -o json")
-    finish(tables, profiles)
-    return tables
+    for reason, line, name in reader.finish():
+        rejects.add(reason, source.path, line, name)
+    return reader.tables
+
+
+class Reader:
+    """Takes objects one by one; what needs several of them is joined at the end."""
+
+    def __init__(self, observed_us: int | None = None) -> None:
+        self.tables: Tables = {"node": [], "claim": [], "pending": [], "event": []}
+        self._observed_us = observed_us
+        self._nodes: dict[str, NodeSaid] = {}
+        self._drawn = Allocations()
+        self._requests: list[dict[str, Any]] = []
+        self._pods: list[tuple[int, Object]] = []
+        """Pods with DRA claims: their claims may come after them."""
+
+    def take(self, item: Object, line: int = 0) -> bool:
+        """Takes one object; False for a kind that nothing reads. Raises Malformed."""
+        kind, group = item.get("kind"), str(item.get("apiVersion") or "").rpartition("/")[0]
+        if kind == "Pod" and not group:
+            if claim_names(item):
+                if len(self._pods) >= MAX_DRA_PODS:
+                    raise Malformed(f"more than {MAX_DRA_PODS} pods with DRA claims")
+                self._pods.append((line, item))
+            else:
+                self._pod(item, None)
+        elif kind == "Node" and not group:
+            said = node_said(item, self._observed_us)
+            self._nodes[said.row["node"]] = said
+        elif kind == "Event" and group in ("", "events.k8s.io"):
+            self.tables["event"].append(event_row(item))
+        elif kind == "ResourceSlice":
+            self._drawn.take_slice(item)
+        elif kind == "ResourceClaim":
+            self._drawn.take_claim(item)
+        elif (known := kubernetes_kinds.find(item)) is not None:
+            for table, row in list(known.rows(item, self._observed_us)):
+                self.tables.setdefault(table, []).append(row)
+        else:
+            return False
+        return True
+
+    def finish(self) -> list[tuple[str, int, str]]:
+        """Joins pods with their claims, nodes with their ResourceSlices, claims with the profile of their node, and
+        the requests of a job. Returns (reason, line, name) of the pods that are refused."""
+        refused: list[tuple[str, int, str]] = []
+        for line, pod in self._pods:
+            try:
+                drawn = self._drawn.drawn(pod)
+                if drawn is not None and drawn.unknown is not None and not asks_for_gpus(pod, drawn):
+                    # Only now is it known that nothing names its claim: a network card's claim is known and holds none.
+                    refused.append((DRA_UNKNOWN, line, f"{name_of(pod)}: {drawn.unknown}"))
+                else:
+                    self._pod(pod, drawn)
+            except Malformed as error:
+                refused.append((f"Pod: {error}", line, name_of(pod)))
+        self._pods.clear()
+        for name in self._drawn.nodes - self._nodes.keys():
+            self._nodes[name] = bare_node(name, self._observed_us)
+        profiles: dict[str, str] = {}
+        for name, said in self._nodes.items():
+            if row := with_inventory(said, *self._drawn.inventory(name)):
+                self.tables["node"].append(row)
+                if said.profile:
+                    profiles[name] = said.profile
+        for row in self.tables["claim"]:
+            row["profile"] = row["profile"] or profiles.get(row["node"])
+        self.tables["pending"] += by_job(self._requests)
+        return refused
+
+    def _pod(self, pod: Object, drawn: Drawn | None) -> None:
+        held = list(claims(pod, drawn))
+        self._requests += list(pending(pod, drawn))
+        self.tables["claim"] += held
 
 
 def finish(tables: Tables, profiles: dict[str, str]) -> None:
@@ -71,17 +146,18 @@ def finish(tables: Tables, profiles: dict[str, str]) -> None:
 
 
 def take(kind: str, item: Object, tables: Tables, profiles: dict[str, str], observed_us: int | None) -> bool:
-    """Adds the rows of one object; False for what is not read. Raises Malformed."""
+    """Adds the rows of one Pod, Node or Event that comes alone; False for what is not read so. Raises Malformed."""
     if kind == "Pod":
-        if uses_dra_only(item):
+        if claim_names(item) and not asks_for_gpus(item):
             return False
         tables["claim"].extend(list(claims(item)))
         tables["pending"].extend(list(pending(item)))
     elif kind == "Node":
-        if row := node_row(item, observed_us):
+        said = node_said(item, observed_us)
+        if row := with_inventory(said, {}, None):
             tables["node"].append(row)
-            if profile := single_profile(item):
-                profiles[row["node"]] = profile
+            if said.profile:
+                profiles[row["node"]] = said.profile
     elif kind == "Event":
         tables["event"].append(event_row(item))
     else:

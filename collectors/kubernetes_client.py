@@ -33,11 +33,13 @@ class Gone(SourceUnreachable):
 
 
 class Refused(SourceUnreachable):
-    """The server answered with an error; `retry_after_s` is its own wish, None without one."""
+    """The server answered with an error; `retry_after_s` is its own wish, None without one. `status` is 0 where the
+    answer itself was wrong."""
 
-    def __init__(self, text: str, retry_after_s: float | None = None) -> None:
+    def __init__(self, text: str, retry_after_s: float | None = None, status: int = 0) -> None:
         super().__init__(text)
         self.retry_after_s = retry_after_s
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,10 @@ class Client:
                 return
             query["continue"] = str(known["continue"])
         raise Refused(f"{self._access.server}{path}: more than {MAX_PAGES} pages")
+
+    async def document(self, path: str) -> Object:
+        """One answer of the discovery API. Raises Refused, SourceUnreachable."""
+        return await self._page(path, {})
 
     async def lines(self, path: str, version: str, timeout_s: int) -> AsyncGenerator[list[bytes], None]:
         """Lines of a watch as they come, those that arrived together at once, until the server ends it.
@@ -144,6 +150,7 @@ class Client:
         raise Refused(
             f"{self._access.server}{path}: {answer.status} {said or answer.reason or ''}; {_fix(answer.status, path)}",
             _retry_after_s(answer.headers.get("Retry-After")),
+            answer.status,
         )
 
     def _unreachable(self, path: str, error: Exception) -> SourceUnreachable:
@@ -160,18 +167,20 @@ def _fix(status: int, path: str) -> str:
     if status == 401:
         return "the token or client certificate is not accepted: renew bearer_token_file or cert_file in [[kubernetes]]"
     if status == 403:
-        resource = path.rpartition("/")[2]
-        words = path.split("/")
-        where = f"a Role in namespace {words[4]}" if "namespaces" in words[:-1] else "a ClusterRole"
-        return (
-            f'bind {where} with the rule apiGroups: [""], resources: ["{resource}"], verbs: ["list", "watch"] to the '
-            "account that asks"
-        )
+        return f"bind {missing_rule(path)} to the account that asks"
     if status == 404:
         return "check server in [[kubernetes]]: this is not the root of an API server"
     if status == 429 or status >= 500:
         return "the server is busy or starting: asked again later"
     return "see the API server's log"
+
+
+def missing_rule(path: str) -> str:
+    """The right that reading a collection needs, as Kubernetes writes it."""
+    words = path.strip("/").split("/")
+    group = words[1] if words[0] == "apis" else ""
+    where = f"a Role in namespace {words[-2]}" if "namespaces" in words[:-1] else "a ClusterRole"
+    return f'{where} with the rule apiGroups: ["{group}"], resources: ["{words[-1]}"], verbs: ["list", "watch"]'
 
 
 def _retry_after_s(text: str | None) -> float | None:

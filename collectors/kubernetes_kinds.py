@@ -56,7 +56,14 @@ def kinds() -> dict[tuple[str, str], Kind]:
 
 
 def find(item: Object) -> Kind | None:
-    """What reads an object, by its apiVersion and kind; None for a kind that nothing reads."""
+    """What reads an object, by its apiVersion and kind; None for a kind that nothing reads.
+
+    Items of a typed list may lack the apiVersion: then a kind that is registered once is meant.
+    """
     version, kind = item.get("apiVersion"), item.get("kind")
-    group = version.rpartition("/")[0] if isinstance(version, str) else ""
-    return kinds().get((group, kind)) if isinstance(kind, str) else None
+    if not isinstance(kind, str):
+        return None
+    if not isinstance(version, str) or not version:
+        named = [known for (_, name), known in kinds().items() if name == kind]
+        return named[0] if len(named) == 1 else None
+    return kinds().get((version.rpartition("/")[0], kind))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
 
 from gpuwatch.clock import SECOND_US
-from gpuwatch.collectors.kubernetes import batches
 from gpuwatch.collectors.kubernetes_book import Book
-from gpuwatch.collectors.kubernetes_client import Access, Client, Refused
+from gpuwatch.collectors.kubernetes_client import Access, Client, Refused, missing_rule
+from gpuwatch.collectors.kubernetes_discovery import FORBIDDEN, NOT_FOUND, versions_of
+from gpuwatch.collectors.kubernetes_feeds import Claims, Events, Feed, Nodes, Objects, Pods, Slices
+from gpuwatch.collectors.kubernetes_kinds import kinds
 from gpuwatch.collectors.kubernetes_watch import Watch
+from gpuwatch.collectors.kubernetes_writer import Writer
 from gpuwatch.collectors.live_options import Options, backoff_s
-from gpuwatch.collectors.live_write import write
 from gpuwatch.errors import SourceUnreachable
-from gpuwatch.model import Records, Rejects
 from gpuwatch.registry import LiveSource, Sink, live
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/"
@@ -25,6 +27,11 @@ ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/"
 WATCH_S = 240
 """How long one watch is asked for: a clean end at least this often is the sign of life of a quiet cluster."""
 BEAT_S = 15.0
+DISCOVER_S = 600.0
+"""How often kinds that the server lacked, or that could not be read, are looked for again."""
+MAX_WATCHES = 5000
+NO_KINDS = "none"
+"""In `kinds`: nothing but pods, nodes and events."""
 FIRST_WAIT_S = 1.0
 MAX_WAIT_S = 60.0
 SETTLED_US = 30 * SECOND_US
@@ -35,7 +42,7 @@ NOWHERE = Access("https://invalid.invalid")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@live("kubernetes", "Kubernetes: Pods, Nodes and Events of an API server, listed and then watched")
+@live("kubernetes", "Kubernetes: Pods, Nodes, Events, queues, gangs and jobs of an API server, listed and watched")
 def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
     """One source a `[[kubernetes]]` table; clusters must differ, since a list says what a cluster no longer has."""
     sources: dict[str, KubernetesSource] = {}
@@ -53,7 +60,7 @@ def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Seque
 
 
 class KubernetesSource:
-    """One API server: a watch of nodes, one of pods a namespace, one of events."""
+    """One API server: a watch a kind, and a namespace where some are named."""
 
     kind = "kubernetes"
     interval_s = float(WATCH_S)
@@ -67,81 +74,148 @@ class KubernetesSource:
         self._namespaces = options.texts("namespaces")
         self._nodes = options.flag("nodes", True)
         self._events = options.flag("events", True)
-        self._begin()
+        self._kinds = chosen(options)
+        if len(self._namespaces) * (len(self._kinds) + 4) > MAX_WATCHES:
+            options.wrong("namespaces", f"with that many kinds need more than {MAX_WATCHES} watches; leave kinds out")
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Lists and watches for ever. Begins with what the store knows, also when it is started again."""
-        self._begin()
-        alive_us = self._book.remember(await sink.open_claims(self.cluster, "kubernetes"))
-        for watch in self._watches:
-            watch.alive_us = alive_us
+        book = Book()
+        writer = Writer(self.name, self.cluster, book, sink, now_us)
+        alive_us = book.remember(await sink.open_claims(self.cluster, "kubernetes"))
+        watched: dict[str, Watch] = {}
         async with asyncio.TaskGroup() as tasks:
-            for watch in self._watches:
-                tasks.create_task(self._follow(watch, sink, now_us))
-            tasks.create_task(self._beat(sink, now_us))
+            tasks.create_task(writer.run())
+            found = await self._discover(book, sink, now_us)
+            for watch in watches(book, self._namespaces, self._nodes, self._events, found):
+                watch.alive_us = alive_us if watch.feed.kind == "Pod" else None
+                watched[watch.path] = watch
+                tasks.create_task(self._follow(watch, writer, sink, now_us))
+            tasks.create_task(self._beat(book, writer, [w for w in watched.values() if w.feed.kind == "Pod"]))
+            while True:
+                await asyncio.sleep(DISCOVER_S * random.uniform(0.9, 1.1))
+                found = await self._discover(book, sink, now_us)
+                for watch in optional(book, self._namespaces, found):
+                    if watch.path not in watched:
+                        watched[watch.path] = watch
+                        tasks.create_task(self._follow(watch, writer, sink, now_us))
 
-    def _begin(self) -> None:
-        self._book, self._problems, self._writing = Book(), dict[str, str](), asyncio.Lock()
-        self._watches = watches(self._book, self._namespaces, self._nodes, self._events)
+    async def _discover(self, book: Book, sink: Sink, now_us: Callable[[], int]) -> dict[tuple[str, str], str]:
+        """Versions of the kinds that the server has; none where it answers, but cannot tell."""
+        failures = 0
+        while True:
+            try:
+                async with Client(self._access) as client:
+                    versions = await versions_of(client, [f for f in all_feeds(book) if id_of(f) in self._kinds])
+            except Refused as error:
+                sink.failed(self.name, now_us(), str(error))
+                return {}
+            except SourceUnreachable as error:
+                failures += 1
+                sink.failed(self.name, now_us(), str(error))
+                await asyncio.sleep(backoff_s(failures, FIRST_WAIT_S, MAX_WAIT_S))
+            else:
+                return versions
 
-    async def _follow(self, watch: Watch, sink: Sink, now_us: Callable[[], int]) -> None:
+    async def _follow(self, watch: Watch, writer: Writer, sink: Sink, now_us: Callable[[], int]) -> None:
         """One watch for ever: connects, follows, waits, connects again."""
         failures = 0
-        if watch.after is not None:
-            await watch.after.tried.wait()  # pods mean their node's GPUs, and events known pods
+        told = False
+        for before in watch.after:
+            await before.tried.wait()  # pods mean their node's GPUs and their claims, and events known pods
         while True:
             begun_us, wait_s = now_us(), 0.0
+            watch_s = round(WATCH_S * random.uniform(1.0, 1.2))  # not all of them at once
             try:
                 async with (
                     Client(self._access) as client,
-                    aclosing(watch.rounds(client, self._page_size, WATCH_S, now_us)) as rounds,
+                    aclosing(watch.rounds(client, self._page_size, watch_s, now_us)) as rounds,
                 ):
                     async for read in rounds:
-                        self._problems.pop(watch.path, None)
-                        await self._flush(sink, now_us)
-                        if not self._problems:
-                            sink.succeeded(self.name, now_us(), read)
+                        writer.problems.pop(watch.path, None)
+                        writer.look(read)
+                        await writer.room()
                 failures = 0
                 wait_s = backoff_s(1, FIRST_WAIT_S, MAX_WAIT_S) if now_us() - begun_us < SECOND_US else 0.0
             except SourceUnreachable as error:
                 failures = 1 if now_us() - begun_us > SETTLED_US else failures + 1
-                self._problems[watch.path] = str(error)
-                sink.failed(self.name, now_us(), str(error))
                 wait_s = backoff_s(failures, FIRST_WAIT_S, MAX_WAIT_S)
+                if watch.optional and isinstance(error, Refused) and error.status in (FORBIDDEN, NOT_FOUND):
+                    # The others are not the worse for it: said once, and tried again now and then.
+                    watch.listed = False
+                    wait_s = DISCOVER_S * random.uniform(0.9, 1.1)
+                    if error.status == FORBIDDEN and not told:
+                        told = True
+                        writer.refuse(f"may not read {watch.path}: bind {missing_rule(watch.path)}", watch.path)
+                        sink.failed(self.name, now_us(), str(error))
+                else:
+                    writer.problems[watch.path] = str(error)
+                    sink.failed(self.name, now_us(), str(error))
                 if isinstance(error, Refused) and error.retry_after_s is not None:
                     wait_s = max(wait_s, error.retry_after_s)
             finally:
                 watch.tried.set()
-            await self._flush(sink, now_us)
+            writer.look()
             await asyncio.sleep(wait_s)
 
-    async def _beat(self, sink: Sink, now_us: Callable[[], int]) -> None:
+    async def _beat(self, book: Book, writer: Writer, pods: Sequence[Watch]) -> None:
         """Says now and then that what runs still runs, as of when every watch of pods was last heard."""
         while True:
             await asyncio.sleep(BEAT_S)
-            heard = [watch.alive_us for watch in self._watches if watch.resource == "pods" and watch.listed]
+            heard = [watch.alive_us for watch in pods if watch.listed]
             if known := [us for us in heard if us is not None]:
-                self._book.heartbeat(min(known))
-            await self._flush(sink, now_us)
-
-    async def _flush(self, sink: Sink, now_us: Callable[[], int]) -> None:
-        """Returns when all news is on disk; one at a time, so that news of others is waited for too."""
-        async with self._writing:
-            tables = self._book.take(now_us())
-            rejects, self._book.rejects = self._book.rejects, Rejects()
-            news: list[Records] = [b for table, rows in tables.items() for b in batches(table, rows, self.cluster)]
-            await write(sink, self.name, news, rejects, now_us)
+                book.heartbeat(min(known))
+            writer.look()
 
 
-def watches(book: Book, namespaces: Sequence[str], nodes: bool, events: bool) -> list[Watch]:
-    """What is watched, each after what it builds on."""
-    every: list[Watch] = [Watch(book, "nodes", None, None)] if nodes else []
-    base = every[0] if every else None
-    pods = [Watch(book, "pods", namespace, base) for namespace in namespaces or (None,)]
-    every += pods
+def watches(
+    book: Book, namespaces: Sequence[str], nodes: bool, events: bool, found: Mapping[tuple[str, str], str]
+) -> list[Watch]:
+    """What is watched, each after what it builds on; `found` are the versions of the kinds that the server has."""
+    others = optional(book, namespaces, found)
+    slices = tuple(w for w in others if w.feed.kind == "ResourceSlice")
+    claims = [w for w in others if w.feed.kind == "ResourceClaim"]
+    node = [Watch(book, Nodes(book), "v1", None, slices)] if nodes else []
+    pods = [
+        Watch(book, Pods(book), "v1", namespace, (*node, *(c for c in claims if c.namespace == namespace), *slices))
+        for namespace in namespaces or (None,)
+    ]
+    every = [*others, *node, *pods]
     if events:
-        every += [Watch(book, "events", pod.namespace, pod) for pod in pods]
+        every += [Watch(book, Events(book), "v1", pod.namespace, (pod,)) for pod in pods]
     return every
+
+
+def optional(book: Book, namespaces: Sequence[str], found: Mapping[tuple[str, str], str]) -> list[Watch]:
+    """Watches of the kinds that not every server has."""
+    return [
+        Watch(book, feed, found[feed.group, feed.plural], namespace, (), optional=True)
+        for feed in all_feeds(book)
+        if (feed.group, feed.plural) in found
+        for namespace in ((namespaces or (None,)) if feed.namespaced else (None,))
+    ]
+
+
+def all_feeds(book: Book) -> list[Feed]:
+    """Every kind that not every server has."""
+    return [Slices(book), Claims(book), *(Objects(book, kind) for kind in kinds().values())]
+
+
+def id_of(feed: Feed) -> str:
+    """A kind as `kinds` in gpuwatch.toml and kubectl name it: "workloads.kueue.x-k8s.io", "resourcequotas"."""
+    return f"{feed.plural}.{feed.group}" if feed.group else feed.plural
+
+
+def chosen(options: Options) -> frozenset[str]:
+    """The kinds to read by `id_of`: those that the option names, by that or as "Workload"; all without it."""
+    known = {id_of(feed): feed.kind for feed in all_feeds(Book()) if feed.versions}
+    names = options.texts("kinds")
+    if not names:
+        return frozenset(known)
+    for name in names:
+        if name != NO_KINDS and name not in known and name not in known.values():
+            options.wrong("kinds", f"{name!r} is not read; known: {NO_KINDS}, {', '.join(sorted(known))}")
+    return frozenset(ident for ident, kind in known.items() if ident in names or kind in names)
 
 
 def _access(options: Options, environment: Mapping[str, str]) -> Access:

@@ -30,6 +30,7 @@ QUEUE_KEYS = (
 )
 USER_KEYS = ("gpuwatch.io/user", "hub.jupyter.org/username", "yunikorn.apache.org/username", "user", "username")
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
+_JOB_LABEL, _ROLE_LABEL = "training.kubeflow.org/job-name", "training.kubeflow.org/job-role"
 # Kubernetes writes template hashes in these letters only (no vowels); used where a dump left the label out.
 _HASHED_NAME = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{8,10}")
 
@@ -76,6 +77,8 @@ def _workload(metadata: Object, labels: dict[str, str], pod_name: str, pod_uid: 
     run_key = uid if kind in GANG_KINDS else pod_uid
     if jobset := labels.get("jobset.sigs.k8s.io/jobset-name"):
         return jobset, labels.get("jobset.sigs.k8s.io/jobset-uid") or run_key
+    if kind == "Job" and labels.get(_ROLE_LABEL) == "launcher" and labels.get(_JOB_LABEL):
+        return labels[_JOB_LABEL], run_key  # an MPIJob starts its launcher through a Job of its own
     if kind == "RayCluster":
         return labels.get("ray.io/originated-from-cr-name") or name, run_key
     if kind == "ReplicaSet":

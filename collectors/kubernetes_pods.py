@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from gpuwatch.collectors.kubernetes_dra import Drawn, Held
 from gpuwatch.collectors.kubernetes_json import (
     Malformed,
     Object,
@@ -23,6 +24,7 @@ MAX_LABELS = 200
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 MIG_PREFIX = "nvidia.com/mig-"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
+PREEMPTED = ("PreemptionByScheduler", "PreemptionByKubeScheduler")
 
 _uuid = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _untold = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
@@ -57,54 +59,67 @@ def profile_of(resource: str) -> str | None:
     return f"{size}gb+{attribute}" if dot else profile
 
 
-def claims(pod: Object) -> Iterator[dict[str, Any]]:
-    """Claim rows of a pod bound to a node whose containers have started, one a device resource.
+def claims(pod: Object, drawn: Drawn | None = None) -> Iterator[dict[str, Any]]:
+    """Claim rows of a pod bound to a node whose containers have started, one a MIG profile; `drawn` is what its
+    ResourceClaims were given.
 
     The allocation starts with the first container start known, init containers included, since the kubelet
     gives out all devices of a pod at admission; a restart in place does not end it. It ends when the last
     container of a finished pod did. A pod still pulling its images holds devices but does not run: no row yet.
     Raises Malformed.
     """
-    resources = gpu_resources(pod)
     node = string(mapping(pod, "spec"), "nodeName")
-    if not resources or not node:
+    if not node or not asks_for_gpus(pod, drawn):
         return
+    status = mapping(pod, "status")
+    held = _merged([*_plugged(pod, status, drawn), *(drawn.held if drawn else ())])
+    yield from spell(pod, held)
+
+
+def spell(pod: Object, held: Sequence[Held]) -> Iterator[dict[str, Any]]:
+    """Claim rows of a pod that holds these devices, none while no container has started. Raises Malformed."""
     status = mapping(pod, "status")
     phase = string(status, "phase")
     start = _start(status, phase)
-    if start is None:
+    if start is None or not held:
         return
     end = _end(pod, status, phase, start)
     row = _shared(pod, owner_of(pod)) | {
         "kind": "k8s-json",
-        "node": node,
+        "node": string(mapping(pod, "spec"), "nodeName"),
         "start_us": start,
         "end_us": end,
-        "state": phase,
+        "state": phase if end is None else _last_word(status, phase),
     }
-    for resource, count in resources.items():
-        told = _told_uuids(pod, status, resource, alone=len(resources) == 1)
-        yield row | {
-            "profile": profile_of(resource),
-            "device_count": count,
-            "gpus": ",".join(told) if len(told) == count else None,
-        }
+    for devices in held:
+        gpus = ",".join(devices.gpus) if devices.gpus else None
+        yield row | {"profile": devices.profile, "device_count": devices.count, "gpus": gpus}
 
 
-def pending(pod: Object) -> Iterator[dict[str, Any]]:
-    """Pending rows of a pod that asks for GPUs and has no node, one a device resource. Raises Malformed."""
+def held_of(row: dict[str, Any]) -> Held:
+    """The devices that a claim row tells."""
+    gpus = row.get("gpus")
+    return Held(row.get("profile"), row["device_count"], tuple(gpus.split(",")) if gpus else None)
+
+
+def pending(pod: Object, drawn: Drawn | None = None) -> Iterator[dict[str, Any]]:
+    """Pending rows of a pod that asks for GPUs and has no node, one a MIG profile. Raises Malformed."""
     status = mapping(pod, "status")
     if string(mapping(pod, "spec"), "nodeName") or string(status, "phase") not in (None, "Pending"):
         return
+    wanted = _merged([*_plugged(pod, status, drawn), *(drawn.wanted if drawn else ())])
+    if not wanted:
+        return
     conditions = mappings(status, "conditions")
     reason = next((string(c, "reason") for c in conditions if c.get("type") == "PodScheduled"), None)
-    for resource, count in gpu_resources(pod).items():
-        yield _shared(pod, owner_of(pod)) | {
-            "profile": profile_of(resource),
-            "device_count": count,
-            "node_count": 1,
-            "reason": reason,
-        }
+    row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": reason}
+    for devices in wanted:
+        yield row | {"profile": devices.profile, "device_count": devices.count}
+
+
+def asks_for_gpus(pod: Object, drawn: Drawn | None = None) -> bool:
+    """Whether anything of a pod, as far as it is known, says that it has to do with GPUs."""
+    return bool(gpu_resources(pod)) or (drawn is not None and bool(drawn.held or drawn.wanted))
 
 
 def by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -121,9 +136,26 @@ def by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(jobs.values())
 
 
-def uses_dra_only(pod: Object) -> bool:
-    """True for a pod whose devices come from DRA claims: the Pod object does not say which or how many."""
-    return bool(mappings(mapping(pod, "spec"), "resourceClaims")) and not gpu_resources(pod)
+def _plugged(pod: Object, status: Object, drawn: Drawn | None) -> Iterator[Held]:
+    """Devices of the device plugin, without those that a claim stands behind."""
+    resources = gpu_resources(pod)
+    for resource, count in resources.items():
+        if drawn is None or resource not in drawn.replaces or drawn.unknown is not None:
+            told = _told_uuids(pod, status, resource, alone=len(resources) == 1)
+            yield Held(profile_of(resource), count, tuple(told) if len(told) == count else None)
+
+
+def _merged(parts: Sequence[Held]) -> list[Held]:
+    """One entry a profile: attribution counts devices of one kind once."""
+    merged: dict[str | None, Held] = {}
+    for part in parts:
+        seen = merged.get(part.profile)
+        if seen is None:
+            merged[part.profile] = part
+        else:
+            gpus = seen.gpus + part.gpus if seen.gpus and part.gpus else None
+            merged[part.profile] = Held(part.profile, seen.count + part.count, gpus)
+    return [held for held in merged.values() if held.count]
 
 
 def _shared(pod: Object, owner: Owner) -> dict[str, Any]:
@@ -212,6 +244,15 @@ def _end(pod: Object, status: Object, phase: str | None, start: int) -> int | No
     if end < start:
         raise Malformed("ends before it starts")
     return end
+
+
+def _last_word(status: Object, phase: str | None) -> str | None:
+    """How an ended pod ended: its phase, or what took it away (Preempted, Evicted, EvictionByEvictionAPI, ...)."""
+    if phase == "Succeeded":
+        return phase
+    taken = next((c for c in mappings(status, "conditions") if c.get("type") == "DisruptionTarget"), {})
+    reason = string(taken, "reason") if taken.get("status") == "True" else None
+    return "Preempted" if reason in PREEMPTED else string(status, "reason") or reason or phase
 
 
 def _asked(container: Object) -> dict[str, int]:

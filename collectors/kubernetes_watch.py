@@ -10,21 +10,31 @@ from typing import Any
 
 from gpuwatch.collectors.kubernetes_book import Book
 from gpuwatch.collectors.kubernetes_client import Client, Gone, Refused
-from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, string
+from gpuwatch.collectors.kubernetes_feeds import Feed, known_by, path_of
+from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping
 
 MAX_LIST_RESTARTS = 3
-KINDS = {"pods": "Pod", "nodes": "Node", "events": "Event"}
 
 
 class Watch:
-    """Follows one resource of the core API, in one namespace or in all (None)."""
+    """Follows one kind of object, in one namespace or in all (None)."""
 
-    def __init__(self, book: Book, resource: str, namespace: str | None, after: Watch | None) -> None:
-        self.resource = resource
+    def __init__(
+        self,
+        book: Book,
+        feed: Feed,
+        version: str,
+        namespace: str | None,
+        after: tuple[Watch, ...] = (),
+        optional: bool = False,
+    ) -> None:
+        self.optional = optional
+        """Whether a server may lack it, or refuse it, without anything being wrong."""
+        self.feed = feed
         self.namespace = namespace
-        self.path = f"/api/v1/namespaces/{namespace}/{resource}" if namespace else f"/api/v1/{resource}"
+        self.path = path_of(feed.group, version, feed.plural, namespace)
         self.after = after
-        """The watch whose first list this one waits for."""
+        """The watches whose first list this one waits for."""
         self.tried = asyncio.Event()
         self.listed = False
         self.alive_us: int | None = None
@@ -70,10 +80,7 @@ class Watch:
             except Gone:
                 if attempt == MAX_LIST_RESTARTS:
                     raise
-        if self.resource == "pods":
-            self._book.listed(found, self.alive_us, at_us, self.namespace)
-        elif self.resource == "nodes":
-            self._book.nodes_listed(found, at_us)
+        self.feed.listed(found, self.alive_us, at_us, self.namespace)
         self._version, self.alive_us = version, at_us
         yield 0
 
@@ -99,35 +106,20 @@ class Watch:
         self._version = said if isinstance(said, str) and said else self._version
 
     def _take(self, item: Object, at_us: int) -> str | None:
-        """Gives an object to the book; returns its UID (pods) or name (nodes) where it has to do with GPUs."""
+        """Gives an object to the book; returns what the book knows it by, None where it leaves nothing there."""
         try:
-            if self.resource == "pods":
-                return self._book.pod(item, at_us)
-            if self.resource == "nodes":
-                return self._book.node(item, at_us)
-            self._book.event(item)
+            return self.feed.take(item, at_us)
         except Malformed as error:
-            self._book.refuse(error, item, KINDS[self.resource])
-            return _identity(item, self.resource)
-        return None
+            self._book.refuse(error, item, self.feed.kind)
+            return known_by(item, self.feed.kind)
 
     def _deleted(self, item: Object, at_us: int) -> None:
         try:
-            if self.resource == "pods":
-                self._book.pod_deleted(item, at_us if self.alive_us is None else self.alive_us, at_us)
-            elif self.resource == "nodes":
-                self._book.node_deleted(string(mapping(item, "metadata"), "name"), at_us)
+            self.feed.deleted(item, at_us if self.alive_us is None else self.alive_us, at_us)
         except Malformed as error:
-            self._book.refuse(error, item, KINDS[self.resource])
+            self._book.refuse(error, item, self.feed.kind)
 
     def _error(self, status: Any) -> Gone | Refused:
         said = status if isinstance(status, dict) else {}
         text = f"{self.path}: {said.get('code')} {str(said.get('message') or '')[:300]}"
         return Gone(text) if said.get("code") == 410 or said.get("reason") == "Expired" else Refused(text)
-
-
-def _identity(item: Object, resource: str) -> str | None:
-    """What the book knows an object by, also where the rest of it cannot be read: it is there."""
-    metadata = item.get("metadata")
-    name = metadata.get("uid" if resource == "pods" else "name") if isinstance(metadata, dict) else None
-    return name if isinstance(name, str) else None

@@ -11,7 +11,8 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from gpuwatch.collectors.exposition import MAX_SERIES, Reader, Stream, timed
+from gpuwatch.collectors.exposition import MAX_LINE_BYTES, MAX_SERIES, Reader, Stream, timed
+from gpuwatch.collectors.link_metrics import Links
 from gpuwatch.collectors.series import Samples, SeriesNumbers, in_units, of_devices, points
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Rows, Source
@@ -20,6 +21,9 @@ from gpuwatch.registry import importer
 BATCH_POINTS = 1_000_000
 MAX_PENDING_CONTEXTS = 4_096
 PIECE_BYTES = 16 * 1024  # what a damaged file loses at most before the damage
+LINK_LINE = b"gpuwatch_gpu_"
+"""How lines of `gpuwatch agent` about links begin."""
+MAX_LINK_LINES = 100_000
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -56,7 +60,8 @@ def read_stream(stream: Stream, name: str, cluster: str, default_us: int, reject
     reader = Reader(known.number_of, name, rejects)
     batch: list[Samples] = []
     waiting = found = 0
-    for samples in reader.read(stream):
+    noted = _LinkLines(stream)
+    for samples in reader.read(noted):
         samples = of_devices(samples, known, name, rejects)
         found += len(samples.series)
         batch.append(in_units(timed(samples, default_us), known, name, rejects))
@@ -72,6 +77,7 @@ def read_stream(stream: Stream, name: str, cluster: str, default_us: int, reject
             reader.forget()
     yield from known.take_contexts()
     yield from points(batch, known)
+    yield from Links().records(b"\n".join(noted.lines), cluster, default_us)
     if not found:
         raise UnreadableInput(
             f"{name}: no DCGM sample in it; give Prometheus or OpenMetrics text of dcgm-exporter (.gz or .zst too)"
@@ -87,6 +93,27 @@ def _decompressed(file: BinaryIO, stack: ExitStack) -> Stream:
     if magic == ZSTD_MAGIC:
         return _Unpacked(stack.enter_context(pa.CompressedInputStream(file, "zstd")).read)
     return file
+
+
+class _LinkLines:
+    """A text that is read through, and its lines about links, each once."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._carry = b""  # a line about links that is not whole yet
+        self.lines: dict[bytes, None] = {}
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes of the text."""
+        data = self._stream.read(size)
+        begun = data[data.rfind(b"\n") + 1 :]
+        begins = bool(begun) and LINK_LINE.startswith(begun[: len(LINK_LINE)])
+        if (self._carry or begins or LINK_LINE in data) and len(self.lines) < MAX_LINK_LINES:
+            *whole, last = (self._carry + data).split(b"\n") if data else [self._carry, b""]
+            self.lines |= dict.fromkeys(line for line in whole if line.startswith(LINK_LINE))
+            kept = last.startswith(LINK_LINE) or LINK_LINE.startswith(last)
+            self._carry = last if kept and len(last) <= MAX_LINE_BYTES else b""
+        return data
 
 
 class _Unpacked:

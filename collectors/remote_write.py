@@ -11,21 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from gpuwatch.collectors.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
 from gpuwatch.collectors.remote_write_wire import Wire, varint, wire
-from gpuwatch.collectors.series import (
-    MAX_AGE_US,
-    Samples,
-    SeriesNumbers,
-    context_records,
-    in_units,
-    of_devices,
-    points,
-    timely,
-)
+from gpuwatch.collectors.series import Contexts, Samples, SeriesNumbers, in_units, of_devices, points
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Points, Records, Rejects
 from gpuwatch.registry import receiver
@@ -64,13 +53,9 @@ _SHIFT = np.array([1 << 7 * place for place in range(6)], dtype=np.int64)
 
 @receiver(NAME)
 class RemoteWrite:
-    """Decodes request after request; series are known by their bytes from one to the next.
+    """Decodes request after request; series are known by their bytes from one to the next."""
 
-    `max_age_us` is how old a sample may be, in microseconds.
-    """
-
-    def __init__(self, max_age_us: int = MAX_AGE_US) -> None:
-        self.max_age_us = max_age_us
+    def __init__(self) -> None:
         self._wire = wire()
         self._clusters: dict[str, _Known] = {}
 
@@ -91,10 +76,9 @@ class RemoteWrite:
             samples = self._samples(self._parsed(body, self._wire.request, "1.0").timeseries, known, rejects)
         samples = samples.where(samples.value.view(np.uint64) != STALE_BITS)
         samples = of_devices(samples, known.numbers, NAME, rejects)
-        samples = timely(samples, now_us, NAME, rejects, self.max_age_us)
         samples = in_units(samples, known.numbers, NAME, rejects)
         found = list(points([samples], known.numbers))
-        return [*known.contexts(samples.series), *found] if found else []
+        return [known.contexts.of(samples.series), *found] if found else []
 
     def _parsed(self, body: bytes, kind: Any, version: str) -> Any:
         try:
@@ -194,8 +178,7 @@ class _Known:
         self.by_bytes: dict[bytes, int] = {}
         self.size = 0  # bytes of the keys
         self._wire = wire
-        self._table = context_records([]).rows
-        self._places: dict[int, int] = {}  # row of each context in the table
+        self.contexts = Contexts(self.numbers)
 
     def number_1(self, message: Any) -> int:
         """The number of a series of version 1.0, kept under the bytes that its labels have on the wire."""
@@ -227,15 +210,6 @@ class _Known:
                 self.by_bytes[key] = number
                 self.size += len(key)
         return number
-
-    def contexts(self, numbers: NDArray[np.int32]) -> list[Records]:
-        """The contexts of the numbers, sent before or not."""
-        for fresh in self.numbers.take_contexts():
-            ids = fresh.rows["context_id"].to_pylist()
-            self._places |= {context_id: len(self._places) + place for place, context_id in enumerate(ids)}
-            self._table = pa.concat_tables([self._table, fresh.rows]).combine_chunks()
-        used = np.unique(self.numbers.context_ids(numbers)).tolist()
-        return [Records("context", self._table.take([self._places[context_id] for context_id in used]))]
 
     def _new(self, labels: Iterable[tuple[bytes, bytes]]) -> int:
         found: dict[str, str] = {}

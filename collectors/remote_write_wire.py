@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,17 +36,32 @@ class Wire:
 
 def wire() -> Wire:
     """The messages, in a pool of their own."""
+    names = ("Request", "Series", "Label", "Request2", "Series2")
+    (request, series, label, request_2, series_2), broken = described("remote_write", MESSAGES, names)
+    return Wire(request, series, label, request_2, series_2, broken)
+
+
+def described(
+    file_name: str,
+    messages: Mapping[str, tuple[tuple[str, int, str], ...]],
+    wanted: Sequence[str],
+    syntax: str = "proto3",
+) -> tuple[list[Any], type[Exception]]:
+    """Classes of the wanted messages, described as MESSAGES is, and the error of broken bytes.
+
+    With syntax "proto2" every single field knows whether it was there.
+    """
     # Imported here: every command loads the collectors by name, few receive anything.
     from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory  # type: ignore[import-untyped]
 
     kind = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="gpuwatch/remote_write.proto", package=PACKAGE, syntax="proto3")
-    for name, fields in MESSAGES.items():
-        described = file.message_type.add(name=name)
+    file = descriptor_pb2.FileDescriptorProto(name=f"gpuwatch/{file_name}.proto", package=PACKAGE, syntax=syntax)
+    for name, fields in messages.items():
+        new = file.message_type.add(name=name)
         for field, number, of in fields:
             of_type = of.rstrip("*")
-            of_message = of_type in MESSAGES
-            described.field.add(
+            of_message = of_type in messages
+            new.field.add(
                 name=field,
                 number=number,
                 type=kind.TYPE_MESSAGE if of_message else kind.Type.Value(f"TYPE_{of_type.upper()}"),
@@ -54,11 +70,8 @@ def wire() -> Wire:
             )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    request, series, label, request_2, series_2 = (
-        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
-        for name in ("Request", "Series", "Label", "Request2", "Series2")
-    )
-    return Wire(request, series, label, request_2, series_2, message.DecodeError)
+    found = [message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in wanted]
+    return found, message.DecodeError
 
 
 def varint(number: int) -> bytes:

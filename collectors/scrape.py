@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from gpuwatch.clock import SECOND_US
 from gpuwatch.collectors.exposition import Reader, timed
-from gpuwatch.collectors.scrape_config import Target, targets_of
+from gpuwatch.collectors.link_metrics import Links
+from gpuwatch.collectors.scrape_config import Group, Target, groups_of
+from gpuwatch.collectors.scrape_discovery import MAX_FOUND, Claims, Discovery, Finder
+from gpuwatch.collectors.scrape_discovery_dns import finder_of
+from gpuwatch.collectors.scrape_discovery_files import Files
+from gpuwatch.collectors.scrape_discovery_kubernetes import Endpoints
 from gpuwatch.collectors.scrape_http import Client, fetch
-from gpuwatch.collectors.series import SeriesNumbers, context_records, in_units, of_devices, points, timely
+from gpuwatch.collectors.series import SeriesNumbers, context_records, in_units, of_devices, points
 from gpuwatch.errors import SourceUnreachable, StoreError, UnreadableInput
 from gpuwatch.model import Points, Records, Rejects, hash64
 from gpuwatch.registry import LiveSource, Sink, live
@@ -33,10 +38,36 @@ SERIES_FACTOR, SERIES_LEAST = 2, 1_000
 
 @live(KIND, "dcgm-exporter endpoints, scraped over HTTP")
 def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
-    """One source a target of the `[[dcgm]]` tables; they share a session."""
-    targets = targets_of(tables, problems)
-    client = Client(len(targets))
-    return [DcgmSource(target, client) for target in targets]
+    """One source a target of the `[[dcgm]]` tables, and one a table that finds targets; they share a session."""
+    groups = groups_of(tables, problems)
+    targets = [target for group in groups for target in group.targets]
+    finders = [(group, _finders(group, problems)) for group in groups]
+    finds = any(found for _, found in finders)
+    client = Client(len(targets) + (MAX_FOUND if finds else 0))
+    claims = Claims([target.shown for target in targets])
+
+    def source(target: Target) -> DcgmSource:
+        return DcgmSource(target, client)
+
+    listed: list[LiveSource] = [source(target) for target in targets]
+    return listed + [
+        Discovery(f"{KIND} discovery {group.number}", group.template, found, group.refresh_s, claims, source)
+        for group, found in finders
+        if found
+    ]
+
+
+def _finders(group: Group, problems: list[str]) -> list[Finder]:
+    """What finds the targets of a table, what knows most of them first; every wrong value is added to `problems`."""
+    where = f"[[dcgm]] table {group.number}:"
+    found: list[Finder] = [Endpoints(table, f"{where} kubernetes", problems) for table in group.kubernetes]
+    found += [Files(pattern) for pattern in group.file_sd]
+    for name in group.dns:
+        try:
+            found.append(finder_of(name))
+        except ValueError as error:
+            problems.append(f"{where} dns: {error}")
+    return found
 
 
 class DcgmSource:
@@ -89,9 +120,15 @@ class DcgmSource:
             batches, samples = await asyncio.to_thread(self._pages.read, body, at_us, rejects)
         else:
             batches, samples = self._pages.read(body, at_us, rejects)
-        await sink.commit(self.name, batches, rejects)
-        self._pages.committed()
-        return samples
+        refused = rejects.total
+        try:
+            await sink.commit(self.name, batches, rejects)
+        except StoreError:
+            self._pages.lost()
+            raise
+        if (lost := rejects.total - refused) == 0:  # else a context may be among what was refused: all come again
+            self._pages.committed()
+        return samples - lost
 
     def next_beat(self, now_us: int, last_us: int, pause_us: int = 0) -> int:
         """The first beat after now, the last beat and a pause. A last beat far ahead is of a clock that was set back."""
@@ -115,11 +152,13 @@ class Pages:
 
     def __init__(self, target: Target, name: str) -> None:
         self._labels = target.labels
+        self._cluster = target.cluster
         self._name = name
         self._address = target.shown
         self._numbers = SeriesNumbers(target.cluster)
         self._reader = Reader(self._number_of, name, Rejects())
         self._count = 0  # samples of the last page
+        self._links = Links()
 
     def read(self, body: bytes, at_us: int, rejects: Rejects) -> tuple[list[Records | Points], int]:
         """Batches of a page and how many samples are in them; a line without timestamp is of `at_us`.
@@ -137,8 +176,7 @@ class Pages:
             self._count += len(samples.series)
             samples = of_devices(samples, self._numbers, self._name, rejects)
             found += len(samples.series)
-            samples = timely(timed(samples, at_us), at_us, self._name, rejects)
-            parts.append(in_units(samples, self._numbers, self._name, rejects))
+            parts.append(in_units(timed(samples, at_us), self._numbers, self._name, rejects))
         if not found:
             raise UnreadableInput(
                 f"{self._address} answered without a single DCGM sample ({len(body):,} bytes); check that it is "
@@ -148,11 +186,16 @@ class Pages:
         if self._numbers.new_contexts:
             batches.append(context_records(self._numbers.new_contexts))
         batches += points(parts, self._numbers)
+        batches += self._links.records(body, self._cluster, at_us)
         return batches, sum(len(part.series) for part in parts)
 
     def committed(self) -> None:
         """Says that the contexts of the last page are on disk."""
         self._numbers.new_contexts.clear()
+
+    def lost(self) -> None:
+        """Says that the last page is not on disk: what is told only when it changes is told again."""
+        self._links = Links()
 
     def _forget(self) -> None:
         self._reader.forget()

@@ -7,7 +7,7 @@ import math
 import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +18,10 @@ DEFAULT_PATH = "/metrics"
 DEFAULT_INTERVAL_S, MIN_INTERVAL_S, MAX_INTERVAL_S = 15.0, 1.0, 3600.0
 DEFAULT_TIMEOUT_S = 10.0
 DEFAULT_MAX_BYTES, LEAST_MAX_BYTES, MOST_MAX_BYTES = 16_000_000, 1_000, 256_000_000
+DEFAULT_REFRESH_S, MIN_REFRESH_S, MAX_REFRESH_S = 30.0, 1.0, 3600.0
 MAX_TARGETS = 100_000
+MAX_DISCOVERIES = 100
+"""Patterns, names and services of one table."""
 MAX_LABELS = 32
 MAX_TEXT = 4_096
 MAX_SECRET_BYTES = 64 * 1024
@@ -26,6 +29,10 @@ MAX_SECRET_BYTES = 64 * 1024
 KEYS = (
     "cluster",
     "targets",
+    "file_sd",
+    "dns",
+    "kubernetes",
+    "refresh_s",
     "interval_s",
     "timeout_s",
     "max_bytes",
@@ -143,22 +150,51 @@ class Target:
         """The address without its query, which may hold a secret."""
         return self.url.partition("?")[0]
 
+    def at(self, url: str, labels: Mapping[str, str] | None = None) -> Target:
+        """The same at an address that url_of gave, with further labels."""
+        return replace(
+            self,
+            url=url,
+            tls=self.tls if url.startswith("https:") else None,
+            labels={"instance": urlsplit(url).netloc} | dict(self.labels) | dict(labels or {}),
+        )
 
-def targets_of(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> list[Target]:
-    """The targets of all tables; every wrong value is added to `problems` and its target or table left out."""
-    found: dict[str, Target] = {}
+
+@dataclass(frozen=True)
+class Group:
+    """What one table names: its targets, and how to find others."""
+
+    number: int
+    """Of the table, from 1."""
+    template: Target
+    """A target of it without an address."""
+    targets: tuple[Target, ...] = ()
+    file_sd: tuple[str, ...] = ()
+    dns: tuple[str, ...] = ()
+    kubernetes: tuple[Mapping[str, Any], ...] = ()
+    refresh_s: float = DEFAULT_REFRESH_S
+
+
+def groups_of(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> list[Group]:
+    """What all tables name; every wrong value is added to `problems` and its target or table left out."""
+    groups: list[Group] = []
+    found: set[str] = set()
     for number, table in enumerate(tables, 1):
         wrong: list[str] = []
-        for target in _Table(table, wrong).targets():
+        group = _Table(table, wrong).group(number)
+        kept: list[Target] = []
+        for target in group.targets:
             if target.shown in found:
                 wrong.append(f"targets: {target.shown} is listed twice: remove one")
             elif len(found) >= MAX_TARGETS:
                 wrong.append(f"targets: more than {MAX_TARGETS}")
                 break
             else:
-                found[target.shown] = target
+                found.add(target.shown)
+                kept.append(target)
+        groups.append(replace(group, targets=tuple(kept)))
         problems += [f"[[dcgm]] table {number}: {text}" for text in wrong]
-    return list(found.values())
+    return groups
 
 
 class _Table:
@@ -168,8 +204,8 @@ class _Table:
         self._table = table
         self._wrong = wrong
 
-    def targets(self) -> list[Target]:
-        """Its targets; none when there is no good one."""
+    def group(self, number: int) -> Group:
+        """What it names; without targets when there is no good one."""
         for name in self._table:
             if name not in KEYS:
                 close = difflib.get_close_matches(name, KEYS, 1)
@@ -183,25 +219,33 @@ class _Table:
         max_bytes = int(self._number("max_bytes", DEFAULT_MAX_BYTES, LEAST_MAX_BYTES, MOST_MAX_BYTES))
         username, password, token = self._credentials()
         tls = self._tls()
-        labels = self._labels()
-        return [
-            Target(
-                url=url,
-                cluster=cluster,
-                interval_s=interval_s,
-                timeout_s=timeout_s,
-                max_bytes=max_bytes,
-                username=username,
-                password=password,
-                bearer_token=token,
-                tls=tls if url.startswith("https:") else None,
-                labels={"instance": urlsplit(url).netloc} | labels,
-            )
-            for url in self._urls()
-        ]
+        template = Target(
+            url="",
+            cluster=cluster,
+            interval_s=interval_s,
+            timeout_s=timeout_s,
+            max_bytes=max_bytes,
+            username=username,
+            password=password,
+            bearer_token=token,
+            tls=tls,
+            labels=self._labels(),
+        )
+        file_sd, dns, kubernetes = self._texts("file_sd"), self._texts("dns"), self._tables("kubernetes")
+        return Group(
+            number,
+            template,
+            tuple(template.at(url) for url in self._urls(bool(file_sd or dns or kubernetes))),
+            file_sd,
+            dns,
+            kubernetes,
+            self._number("refresh_s", DEFAULT_REFRESH_S, MIN_REFRESH_S, MAX_REFRESH_S),
+        )
 
-    def _urls(self) -> list[str]:
+    def _urls(self, finds: bool) -> list[str]:
         given = self._table.get("targets")
+        if given is None and finds:
+            return []
         if not isinstance(given, list) or not given:
             self._wrong.append('targets: must be a list of addresses such as ["http://n1:9400/metrics", "n2:9400"]')
             return []
@@ -212,6 +256,24 @@ class _Table:
             except ValueError as error:
                 self._wrong.append(f"targets: {error}")
         return urls
+
+    def _texts(self, name: str) -> tuple[str, ...]:
+        given = self._table.get(name, [])
+        listed = isinstance(given, list) and len(given) <= MAX_DISCOVERIES
+        if listed and all(isinstance(text, str) and text and len(text) <= MAX_TEXT for text in given):
+            return tuple(dict.fromkeys(given))
+        self._wrong.append(f"{name}: must be a list of at most {MAX_DISCOVERIES} texts")
+        return ()
+
+    def _tables(self, name: str) -> tuple[Mapping[str, Any], ...]:
+        given = self._table.get(name, [])
+        tables = [given] if isinstance(given, Mapping) else given
+        if isinstance(tables, list) and len(tables) <= MAX_DISCOVERIES and all(isinstance(t, Mapping) for t in tables):
+            return tuple(tables)
+        self._wrong.append(
+            f'{name}: must be a table such as {{ namespace = "gpu-operator", service = "dcgm-exporter" }}'
+        )
+        return ()
 
     def _credentials(self) -> tuple[str, Secret | None, Secret | None]:
         username = self._text("username")

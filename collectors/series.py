@@ -15,19 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gpuwatch import fields
-from gpuwatch.clock import DAY_US, MINUTE_US, rfc3339
 from gpuwatch.collectors.dcgm import context_row, field_of
 from gpuwatch.model import CONTEXT, POINT, SERIES, WHOLE_GPU, Points, Records, Rejects
-
-MAX_AGE_US = 14 * DAY_US
-"""How old a sample may be that comes by itself: raw samples are kept that long."""
-MAX_AHEAD_US = 10 * MINUTE_US
-FIRST_US, LAST_US = 978_307_200_000_000, 253_402_300_799_000_000
-"""2001, and the last second that can be printed: outside, the unit of the time is wrong."""
-
-BAD_TIME = "timestamp is not in milliseconds of 2001 or later"
-TOO_OLD = "sample is older than this server takes live: bring history with `gpuwatch backfill` or `gpuwatch import`"
-AHEAD = "sample is over 10 minutes ahead of this server: check the clocks of both machines"
 
 FEW = 16
 """Numbers in use are found by sorting where there are that many times fewer samples than numbers, else by counting."""
@@ -143,6 +132,24 @@ class SeriesNumbers:
         )
 
 
+class Contexts:
+    """The contexts of one cluster, to be handed out again with each request that uses them: an earlier one may be lost."""
+
+    def __init__(self, numbers: SeriesNumbers) -> None:
+        self._numbers = numbers
+        self._table = context_records([]).rows
+        self._places: dict[int, int] = {}  # row of each context in the table
+
+    def of(self, numbers: NDArray[np.int32]) -> Records:
+        """The contexts of series numbers, sent before or not."""
+        for fresh in self._numbers.take_contexts():
+            ids = fresh.rows["context_id"].to_pylist()
+            self._places |= {context_id: len(self._places) + place for place, context_id in enumerate(ids)}
+            self._table = pa.concat_tables([self._table, fresh.rows]).combine_chunks()
+        used = np.unique(self._numbers.context_ids(numbers)).tolist()
+        return Records("context", self._table.take([self._places[context_id] for context_id in used]))
+
+
 def context_records(rows: Sequence[dict[str, object]]) -> Records:
     """Context rows as a batch."""
     return Records("context", pa.Table.from_pylist(list(rows), schema=CONTEXT))
@@ -173,23 +180,6 @@ def in_units(samples: Samples, known: SeriesNumbers, file: str, rejects: Rejects
             example = f"{fields.FIELDS[codes[at[0]]].name} {samples.value[at[0]]!s}"
             rejects.add(fields.REASONS[reason], file, int(samples.line[at[0]]), example, count=len(at))
     return stored.where(reasons == fields.OK)
-
-
-def timely(samples: Samples, now_us: int, file: str, rejects: Rejects, max_age_us: int = MAX_AGE_US) -> Samples:
-    """The samples from `max_age_us` ago to MAX_AHEAD_US from now; the others are counted with the first time of each."""
-    times = samples.time_us
-    wrong = (times < FIRST_US) | (times > LAST_US)
-    old, ahead = times < now_us - max_age_us, times > now_us + MAX_AHEAD_US
-    bad = wrong | old | ahead
-    if not bad.any():
-        return samples
-    for reason, which in ((BAD_TIME, wrong), (TOO_OLD, old & ~wrong), (AHEAD, ahead & ~wrong)):
-        at = np.flatnonzero(which)
-        if len(at):
-            first = int(times[at[0]])
-            example = f"{first // 1000} ms" if reason is BAD_TIME else rfc3339(first)
-            rejects.add(reason, file, int(samples.line[at[0]]), example, count=len(at))
-    return samples.where(~bad)
 
 
 def points(parts: Sequence[Samples], known: SeriesNumbers) -> Iterator[Points]:

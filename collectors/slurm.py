@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuwatch.collectors.slurm_accounting import parse_sacct
 from gpuwatch.collectors.slurm_control import MAX_RECORD_LINE_BYTES, parse_scontrol
 from gpuwatch.collectors.slurm_files import MAX_FILE_BYTES, batches, numbered_lines
+from gpuwatch.collectors.slurm_queue import completed
 from gpuwatch.collectors.slurm_topology import parse_topology
 from gpuwatch.model import Rejects, Rows, Source
 from gpuwatch.registry import importer
@@ -18,13 +19,13 @@ def read_sacct(source: Source, rejects: Rejects) -> Rows:
 
 @importer(
     "scontrol",
-    "Slurm now: text of `scontrol show job -d` and `scontrol show node -d`",
+    "Slurm now: text of `scontrol show job -d`, `show node -d`, `show partition` and `show reservation`",
     ("scontrol_job.txt", "scontrol_job.txt.gz", "scontrol_node.txt", "scontrol_node.txt.gz"),
 )
 def read_scontrol(source: Source, rejects: Rejects) -> Rows:
-    """Claims with device indexes, pending requests, and nodes."""
+    """Claims with device indexes, requests, workloads, nodes, partitions and reservations."""
     lines = numbered_lines(source.path, rejects, MAX_FILE_BYTES, MAX_RECORD_LINE_BYTES)
-    yield from batches(parse_scontrol(lines, source, rejects))
+    yield from batches(completed(parse_scontrol(lines, source, rejects), {}, None))
 
 
 @importer("slurm-topology", "Slurm's topology.conf or topology.yaml", ("topology.conf", "topology.yaml"))

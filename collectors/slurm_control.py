@@ -1,4 +1,4 @@
-"""Rows of `scontrol show job -d` and `show node -d`, several lines a record or one (-o). Pure."""
+"""Rows of scontrol's text: jobs, nodes, partitions and reservations, several lines a record or one (-o). Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from itertools import takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.clock import zone
+from gpuwatch.clock import SECOND_US, zone
 from gpuwatch.collectors.slurm_accounting import RUNNING_STATES, claims, pending_rows
 from gpuwatch.collectors.slurm_files import Lines, Row
 from gpuwatch.collectors.slurm_node import node_row
+from gpuwatch.collectors.slurm_queue import partition_row, reservation_row
 from gpuwatch.collectors.slurm_text import (
     Gpus,
+    array_size,
     comment_labels,
     duration_us,
     expand_hostlist,
@@ -21,20 +23,23 @@ from gpuwatch.collectors.slurm_text import (
     instant,
     known,
     labels_json,
+    number_word,
     run_span,
     task_ids,
     tres_gpus,
     whole,
 )
+from gpuwatch.collectors.slurm_workload import PENDING_STATES, Facts, workload_rows
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Source
 
 MAX_RECORD_LINES = 100_000
 MAX_RECORD_LINE_BYTES = 8 << 20
 
-PENDING_STATES = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-NOTHING = ("No jobs in the system", "No nodes in the system")
+NOTHING = tuple(f"No {what} in the system" for what in ("jobs", "nodes", "partitions", "reservations"))
 """What scontrol prints when there is nothing to show."""
+BEGINNINGS = ("JobId=", "NodeName=", "PartitionName=", "ReservationName=")
+"""How a record starts."""
 
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z_]*(?:[/:][A-Za-z:_]+)*)=")
 _FREE_TEXT = ("JobName", "Comment", "AdminComment", "SystemComment", "Command", "WorkDir", "StdErr", "StdIn", "StdOut")
@@ -51,7 +56,7 @@ Pairs = list[tuple[str, str]]
 
 
 def parse_scontrol(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
-    """Yields `claim`, `pending` and `node` rows of scontrol's text; jobs and nodes may be mixed.
+    """Yields `claim`, `pending`, `workload`, `node`, `queue` and `reservation` rows of scontrol's text, mixed or not.
 
     A record that cannot be read is refused alone, with its first line. Raises UnreadableInput when there is no
     record at all, UsageError for an unknown time zone.
@@ -62,8 +67,14 @@ def parse_scontrol(lines: Lines, source: Source, rejects: Rejects) -> Iterator[R
             pairs = _pairs(record)
             if record[0].startswith("NodeName="):
                 yield node_row(_fields(pairs), source, tz)
+            elif record[0].startswith("PartitionName="):
+                yield partition_row(_fields(pairs), source)
+            elif record[0].startswith("ReservationName="):
+                yield reservation_row(_fields(pairs), source, tz)
             else:
-                yield from _job_rows(pairs, source.cluster, tz)
+                rows = _job_rows(pairs, source.cluster, tz)
+                yield from rows
+                yield from _workload(_fields(pairs), rows, source, tz)
         except ValueError as error:
             rejects.add(str(error), source.path, number, record[0])
 
@@ -186,15 +197,55 @@ def _requested(fields: dict[str, str]) -> tuple[Gpus, ...]:
     """GPUs a request asks for: its TRES, or its options where the site does not account for GPUs."""
     if gpus := tres_gpus(_word(fields, "ReqTRES") or _word(fields, "TRES") or ""):
         return gpus
+    nodes = whole(_word(fields, "NumNodes"))
     times = {
         "TresPerJob": 1,
-        "TresPerNode": whole(_word(fields, "NumNodes")),
+        "TresPerNode": nodes,
+        "TresPerSocket": (nodes or 0) * (whole(_word(fields, "Socks/Node")) or 0),
         "TresPerTask": whole(_word(fields, "NumTasks")),
     }
     for key, factor in times.items():
         if factor and (each := gres_gpus(_word(fields, key) or "")):
             return tuple(held._replace(number=held.number * factor) for held in each)
     return ()
+
+
+def _workload(fields: dict[str, str], rows: list[Row], source: Source, tz: ZoneInfo) -> list[Row]:
+    """The `workload` row of a job whose other rows are `rows`."""
+    state, ids = _word(fields, "JobState") or "", _job_ids(fields)
+    nodes = known(_word(fields, "NodeList"))
+    if state == "COMPLETING" and known(_word(fields, "EndTime")) is None:
+        state = "REQUEUED"
+    least, _, most = (_word(fields, "NumNodes") or "").partition("-")
+    tasks = _word(fields, "ArrayTaskId") or ""
+    array = bool(_word(fields, "ArrayJobId")) and bool(tasks) and tasks != "N/A" and not tasks.isdigit()
+    limit_us = duration_us(_word(fields, "TimeLimit"))
+    facts = Facts(
+        uid=f"{_word(fields, 'ArrayJobId')}_*" if array else ids[0],
+        job_id=None if array else ids[0],
+        name=fields.get("JobName") or None,
+        state=state,
+        reason=known(_word(fields, "Reason")),
+        user=_user(fields),
+        account=known(_word(fields, "Account")),
+        partition=known(_word(fields, "Partition")),
+        qos=known(_word(fields, "QOS")),
+        priority=number_word(_word(fields, "Priority")),
+        nodes=whole(most or least),
+        nodes_min=whole(least),
+        tasks=whole(_word(fields, "NumTasks")),
+        array_tasks=array_size(tasks) if array else None,
+        submit_us=instant(_word(fields, "SubmitTime"), tz),
+        eligible_us=instant(_word(fields, "EligibleTime"), tz),
+        start_us=None if state in PENDING_STATES or nodes is None else instant(_word(fields, "StartTime"), tz),
+        end_us=instant(_word(fields, "EndTime"), tz),
+        preempt_us=instant(_word(fields, "PreemptTime"), tz),
+        restarts=whole(_word(fields, "Restarts")),
+        dependency=known(_word(fields, "Dependency")),
+        reservation=known(_word(fields, "Reservation")),
+        time_limit_s=None if limit_us is None else limit_us // SECOND_US,
+    )
+    return workload_rows(facts, rows, _requested(fields), source.cluster, source.observed_us)
 
 
 def _job_ids(fields: dict[str, str]) -> list[str]:
@@ -213,7 +264,7 @@ def _records(lines: Lines, source: Source, rejects: Rejects) -> Iterator[tuple[i
     record: list[str] = []
     first, strays, seen = 0, False, False
     for number, line in lines:
-        if line.startswith(("JobId=", "NodeName=")):
+        if line.startswith(BEGINNINGS):
             if record:
                 yield first, record
             record, first, seen = [line], number, True
@@ -230,7 +281,8 @@ def _records(lines: Lines, source: Source, rejects: Rejects) -> Iterator[tuple[i
         yield first, record
     if not seen:
         raise UnreadableInput(
-            f"{source.path}: no line starts with JobId= or NodeName=; run `scontrol show job -d` or `scontrol show node -d`"
+            f"{source.path}: no line starts with JobId=, NodeName=, PartitionName= or ReservationName=; run "
+            "`scontrol show job -d` or `scontrol show node -d`"
         )
 
 
@@ -275,4 +327,4 @@ def _user(fields: dict[str, str]) -> str | None:
 
 
 def _seconds_us(text: str | None) -> int | None:
-    return int(text) * 1_000_000 if text and text.isascii() and text.isdigit() and len(text) < 12 else None
+    return None if (seconds := number_word(text)) is None else seconds * SECOND_US

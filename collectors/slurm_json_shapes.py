@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.clock import SECOND_US
-from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, mappings, string
+from gpuwatch.clock import DAY_US, SECOND_US
+from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, string
 from gpuwatch.collectors.slurm_accounting import RUNNING_STATES, claims, job_rows, pending_rows
-from gpuwatch.collectors.slurm_control import PENDING_STATES
 from gpuwatch.collectors.slurm_files import Row
 from gpuwatch.collectors.slurm_node import node_row
+from gpuwatch.collectors.slurm_numbers import moment_us, number_of, texts, tres_text, words
 from gpuwatch.collectors.slurm_text import (
     MAX_DEVICES,
     Gpus,
+    array_size,
     comment_labels,
     expand_hostlist,
     gres_gpus,
@@ -22,15 +23,15 @@ from gpuwatch.collectors.slurm_text import (
     task_ids,
     tres_gpus,
 )
+from gpuwatch.collectors.slurm_workload import PENDING_STATES, Facts, workload_rows
 from gpuwatch.model import Source
-
-MAX_NUMBER = 99_999_999_999
-"""Eleven digits: the last second that a time can have, and more than anything else that is read."""
-NO_VALUE = frozenset(size - less for size in (1 << 32, 1 << 64) for less in (1, 2))
-"""INFINITE and NO_VAL of 32 and 64 bits: versions before 23.11 print them as numbers."""
 
 SHOWN_FIRST = ("COMPLETING", "CONFIGURING", "RESIZING", "REQUEUED", "STOPPED", "SIGNALING")
 """Flags that `scontrol` prints instead of the state they come with."""
+
+LONGEST_US = 10 * 366 * DAY_US
+SKEW_US = 30 * SECOND_US
+"""How far Slurm's clock may be ahead of ours. Time limits are whole minutes."""
 
 
 def accounting_rows(job: Object, cluster: str, tz: ZoneInfo) -> list[Row]:
@@ -53,8 +54,8 @@ def accounting_rows(job: Object, cluster: str, tz: ZoneInfo) -> list[Row]:
         "planned": "" if (waited := _count(time, "planned")) is None else f"0:{waited}",
         "nodelist": string(job, "nodes") or "",
         "nnodes": str(_count(job, "allocation_nodes") or ""),
-        "alloctres": _tres_text(tres, "allocated"),
-        "reqtres": _tres_text(tres, "requested"),
+        "alloctres": tres_text(tres, "allocated"),
+        "reqtres": tres_text(tres, "requested"),
         "user": string(job, "user") or string(mapping(job, "association"), "user") or "",
         "account": string(job, "account") or "",
         "partition": string(job, "partition") or "",
@@ -66,11 +67,12 @@ def accounting_rows(job: Object, cluster: str, tz: ZoneInfo) -> list[Row]:
     return job_rows(fields, cluster, tz)
 
 
-def controller_rows(job: Object, cluster: str) -> list[Row]:
+def controller_rows(job: Object, cluster: str, now_us: int | None = None) -> list[Row]:
     """`claim` and `pending` rows of a job of `squeue --json` or of slurmrestd's /slurm.
 
     A row's `kind` is the command whose text says the same: `scontrol` where the devices of each node are told, `sacct`
-    where only totals are. So two records of one run never add up. Raises ValueError.
+    where only totals are. So two records of one run never add up. `now_us` is when Slurm was asked, where that is
+    known. Raises ValueError.
     """
     state = words(job.get("job_state"))
     if not state:
@@ -84,8 +86,10 @@ def controller_rows(job: Object, cluster: str) -> list[Row]:
     running = "COMPLETING" not in state and bool({*RUNNING_STATES, "RESIZING"} & set(state))
     # The end of a running job is its time limit.
     end_us = None if running else moment_us(job, "end_time")
-    if end_us is None and not running:
-        return []  # requeued, and its processes end: its start is an estimate of the next run
+    if not running and _requeued(job, state, now_us):
+        return []
+    if not running and end_us is None:
+        return []
     if end_us is not None and end_us < start_us:
         raise ValueError("end precedes start")
     run = _run(job, cluster, shown, start_us, end_us)
@@ -99,6 +103,48 @@ def controller_rows(job: Object, cluster: str) -> list[Row]:
     return claims(run, asked, nodes, labels | {"gpus": "requested"}) if (asked := _asked(job)) else []
 
 
+def workload_of(job: Object, rows: list[Row], cluster: str, now_us: int | None = None) -> list[Row]:
+    """The `workload` row of a job of the controller, whose other rows are `rows`; none for a job without GPUs.
+
+    Raises ValueError.
+    """
+    listed = words(job.get("job_state"))
+    shown = next((word for word in SHOWN_FIRST if word in listed), listed[0])
+    if _requeued(job, listed, now_us):
+        shown = "REQUEUED"
+    ids, waits = _job_ids(job), bool({shown} & PENDING_STATES)
+    array = string(job, "array_task_string") if _count(job, "array_task_id") is None else None
+    limit_min = _count(job, "time_limit")
+    facts = Facts(
+        uid=f"{_count(job, 'array_job_id')}_*" if array else ids[0],
+        job_id=None if array else ids[0],
+        name=string(job, "name"),
+        state=shown,
+        reason=known(string(job, "state_reason")),
+        user=known(string(job, "user_name")),
+        account=known(string(job, "account")),
+        partition=known(string(job, "partition")),
+        qos=known(string(job, "qos")),
+        priority=_count(job, "priority"),
+        nodes=_count(job, "node_count"),
+        nodes_min=_count(job, "node_count"),
+        tasks=_count(job, "tasks"),
+        array_tasks=array_size(array) if array else None,
+        submit_us=moment_us(job, "submit_time"),
+        eligible_us=moment_us(job, "eligible_time"),
+        start_us=None if waits or known(string(job, "nodes")) is None else moment_us(job, "start_time"),
+        end_us=moment_us(job, "end_time"),
+        preempt_us=moment_us(job, "preempt_time"),
+        restarts=_count(job, "restart_cnt"),
+        dependency=known(string(job, "dependency")),
+        reservation=known(string(job, "resv_name")),
+        time_limit_s=limit_min * 60 if limit_min is not None else None,
+        message=known(string(job, "state_description")),
+    )
+    asked = tres_gpus(string(job, "tres_req_str") or "") or _asked(job)
+    return workload_rows(facts, rows, asked, cluster, None)
+
+
 def node_of(node: Object, source: Source, tz: ZoneInfo) -> Row:
     """The `node` row of a node of `sinfo --json` (22.05) or of slurmrestd's /nodes. Raises ValueError."""
     name = string(node, "name")
@@ -110,45 +156,23 @@ def node_of(node: Object, source: Source, tz: ZoneInfo) -> Row:
         "NodeName": name,
         "State": "+".join(state),
         "Reason": (string(node, "reason") or "") + (f" [@{since // SECOND_US}]" if since else ""),
-        "Partitions": ",".join(_texts(node, "partitions")),
-        "ActiveFeatures": ",".join(_texts(node, "active_features")),
+        "Partitions": ",".join(texts(node, "partitions")),
+        "ActiveFeatures": ",".join(texts(node, "active_features")),
     }
     if node.get("gres") is not None:
         fields["Gres"] = string(node, "gres") or ""
     return node_row(fields, source, tz)
 
 
-def number_of(value: Any) -> int | None:
-    """The whole number of `5`, `5.0` or `{"set": true, "infinite": false, "number": 5}`; None where not set.
+def _requeued(job: Object, state: list[str], now_us: int | None) -> bool:
+    """Whether a job was put back and its processes still end: its start and end are then guesses of the next run.
 
-    Infinite, negative numbers and Slurm's markers for "no value" are not set either. Raises Malformed for other shapes.
+    22.05 guesses an end in the future, up to 136 years from now; others tell none.
     """
-    if isinstance(value, dict):
-        if not value.get("set") or value.get("infinite"):
-            return None
-        value = value.get("number")
-    if value is None or value == "":
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise Malformed("a number is not one")
-    if value < 0 or value in NO_VALUE:
-        return None
-    if value > MAX_NUMBER:
-        raise Malformed(f"a number is larger than {MAX_NUMBER}")
-    return int(value)
-
-
-def moment_us(parent: Object, key: str) -> int | None:
-    """The time under `key` in microseconds, None for 0 and where not set. Raises Malformed."""
-    seconds = number_of(parent.get(key))
-    return seconds * SECOND_US if seconds else None
-
-
-def words(value: Any) -> list[str]:
-    """Words of a state, a text in old versions and a list in newer ones, in upper case. Raises Malformed."""
-    listed = value if isinstance(value, list) else [value]
-    texts = [string({"state": word}, "state") or "" for word in listed]
-    return [text.strip().upper() for text in texts if text.strip()]
+    if "COMPLETING" not in state:
+        return False
+    start_us, end_us = moment_us(job, "start_time") or 0, moment_us(job, "end_time")
+    return end_us is None or end_us - start_us >= LONGEST_US or (now_us is not None and end_us > now_us + SKEW_US)
 
 
 def _run(job: Object, cluster: str, state: str, start_us: int, end_us: int | None) -> dict[str, Any]:
@@ -197,10 +221,12 @@ def _pending(job: Object, cluster: str) -> list[Row]:
 
 
 def _asked(job: Object) -> tuple[Gpus, ...]:
-    """GPUs that a job's options ask for; options per socket say nothing, as nobody tells the sockets."""
+    """GPUs that a job's options ask for; options per socket say nothing where nobody tells the sockets."""
+    nodes = _count(job, "node_count")
     times = {
         "tres_per_job": 1,
-        "tres_per_node": _count(job, "node_count"),
+        "tres_per_node": nodes,
+        "tres_per_socket": (nodes or 0) * (_count(job, "sockets_per_node") or 0),
         "tres_per_task": _count(job, "tasks"),
     }
     for key, factor in times.items():
@@ -212,7 +238,7 @@ def _asked(job: Object) -> tuple[Gpus, ...]:
 
 def _located(job: Object, nodes: str) -> list[tuple[str, Gpus]]:
     """Devices by node: one text of `gres_detail` a node, in the order of the allocation. Empty when they do not fit."""
-    details = _texts(job, "gres_detail", empty=True)
+    details = texts(job, "gres_detail", empty=True)
     if not any(details):
         return []
     names = _allocated_names(mapping(job, "job_resources"))
@@ -226,7 +252,7 @@ def _located(job: Object, nodes: str) -> list[tuple[str, Gpus]]:
 def _detail_total(job: Object) -> tuple[Gpus, ...]:
     """All devices of `gres_detail` by type, where they cannot be told apart by node."""
     total: dict[tuple[str | None, str | None], int] = {}
-    for text in _texts(job, "gres_detail"):
+    for text in texts(job, "gres_detail"):
         for held in gres_gpus(text):
             key = held.gpu_type, held.profile
             total[key] = total.get(key, 0) + held.number
@@ -288,16 +314,6 @@ def _job_number(job: Object) -> int:
     return number
 
 
-def _tres_text(tres: Object, key: str) -> str:
-    """The GPUs of a list of {type, name, id, count} as the text that `sacct -P` prints."""
-    told = []
-    for item in mappings(tres, key):
-        name = string(item, "name") or ""
-        if string(item, "type") == "gres" and name.split(":")[0] == "gpu" and (count := number_of(item.get("count"))):
-            told.append(f"gres/{name}={count}")
-    return ",".join(told)
-
-
 def _count(parent: Object, key: str) -> int | None:
     number = number_of(parent.get(key))
     if number is not None and number >= 1 << 31 and key in ("node_count", "allocation_nodes"):
@@ -308,11 +324,3 @@ def _count(parent: Object, key: str) -> int | None:
 def _epoch(parent: Object, key: str) -> str:
     number = number_of(parent.get(key))
     return str(number) if number else ""
-
-
-def _texts(parent: Object, key: str, empty: bool = False) -> list[str]:
-    """A list of texts, or a text with commas outside parentheses kept whole. Raises Malformed."""
-    value = parent.get(key)
-    listed = value if isinstance(value, list) else [value] if value else []
-    texts = [string({key: item}, key) or "" for item in listed]
-    return texts if empty else [text for text in texts if text]

@@ -1,56 +1,48 @@
-"""Live source `slurm`: a controller asked again and again who holds which GPUs, and its accounting how jobs ended.
-
-squeue is not run: `scontrol show job` lists the waiting jobs too, from the same memory of slurmctld, with more columns.
-"""
+"""Live source `slurm`: a controller asked again and again who holds which GPUs, and its accounting how jobs ended."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from gpuwatch.clock import DAY_US, SECOND_US, from_us
+from gpuwatch.clock import DAY_US, SECOND_US
 from gpuwatch.collectors.live_options import Options, backoff_s
 from gpuwatch.collectors.live_write import write
-from gpuwatch.collectors.slurm_accounting import FIELDS, parse_sacct
-from gpuwatch.collectors.slurm_book import Book, RunKey
-from gpuwatch.collectors.slurm_command import environment, output_of
-from gpuwatch.collectors.slurm_control import parse_scontrol
-from gpuwatch.collectors.slurm_files import Lines, Row, batches
+from gpuwatch.collectors.slurm_asking import Asking, reindexed
+from gpuwatch.collectors.slurm_book import Book
+from gpuwatch.collectors.slurm_by_command import ByCommand
+from gpuwatch.collectors.slurm_by_rest import VERSIONS, ByRest
+from gpuwatch.collectors.slurm_files import Row, batches
+from gpuwatch.collectors.slurm_queue import Devices, completed, usage
+from gpuwatch.collectors.slurm_rest_client import Access
+from gpuwatch.collectors.slurm_standing import Standing
+from gpuwatch.collectors.slurm_text import expand_hostlist
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.model import Rejects, Source
+from gpuwatch.model import Rejects
 from gpuwatch.registry import LiveSource, Sink, live
 
 MAX_CATCH_UP_US = 7 * DAY_US
-"""How far sacct is ever asked to reach back."""
-MAX_LOST_JOBS = 1000
-"""Jobs that one sacct is asked for by number."""
+"""How far accounting is ever asked to reach back."""
 MAX_WAIT_S = 300.0
-DELIMITER = "^|^"
-"""Between sacct's columns: a plain bar may stand in a job's name."""
 MAX_CLUSTERS = 100
-
-JOBS = ("scontrol", "--all", "show", "job", "-d")
-NODES = ("scontrol", "--all", "show", "node", "-d")
-SACCT = (
-    *("sacct", "--allusers", "--duplicates", "--allocations", "--parsable2"),
-    *(f"--delimiter={DELIMITER}", f"--format={FIELDS}"),
-)
-
-Parse = Callable[[Lines, Source, Rejects], Iterator[Row]]
+MAX_DEVICES_A_NODE = 64
 
 
-@live("slurm", "Slurm polled through its own commands: scontrol for what runs and waits, sacct for what ended")
+@live("slurm", "Slurm polled through its own commands or slurmrestd: what runs and waits, what ended, queues and nodes")
 def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
     """One source a `[[slurm]]` table; clusters must differ, since a cluster's runs are compared with its records."""
     sources: dict[str, SlurmSource] = {}
     if len(tables) > MAX_CLUSTERS:
         problems.append(f"[[slurm]]: more than {MAX_CLUSTERS} tables")
     for number, table in enumerate(tables[:MAX_CLUSTERS], start=1):
-        options = Options(table, f"[[slurm]] {number}", problems)
+        where = f"[[slurm]] {number}"
+        minors = _minors(table.get("gpu_minors", {}), where, problems)
+        options = Options({name: value for name, value in table.items() if name != "gpu_minors"}, where, problems)
         cluster = options.text("cluster", "default")
-        source = SlurmSource(cluster, options)
+        source = SlurmSource(cluster, options, minors)
         options.finish()
         if not cluster or cluster in sources:
             options.wrong("cluster", "must be there and differ from the other [[slurm]] tables")
@@ -58,36 +50,69 @@ def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Seque
     return list(sources.values())
 
 
+def asking_of(cluster: str, options: Options) -> Asking:
+    """Commands on this machine, or slurmrestd where `url` names one. What is wrong is told to the options."""
+    timeout_s = options.number("timeout_s", 30, 0.1, 600)
+    max_bytes = int(options.number("max_bytes", 256 << 20, 1024, 4 << 30))
+    folder, conf_file = options.path("bin_dir", folder=True), options.path("conf_file")
+    access = Access(
+        url=options.text("url").rstrip("/"),
+        token_file=options.path("token_file"),
+        user=options.text("user"),
+        ca_file=options.path("ca_file"),
+        cert_file=options.path("cert_file"),
+        key_file=options.path("key_file"),
+        insecure_skip_verify=options.flag("insecure_skip_verify", False),
+    )
+    version = options.text("api_version")
+    if version and version not in VERSIONS:
+        options.wrong("api_version", f"must be one of {', '.join(reversed(VERSIONS))}, not {version!r}")
+    if not access.url:
+        if access != Access("") or version:
+            options.wrong("url", "must be there too: token_file, user, api_version and TLS are those of slurmrestd")
+        return ByCommand(cluster, folder, conf_file, timeout_s, max_bytes)
+    if folder or conf_file:
+        options.wrong("url", "cannot be there together with bin_dir or conf_file: those are for commands")
+    if not re.fullmatch(r"https?://[^/?#@\s]+|unix://(/[^?#\s]+)", access.url):
+        options.wrong("url", "must be http://host:6820, https://host:6820 or unix:///path/slurmrestd.sock")
+    if access.key_file and not access.cert_file:
+        options.wrong("key_file", "needs cert_file")
+    return ByRest(cluster, access, version, timeout_s, max_bytes)
+
+
 class SlurmSource:
-    """One Slurm cluster, polled through scontrol and sacct. One object a cluster; not for two tasks at once."""
+    """One Slurm cluster, polled. One object a cluster; not for two tasks at once."""
 
     kind = "slurm"
 
-    def __init__(self, cluster: str, options: Options) -> None:
+    def __init__(self, cluster: str, options: Options, minors: Mapping[str, Sequence[int]]) -> None:
         """Reads its options; what is wrong is told there."""
         self.name = f"slurm {cluster}"
         self.cluster = cluster
         self.interval_s = options.number("interval_s", 15, 1, 3600)
         self._accounting = options.flag("accounting", True)
+        self._queues = options.flag("queues", True)
+        self._queues_every_us = int(options.number("queues_interval_s", 60, 1, 86_400) * SECOND_US)
         self._accounts_every_us = int(options.number("sacct_interval_s", 60, 1, 86_400) * SECOND_US)
         self._lookback_us = int(options.number("sacct_lookback_s", 7200, 60, 604_800) * SECOND_US)
         self._first_lookback_us = int(options.number("lookback_start_s", 86_400, 60, 604_800) * SECOND_US)
-        self._timeout_s = options.number("timeout_s", 30, 0.1, 600)
-        self._max_bytes = int(options.number("max_bytes", 256 << 20, 1024, 4 << 30))
-        self._folder = options.path("bin_dir", folder=True)
-        self._env = environment(os.environ, options.path("conf_file"))
+        self._asking = asking_of(cluster, options)
+        self._minors = minors
         self._book: Book | None = None
+        self._standing = Standing()
+        self._devices: Devices = {}
         self._heard_us: int | None = None
-        """Up to when sacct was heard, or before that the store's records reach."""
+        """Up to when accounting was heard, or before that the store's records reach."""
         self._fresh = True
-        """sacct was not heard since the process began."""
+        """Accounting was not heard since the process began."""
         self._next_accounts_us = 0
-        self._accounts_problem: str | None = None
-        self._refused: dict[str, dict[str, int]] = {}
+        self._next_queues_us = 0
+        self._problems: dict[str, str] = {}
+        """What does not stop a round: accounting or queues that do not answer."""
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Polls for ever. Begins with what the store knows, also when it is started again."""
-        self._book, self._fresh, failures = None, True, 0
+        self._book, self._standing, self._fresh, failures = None, Standing(), True, 0
         while True:
             started_us = now_us()
             failures = 0 if await self.poll(sink, now_us) else failures + 1
@@ -97,54 +122,74 @@ class SlurmSource:
 
     async def poll(self, sink: Sink, now_us: Callable[[], int]) -> bool:
         """One round: asks, writes the news, tells the sink how it went. False when the controller did not answer."""
-        rows = 0
         try:
             if self._book is None:
                 book = Book()
                 self._heard_us = book.remember(await sink.open_claims(self.cluster, "slurm"))
                 self._book = book
-            rows = await self._control(self._book, sink, now_us)
+            rows, jobs = await self._control(self._book, sink, now_us)
+            if self._queues and now_us() >= self._next_queues_us:
+                self._next_queues_us = now_us() + self._queues_every_us
+                rows += await self._beside("queues", self._limits(jobs, sink, now_us))
             if self._accounting and now_us() >= self._next_accounts_us:
                 self._next_accounts_us = now_us() + self._accounts_every_us
-                self._accounts_problem = None
-                try:
-                    rows += await self._accounts(self._book, sink, now_us)
-                except GpuwatchError as error:
-                    # The jobs that run are known all the same; ends wait until accounting answers.
-                    self._accounts_problem = str(error)
+                rows += await self._beside("accounts", self._accounts(self._book, sink, now_us))
         except GpuwatchError as error:
             sink.failed(self.name, now_us(), str(error))
             return False
-        if self._accounts_problem is None:
-            sink.succeeded(self.name, now_us(), rows)
+        if self._problems:
+            sink.failed(self.name, now_us(), " | ".join(self._problems.values()))
         else:
-            sink.failed(self.name, now_us(), self._accounts_problem)
+            sink.succeeded(self.name, now_us(), rows)
         return True
 
-    async def _control(self, book: Book, sink: Sink, now_us: Callable[[], int]) -> int:
-        """Jobs and nodes as slurmctld knows them now; returns how many rows it told."""
+    async def _beside(self, what: str, round_: Coroutine[Any, Any, int]) -> int:
+        """Rows of a part that may fail alone: the jobs that run are known all the same."""
+        self._problems.pop(what, None)
+        try:
+            return await round_
+        except GpuwatchError as error:
+            self._problems[what] = str(error)
+            return 0
+
+    async def _control(self, book: Book, sink: Sink, now_us: Callable[[], int]) -> tuple[int, list[Row]]:
+        """Jobs and nodes as slurmctld knows them now; returns how many rows it told, and those of jobs."""
         rejects, at_us = Rejects(), now_us()
-        jobs = await self._ask(JOBS, parse_scontrol, at_us, rejects)
-        nodes = await self._ask(NODES, parse_scontrol, at_us, rejects)
-        news = await asyncio.to_thread(lambda: book.jobs(jobs, at_us, rejects) + book.nodes(nodes, at_us))
+        jobs = reindexed(await self._asking.jobs(at_us, rejects), self._minors)
+        nodes = await self._asking.nodes(at_us, rejects)
+
+        def news() -> list[Row]:
+            self._devices = {row["node"]: json.loads(row["devices"] or "{}") for _, row in nodes}
+            told = book.jobs(jobs, at_us, rejects) + book.nodes(nodes, at_us)
+            return told + (self._standing.workloads(jobs, at_us, rejects) if self._queues else [])
+
+        rows = await asyncio.to_thread(news)
         if not self._accounting:
-            news += book.close_lost(book.lost(), at_us)
-        await write(sink, self.name, list(batches(news)), rejects, now_us)
-        return len(jobs) + len(nodes)
+            rows += book.close_lost(book.lost(), at_us)
+        await write(sink, self.name, list(batches(rows)), rejects, now_us)
+        return len(nodes) + sum(table != "workload" for table, _ in jobs), jobs
+
+    async def _limits(self, jobs: list[Row], sink: Sink, now_us: Callable[[], int]) -> int:
+        """Partitions, QOS and reservations, with what jobs use of them."""
+        rejects, at_us = Rejects(), now_us()
+        rows = await self._asking.queues(at_us, self._accounting, rejects)
+        told = await asyncio.to_thread(lambda: list(completed(rows, self._devices, usage(jobs))))
+        await write(sink, self.name, list(batches(self._standing.queues(told, at_us))), rejects, now_us)
+        return len(told)
 
     async def _accounts(self, book: Book, sink: Sink, now_us: Callable[[], int]) -> int:
-        """How jobs ended since sacct was last heard, and an overlap: records may arrive late."""
+        """How jobs ended since accounting was last heard, and an overlap: records may arrive late."""
         rejects, at_us = Rejects(), now_us()
-        rows = await self._ask((*SACCT, "--starttime", _utc(self._since_us(at_us))), parse_sacct, at_us, rejects)
+        rows = await self._asking.ended(self._since_us(at_us), at_us, rejects)
         news = await asyncio.to_thread(book.accounts, rows)
-        if lost := book.lost()[:MAX_LOST_JOBS]:
+        if lost := book.lost()[: self._asking.max_lost]:
             # What began before the window and is gone is asked for by its number, before it is given up.
-            if named := by_number(lost):
-                news += book.accounts(await self._ask((*SACCT, *named), parse_sacct, at_us, rejects))
+            news += book.accounts(await self._asking.ended_of(lost, at_us, rejects))
             news += book.close_lost(lost, at_us)
+        news += self._standing.ended(news, at_us)
         await write(sink, self.name, list(batches(news)), rejects, now_us)
         self._heard_us, self._fresh = at_us, False
-        return len(rows)
+        return sum(table == "claim" for table, _ in rows)
 
     def _since_us(self, at_us: int) -> int:
         """Start of the window to ask sacct for. A process that begins reaches back to what the store last heard."""
@@ -153,36 +198,19 @@ class SlurmSource:
             since_us = min(since_us, at_us - self._first_lookback_us)
         return max(since_us, at_us - MAX_CATCH_UP_US)
 
-    async def _ask(self, command: tuple[str, ...], parse: Parse, at_us: int, rejects: Rejects) -> list[Row]:
-        """Rows of what a command prints. What it refuses is counted once, not again at each poll."""
-        argv = [os.path.join(self._folder, command[0]), *command[1:]]
-        printed = await output_of(argv, self._env, self._timeout_s, self._max_bytes)
-        name = " ".join(command[:1] if command[0] == "sacct" else (command[0], *command[2:]))
-        source, refused = Source(name, self.cluster, "UTC", at_us), Rejects()
-        # A big cluster prints tens of megabytes: they are read beside the loop, which other sources share.
-        rows = await asyncio.to_thread(lambda: list(parse(_lines(printed), source, refused)))
-        told = self._refused.get(name, {})
-        for reason, count in refused.counts.items():
-            if count > told.get(reason, 0):
-                rejects.add(reason, *refused.first[reason], count=count - told.get(reason, 0))
-        self._refused[name] = refused.counts
-        return rows
 
-
-def by_number(runs: Sequence[RunKey]) -> list[str]:
-    """sacct's options for runs by job number, none when their keys tell no number: `7@<start in µs>` does."""
-    keys = [key.partition("@") for _, key in runs]
-    known = [(number, int(start)) for number, _, start in keys if number.isdigit() and start.isdigit()]
-    if not known:
-        return []
-    since_us = min(start for _, start in known)
-    return ["--starttime", _utc(since_us), "--jobs", ",".join(sorted({number for number, _ in known}))]
-
-
-def _utc(us: int) -> str:
-    return from_us(us).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _lines(printed: bytes) -> Lines:
-    lines = printed.decode(errors="replace").split("\n")
-    return ((number, line.rstrip("\r")) for number, line in enumerate(lines, start=1))
+def _minors(value: Any, where: str, problems: list[str]) -> dict[str, tuple[int, ...]]:
+    """Minor numbers in NVML's order by node, of `{"gpu[01-08]" = [2, 3, 0, 1]}`; what is wrong is told."""
+    found: dict[str, tuple[int, ...]] = {}
+    try:
+        for hosts, numbers in value.items():
+            if not numbers or len(numbers) > MAX_DEVICES_A_NODE or len(set(numbers)) < len(numbers):
+                raise ValueError
+            if not all(type(number) is int and 0 <= number < 1000 for number in numbers):
+                raise ValueError
+            found |= dict.fromkeys(expand_hostlist(hosts), tuple(numbers))
+    except (AttributeError, TypeError, ValueError):
+        problems.append(
+            f'{where} gpu_minors: must be like {{"gpu[01-08]" = [2, 3, 0, 1]}}: minor numbers in NVML\'s order'
+        )
+    return found

@@ -19,8 +19,21 @@ DOWN = frozenset(
 DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAILING", "MAINT", "MAINTENANCE"})
 UP = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "RESERVED", "BLOCKED"})
 
-_SUFFIXES = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "%": "POWERING_DOWN", "#": "POWERING_UP", "@": "REBOOT_ISSUED"}
-"""One character after the state in Slurm's short form; others ($ ^ ! -) leave the node in service or waiting."""
+_BUSY = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING"})
+"""Words that change with every job; the others are told as label `states`: DRAIN, MAINT, PLANNED, RESERVED, POWERED_DOWN."""
+
+_SUFFIXES = {
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "%": "POWERING_DOWN",
+    "#": "POWERING_UP",
+    "@": "REBOOT_ISSUED",
+    "$": "MAINT",
+    "^": "REBOOT_REQUESTED",
+    "!": "POWER_DOWN_REQUESTED",
+    "-": "PLANNED",
+}
+"""One character after the state in Slurm's short form."""
 
 _SET_BY = re.compile(r"\s*\[[^\[\]@]*@([^\[\]]+)\]\s*$")
 _SHARD = re.compile(r"shard(?::[^:(]+)?:(\d{1,9})")
@@ -44,7 +57,8 @@ def node_row(fields: dict[str, str], source: Source, tz: ZoneInfo) -> Row:
     set_by = _SET_BY.search(text)
     partitions = known(fields.get("Partitions"))
     sharing, replicas = _sharing(gres, devices.get("", 0))
-    labels = {"partitions": partitions, "features": known(fields.get("ActiveFeatures"))}
+    states = ",".join(sorted(_flags((fields.get("State", "").split() or [""])[0]) - _BUSY))
+    labels = {"partitions": partitions, "features": known(fields.get("ActiveFeatures")), "states": states}
     return "node", {
         "cluster": source.cluster,
         "scheduler": "slurm",
@@ -64,15 +78,21 @@ def node_row(fields: dict[str, str], source: Source, tz: ZoneInfo) -> Row:
 
 def node_state(text: str) -> str | None:
     """up, drain or down of `MIXED+DRAIN`, `IDLE*`, `DOWN*+DRAIN`; the worst flag decides, None for unknown words."""
-    flags = set()
-    for part in text.upper().split("+"):
-        base = part.rstrip("*~#%@$^!-")
-        flags |= {base, *(_SUFFIXES[char] for char in part[len(base) :] if char in _SUFFIXES)}
+    flags = _flags(text)
     if flags & DOWN:
         return "down"
     if flags & DRAIN:
         return "drain"
     return "up" if flags & UP else None
+
+
+def _flags(text: str) -> set[str]:
+    """Slurm's words for a state, each once: `IDLE*+DRAIN` -> IDLE, NOT_RESPONDING, DRAIN."""
+    flags = set[str]()
+    for part in text.upper().split("+"):
+        base = part.rstrip("*~#%@$^!-")
+        flags |= {base, *(_SUFFIXES[char] for char in part[len(base) :] if char in _SUFFIXES)}
+    return flags - {""}
 
 
 def _sharing(gres: str | None, whole_gpus: int) -> tuple[str | None, int | None]:

@@ -213,10 +213,24 @@ def task_ids(job: str, tasks: str) -> list[str]:
         return [f"{job}_[{tasks.strip('[]')}]"]
 
 
+def array_size(tasks: str) -> int | None:
+    """How many tasks `0-9,12%4` lists; None when the list is cut short (`0-2,4,...`) or too long."""
+    try:
+        return len(_numbers(tasks.strip("[]").partition("%")[0], MAX_DEVICES))
+    except ValueError:
+        return None
+
+
 def whole(text: str | None) -> int | None:
     """A count such as NNodes (`2`, or `2-4` of a request: the smaller), None when it is not one."""
     match = re.match(r"(\d{1,7})(?:-\d+)?\Z", (text or "").strip())
     return int(match[1]) if match else None
+
+
+def number_word(word: str | None) -> int | None:
+    """A whole number of up to eleven digits, None when it is not one."""
+    word = (word or "").strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 12 else None
 
 
 def _numbers(text: str, limit: int) -> list[str]:

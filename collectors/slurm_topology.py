@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from gpuwatch.collectors.slurm_files import Lines, Row
 from gpuwatch.collectors.slurm_text import expand_hostlist
+from gpuwatch.collectors.topo import date_of
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Source
 
@@ -32,9 +34,14 @@ def parse_topology(lines: Lines, source: Source, rejects: Rejects) -> Iterator[R
 
     `a` is the switch, block, ring or torus, `b` a node (then also in `node`) or a child switch. `level` is SWITCH
     for a tree and BLOCK for every other group of near nodes; `detail` is JSON with the plug-in. A line or element
-    that cannot be read is refused alone. Raises UnreadableInput for a text that is neither format.
+    that cannot be read is refused alone. A comment `# observed 2026-11-21T02:08:29Z` dates the text. Raises
+    UnreadableInput for a text that is neither format.
     """
     kept = list(_bounded(lines, source.path))
+    dates = (date_of(text, source.path, number, rejects) for number, text in kept if "#" in text)
+    dated = next((date for date in dates if date is not None), None)
+    if dated is not None:
+        source = replace(source, observed_us=dated)
     if any(_SETTING.match(text) for _, text in kept):
         return _capped(_conf_rows(kept, source, rejects), source.path)
     return _capped(_yaml_rows("\n".join(text for _, text in kept), source, rejects), source.path)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from gpuwatch.clock import parse_rfc3339
 from gpuwatch.collectors.slurm_files import MAX_FILE_BYTES, Lines, Row, batches, numbered_lines
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects, Rows, Source
@@ -19,6 +20,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LEVEL = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS")
 _NUMBERED = re.compile(r"(?:GPU|NIC)\d+")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*:\s*(\S+)\s*")
+_OBSERVED = re.compile(r"\s*#\s*observed[:\s]\s*(\S+)\s*")
 _AFFINITIES = {"CPU Affinity": "cpu_affinity", "NUMA Affinity": "numa_affinity", "GPU NUMA ID": "gpu_numa_id"}
 """Columns after the devices, and their keys in `detail`."""
 
@@ -33,6 +35,8 @@ class Matrix:
     columns: list[str]
     levels: dict[tuple[str, str], str] = field(default_factory=dict)
     details: dict[str, dict[str, str]] = field(default_factory=dict)
+    observed_us: int | None = None
+    """When it was printed, where the text says so."""
 
 
 @importer("topo", "links of a node: `nvidia-smi topo -m`, one file a node, named after it", (".txt", ".txt.gz"))
@@ -45,12 +49,13 @@ def parse_topo(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
     """Yields `link` rows: one per unordered pair of devices, and one per device with itself at level X.
 
     The latter's `detail` is JSON with cpu_affinity, numa_affinity, gpu_numa_id and, for a network card, nic (its
-    real name). A pair told in one direction only is kept; one told differently in the two directions is refused, as
+    real name). A line `# observed 2026-11-21T02:08:29Z` dates the matrix. A pair told in one direction only is kept; one told differently in the two directions is refused, as
     is a row that is cut, or missing. Raises UnreadableInput for a text without such a matrix.
     """
     matrix = _matrix(lines, source.path, rejects)
     node = node_name(source.path)
-    shared = {"cluster": source.cluster, "observed_us": source.observed_us, "node": node}
+    observed_us = source.observed_us if matrix.observed_us is None else matrix.observed_us
+    shared = {"cluster": source.cluster, "observed_us": observed_us, "node": node}
     told = [device for device in matrix.devices if (device, device) in matrix.levels]
     if missing := [device for device in matrix.devices if device not in told]:
         text = ", ".join(missing)
@@ -71,12 +76,27 @@ def node_name(path: str) -> str:
     return PurePath(path).name.removesuffix(".gz").removesuffix(".txt")
 
 
+def date_of(line: str, path: str, number: int, rejects: Rejects) -> int | None:
+    """Microseconds of a comment `# observed 2026-11-21T02:08:29Z`; None for other lines, and for a date that is none."""
+    match = _OBSERVED.fullmatch(line)
+    if match is None:
+        return None
+    try:
+        return parse_rfc3339(match[1])
+    except (ValueError, OverflowError):
+        rejects.add("date of a topology is no RFC 3339 time", path, number, line)
+        return None
+
+
 def _matrix(lines: Lines, path: str, rejects: Rejects) -> Matrix:
     matrix: Matrix | None = None
+    dated: int | None = None
     for number, raw in lines:
         line = _ESCAPE.sub("", raw).rstrip()
         name = next(iter(line.split()), "")
-        if legend := _LEGEND.fullmatch(line):
+        if line.startswith("#"):
+            dated = date_of(line, path, number, rejects) or dated
+        elif legend := _LEGEND.fullmatch(line):
             if matrix and legend[1] in matrix.devices:
                 matrix.details.setdefault(legend[1], {})["nic"] = legend[2]
         elif _is_header(line):
@@ -90,6 +110,7 @@ def _matrix(lines: Lines, path: str, rejects: Rejects) -> Matrix:
             rejects.add("row of a device that the header has not", path, number, line)
     if matrix is None:
         raise UnreadableInput(f"{path}: no matrix of `nvidia-smi topo -m`; run it on the node and keep what it prints")
+    matrix.observed_us = dated
     return matrix
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch import cost, ledger
+from gpuwatch import cost, ledger, topology_store
 from gpuwatch.attribution import attribute
 from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.detectors.rule import Rule, rules, version_of
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.ingest import INTERVAL_SETTING, seal_all
 from gpuwatch.retention import compact, drop_late, retain, skip_retired
 from gpuwatch.settings import Settings
@@ -96,11 +96,25 @@ def analyze(
     for (cluster,) in clusters:
         report.clusters.append(cluster)
         _analyze_cluster(store, state, settings, cluster, now_us, since_us, until_us, chosen, report, progress)
+    _derive_topology(store, report)
     if retention:
         compact(store)
+        topology_store.compact(store)
         retain(store, settings, now_us)
     store.checkpoint()
     return report
+
+
+def _derive_topology(store: Store, report: AnalyzeReport) -> None:
+    """Where devices are and what links them; a cluster whose inputs are as before costs a look."""
+    for cluster in topology_store.clusters(store):
+        try:
+            topology_store.derive(store, cluster)
+        except GpuwatchError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the books stand without it; it is told and tried again
+            first = str(error).splitlines()[0] if str(error) else ""
+            report.failed_rules.append(f"topology of {cluster}: {type(error).__name__}: {first}")
 
 
 def _analyze_cluster(

@@ -12,6 +12,7 @@ from gpuwatch import gpu_models, mig
 from gpuwatch.clock import MINUTE_US, SECOND_US
 from gpuwatch.estimate import Node, Placed, Slot, Wanted, place
 from gpuwatch.model import WHOLE_GPU, device_key
+from gpuwatch.nesting import Holder, Inner, InnerHold, OuterHold, refine, short
 from gpuwatch.settings import Settings
 from gpuwatch.store import Store
 
@@ -33,6 +34,19 @@ _HOLD = pa.schema(
         ("estimated", pa.bool_()),
     ]
 )
+_INNER = pa.schema(
+    [
+        ("run_id", pa.int64()),
+        ("pod_uid", pa.string()),
+        ("outer_run_id", pa.int64()),
+        ("outer_pod_uid", pa.string()),
+        ("device_id", pa.int64()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("units", pa.int64()),
+        ("estimated", pa.bool_()),
+    ]
+)
 _UNSEEN = pa.schema(
     [
         ("device_id", pa.int64()),
@@ -46,6 +60,9 @@ _UNSEEN = pa.schema(
         ("share_den", pa.int64()),
     ]
 )
+INNER_SCHEDULERS = ("slurm", "ray")
+"""Schedulers whose nodes may be held by another one's runs, the outer before the inner."""
+
 _PARENT = pa.schema([("gpu", pa.string()), ("parent_id", pa.int64())])
 _UNIT = pa.schema([("model", pa.string()), ("profile", pa.string()), ("units", pa.int64())])
 _TRAIT = pa.schema(
@@ -75,10 +92,17 @@ def attribute(store: Store, cluster: str, settings: Settings) -> None:
     with store.transaction():
         store.run("attribution/10_device", **times)
         store.run("attribution/20_claim", **times)
+        if _rows(store, "select 1 from wanted where scheduler in ('slurm', 'ray')"):
+            store.run("attribution/21_nested", **times)
+        store.run("attribution/22_hold", **times)
         nodes = _nodes(store, cluster)
         placed = place(nodes, _wanted(store))
         with store.view("placed_rows", _hold_table(placed)):
             store.run("attribution/25_placed")
+        nested = _rows(store, "select 1 from nested")
+        inner = _inner(store, nodes) if nested else []
+        with store.view("inner_rows", _inner_table(inner)):
+            store.run("attribution/26_inner_hold")
         seen_gpus = [row[0] for row in store.sql("select distinct gpu from seen order by 1")]
         parents = pa.Table.from_pydict(
             {"gpu": seen_gpus, "parent_id": [device_key(cluster, gpu) for gpu in seen_gpus]}, schema=_PARENT
@@ -92,7 +116,12 @@ def attribute(store: Store, cluster: str, settings: Settings) -> None:
         ):
             store.run("attribution/30_capacity", share_units=whole, **times)
             store.run("attribution/35_new_device", **times)
-            store.run("attribution/40_segment", **times)
+            store.run("attribution/40_holder", **times)
+            store.run("attribution/46_word", **times)
+            for level, scheduler in enumerate(INNER_SCHEDULERS) if nested else ():
+                store.run("attribution/42_inner", level=level)
+                store.run("attribution/48_inherit", scheduler=scheduler)
+            store.run("attribution/44_segment", **times)
             store.run("attribution/50_replace", **times)
         store.run("attribution/60_drop")
 
@@ -134,9 +163,16 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         slot = Slot(device_id, gpu, index, known, measured=True)
         slots[node].append(slot)
         by_device[device_id] = slot
-    for device_id, start_us, end_us in store.sql("select device_id, start_us, end_us from hold"):
-        if device_id in by_device:
+    held = store.sql(
+        """select h.device_id, h.start_us, h.end_us, f.units
+        from hold h
+        left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid"""
+    )
+    for device_id, start_us, end_us, units in held:
+        if device_id in by_device and units is None:
             by_device[device_id].held.append((start_us, end_us))
+        elif device_id in by_device:
+            by_device[device_id].parts.append((start_us, end_us, units))
     wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
     return {
         name: Node(
@@ -153,21 +189,117 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
 def _wanted(store: Store) -> list[Wanted]:
     """What is missing, node by node, and never more than the run lacks in all: labels may name nodes otherwise."""
     rows = store.sql(
-        """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes, run_short
+        """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes, run_short, gpus, units
         from missing where node is not null
         order by run_id, node, pod_uid, profile, start_us"""
     )
     short: dict[int, int] = {}
     wanted = []
-    for run_id, pod_uid, node, profile, count, start_us, end_us, indexes, run_short in rows:
+    for run_id, pod_uid, node, profile, count, start_us, end_us, indexes, run_short, gpus, units in rows:
         left = short.setdefault(run_id, run_short)
         take = min(count, left)
         short[run_id] = left - take
         if take:
             kind = (mig.profile_name(profile) or profile) if profile else None
-            asked = tuple(int(i) for i in (indexes or "").split(",") if i.strip().isdigit())
-            wanted.append(Wanted(run_id, pod_uid, node, kind, take, start_us, end_us, asked))
+            names = tuple(name.strip() for name in (gpus or "").split(","))
+            told = tuple(name for name in names if name and (kind or name.startswith("MIG-")))
+            span = (start_us, end_us)
+            wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, _numbers(indexes), told, units))
     return wanted
+
+
+def _inner(store: Store, nodes: dict[str, Node]) -> list[InnerHold]:
+    """Runs inside of runs, on the devices of those: Slurm's first, since Ray may run in Slurm."""
+    unseen = {slot.device_id: (name, slot) for name, node in nodes.items() for slot in node.slots}
+    holds = [
+        OuterHold(
+            (run_id, pod_uid),
+            node or unseen.get(device_id, ("", None))[0],
+            device_id,
+            order,
+            profile if device_id not in unseen else unseen[device_id][1].profile,
+            start_us,
+            end_us,
+            estimated,
+        )
+        for run_id, pod_uid, device_id, node, order, profile, start_us, end_us, estimated in store.sql(
+            """select h.run_id, h.pod_uid, h.device_id, n.node,
+                row_number() over (order by n.node, n.gpu_index, n.gpu, n.gi, h.device_id),
+                n.profile, h.start_us, h.end_us, h.estimated
+            from hold h
+            left join seen n using (device_id)
+            where h.run_id in (select outer_run_id from nested)"""
+        )
+    ]
+    signs: dict[Holder, set[int]] = defaultdict(set)
+    for run_id, pod_uid, device_id in store.sql("select run_id, pod_uid, device_id from inner_sign"):
+        signs[run_id, pod_uid].add(device_id)
+    found: list[InnerHold] = []
+    for scheduler in INNER_SCHEDULERS:
+        placed = refine(_inners(store, scheduler), holds, signs)
+        found += placed
+        facts = {hold.device_id: hold for hold in holds}
+        for p in placed:
+            hold = facts[p.device_id]
+            span = (p.start_us, p.end_us, p.estimated)
+            holds.append(OuterHold(p.holder, hold.node, hold.device_id, hold.order, hold.profile, *span))
+    return found
+
+
+def _inners(store: Store, scheduler: str) -> list[Inner]:
+    """The inner runs of one scheduler with all the runs that each may be in."""
+    rows = store.sql(
+        """select w.run_id, w.pod_uid, w.node, w.profile, w.device_count, w.units, w.start_us, w.end_us,
+            w.device_indexes, n.outer_scheduler,
+            list((n.outer_run_id, n.outer_pod_uid, n.outer_start_us, n.outer_end_us)
+                order by n.outer_run_id, n.outer_pod_uid)
+        from wanted w
+        join nested n
+            on n.run_id = w.run_id and n.pod_uid is not distinct from w.pod_uid and n.node = w.node
+        where w.nested and w.scheduler = $scheduler
+        group by all""",
+        scheduler=scheduler,
+    )
+    return [
+        Inner(
+            (run_id, pod_uid),
+            tuple(((run, pod), start, end) for run, pod, start, end in outers),
+            short(node) if outer_scheduler == "slurm" else None,
+            (mig.profile_name(profile) or profile) if profile else None,
+            count,
+            units,
+            start_us,
+            end_us,
+            _numbers(indexes),
+        )
+        for run_id, pod_uid, node, profile, count, units, start_us, end_us, indexes, outer_scheduler, outers in rows
+    ]
+
+
+def _inner_table(holds: list[InnerHold]) -> pa.Table:
+    return pa.Table.from_pydict(
+        {
+            "run_id": [h.holder[0] for h in holds],
+            "pod_uid": [h.holder[1] for h in holds],
+            "outer_run_id": [h.outer[0] for h in holds],
+            "outer_pod_uid": [h.outer[1] for h in holds],
+            "device_id": [h.device_id for h in holds],
+            "start_us": [h.start_us for h in holds],
+            "end_us": [h.end_us for h in holds],
+            "units": [h.units for h in holds],
+            "estimated": [h.estimated for h in holds],
+        },
+        schema=_INNER,
+    )
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    return tuple(int(i) for i in (text or "").split(",") if i.strip().isdigit())
+
+
+def _rows(store: Store, query: str) -> bool:
+    """Whether a query has rows."""
+    return bool(store.sql(f"select exists({query})")[0][0])
 
 
 def _hold_table(placed: list[Placed]) -> pa.Table:
@@ -179,7 +311,7 @@ def _hold_table(placed: list[Placed]) -> pa.Table:
             "start_us": [p.start_us for p in placed],
             "end_us": [p.end_us for p in placed],
             "declared": [True] * len(placed),
-            "estimated": [True] * len(placed),
+            "estimated": [p.estimated for p in placed],
         },
         schema=_HOLD,
     )

@@ -101,6 +101,14 @@ class Collectors:
         log.warning("source failed", extra={"source": source, "error": error})
         self._sources.failed(source, at_us, error)
 
+    def added(self, source: LiveSource) -> None:
+        """A source that was found while others run."""
+        self._sources.add(source.name, source.kind, source.cluster, source.interval_s)
+
+    def dropped(self, source: str) -> None:
+        """A source that is gone."""
+        self._sources.forget(source)
+
     def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
         """A clock was read."""
         self._clocks.heard(cluster, name, offset_us, at_us)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from gpuwatch.clock import DAY_US, SECOND_US, rfc3339
+from gpuwatch.clock import DAY_US
 from gpuwatch.errors import StoreBusy, StoreError
+from gpuwatch.in_time import in_time, live
 from gpuwatch.model import Points, Records, Rejects
+from gpuwatch.series_limit import SeriesLimit
 from gpuwatch.store import Store
 
 LINGER_S = 0.1
@@ -26,10 +27,6 @@ ROWS_A_COMMIT = 500_000
 REQUESTS_A_COMMIT = 1_000
 FATAL = "database has been invalidated"
 """What DuckDB says when it can go on only after it is opened anew."""
-AHEAD_US_MAX = 600 * SECOND_US
-"""How far the time of a live reading may lie ahead of this machine's clock."""
-TOO_NEW = "the time of the sample lies in the future: check the clocks of sender and server"
-TOO_OLD = "the time of the sample is older than raw samples are kept"
 
 Batches = Sequence[Records | Points]
 
@@ -60,6 +57,7 @@ class GroupCommit:
         self._store = store
         self._now_us = now_us
         self._raw_us = raw_days * DAY_US
+        self._limit = SeriesLimit()
         self._on_commit = on_commit
         self._on_fatal = on_fatal
         self._queue: deque[_Request] = deque()
@@ -79,7 +77,8 @@ class GroupCommit:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Starts the writer."""
+        """Starts the writer, which knows the label sets that the store has."""
+        self._limit.load(self._store)
         self._thread.start()
 
     def stop(self) -> None:
@@ -93,9 +92,13 @@ class GroupCommit:
     def submit(self, source: str, batches: Batches, rejects: Rejects | None = None) -> Future[None]:
         """Queues batches; the future is done when they are on disk, and fails with StoreError when they cannot be.
 
-        Readings whose time cannot be right are counted in `rejects` and left out. Raises StoreBusy when the queue is full.
+        Readings whose time cannot be right, and those of more new label sets than a cluster may have, are counted in
+        `rejects` and left out. Raises StoreBusy when the queue is full.
         """
-        kept = [_in_time(b, source, self._now_us(), self._raw_us, rejects) for b in batches]
+        now_us = self._now_us()
+        span = live(now_us, self._raw_us)
+        kept = [in_time(b, span, source, rejects) if isinstance(b, Points) else b for b in batches]
+        kept = self._limit.admitted(kept, now_us, source, rejects)
         rows = sum(b.rows.num_rows for b in kept)
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()  # from here nobody can cancel it: the rows are written whoever waits
@@ -199,28 +202,6 @@ def _distinct(contexts: pa.Table) -> pa.Table:
     ids = contexts.column("context_id").to_numpy()
     _, first = np.unique(ids, return_index=True)
     return contexts.take(pa.array(np.sort(first)))
-
-
-def _in_time(
-    batch: Records | Points, source: str, now_us: int, raw_us: int, rejects: Rejects | None
-) -> Records | Points:
-    """Points without those that a wrong clock stamped: one reading of 2002 or of tomorrow would own years."""
-    if not isinstance(batch, Points) or batch.rows.num_rows == 0:
-        return batch
-    times = batch.rows.column("observed_us")
-    for reason, wrong in (
-        (TOO_NEW, pc.greater(times, now_us + AHEAD_US_MAX)),
-        (TOO_OLD, pc.less(times, now_us - raw_us)),
-    ):
-        count = pc.sum(wrong).as_py() or 0
-        if not count:
-            continue
-        first_us = pc.min(pc.filter(times, wrong)).as_py()
-        if rejects is not None:
-            rejects.add(reason, source, 0, rfc3339(first_us), count)
-        batch = Points(batch.series, batch.rows.filter(pc.invert(wrong)))
-        times = batch.rows.column("observed_us")
-    return batch
 
 
 def _words(error: Exception) -> str:

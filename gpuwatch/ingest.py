@@ -10,11 +10,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import BoundedSemaphore, Event, Thread
 
-import pyarrow.compute as pc
-
 from gpuwatch import rates, teams
-from gpuwatch.clock import HOUR_US, rfc3339
 from gpuwatch.errors import UnreadableInput
+from gpuwatch.in_time import history, in_time
 from gpuwatch.model import Points, Records, Rejects, Source
 from gpuwatch.registry import find_importer, importers, plan_bundle
 from gpuwatch.retention import drop_late
@@ -26,10 +24,6 @@ ROWS_A_COMMIT = 5_000_000
 READ_BYTES = 1 << 20
 BATCHES_AHEAD = 3
 """Parsed batches that may wait for the store: about a million readings each."""
-FUTURE_US_MAX = 24 * HOUR_US
-"""How far a sample's time may lie ahead of the clock of this machine."""
-LAST_US = 253_402_300_799_000_000
-"""The last second of the year 9999, the last that can be printed."""
 IGNORED = "ignored: "
 """Reasons that start so count input that is not ours, not input that is wrong."""
 DEFAULT_CLUSTER = "default"
@@ -263,7 +257,8 @@ def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -
                         finished = True
                         break
                     file.taken()
-                    batch = _without_future(batch, file, now_us)
+                    if isinstance(batch, Points) and now_us > 0:
+                        batch = in_time(batch, history(now_us), str(file.part.path), file.rejects)
                     rows += store.append(batch)
                     records += batch.rows.num_rows
                 if finished and not file.known:
@@ -276,20 +271,6 @@ def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -
         report.repeated += 1
     else:
         report.files += 1
-
-
-def _without_future(batch: Records | Points, file: _File, now_us: int) -> Records | Points:
-    """Readings from after tomorrow are a wrong clock or a wrong unit: one of them would own years. They are counted."""
-    if not isinstance(batch, Points) or now_us <= 0:
-        return batch
-    late = pc.greater(batch.rows["observed_us"], now_us + FUTURE_US_MAX)
-    count = pc.sum(late).as_py() or 0
-    if not count:
-        return batch
-    reason = "the time of the sample lies in the future: check clock and unit of its timestamps"
-    first_us = pc.min(batch.rows.filter(late)["observed_us"]).as_py()
-    file.rejects.add(reason, str(file.part.path), 0, rfc3339(min(first_us, LAST_US)), count)
-    return Points(batch.series, batch.rows.filter(pc.invert(late)))
 
 
 def _record(store: Store, file: _File, records: int, now_us: int) -> None:

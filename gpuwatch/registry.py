@@ -86,6 +86,12 @@ class Sink(Protocol):
     def failed(self, source: str, at_us: int, error: str) -> None:
         """A round of the source failed; `error` says what, which and what to do, without secrets."""
 
+    def added(self, source: LiveSource) -> None:
+        """A source that was found while others run: it is listed before it has said anything."""
+
+    def dropped(self, source: str) -> None:
+        """A source that is gone for good: it is listed no more."""
+
     def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
         """The clock of `name` (a node, or this source) was read at `at_us`: it is `offset_us` ahead of ours."""
 

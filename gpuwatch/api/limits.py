@@ -13,7 +13,12 @@ from gpuwatch.api.errors import BUSY_RETRY_S, ApiError, encoded
 
 MIB = 1 << 20
 BODY_MAX = MIB
-BODY_MAX_BY_PATH = {"/api/v1/write": 32 * MIB, "/api/v1/events": 32 * MIB, "/ui/": 8 * MIB}
+BODY_MAX_BY_PATH = {
+    "/api/v1/write": 32 * MIB,
+    "/api/v1/otlp/": 32 * MIB,
+    "/api/v1/events": 32 * MIB,
+    "/ui/": 8 * MIB,
+}
 """Bytes of a body as sent, by the beginning of the path; BODY_MAX elsewhere."""
 DECOMPRESSED_MAX = 32 * MIB
 """Bytes of a body once decompressed."""

@@ -81,6 +81,46 @@ left join edge_spacing b on b.device_id = n.device_id and b.hour = n.last_us // 
 left join device d on d.device_id = n.device_id and d.measured
 left join node_alias w on w.node = n.node;
 
+-- A row of told_node is a word on a node. A pod that Slurm or Ray takes for a node brings no devices of its own, and Ray
+-- counts those of a node only where no other scheduler does.
+create or replace temp table told_node as
+with held_pod as (
+    select distinct lower(rtrim(substr(pod, 1, 63), '-.')) as host
+    from claim
+    where cluster = $cluster and scheduler = 'kubernetes' and pod is not null
+        and exists (select 1 from node where cluster = $cluster and scheduler <> 'kubernetes')
+    union
+    select distinct lower(rtrim(substr(pod, 1, 63), '-.'))
+    from context
+    where cluster = $cluster and pod is not null
+        and exists (select 1 from node where cluster = $cluster and scheduler <> 'kubernetes')
+),
+other_node as (
+    select lower(split_part(node, '.', 1)) as host
+    from node
+    where cluster = $cluster and scheduler <> 'ray'
+    union
+    select lower(split_part(node, '.', 1))
+    from claim
+    where cluster = $cluster and scheduler <> 'ray' and node is not null
+        and exists (select 1 from node where cluster = $cluster and scheduler = 'ray')
+),
+machine as (
+    select lower(node) as host from seen where node is not null
+)
+select *
+from node n
+where n.cluster = $cluster
+    and (
+        n.scheduler = 'kubernetes'
+        or lower(n.node) in (select host from machine)
+        or (
+            lower(n.node) not in (select host from held_pod)
+            and lower(split_part(n.node, '.', 1)) not in (select host from held_pod)
+        )
+    )
+    and (n.scheduler <> 'ray' or lower(split_part(n.node, '.', 1)) not in (select host from other_node));
+
 -- A row of site is a cluster's node as its schedulers last described it; device counts by MIG profile, '' whole GPUs.
 create or replace temp table site as
 select
@@ -94,8 +134,7 @@ select
     max(told_us) filter (where told_us > 0) as last_us
 from (
     select *, coalesce(observed_us, since_us, 0) as told_us
-    from node
-    where cluster = $cluster
+    from told_node
 )
 group by node;
 
@@ -106,8 +145,7 @@ with told as (
         node,
         state <> 'up' as out,
         coalesce(case when state <> 'up' then since_us end, observed_us, since_us) as from_us
-    from node
-    where cluster = $cluster
+    from told_node
 )
 select
     node,

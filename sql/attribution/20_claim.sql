@@ -1,3 +1,42 @@
+-- A row of doubled is a pod that a second-hand source told (kube-state-metrics, YuniKorn) and a nearer one too.
+create or replace temp table doubled as
+with second_hand as (
+    select distinct
+        kind,
+        job_id,
+        run_key,
+        pod_uid,
+        namespace,
+        pod,
+        start_us,
+        coalesce(end_us, 9223372036854775807) as end_us
+    from claim
+    where cluster = $cluster and kind in ('ksm', 'yunikorn')
+),
+nearer as (
+    select
+        kind,
+        pod_uid,
+        namespace,
+        pod,
+        min(start_us) as start_us,
+        coalesce(max(end_us), 9223372036854775807) as end_us
+    from claim
+    where cluster = $cluster and kind <> 'yunikorn' and start_us is not null
+        and pod in (select pod from second_hand)
+    group by all
+)
+select s.kind, s.job_id, s.run_key, s.pod_uid
+from second_hand s
+join nearer n on n.pod_uid = s.pod_uid and n.kind <> s.kind
+union
+select s.kind, s.job_id, s.run_key, s.pod_uid
+from second_hand s
+join nearer n
+    on n.pod = s.pod and n.namespace is not distinct from s.namespace and n.kind <> s.kind
+    and n.start_us < s.end_us and n.end_us > s.start_us
+where s.pod_uid is null or n.pod_uid is null;
+
 -- A row of wanted is a run and a node (and pod) on which it held devices of one kind, all records of it merged.
 create or replace temp table wanted as
 with typed as (
@@ -13,10 +52,17 @@ with typed as (
         profile,
         gpu_type,
         max(device_count) as device_count,
+        max(coalesce(fraction, device_count)) as amount,
         max(device_indexes) as device_indexes,
         max(gpus) as gpus
-    from claim
+    from claim c
     where cluster = $cluster
+        and not exists (
+            select 1
+            from doubled d
+            where d.kind = c.kind and d.job_id = c.job_id and d.run_key = c.run_key
+                and d.pod_uid is not distinct from c.pod_uid
+        )
     group by all
 ),
 by_kind as (
@@ -31,6 +77,7 @@ by_kind as (
         node,
         profile,
         sum(device_count)::integer as device_count,
+        sum(amount) as amount,
         string_agg(device_indexes, ',') as device_indexes,
         string_agg(gpus, ',') as gpus,
         max(gpu_type) as gpu_type
@@ -57,13 +104,15 @@ told as (
             kind
     ) = 1
 ),
+-- Each head of Ray speaks for itself: the session behind the @ of a run key.
 spoken as (
     select
         scheduler,
+        case when scheduler = 'ray' then split_part(run_key, '@', -1) end as session,
         max(greatest(start_us, end_us, evidence_us)) as last_us
     from claim
     where cluster = $cluster
-    group by scheduler
+    group by all
 ),
 sampled as (
     select max(last_us + last_interval_us // 2) as last_us from seen
@@ -92,16 +141,20 @@ select
     k.profile,
     max(k.gpu_type) as gpu_type,
     max(k.device_count) as device_count,
+    -- Ten-thousandths of a device that each of them is held: Ray shares a GPU by fractions.
+    any_value(least(10000, greatest(1, round(10000 * k.amount / k.device_count))))::bigint as units,
+    any_value(k.kind) = 'dra' as drawn,
+    false as nested,
     max(k.device_indexes) as device_indexes,
     max(k.gpus) as gpus,
     any_value(t.start_us) as start_us,
     any_value(
         coalesce(
             t.end_us,
-            -- Held up to the source's last word. Slurm's records carry theirs; a pod list says what runs when it is
-            -- written, which is the end of what the cluster's samples tell.
+            -- Held up to the source's last word. Slurm's and Ray's records carry theirs; a pod list says what runs when
+            -- it is written, which is the end of what the cluster's samples tell.
             case
-                when k.scheduler = 'slurm' then greatest(s.last_us, t.start_us)
+                when k.scheduler in ('slurm', 'ray') then greatest(s.last_us, t.start_us)
                 else greatest(s.last_us, t.start_us, (select last_us from sampled))
             end
         )
@@ -114,11 +167,33 @@ join told o
 join timed t
     on t.scheduler = k.scheduler and t.job_id = k.job_id and t.run_key = k.run_key
     and t.pod_uid is not distinct from k.pod_uid
-join spoken s on s.scheduler = k.scheduler
+join spoken s
+    on s.scheduler = k.scheduler
+    and s.session is not distinct from case when k.scheduler = 'ray' then split_part(k.run_key, '@', -1) end
 where t.start_us is not null
 group by k.scheduler, k.job_id, k.run_key, k.pod_uid, k.node, k.profile;
 
 delete from wanted where end_us <= start_us;
+
+-- A row of nested is a run on a "node" that itself is held by another scheduler's run, and that outer run.
+create or replace temp table nested (
+    scheduler varchar,
+    run_id bigint,
+    pod_uid varchar,
+    node varchar,
+    outer_scheduler varchar,
+    outer_run_id bigint,
+    outer_pod_uid varchar,
+    outer_start_us bigint,
+    outer_end_us bigint
+);
+
+-- A row of fraction_unit is a run (and pod) that holds a part of each of its devices, in ten-thousandths.
+create or replace temp table fraction_unit as
+select run_id, pod_uid, min(units) as units
+from wanted
+where units < 10000
+group by run_id, pod_uid;
 
 -- A row of owner_span is a device labelled with a job or a pod, from the first to the last such sample of an hour.
 create or replace temp table owner_span as
@@ -134,225 +209,3 @@ select
 from context_span s
 join context c using (context_id)
 where c.cluster = $cluster and (c.job is not null or c.pod is not null);
-
--- A row of label_match is a run and a labelled span that may be its own. `overlap_us` is the time they share; labels run
--- ahead of or behind the scheduler's times, and the next run of a job carries the same label.
-create or replace temp table label_match as
-with slurm_label as (
-    select w.run_id, w.pod_uid, w.start_us, w.end_us, o.device_id, o.first_us, o.last_us, o.job as label
-    from wanted w
-    join owner_span o
-        on o.job = w.job_id
-        and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-    where w.scheduler = 'slurm'
-    union
-    select w.run_id, w.pod_uid, w.start_us, w.end_us, o.device_id, o.first_us, o.last_us, o.job
-    from wanted w
-    join owner_span o
-        on o.job = split_part(w.run_key, '@', 1)
-        and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-    where w.scheduler = 'slurm'
-),
-pod_label as (
-    select
-        w.run_id,
-        w.pod_uid,
-        w.start_us,
-        w.end_us,
-        o.device_id,
-        o.first_us,
-        o.last_us,
-        concat_ws('/', o.namespace, o.pod) as label
-    from wanted w
-    join owner_span o
-        on o.pod = w.pod and o.namespace is not distinct from w.namespace
-        and coalesce(o.pod_uid = w.pod_uid, true)
-        and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-    where w.scheduler = 'kubernetes'
-),
-measured as (
-    select
-        l.*,
-        least(l.end_us, l.last_us + n.last_interval_us // 2)
-        - greatest(l.start_us, l.first_us - n.last_interval_us // 2) as overlap_us,
-        l.last_us - l.first_us + n.last_interval_us as span_us
-    from (select * from slurm_label union all select * from pod_label) l
-    join seen n using (device_id)
-)
-select
-    *,
-    overlap_us > $label_lag_us or (overlap_us > 0 and 2 * overlap_us >= least(end_us - start_us, span_us)) as sure
-from measured;
-
--- A row of hold is a device and a run that held it: pods of one gang on a shared device are several rows.
--- A span that is surely one run's does not make its device that of the run before or after; a run that no span surely
--- belongs to takes the nearest.
-create or replace temp table hold as
-with label_hold as (
-    select run_id, device_id, pod_uid, start_us, end_us
-    from label_match
-    where sure
-    union
-    select m.run_id, m.device_id, m.pod_uid, m.start_us, m.end_us
-    from label_match m
-    where not m.sure
-        and m.run_id not in (select run_id from label_match where sure)
-        and not exists (
-            select 1
-            from label_match s
-            where s.sure and s.device_id = m.device_id and s.label = m.label and s.first_us = m.first_us
-        )
-),
-told_hold as (
-    select distinct w.run_id, n.device_id, w.pod_uid, w.start_us, w.end_us
-    from (select *, unnest(string_split(gpus, ',')) as gpu_uuid from wanted where gpus is not null) w
-    join seen n on n.gpu = trim(w.gpu_uuid) and n.gi = -1
-)
-select *, true as declared, false as estimated from label_hold
-union
-select *, true, false from told_hold;
-
--- An exporter may name its own pod instead of the node: then its devices' labels say on which node they are.
-create or replace temp table label_alias as
-with single_node as (
-    select run_id, pod_uid, any_value(node) as node
-    from wanted
-    group by run_id, pod_uid
-    having count(distinct node) = 1
-)
-select n.node, any_value(w.node) as scheduler_node
-from hold h
-join seen n using (device_id)
-join single_node w on w.run_id = h.run_id and w.pod_uid is not distinct from h.pod_uid
-where n.node is not null
-    and n.node not in (select node from site)
-    and n.node not in (select node from wanted where node is not null)
-group by n.node
-having count(distinct w.node) = 1;
-
-update seen
-set node = label_alias.scheduler_node
-from label_alias
-where label_alias.node = seen.node;
-
-drop table label_alias;
-
--- Where the scheduler tells indexes and no label does, a whole GPU is found by its index on the node.
-insert into hold
-select distinct w.run_id, n.device_id, w.pod_uid, w.start_us, w.end_us, true, false
-from (
-    select *, unnest(string_split(device_indexes, ',')) as device_index
-    from wanted
-    where device_indexes is not null and profile is null
-) w
-join seen n on n.node = w.node and n.gi = -1 and n.gpu_index = try_cast(w.device_index as integer)
-where not exists (select 1 from hold h where h.run_id = w.run_id and h.device_id = n.device_id)
-    and not exists (
-        select 1
-        from seen slice
-        where slice.gpu = n.gpu and slice.gi >= 0 and slice.last_us >= w.start_us and slice.first_us <= w.end_us
-    );
-
--- A row of missing is a run, a node and how many devices it holds there that nothing names.
-create or replace temp table missing as
-with found as (
-    select h.run_id, h.pod_uid, n.node, count(distinct h.device_id) as devices
-    from hold h
-    join seen n using (device_id)
-    group by all
-),
-found_run as (
-    select run_id, count(distinct device_id) as devices from hold group by run_id
-),
-declared_run as (
-    select run_id, sum(device_count) as devices from wanted group by run_id
-)
-select
-    w.run_id,
-    w.pod_uid,
-    w.node,
-    w.profile,
-    w.gpu_type,
-    w.start_us,
-    w.end_us,
-    w.device_indexes,
-    w.device_count - coalesce(f.devices, 0) as device_count,
-    (d.devices - coalesce(r.devices, 0))::bigint as run_short
-from wanted w
-left join found f
-    on f.run_id = w.run_id and f.pod_uid is not distinct from w.pod_uid and f.node = w.node
-left join found_run r on r.run_id = w.run_id
-join declared_run d on d.run_id = w.run_id
-where w.device_count > coalesce(f.devices, 0) and coalesce(r.devices, 0) < d.devices
-order by w.node, w.start_us, w.run_id;
-
--- A row of observed_hold is a device whose samples name an owner that no scheduler record knows.
--- Labels that vanish for a scrape do not end it: the owner before is held within twice the spacing.
-create or replace temp table observed_hold as
-with unclaimed as (
-    select o.*, n.last_interval_us as interval_us
-    from owner_span o
-    join seen n using (device_id)
-    -- One question a kind of name: an equality each, which joins by hash where an OR compares every pair.
-    where not exists (
-            select 1
-            from wanted w
-            where w.scheduler = 'slurm' and w.job_id = o.job
-                and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-        )
-        and not exists (
-            select 1
-            from wanted w
-            where w.scheduler = 'slurm' and split_part(w.run_key, '@', 1) = o.job
-                and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-        )
-        and not exists (
-            select 1
-            from wanted w
-            where w.scheduler = 'kubernetes' and o.pod = w.pod and o.namespace is not distinct from w.namespace
-                and coalesce(o.pod_uid = w.pod_uid, true)
-                and o.first_us <= w.end_us + $label_lag_us and o.last_us >= w.start_us - $label_lag_us
-        )
-),
-keyed as (
-    select
-        *,
-        coalesce(job, concat_ws('/', namespace, pod)) as job_id,
-        case when job is not null then 'slurm' else 'kubernetes' end as scheduler,
-        coalesce(pod_uid, job, concat_ws('/', namespace, pod)) as run_key
-    from unclaimed
-),
-linked as (
-    select
-        *,
-        first_us - max(last_us) over (
-            partition by device_id, scheduler, job_id, run_key
-            order by first_us
-            rows between unbounded preceding and 1 preceding
-        ) as silence_us
-    from keyed
-),
-numbered as (
-    select
-        *,
-        count(*) filter (where silence_us > 2 * interval_us) over (
-            partition by device_id, scheduler, job_id, run_key order by first_us
-        ) as turn
-    from linked
-)
-select
-    ('0x' || substr(md5(concat_ws(chr(31), $cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
-    scheduler,
-    job_id,
-    run_key,
-    any_value(namespace) as namespace,
-    any_value(pod) as pod,
-    any_value(job) as job,
-    device_id,
-    min(first_us) - any_value(interval_us) // 2 as start_us,
-    max(last_us) + any_value(interval_us) // 2 as end_us
-from numbered
-group by scheduler, job_id, run_key, device_id, turn;
-
-insert into hold
-select run_id, device_id, null, start_us, end_us, false, false from observed_hold;

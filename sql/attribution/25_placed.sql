@@ -1,5 +1,5 @@
 -- Adds the holds that were placed by count, and says from when to when each node is known of.
-insert into hold select * from placed_rows;
+insert into hold by name select * from placed_rows;
 
 -- A node list without times speaks of the moment it was written, which is the end of what the cluster tells: never the
 -- date of the file.
@@ -18,7 +18,7 @@ select node, min(start_us) as start_us, max(end_us) as end_us
 from (
     select node, first_us - first_interval_us // 2 as start_us, last_us + last_interval_us // 2 as end_us from seen
     union all
-    select node, start_us, end_us from wanted
+    select node, start_us, end_us from wanted where not nested
     union all
     select
         node,

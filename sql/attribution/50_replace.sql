@@ -88,26 +88,10 @@ with declared as (
         bool_and(w.ended) as ended
     from wanted w
     group by w.run_id
-),
-words as (
-    select
-        ('0x' || substr(md5(concat_ws(chr(31), cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
-        max(user_name) as user_name,
-        max(account) as account,
-        max(queue) as queue,
-        max(namespace) as namespace,
-        max(qos) as qos,
-        max(name) as name,
-        max(labels) as labels,
-        arg_max(state, coalesce(evidence_us, end_us, start_us)) as state,
-        min(submit_us) as submit_us
-    from claim
-    where cluster = $cluster
-    group by 1
 )
 select $cluster as cluster, d.*, true as declared, w.* exclude (run_id)
 from declared d
-join words w using (run_id)
+join run_word w using (run_id)
 union all by name
 select
     $cluster as cluster,

@@ -1,6 +1,8 @@
 -- The working tables of one attribution.
 drop table changed;
 
+drop table run_word;
+
 drop table new_segment;
 
 drop table holder;
@@ -35,11 +37,23 @@ drop table label_match;
 
 drop table owner_span;
 
+drop table inner_hold;
+
+drop table inner_sign;
+
+drop table fraction_unit;
+
+drop table nested;
+
+drop table doubled;
+
 drop table wanted;
 
 drop table outage;
 
 drop table site;
+
+drop table told_node;
 
 drop table seen;
 

@@ -48,3 +48,78 @@ where rowid in (
     window spoken as (partition by cluster, scheduler, node order by observed_us, number)
     qualify content = lag(content) over spoken and content = lead(content) over spoken
 );
+
+-- Of a queue, a workload and a reservation that stay as they are, likewise.
+delete from queue
+where rowid in (
+    with told as (
+        select
+            rowid as number,
+            cluster,
+            scheduler,
+            kind,
+            namespace,
+            name,
+            flavor,
+            -- A user's part of a queue is told a queue at a time: there the queue belongs to the name.
+            case when kind in ('user', 'group') then parent end as place,
+            observed_us,
+            row(
+                parent, state, priority, weight, quota, quota_max, lend_max, used, borrowed, pending_count,
+                running_count, preemption, detail
+            ) as content
+        from queue
+        where observed_us is not null
+    )
+    select number
+    from told
+    window spoken as (
+        partition by cluster, scheduler, kind, namespace, name, flavor, place order by observed_us, number
+    )
+    qualify content = lag(content) over spoken and content = lead(content) over spoken
+);
+
+delete from workload
+where rowid in (
+    with told as (
+        select
+            rowid as number,
+            cluster,
+            scheduler,
+            kind,
+            uid,
+            observed_us,
+            row(
+                name, namespace, job_id, queue, cluster_queue, priority_class, priority, pod_count, min_count,
+                device_count, profile, gpu_type, submit_us, reserved_us, admitted_us, start_us, evicted_us, end_us,
+                evictions, preemptions, state, reason, message, user_name, placement, labels, detail
+            ) as content
+        from workload
+        where observed_us is not null
+    )
+    select number
+    from told
+    window spoken as (partition by cluster, scheduler, kind, uid order by observed_us, number)
+    qualify content = lag(content) over spoken and content = lead(content) over spoken
+);
+
+delete from reservation
+where rowid in (
+    with told as (
+        select
+            rowid as number,
+            cluster,
+            scheduler,
+            name,
+            -- A reservation that returns every day has one name and several times.
+            start_us,
+            observed_us,
+            row(end_us, nodes, device_count, gpu_type, accounts, users, queue, state, flags) as content
+        from reservation
+        where observed_us is not null
+    )
+    select number
+    from told
+    window spoken as (partition by cluster, scheduler, name, start_us order by observed_us, number)
+    qualify content = lag(content) over spoken and content = lead(content) over spoken
+);

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.collectors.kubernetes_book import Book
 from gpuwatch.collectors.kubernetes_client import _fix
-from gpuwatch.collectors.kubernetes_live import _access, configure, watches
+from gpuwatch.collectors.kubernetes_live import _access, chosen, configure, watches
 from gpuwatch.collectors.live_options import Options
 
 T0_US = 1_793_577_600_000_000
@@ -233,6 +233,9 @@ def test_what_cannot_be_read_is_counted_once_per_object() -> None:
         pytest.param({"server": "https://k8s", "ca_file": "/nowhere"}, "ca_file: there is no file", id="no such CA"),
         pytest.param({"server": "https://k8s", "namespaces": "lab"}, "namespaces: must be a list", id="not a list"),
         pytest.param({"server": "https://k8s", "pagesize": 5}, "pagesize: is not an option", id="a misspelt option"),
+        pytest.param(
+            {"server": "https://k8s", "kinds": ["Secret"]}, "kinds: 'Secret' is not read", id="an unknown kind"
+        ),
         pytest.param({"server": "https://k8s", "page_size": 0}, "page_size: must be a number", id="pages of nothing"),
     ],
 )
@@ -264,16 +267,59 @@ def test_within_a_cluster_nothing_needs_to_be_set() -> None:
     assert access.token_file.endswith("/serviceaccount/token")
 
 
-def test_pods_wait_for_nodes_and_events_for_pods() -> None:
-    paths = {w.path: w.after.path if w.after else None for w in watches(Book(), ("lab", "dev"), True, True)}
+FOUND = {
+    ("resource.k8s.io", "resourceslices"): "v1",
+    ("resource.k8s.io", "resourceclaims"): "v1beta1",
+    ("batch", "jobs"): "v1",
+    ("scheduling.k8s.io", "priorityclasses"): "v1",
+}
+DRA, LAB = "/apis/resource.k8s.io", "/api/v1/namespaces/lab"
+
+
+def test_each_kind_waits_for_what_its_objects_mean() -> None:
+    """Slices before nodes, nodes and claims before pods, pods before events; queues and jobs wait for nothing."""
+    every = watches(Book(), ("lab",), True, True, FOUND)
 
     assert {
-        "/api/v1/nodes": None,
-        "/api/v1/namespaces/lab/pods": "/api/v1/nodes",
-        "/api/v1/namespaces/dev/pods": "/api/v1/nodes",
-        "/api/v1/namespaces/lab/events": "/api/v1/namespaces/lab/pods",
-        "/api/v1/namespaces/dev/events": "/api/v1/namespaces/dev/pods",
-    } == paths
+        f"{DRA}/v1/resourceslices": set(),
+        f"{DRA}/v1beta1/namespaces/lab/resourceclaims": set(),
+        "/apis/batch/v1/namespaces/lab/jobs": set(),
+        "/apis/scheduling.k8s.io/v1/priorityclasses": set(),
+        "/api/v1/nodes": {f"{DRA}/v1/resourceslices"},
+        f"{LAB}/pods": {
+            "/api/v1/nodes",
+            f"{DRA}/v1/resourceslices",
+            f"{DRA}/v1beta1/namespaces/lab/resourceclaims",
+        },
+        f"{LAB}/events": {f"{LAB}/pods"},
+    } == {w.path: {before.path for before in w.after} for w in every}
+
+
+def test_each_namespace_has_its_own_watches() -> None:
+    paths = [w.path for w in watches(Book(), ("lab", "dev"), False, False, {("batch", "jobs"): "v1"})]
+
+    assert [
+        "/apis/batch/v1/namespaces/lab/jobs",
+        "/apis/batch/v1/namespaces/dev/jobs",
+        "/api/v1/namespaces/lab/pods",
+        "/api/v1/namespaces/dev/pods",
+    ] == paths
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(["none"], set(), id="nothing but pods, nodes and events"),
+        pytest.param(["PyTorchJob"], {"pytorchjobs.kubeflow.org"}, id="by kind"),
+        pytest.param(["resourcequotas"], {"resourcequotas"}, id="by plural of the core group"),
+        pytest.param(["jobs.batch"], {"jobs.batch"}, id="by plural and group, as kubectl names it"),
+    ],
+)
+def test_kinds_can_be_chosen(names: list[str], expected: set[str]) -> None:
+    problems: list[str] = []
+
+    assert expected == chosen(Options({"kinds": names}, "t", problems))
+    assert [] == problems
 
 
 def test_the_rule_that_is_missing_is_named_where_it_belongs() -> None:
@@ -281,3 +327,6 @@ def test_the_rule_that_is_missing_is_named_where_it_belongs() -> None:
         403, "/api/v1/namespaces/lab/pods"
     )
     assert 'a ClusterRole with the rule apiGroups: [""], resources: ["nodes"]' in _fix(403, "/api/v1/nodes")
+    assert 'a ClusterRole with the rule apiGroups: ["kueue.x-k8s.io"], resources: ["workloads"]' in _fix(
+        403, "/apis/kueue.x-k8s.io/v1beta2/workloads"
+    )

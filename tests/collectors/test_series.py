@@ -5,18 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuwatch.clock import DAY_US, MINUTE_US
 from gpuwatch.collectors.series import (
-    AHEAD,
-    BAD_TIME,
-    MAX_AGE_US,
-    TOO_OLD,
     Samples,
     SeriesNumbers,
     in_units,
     of_devices,
     points,
-    timely,
 )
 from gpuwatch.model import POINT, SERIES, Rejects
 
@@ -105,30 +99,3 @@ def test_a_batch_numbers_its_series_from_zero(others: int) -> None:
     assert [(1, 0.5), (0, 0.25), (1, 0.75)] == list(
         zip(batch.rows["series"].to_pylist(), batch.rows["value"].to_pylist(), strict=True)
     )
-
-
-@pytest.mark.parametrize(
-    ("time_us", "reason"),
-    [
-        pytest.param(NOW_US - MAX_AGE_US, None, id="just young enough"),
-        pytest.param(NOW_US + 10 * MINUTE_US, None, id="a clock ten minutes ahead"),
-        pytest.param(NOW_US - MAX_AGE_US - 1, TOO_OLD, id="too old"),
-        pytest.param(NOW_US + 10 * MINUTE_US + 1, AHEAD, id="too far ahead"),
-        pytest.param(NOW_US // 1000, BAD_TIME, id="milliseconds taken for microseconds"),
-        pytest.param(-1, BAD_TIME, id="before 1970"),
-        pytest.param(np.iinfo(np.int64).max, BAD_TIME, id="after every year"),
-    ],
-)
-def test_times_are_of_these_days(time_us: int, reason: str | None) -> None:
-    rejects = Rejects()
-    kept = timely(samples((0, 1.0), time_us=time_us), NOW_US, "f", rejects)
-
-    assert ({} if reason is None else {reason: 1}) == rejects.counts
-    assert (1 if reason is None else 0) == len(kept.series)
-
-
-def test_the_age_limit_can_be_wider() -> None:
-    rejects = Rejects()
-    kept = timely(samples((0, 1.0), time_us=NOW_US - 30 * DAY_US), NOW_US, "f", rejects, max_age_us=31 * DAY_US)
-
-    assert (1, 0) == (len(kept.series), rejects.total)

@@ -116,6 +116,7 @@ def test_a_finished_job_is_one_claim_a_node(tmp_path: Path) -> None:
         "name": "train",
         "labels": '{"team":"v"}',
         "suspended_us": None,
+        "fraction": None,
     } == tables["claim"][0]
 
 

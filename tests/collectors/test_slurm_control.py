@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.clock import parse_rfc3339
 from gpuwatch.collectors.slurm import read_sacct, read_scontrol
 from gpuwatch.errors import UnreadableInput, UsageError
-from gpuwatch.model import Records, Rejects, Source
+from gpuwatch.model import TABLES, Records, Rejects, Source
 from gpuwatch.registry import Read
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[3] / "shared"))
@@ -66,7 +66,7 @@ def job(detail: str = DETAIL, one_line: bool = False, **changes: str) -> str:
 
 def rows_of(read: Read, path: Path, timezone: str = "UTC", observed_us: int | None = None) -> tuple[Tables, Rejects]:
     rejects = Rejects()
-    tables: Tables = {"claim": [], "pending": [], "node": []}
+    tables: Tables = {name: [] for name in TABLES}
     for batch in read(Source(str(path), "c1", timezone, observed_us), rejects):
         assert isinstance(batch, Records)
         tables[batch.table] += batch.rows.to_pylist()
@@ -88,12 +88,12 @@ def recorded(name: str) -> Path:
 def test_a_job_without_gpus_gives_no_row(tmp_path: Path) -> None:
     tables, rejects = read(tmp_path, job(detail="     Nodes=gpu01 CPU_IDs=0 Mem=1 GRES=", tres="TRES=cpu=4"))
 
-    assert {"claim": [], "pending": [], "node": []} == tables
+    assert {name: [] for name in TABLES} == tables
     assert 0 == rejects.total
 
 
 def test_no_jobs_is_an_answer(tmp_path: Path) -> None:
-    assert {"claim": [], "pending": [], "node": []} == read(tmp_path, "No jobs in the system\n")[0]
+    assert {name: [] for name in TABLES} == read(tmp_path, "No jobs in the system\n")[0]
 
 
 @pytest.mark.parametrize("one_line", [False, True], ids=["several lines", "one line"])
@@ -130,6 +130,7 @@ def test_a_running_job_holds_named_devices(tmp_path: Path, one_line: bool) -> No
         "name": "train",
         "labels": '{"team":"vision"}',
         "suspended_us": 0,
+        "fraction": None,
     } == tables["claim"][0]
 
 
@@ -277,7 +278,7 @@ def test_a_bad_record_is_refused_alone(tmp_path: Path, text: str, reason: str) -
     assert [1] == [line for _, line, _ in rejects.first.values()]
 
 
-@pytest.mark.parametrize("text", ["JobID|State|Start\n1|RUNNING|x\n", "PartitionName=gpu\n", "\n"])
+@pytest.mark.parametrize("text", ["JobID|State|Start\n1|RUNNING|x\n", "PARTITION|STATE\n", "\n"])
 def test_another_kind_of_text_says_what_to_run(tmp_path: Path, text: str) -> None:
     with pytest.raises(UnreadableInput, match="scontrol show job -d"):
         read(tmp_path, text)

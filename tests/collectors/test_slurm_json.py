@@ -38,7 +38,7 @@ def read(tmp_path: Path, answer: Any, name: str = "a.json") -> tuple[Tables, Rej
 
 
 def read_file(path: Path) -> tuple[Tables, Rejects]:
-    tables: Tables = {"claim": [], "pending": [], "node": []}
+    tables: Tables = {name: [] for name in TABLES}
     rejects = Rejects()
     for batch in find_importer("slurm-json").read(Source(str(path), "c1"), rejects):
         assert isinstance(batch, Records) and batch.rows.schema == TABLES[batch.table]
@@ -135,6 +135,10 @@ def held(tables: Tables) -> list[tuple[str, str | None, str | None, int]]:
         pytest.param(squeue({"job_state": ["CANCELLED"], "nodes": ""}), id="cancelled while it waited"),
         pytest.param(squeue({"job_state": "COMPLETED", "start_time": 0}), id="a run that never started"),
         pytest.param(squeue({"job_state": ["COMPLETING"], "end_time": 0}), id="requeued, its processes end"),
+        pytest.param(
+            squeue({"job_state": "COMPLETING", "end_time": START + (1 << 32) - 60}),
+            id="requeued, with an end guessed in 136 years",
+        ),
         pytest.param(sacct(gpus={"cpu": 8}), id="an accounted job without GPUs"),
         pytest.param(sacct(gpus={"gres/gpu": -2, "gres/mps": 4}), id="a count that is not set, another gres"),
         pytest.param(sacct(time={"start": 0, "end": 0}, gpus={}), id="accounted, cancelled while it waited"),
@@ -143,7 +147,7 @@ def held(tables: Tables) -> list[tuple[str, str | None, str | None, int]]:
 def test_who_held_nothing_has_no_row(tmp_path: Path, job: Json) -> None:
     tables, rejects = read(tmp_path, answer(job))
 
-    assert {"claim": [], "pending": [], "node": []} == tables
+    assert [] == tables["claim"] + tables["pending"] + tables["node"]
     assert 0 == rejects.total
 
 
@@ -180,6 +184,7 @@ def test_a_running_job_of_the_controller(tmp_path: Path, new: bool) -> None:
             "name": "train",
             "labels": '{"team":"v"}',
             "suspended_us": 0,
+            "fraction": None,
         }
     ] == tables["claim"]
 
@@ -469,7 +474,8 @@ def test_a_node(tmp_path: Path, node: Json, row: tuple[Any, ...]) -> None:
     assert ("n1", "a100", '{"":2,"1g.10gb":7}', "gpu", END * SECOND_US) == tuple(
         found[name] for name in ("node", "gpu_model", "devices", "pool", "observed_us")
     )
-    assert {"features": "ib", "partitions": "gpu,all"} == json.loads(found["labels"])
+    labels = {"features": "ib", "partitions": "gpu,all"}
+    assert labels | ({"states": "DRAIN"} if row[0] == "drain" else {}) == json.loads(found["labels"])
 
 
 def test_a_node_list_without_a_time_has_none(tmp_path: Path) -> None:
@@ -519,9 +525,9 @@ def test_an_answer_that_is_an_error_says_so(tmp_path: Path) -> None:
 
 
 def test_an_answer_about_something_else_is_ignored(tmp_path: Path) -> None:
-    tables, rejects = read(tmp_path, {"meta": {}, "partitions": [{"name": "gpu"}]})
+    tables, rejects = read(tmp_path, {"meta": {}, "pings": [{"hostname": "head"}]})
 
-    assert {"claim": [], "pending": [], "node": []} == tables
+    assert {name: [] for name in TABLES} == tables
     assert {"ignored: Slurm's answer holds neither jobs nor nodes": 1} == rejects.counts
 
 

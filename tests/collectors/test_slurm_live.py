@@ -15,9 +15,10 @@ import pytest
 from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.collectors.live_options import backoff_s
 from gpuwatch.collectors.slurm_book import CLOSE_AFTER_US, HEARTBEAT_US, Book
+from gpuwatch.collectors.slurm_by_command import by_number
 from gpuwatch.collectors.slurm_command import environment
 from gpuwatch.collectors.slurm_files import Row
-from gpuwatch.collectors.slurm_live import SlurmSource, by_number, configure
+from gpuwatch.collectors.slurm_live import SlurmSource, configure
 from gpuwatch.errors import StoreBusy
 from gpuwatch.model import Points, Records, Rejects
 from gpuwatch.registry import live_kinds
@@ -232,6 +233,8 @@ JOB = """JobId=7 JobName=train
      Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:h100:2(IDX:0-1)
    MinCPUsNode=1
 """
+PARTITION = "PartitionName=batch\n   Nodes=n1 State=UP PriorityTier=5 PreemptMode=OFF\n   TRES=cpu=8,gres/gpu=8\n"
+QOS = "Name|Priority|Preempt|PreemptMode|Flags|GrpTRES|MaxTRES|MaxTRESPU|MaxTRESPA\nnormal|0||cluster|||||\n"
 NODE = "NodeName=n1 Arch=x86_64\n   Gres=gpu:h100:8\n   State=MIXED Partitions=batch\n"
 
 
@@ -268,8 +271,15 @@ class Commands:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now_us = T0_US + MINUTE_US
-        self.set("scontrol", f'[ "$3" = job ] && cat <<E\n{JOB}E\n[ "$3" = node ] && cat <<E\n{NODE}E\ntrue')
+        self.prints(JOB)
         self.set("sacct", f"cat <<'E'\n{HEADER}\nE")
+
+    def prints(self, jobs: str) -> None:
+        """What scontrol shows: these jobs, a node, a partition, no reservation; and sacctmgr, one QOS."""
+        texts = {"job": jobs, "node": NODE, "partition": PARTITION, "reservation": "No reservations in the system\n"}
+        shown = "".join(f'[ "$3" = {what} ] && cat <<E\n{text}E\n' for what, text in texts.items())
+        self.set("scontrol", f"{shown}true")
+        self.set("sacctmgr", f"cat <<'E'\n{QOS}E")
 
     def set(self, name: str, script: str) -> None:
         path = self.folder / name
@@ -299,7 +309,7 @@ def test_a_round_reads_jobs_nodes_and_accounts(commands: Commands) -> None:
     sink = FakeSink()
 
     assert commands.poll(commands.source(), sink)
-    assert ["claim", "node"] == sorted(table for table, _ in sink.rows)
+    assert ["claim", "node", "queue", "queue", "workload"] == sorted(table for table, _ in sink.rows)
     assert ("0,1", T0_US, T0_US + MINUTE_US) == tuple(
         row[name]
         for table, row in sink.rows
@@ -307,7 +317,7 @@ def test_a_round_reads_jobs_nodes_and_accounts(commands: Commands) -> None:
         for name in ("device_indexes", "start_us", "evidence_us")
     )
     assert [] == sink.errors
-    assert [2] == sink.read
+    assert [4] == sink.read
     assert all(call.startswith("UTC standard ") for call in commands.calls(""))
     assert "--starttime 2026-11-01T00:01:00" in commands.calls("--allusers")[0], "a day back at the start"
 
@@ -415,12 +425,12 @@ def test_a_job_that_holds_nothing_is_no_claim_and_no_fault(commands: Commands, c
     for old, new in changed.items():
         assert old in job
         job = job.replace(old, new)
-    commands.set("scontrol", f'[ "$3" = job ] && cat <<E\n{job}E\n[ "$3" = node ] && cat <<E\n{NODE}E\ntrue')
+    commands.prints(job)
     sink = FakeSink()
 
     assert commands.poll(commands.source(), sink)
-    assert ["node"] == [table for table, _ in sink.rows]
-    assert [{}] == sink.refused
+    assert "claim" not in [table for table, _ in sink.rows]
+    assert not any(sink.refused)
 
 
 def test_commands_that_are_not_installed_are_named(commands: Commands) -> None:
@@ -432,7 +442,7 @@ def test_commands_that_are_not_installed_are_named(commands: Commands) -> None:
 
 
 def test_a_bad_record_is_counted_once_however_often_it_is_read(commands: Commands) -> None:
-    commands.set("scontrol", f'[ "$3" = job ] && cat <<E\nJobId=x\n{JOB}E\n[ "$3" = node ] && cat <<E\n{NODE}E\ntrue')
+    commands.prints(f"JobId=x\n{JOB}")
     source, sink = commands.source(accounting=False), FakeSink()
     for _ in range(3):
         commands.poll(source, sink)
@@ -446,7 +456,7 @@ def test_a_full_store_is_waited_for_and_nothing_is_lost(commands: Commands, monk
     sink = FakeSink(busy=2)
 
     assert commands.poll(commands.source(), sink)
-    assert ["claim", "node"] == sorted(table for table, _ in sink.rows)
+    assert ["claim", "node", "queue", "queue", "workload"] == sorted(table for table, _ in sink.rows)
     assert ["the queue is full"] == sink.errors
 
 

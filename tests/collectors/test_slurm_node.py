@@ -47,7 +47,7 @@ def read(tmp_path: Path, text: str) -> list[dict[str, Any]]:
         ("MIXED", "up"),
         ("ALLOCATED+PLANNED", "up"),
         ("IDLE+CLOUD", "up"),
-        ("IDLE$", "up"),
+        ("IDLE$", "drain"),
         ("MIXED+DRAIN", "drain"),
         ("DRAINED", "drain"),
         ("ALLOCATED+MAINTENANCE", "drain"),
@@ -82,7 +82,7 @@ def test_a_drained_node_says_since_when_and_why(tmp_path: Path) -> None:
         "replicas": None,
         "mig_strategy": None,
         "pool": "gpu",
-        "labels": '{"features":"hgx","partitions":"gpu,debug"}',
+        "labels": '{"features":"hgx","partitions":"gpu,debug","states":"DRAIN"}',
     } == row
 
 

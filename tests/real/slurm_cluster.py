@@ -1,4 +1,4 @@
-"""A real Slurm cluster on this machine: munge, MariaDB, slurmdbd, slurmctld and nodes with pretended GPUs.
+"""A real Slurm cluster on this machine: munge, MariaDB, slurmdbd, slurmctld, slurmrestd, nodes with pretended GPUs.
 
 Everything listens on loopback with its own folders and ports; what was started is stopped by its process id. Needs root,
 since Slurm's daemons change users, and Debian's packages; else the test is skipped and the skip says what is missing.
@@ -30,7 +30,10 @@ PACKAGES = {
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
     "sacctmgr": "slurm-client",
+    "slurmrestd": "slurmrestd",
 }
+REST_USER = "games"
+"""slurmrestd must not be Slurm's own user; this one is on every Debian."""
 NODES = 2
 GPUS_A_NODE = 4
 READY_S_MAX = 60.0
@@ -44,6 +47,62 @@ class Slurm:
     name: str
     folder: Path
     env: dict[str, str]
+    children: list[subprocess.Popen[bytes]]
+    controller: subprocess.Popen[bytes] | None = None
+    rest: subprocess.Popen[bytes] | None = None
+
+    @property
+    def rest_socket(self) -> Path:
+        """Where slurmrestd listens."""
+        return self.folder / "rest" / "slurmrestd.sock"
+
+    def start_rest(self) -> subprocess.Popen[bytes]:
+        """Starts slurmrestd, which takes whoever may write to its socket for its own user."""
+        self.rest_socket.parent.mkdir(exist_ok=True)
+        shutil.chown(self.rest_socket.parent, REST_USER)
+        self.rest_socket.unlink(missing_ok=True)
+        child = self.spawn(
+            *("slurmrestd", "-a", "rest_auth/local", "-s", "openapi/v0.0.38,openapi/dbv0.0.38"),
+            f"unix:{self.rest_socket}",
+            user=REST_USER,
+        )
+        self.until("slurmrestd listens", self.rest_socket.exists)
+        return child
+
+    def start_controller(self) -> subprocess.Popen[bytes]:
+        """Starts slurmctld and waits until it answers."""
+        child = self.spawn("slurmctld", "-D")
+        self.until("slurmctld answers", lambda: self.answers("scontrol", "ping"))
+        return child
+
+    def spawn(self, *command: str, user: str | None = None) -> subprocess.Popen[bytes]:
+        """Starts a daemon, stopped with the cluster."""
+        log = (self.folder / "log" / f"{'-'.join(command[:1] + command[2:])}.out".replace("/", "_")).open("ab")
+        child = subprocess.Popen(
+            command,
+            env=self.env,
+            cwd=self.folder,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+        )
+        self.children.append(child)
+        return child
+
+    def stop(self, child: subprocess.Popen[bytes]) -> None:
+        """Ends a daemon, by its process id."""
+        _stop(child)
+        self.children.remove(child)
+
+    def answers(self, *command: str) -> bool:
+        """Whether a command succeeds, and does not say that its daemon is down."""
+        done = subprocess.run(
+            command, check=False, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=60
+        )
+        return done.returncode == 0 and "DOWN" not in done.stdout
 
     @property
     def conf_file(self) -> Path:
@@ -113,31 +172,26 @@ def _start(folder: Path, children: list[subprocess.Popen[bytes]]) -> Slurm:
     ports = _free_ports(3 + NODES)
     for name in ("state", "spool", "log", "devices"):
         (folder / name).mkdir()
-    slurm = Slurm("gpuwatchtest", folder, {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "TZ": "UTC"})
+    env = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "TZ": "UTC"}
+    slurm = Slurm("gpuwatchtest", folder, env, children)
     munge_socket = _munge(folder, children)
     _database(folder, ports[0], children)
     _configure(slurm, host, munge_socket, ports)
 
-    def spawn(*command: str) -> None:
-        log = (folder / "log" / f"{'-'.join(command[:1] + command[2:])}.out".replace("/", "_")).open("wb")
-        children.append(
-            subprocess.Popen(command, env=slurm.env, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-        )
-
-    def answers(*command: str) -> bool:
-        done = subprocess.run(
-            command, check=False, env=slurm.env, cwd=folder, capture_output=True, text=True, timeout=60
-        )
-        return done.returncode == 0 and "DOWN" not in done.stdout
-
-    spawn("slurmdbd", "-D")
-    slurm.until("slurmdbd answers", lambda: answers("sacctmgr", "-n", "show", "cluster"))
-    for what in (["cluster", slurm.name], ["account", "vision"], ["user", "root", "account=vision"]):
+    slurm.spawn("slurmdbd", "-D")
+    slurm.until("slurmdbd answers", lambda: slurm.answers("sacctmgr", "-n", "show", "cluster"))
+    for what in (
+        ["cluster", slurm.name],
+        ["account", "vision"],
+        ["user", "root", "account=vision"],
+    ):
         slurm.run("sacctmgr", "-i", "add", *what)
-    spawn("slurmctld", "-D")
-    slurm.until("slurmctld answers", lambda: answers("scontrol", "ping"))
+    slurm.controller = slurm.start_controller()  # it tells slurmdbd of the GPUs that a QOS may limit
+    limits = ["grptres=gres/gpu=6", "maxtresperuser=gres/gpu:h100=5"]
+    slurm.run("sacctmgr", "-i", "add", "qos", "urgent", "priority=100", "preempt=normal", *limits)
+    slurm.run("sacctmgr", "-i", "modify", "user", "root", "set", "qos=normal,urgent")
     for number in range(1, NODES + 1):
-        spawn("slurmd", "-D", "-N", f"gpu{number}")
+        slurm.spawn("slurmd", "-D", "-N", f"gpu{number}")
     slurm.until(
         "all nodes are idle",
         lambda: slurm.run("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle"] * NODES,
@@ -186,8 +240,10 @@ ReturnToService=2
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=5
 MinJobAge=300
-KillWait=2
+KillWait=1
+MessageTimeout=2
 SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 PriorityType=priority/multifactor
@@ -196,7 +252,9 @@ AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={dbd}
 AccountingStoragePass={munge_socket}
-AccountingStorageEnforce=associations
+AccountingStorageEnforce=associations,limits,qos
+PreemptType=preempt/qos
+PreemptMode=REQUEUE
 AccountingStorageTRES=gres/gpu,gres/gpu:h100
 SlurmdParameters=config_overrides
 {nodes}

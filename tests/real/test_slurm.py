@@ -1,10 +1,12 @@
-"""A real Slurm polled while jobs run, end, and are cancelled: the ledger's GPU-seconds are sacct's own."""
+"""A real Slurm polled by its commands and by slurmrestd while jobs run: the ledger's GPU-seconds are sacct's own."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from tests.real.slurm_cluster import GPUS_A_NODE, NODES, Slurm, slurm_cluster
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     with slurm_cluster() as cluster:
+        cluster.rest = cluster.start_rest()
         yield cluster
 
 
@@ -67,11 +70,67 @@ class StoreSink:
 
 def source(slurm: Slurm, **options: Any) -> Any:
     problems: list[str] = []
-    table = {"cluster": "c1", "conf_file": str(slurm.conf_file), "sacct_interval_s": 1, **options}
+    way = {} if "url" in options else {"conf_file": str(slurm.conf_file)}
+    table = {"cluster": "c1", "sacct_interval_s": 1, "queues_interval_s": 1, **way, **options}
     made = configure([table], problems)
 
     assert [] == problems
     return made[0]
+
+
+def rest(slurm: Slurm, **options: Any) -> Any:
+    """A source that asks slurmrestd through its socket."""
+    return source(slurm, url=f"unix://{slurm.rest_socket}", **options)
+
+
+Way = Callable[..., Any]
+WAYS = [pytest.param(source, id="by its commands"), pytest.param(rest, id="by slurmrestd")]
+
+
+@dataclass
+class Both:
+    """Two sources that ask the same cluster in their own way, each with its store."""
+
+    slurm: Slurm
+    commands: Any = None
+    rest: Any = None
+    sinks: list[StoreSink] = field(default_factory=lambda: [StoreSink(), StoreSink()])
+
+    def __post_init__(self) -> None:
+        self.commands, self.rest = source(self.slurm), rest(self.slurm)
+
+    def poll(self) -> None:
+        for live, sink in zip((self.commands, self.rest), self.sinks, strict=True):
+            assert asyncio.run(live.poll(sink, now_us)), sink.errors
+
+    def until(self, what: str, job: str, states: set[str]) -> None:
+        def holds() -> bool:
+            self.poll()
+            return state_of(self.slurm, job) in states
+
+        self.slurm.until(what, holds)
+
+    def settle(self) -> None:
+        """Polls until accounting has told every end."""
+        self.slurm.until("accounting has every end", lambda: not open_in_sacct(self.slurm))
+
+        def holds() -> bool:
+            self.poll()
+            return not any(is_open(sink) for sink in self.sinks)
+
+        self.slurm.until("accounting was polled", holds)
+
+    def told(self, columns: str, table: str, where: str = "true") -> list[tuple[Any, ...]]:
+        """Rows of a table that both ways told alike, sorted."""
+        query = f"select distinct {columns} from {table} where {where} order by all"
+        commands, over_http = (sink.store.sql(query) for sink in self.sinks)
+
+        assert commands == over_http
+        return commands
+
+
+def state_of(slurm: Slurm, job: str) -> str:
+    return slurm.run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").split("\n")[0]
 
 
 def now_us() -> int:
@@ -79,70 +138,160 @@ def now_us() -> int:
 
 
 def accounted(slurm: Slurm) -> dict[str, float]:
-    """GPU-seconds by job as sacct tells: elapsed seconds times GPUs, over all runs of a job."""
-    printed = slurm.run("sacct", "-a", "-D", "-X", "-n", "-P", "-o", "JobID,ElapsedRaw,AllocTRES")
+    """GPU-seconds by job as sacct tells: elapsed and suspended seconds times GPUs, over all runs of a job."""
+    printed = slurm.run("sacct", "-a", "-D", "-X", "-n", "-P", "-o", "JobID,ElapsedRaw,Suspended,AllocTRES")
     total: dict[str, float] = {}
     for line in printed.splitlines():
-        job, elapsed, tres = line.split("|")
+        job, elapsed, suspended, tres = line.split("|")
+        hours, minutes, seconds = (int(part) for part in suspended.split(":"))
+        length = int(elapsed) + 3600 * hours + 60 * minutes + seconds
         gpus = next((int(item.partition("=")[2]) for item in tres.split(",") if item.startswith("gres/gpu=")), 0)
         if gpus:
-            total[job] = total.get(job, 0) + int(elapsed) * gpus
+            total[job] = total.get(job, 0) + length * gpus
     return total
 
 
 def test_polled_jobs_add_up_to_what_sacct_says(slurm: Slurm) -> None:
     """Ended, cancelled, requeued, several nodes, an array, cancelled while waiting, and one too short to be seen."""
-    live, sink = source(slurm), StoreSink()
-
-    def poll() -> None:
-        assert asyncio.run(live.poll(sink, now_us)), sink.errors
-
-    def state(job: str) -> str:
-        return slurm.run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").split("\n")[0]
-
-    def polled_until(what: str, job: str, states: set[str]) -> None:
-        def holds() -> bool:
-            poll()
-            return state(job) in states
-
-        slurm.until(what, holds)
-
-    poll()
+    both = Both(slurm)
+    both.poll()
     wide = slurm.submit("--gres=gpu:h100:2", "--nodes=2", "--account=vision", wrap="sleep 3")
     array = slurm.submit("--gres=gpu:1", "--array=0-1", wrap="sleep 2")
     cancelled = slurm.submit("--gres=gpu:1", wrap="sleep 600")
-    polled_until("the job to cancel runs", cancelled, {"RUNNING"})
+    both.until("the job to cancel runs", cancelled, {"RUNNING"})
     requeued = slurm.submit("--gres=gpu:1", "--requeue", wrap="sleep 600")
-    polled_until("the job to requeue runs", requeued, {"RUNNING"})
+    both.until("the job to requeue runs", requeued, {"RUNNING"})
     slurm.until("it has run a second", lambda: ran(slurm, requeued) >= 1)
     waiting = slurm.submit("--gres=gpu:4", "--nodes=2", wrap="sleep 1")
-    poll()
+    both.poll()
     slurm.run("scancel", waiting)
-    polled_until("the wide job ends", wide, {"COMPLETED"})
+    both.until("the wide job ends", wide, {"COMPLETED"})
     slurm.run("scancel", cancelled)
     slurm.run("scontrol", "requeue", requeued)
-    polled_until("the requeued job waits again", requeued, {"PENDING"})
+    both.until("the requeued job waits again", requeued, {"PENDING"})
     slurm.run("scancel", requeued)
-    polled_until("the array ends", array, {"COMPLETED"})
+    both.until("the array ends", array, {"COMPLETED"})
     unseen = slurm.submit("--gres=gpu:2", wrap="sleep 1")
-    slurm.until("the short job ends", lambda: state(unseen) == "COMPLETED")
+    slurm.until("the short job ends", lambda: state_of(slurm, unseen) == "COMPLETED")
     expected = {f"{array}_0", f"{array}_1", wide, cancelled, requeued, unseen}
-    slurm.until("accounting has every end", lambda: expected <= accounted(slurm).keys() and not open_in_sacct(slurm))
-    slurm.until("accounting was polled", lambda: asyncio.run(live.poll(sink, now_us)) and not is_open(sink))
-    written = sink.claims
+    slurm.until("accounting has every job", lambda: expected <= accounted(slurm).keys())
+    both.settle()
+    written = [sink.claims for sink in both.sinks]
 
-    assert accounted(slurm) == sink.gpu_seconds()
-    assert expected == sink.gpu_seconds().keys()
+    for sink in both.sinks:
+        assert accounted(slurm) == sink.gpu_seconds()
+        assert expected == sink.gpu_seconds().keys()
+        assert [] == sink.errors
 
-    poll()
+    both.poll()
     time.sleep(1.1)  # the next accounting, of the same window
-    poll()
+    both.poll()
 
-    assert written == sink.claims, "what is known is not written again"
-    assert [(waiting, 8)] == sink.store.sql(
-        "select distinct job_id, device_count from pending where job_id = $j", j=waiting
+    assert written == [sink.claims for sink in both.sinks], "what is known is not written again"
+    assert [(waiting, 8)] == both.told("job_id, device_count", "pending", f"job_id = '{waiting}'")
+    assert both.told("job_id, run_key, node, start_us, end_us, user_name, account, queue, qos", "claim", "end_us > 0")
+    assert [(1, "finished")] == both.told("evictions, state", "workload", f"uid = '{requeued}' and end_us is not null")
+
+
+def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
+    """A heterogeneous job's parts hold their own GPUs; a suspended job holds what it had; a preempted one is two runs."""
+    both = Both(slurm)
+    before = accounted(slurm)
+    parts = slurm.run(
+        *("sbatch", "--parsable", "--output=/dev/null", "--gres=gpu:1", "--wrap=sleep 2", ":", "--gres=gpu:2"),
+        *("--nodes=1",),
     )
-    assert [] == sink.errors
+    paused = slurm.submit("--gres=gpu:1", "--nodelist=gpu2", wrap="sleep 3")
+    both.until("the job to pause runs", paused, {"RUNNING"})
+    slurm.run("scontrol", "suspend", paused)
+    both.poll()
+
+    assert [("running", "SUSPENDED")] == both.told(
+        "state, detail ->> 'state'", "workload", f"uid = '{paused}' and (detail ->> 'state') = 'SUSPENDED'"
+    )
+
+    slurm.until("the parts end", lambda: state_of(slurm, parts) == "COMPLETED")
+    slurm.run("scontrol", "resume", paused)
+    victim = slurm.submit("--gres=gpu:4", "--nodelist=gpu1", "--requeue", "--qos=normal", wrap="sleep 600")
+    both.until("the victim runs", victim, {"RUNNING"})
+    slurm.until("it has run a second", lambda: ran(slurm, victim) >= 1)
+    urgent = slurm.submit("--gres=gpu:4", "--nodelist=gpu1", "--qos=urgent", wrap="sleep 1")
+    both.until("the urgent job runs", urgent, {"RUNNING", "COMPLETED"})
+    both.until("the victim waits", victim, {"PENDING"})
+    slurm.run("scancel", victim)
+    both.until("the paused job ends", paused, {"COMPLETED"})
+    both.settle()
+    expected = {job: seconds for job, seconds in accounted(slurm).items() if job not in before}
+
+    assert {f"{parts}+0", f"{parts}+1", paused, victim, urgent} == expected.keys()
+    assert 2 * expected[f"{parts}+0"] == expected[f"{parts}+1"]
+    for sink in both.sinks:
+        assert expected == {job: s for job, s in sink.gpu_seconds().items() if job not in before}
+        assert [] == sink.errors
+    assert 1 <= both.told("max(suspended_us) / 1000000", "claim", f"job_id = '{paused}' and end_us is not null")[0][0]
+
+
+def test_limits_and_reservations_are_told_alike(slurm: Slurm) -> None:
+    """A partition has the GPUs of its nodes, a QOS its limits, a reservation its nodes; what is gone is deleted."""
+    both = Both(slurm)
+    slurm.run(
+        *("scontrol", "create", "reservation", "ReservationName=fans", "StartTime=now+1hour", "Duration=60"),
+        *("Nodes=gpu1", "Users=root", "Flags=MAINT"),
+    )
+    job = slurm.submit("--gres=gpu:3", "--qos=urgent", wrap="sleep 600")
+    both.until("it runs", job, {"RUNNING"})
+    both.commands._next_queues_us = both.rest._next_queues_us = 0
+    both.poll()
+    slurm.run("scontrol", "delete", "reservation", "fans")
+    slurm.run("scancel", job)
+    time.sleep(1.1)  # the next look at queues
+    both.poll()
+    urgent = both.told("quota_max, used, running_count", "queue", "name = 'urgent' and running_count = 1")
+    (limits,) = both.told("detail -> 'max_per_user', preemption -> 'preempts', priority", "queue", "name = 'urgent'")
+
+    assert [('{"":8}', '{"":3}')] == both.told("quota, used", "queue", "name = 'batch' and running_count = 1")
+    assert [('{"":6}', '{"":3}', 1)] == urgent
+    assert ({"": 5}, ["normal"], 100) == (json.loads(limits[0]), json.loads(limits[1]), limits[2])
+    reserved = both.told("state, nodes, device_count, users, end_us - start_us", "reservation")
+    assert [
+        ("INACTIVE", "gpu1", 4, "root", 3600 * SECOND_US),
+        ("deleted", "gpu1", 4, "root", 3600 * SECOND_US),
+    ] == sorted(reserved)
+    assert [(True,)] == both.told("flags like '%MAINT%'", "reservation")
+
+
+def test_a_slurmrestd_that_is_killed_loses_nothing(slurm: Slurm) -> None:
+    """Jobs end while nobody answers, and while slurmctld is away."""
+    live, sink = rest(slurm), StoreSink()
+    job = slurm.submit("--gres=gpu:2", wrap="sleep 2")
+    other = slurm.submit("--gres=gpu:1", wrap="sleep 3")
+    slurm.until("they run", lambda: asyncio.run(live.poll(sink, now_us)) and len(running(sink)) == 2)
+    assert slurm.rest is not None and slurm.controller is not None
+    slurm.rest.kill()
+    slurm.stop(slurm.rest)
+
+    assert not asyncio.run(live.poll(sink, now_us))
+    assert "check that slurmrestd runs" in sink.errors[-1] or "start slurmrestd" in sink.errors[-1]
+
+    slurm.until("one ends", lambda: state_of(slurm, job) == "COMPLETED")
+    slurm.stop(slurm.controller)
+    slurm.rest = slurm.start_rest()
+
+    assert not asyncio.run(live.poll(sink, now_us))
+    assert "slurmctld" in sink.errors[-1]
+
+    slurm.controller = slurm.start_controller()
+    slurm.until("the other ends", lambda: state_of(slurm, other) == "COMPLETED")
+    slurm.until("accounting has both", lambda: not open_in_sacct(slurm))
+    slurm.until("both are told", lambda: asyncio.run(live.poll(sink, now_us)) and not is_open(sink))
+
+    assert {name: accounted(slurm)[name] for name in (job, other)} == {
+        name: sink.gpu_seconds()[name] for name in (job, other)
+    }
+
+
+def running(sink: StoreSink) -> list[str]:
+    return [row["job_id"] for row in asyncio.run(sink.open_claims("c1", "slurm"))]
 
 
 def open_in_sacct(slurm: Slurm) -> bool:
@@ -153,26 +302,28 @@ def is_open(sink: StoreSink) -> bool:
     return bool(asyncio.run(sink.open_claims("c1", "slurm")))
 
 
-def test_a_restart_between_start_and_end_loses_nothing(slurm: Slurm) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_restart_between_start_and_end_loses_nothing(slurm: Slurm, way: Way) -> None:
     """A second process knows only the store, and comes back after the job ended."""
     sink = StoreSink()
     job = slurm.submit("--gres=gpu:3", wrap="sleep 2")
     slurm.until("it runs", lambda: "JobState=RUNNING" in slurm.run("scontrol", "show", "job", job))
-    asyncio.run(source(slurm).poll(sink, now_us))
+    asyncio.run(way(slurm).poll(sink, now_us))
 
     assert is_open(sink)
 
     slurm.until("it ends", lambda: "JobState=COMPLETED" in slurm.run("scontrol", "show", "job", job))
     slurm.until("accounting has its end", lambda: not open_in_sacct(slurm))
-    asyncio.run(source(slurm).poll(sink, now_us))
+    asyncio.run(way(slurm).poll(sink, now_us))
 
     assert accounted(slurm)[job] == sink.gpu_seconds()[job]
     assert not is_open(sink)
 
 
-def test_a_running_job_is_held_up_to_the_last_poll(slurm: Slurm) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_running_job_is_held_up_to_the_last_poll(slurm: Slurm, way: Way) -> None:
     """Its devices are told by index; its evidence is Slurm's own run time."""
-    live, sink = source(slurm), StoreSink()
+    live, sink = way(slurm), StoreSink()
     job = slurm.submit("--gres=gpu:1", wrap="sleep 600")
     slurm.until("it runs", lambda: "RunTime=00:00:0" in slurm.run("scontrol", "show", "job", job))
     slurm.until(
@@ -180,7 +331,7 @@ def test_a_running_job_is_held_up_to_the_last_poll(slurm: Slurm) -> None:
         lambda: asyncio.run(live.poll(sink, now_us)) and sink.gpu_seconds().get(job, 0) >= 0 and ran(slurm, job) >= 1,
     )
     fresh = StoreSink()
-    asyncio.run(source(slurm).poll(fresh, now_us))
+    asyncio.run(way(slurm).poll(fresh, now_us))
     start = slurm.run("sacct", "-n", "-X", "-P", "-j", job, "-o", "Start")
     row = fresh.store.sql("select start_us, end_us, device_indexes, evidence_us from claim where job_id = $j", j=job)[0]
     slurm.run("scancel", job)
@@ -196,9 +347,10 @@ def ran(slurm: Slurm, job: str) -> int:
     return int(told.split(":")[-1])
 
 
-def test_nodes_come_with_their_gpus(slurm: Slurm) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_nodes_come_with_their_gpus(slurm: Slurm, way: Way) -> None:
     """A drained node is told with its reason; unchanged nodes are written once."""
-    live, sink = source(slurm), StoreSink()
+    live, sink = way(slurm), StoreSink()
     asyncio.run(live.poll(sink, now_us))
     slurm.run("scontrol", "update", "NodeName=gpu2", "State=DRAIN", "Reason=fans")
     asyncio.run(live.poll(sink, now_us))
@@ -225,7 +377,7 @@ def test_a_controller_that_is_not_there_is_told_with_the_fix(slurm: Slurm) -> No
     nobody = slurm.folder / "nobody.conf"
     text = slurm.conf_file.read_text()
     port = next(line for line in text.splitlines() if line.startswith("SlurmctldPort="))
-    nobody.write_text(text.replace(port, "SlurmctldPort=9") + "MessageTimeout=2\n")
+    nobody.write_text(text.replace(port, "SlurmctldPort=9"))
     live, sink = source(slurm, conf_file=str(nobody), timeout_s=3), StoreSink()
 
     assert not asyncio.run(live.poll(sink, now_us))

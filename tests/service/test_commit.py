@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch import commit
+from gpuwatch import commit, series_limit
 from gpuwatch.commit import GroupCommit, merged
 from gpuwatch.errors import StoreBusy, StoreError
+from gpuwatch.in_time import AHEAD_US_LIVE, BAD_TIME, TOO_NEW, TOO_OLD, history, in_time
 from gpuwatch.model import CONTEXT, Points, Records, Rejects
 from gpuwatch.store import Store
 from tests.service.feed import NOW_US, points
@@ -108,10 +109,13 @@ def test_stopping_writes_what_was_accepted_and_refuses_what_comes_after(store: S
 @pytest.mark.parametrize(
     ("at_us", "reason"),
     [
-        pytest.param(NOW_US + commit.AHEAD_US_MAX + 1, commit.TOO_NEW, id="from beyond the clock tolerance"),
-        pytest.param(NOW_US + 75 * 365 * DAY_US, commit.TOO_NEW, id="from the year 2100"),
-        pytest.param(NOW_US - RAW_DAYS * DAY_US - 1, commit.TOO_OLD, id="older than raw samples are kept"),
-        pytest.param(0, commit.TOO_OLD, id="from 1970"),
+        pytest.param(NOW_US + AHEAD_US_LIVE + 1, TOO_NEW, id="from beyond the clock tolerance"),
+        pytest.param(NOW_US + 75 * 365 * DAY_US, TOO_NEW, id="from the year 2100"),
+        pytest.param(NOW_US - RAW_DAYS * DAY_US - 1, TOO_OLD, id="older than raw samples are kept"),
+        pytest.param(0, BAD_TIME, id="from 1970"),
+        pytest.param(NOW_US // 1000, BAD_TIME, id="milliseconds taken for microseconds"),
+        pytest.param((1 << 63) - 1, BAD_TIME, id="after every year"),
+        pytest.param(-(1 << 63), BAD_TIME, id="before every year"),
     ],
 )
 def test_a_wrong_clock_owns_no_years(store: Store, at_us: int, reason: str) -> None:
@@ -128,7 +132,7 @@ def test_a_wrong_clock_owns_no_years(store: Store, at_us: int, reason: str) -> N
 @pytest.mark.parametrize(
     "at_us",
     [
-        pytest.param(NOW_US + commit.AHEAD_US_MAX, id="a clock ahead by the tolerance is taken"),
+        pytest.param(NOW_US + AHEAD_US_LIVE, id="a clock ahead by the tolerance is taken"),
         pytest.param(NOW_US - RAW_DAYS * DAY_US, id="the oldest that is kept is taken"),
     ],
 )
@@ -141,6 +145,87 @@ def test_times_at_the_edges_are_taken(store: Store, at_us: int) -> None:
 
     assert {} == rejects.counts
     assert [(1, at_us)] == stored(store)
+
+
+def test_history_may_be_old_but_not_from_after_tomorrow() -> None:
+    rejects = Rejects()
+    kept = in_time(points([-5, 0, NOW_US + DAY_US, NOW_US + DAY_US + 1]), history(NOW_US), "f", rejects)
+
+    assert [-5, 0, NOW_US + DAY_US] == kept.rows["observed_us"].to_pylist()
+    assert {TOO_NEW: 1} == rejects.counts
+
+
+def of_context(number: int, cluster: str = "c1") -> list[Records | Points]:
+    """A new label set and a reading of it."""
+    rows = context(number).rows
+    named = rows.set_column(rows.column_names.index("cluster"), "cluster", pa.array([cluster]))
+    series = points([NOW_US]).series
+    own = series.set_column(series.column_names.index("context_id"), "context_id", pa.array([number]))
+    return [Records("context", named), Points(own, points([NOW_US]).rows)]
+
+
+def committed(store: Store, *batches: list[Records | Points]) -> dict[str, int]:
+    """Refusals by reason of requests that come one after the other."""
+    rejects = Rejects()
+    group = writer(store)
+    group.start()
+    for each in batches:
+        group.submit("s", each, rejects).result(WAIT_S)
+    group.stop()
+    return rejects.counts
+
+
+def contexts_of(store: Store) -> list[int]:
+    return [row[0] for row in store.sql("select context_id from context order by 1")]
+
+
+def test_label_sets_without_end_are_refused_and_known_ones_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series_limit, "NEW_A_DAY_MAX", 2)
+
+    assert {series_limit.TOO_MANY: 2} == committed(store, *(of_context(n) for n in (1, 2, 3, 1, 4, 2)))
+    assert [1, 2] == contexts_of(store)
+    assert 4 == len(stored(store))
+
+
+def test_a_flood_of_one_cluster_leaves_the_others_their_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series_limit, "NEW_A_DAY_MAX", 1)
+    refused = committed(store, of_context(1), of_context(2), of_context(3, "c2"))
+
+    assert ({series_limit.TOO_MANY: 1}, [1, 3]) == (refused, contexts_of(store))
+
+
+@pytest.mark.parametrize(
+    ("bound", "reason"),
+    [
+        pytest.param("NEW_IN_ALL_MAX", series_limit.TOO_MANY_IN_ALL, id="label sets of all clusters"),
+        pytest.param("CLUSTERS_MAX", series_limit.TOO_MANY_CLUSTERS, id="names of clusters"),
+    ],
+)
+def test_clusters_without_end_are_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch, bound: str, reason: str
+) -> None:
+    monkeypatch.setattr(series_limit, bound, 2)
+
+    assert {reason: 1} == committed(store, *(of_context(n, f"c{n}") for n in (1, 2, 3)))
+    assert [1, 2] == contexts_of(store)
+
+
+def test_what_the_store_knows_is_not_new_after_a_restart(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed(store, of_context(1), of_context(2))
+    monkeypatch.setattr(series_limit, "NEW_A_DAY_MAX", 1)
+    monkeypatch.setattr(series_limit, "FRESH_MAX", 0)
+
+    assert {series_limit.TOO_MANY: 1} == committed(store, *(of_context(n) for n in (1, 2, 3, 3, 4, 1)))
+
+
+def test_a_new_day_has_room_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series_limit, "NEW_A_DAY_MAX", 1)
+    limit = series_limit.SeriesLimit()
+    kept = [
+        len(limit.admitted(of_context(n), at, "s", None)[1].rows) for n, at in ((1, 0), (2, DAY_US - 1), (2, DAY_US))
+    ]
+
+    assert [1, 0, 1] == kept
 
 
 def test_a_full_queue_says_so_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

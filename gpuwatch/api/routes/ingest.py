@@ -82,7 +82,7 @@ async def write(
     encoding = request.headers.get("content-encoding", "snappy").strip().lower()
     if encoding != "snappy":
         raise ApiError(415, f"content encoding {encoding[:50]!r}: remote-write is snappy")
-    done = await _receive(request, access, service, "remote-write", PROTOCOLS[proto], encoding, cluster or named)
+    done = await receive(request, access, service, "remote-write", PROTOCOLS[proto], encoding, cluster or named)
     written = {"Samples": done.rows, "Histograms": 0, "Exemplars": 0} if ".v2." in proto else {}
     return _stored(done, {WRITTEN.format(kind): str(count) for kind, count in written.items()})
 
@@ -111,12 +111,13 @@ async def events(
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
         raise ApiError(415, f"content encoding {encoding[:50]!r}: send events plain or gzip")
-    return _stored(await _receive(request, access, service, "events", kind, encoding, cluster or named), {})
+    return _stored(await receive(request, access, service, "events", kind, encoding, cluster or named), {})
 
 
-async def _receive(
+async def receive(
     request: Request, access: Access, service: Any, name: str, kind: str, encoding: str, cluster: str | None
 ) -> Received:
+    """Decodes and stores the body of a request by the receiver `name`; returns once it is on disk."""
     in_flight: InFlight = request.app.state.in_flight
     place = cluster or CLUSTER_DEFAULT
     body = await decompressed(await request.body(), encoding)

@@ -6,10 +6,20 @@ select
     h.pod_uid,
     h.declared,
     h.estimated,
+    coalesce(f.units, 10000) as units,
     h.start_us as held_us,
     greatest(h.start_us, c.start_us) as start_us,
     least(h.end_us, c.end_us) as end_us
 from hold h
+left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid
+join capacity_span c
+    on c.device_id = h.device_id and not c.remainder and h.start_us < c.end_us and h.end_us > c.start_us;
+
+-- A row of placed_inner is what an inner run holds of what its outer run holds, cut alike.
+create or replace temp table placed_inner as
+select
+    h.* replace (greatest(h.start_us, c.start_us) as start_us, least(h.end_us, c.end_us) as end_us)
+from inner_hold h
 join capacity_span c
     on c.device_id = h.device_id and not c.remainder and h.start_us < c.end_us and h.end_us > c.start_us;
 
@@ -43,6 +53,10 @@ with edge as (
     union
     select device_id, end_us from placed_hold
     union
+    select device_id, start_us from placed_inner
+    union
+    select device_id, end_us from placed_inner
+    union
     select device_id, start_us from silent
     union
     select device_id, end_us from silent
@@ -69,6 +83,7 @@ with present as (
         h.run_id,
         h.declared,
         count(*) as parts,
+        sum(h.units)::bigint as units,
         max(h.held_us) as held_us,
         bool_or(h.estimated) as estimated
     from elementary e
@@ -100,6 +115,17 @@ shared_span as (
     join new_device d using (device_id)
     join site s on s.node = d.node
     where s.sharing in ('time-slicing', 'mps')
+    union
+    -- Pods that were given one device by a resource claim share it.
+    select e.device_id, e.start_us
+    from elementary e
+    join placed_hold h
+        on h.device_id = e.device_id and h.start_us <= e.start_us and h.end_us >= e.end_us
+    where (h.run_id, coalesce(h.pod_uid, '')) in (
+            select (run_id, coalesce(pod_uid, '')) from wanted where drawn
+        )
+    group by all
+    having count(*) > 1
 ),
 -- Under MPS a pod has one of R replicas; the others are free (domain.md 7.2). Time slices are divided among those bound.
 replica as (
@@ -115,6 +141,9 @@ counted as (
             sum(parts) over (partition by device_id, start_us), (select any_value(r.replicas) from replica r where r.device_id = c.device_id)
         ) as all_parts,
         count(*) over (partition by device_id, start_us) as owners,
+        -- Only fractions on a device share it by what each asked for; what nobody asked for is free.
+        greatest(sum(units) over (partition by device_id, start_us), 10000) as all_units,
+        bool_and(units < 10000 * parts) over (partition by device_id, start_us) as fractional,
         row_number() over (partition by device_id, start_us order by held_us desc, run_id) as newest,
         (device_id, start_us) in (select (device_id, start_us) from shared_span) as shared
     from chosen c
@@ -123,95 +152,17 @@ select
     device_id,
     start_us,
     run_id,
-    case when shared then parts else 1 end::bigint as parts,
-    case when shared then all_parts else 1 end::bigint as all_parts,
+    case when shared then parts when fractional then units else 1 end::bigint as parts,
+    case when shared then all_parts when fractional then all_units else 1 end::bigint as all_parts,
     estimated,
-    owners > 1 and not shared as conflict
+    owners > 1 and not shared and (not fractional or all_units > 10000) as conflict,
+    0 as level
 from counted
-where shared or newest = 1;
+where shared or fractional or newest = 1;
 
-create or replace temp table new_segment as
-with cut as (
-    select
-        e.device_id,
-        e.start_us,
-        e.end_us,
-        h.run_id,
-        e.share_num * coalesce(h.parts, 1) as share_num,
-        e.share_den * coalesce(h.all_parts, 1) as share_den,
-        e.profile,
-        case
-            when h.run_id is not null then null
-            when exists (
-                select 1
-                from outage o
-                join new_device d using (node)
-                where d.device_id = e.device_id and o.from_us <= e.start_us and coalesce(o.to_us >= e.end_us, true)
-            ) then 'out_of_service'
-            when exists (
-                select 1
-                from silent s
-                where s.device_id = e.device_id and s.start_us <= e.start_us and s.end_us >= e.end_us
-            ) then 'out_of_service'
-            else 'schedulable'
-        end as free_bucket,
-        coalesce(h.estimated, false) as estimated,
-        coalesce(h.conflict, false) as conflict
-    from elementary e
-    left join holder h using (device_id, start_us)
-    union all
-    select
-        e.device_id,
-        e.start_us,
-        e.end_us,
-        null,
-        e.share_num * (h.all_parts - h.bound),
-        e.share_den * h.all_parts,
-        e.profile,
-        'schedulable',
-        false,
-        false
-    from elementary e
-    join (
-        select device_id, start_us, any_value(all_parts) as all_parts, sum(parts) as bound
-        from holder
-        group by all
-    ) h using (device_id, start_us)
-    where h.all_parts > h.bound
-    union all
-    select device_id, start_us, end_us, null, share_num, share_den, null, 'mig_remainder', false, false
-    from capacity_span
-    where remainder
-),
--- A later record that changes nothing must not move an edge: neighbours that say the same are one segment.
-linked as (
-    select
-        *,
-        start_us is distinct from lag(end_us) over alike as begins
-    from cut
-    window alike as (
-        partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict order by start_us
-    )
-),
-numbered as (
-    select
-        *,
-        count(*) filter (where begins) over (
-            partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict order by start_us
-        ) as turn
-    from linked
-)
-select
-    $cluster as cluster,
-    device_id,
-    min(start_us) as start_us,
-    max(end_us) as end_us,
-    run_id,
-    share_num,
-    share_den,
-    profile,
-    free_bucket,
-    estimated,
-    conflict
-from numbered
-group by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, turn;
+-- A row of free_part is an elementary span and the part of it that its holders leave free.
+create or replace temp table free_part as
+select device_id, start_us, any_value(all_parts) as all_parts, sum(parts)::bigint as bound
+from holder
+group by all
+having any_value(all_parts) > sum(parts);

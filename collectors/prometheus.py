@@ -1,0 +1,178 @@
+"""DCGM metrics of the past out of a server of the Prometheus API: Prometheus, VictoriaMetrics, Thanos, Mimir.
+
+Raw samples with their own times come from an instant query for a range of a selector. A range query would not do: it
+invents a value at every step, also where nothing was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuwatch.clock import SECOND_US
+from gpuwatch.collectors.dcgm import NOT_DCGM, field_of
+from gpuwatch.collectors.exposition import MAX_LABELS
+from gpuwatch.collectors.prometheus_ask import Asker
+from gpuwatch.collectors.prometheus_http import LARGE, Refused
+from gpuwatch.collectors.prometheus_wire import Matrix
+from gpuwatch.collectors.series import Contexts, Samples, SeriesNumbers, in_units, of_devices, points
+from gpuwatch.model import Points, Records, Rejects
+
+EVERY_NAME = '__name__=~"(?i)dcgm_.*"'
+"""DCGM metrics in any spelling: some send them in lower case."""
+PROBE_S = 300
+PROBES = 5
+"""Instants of a span at which the samples of PROBE_S are counted: the most decides how much is asked for at a time."""
+USUAL_INTERVAL_S = 15
+"""Between samples, where a server does not even count them."""
+MAX_SERIES = 1_000_000
+MAX_KEY_BYTES = 128 * 1024 * 1024
+"""Series known by their labels, by number and by size; beyond either all are forgotten, and read anew when they come."""
+BAD_LABELS = f"series whose labels are not text, or more than {MAX_LABELS}"
+
+
+@dataclass
+class Chunk:
+    """All of a span: batches for the store, and what is known of them."""
+
+    batches: list[Records | Points]
+    samples: int
+    bytes: int
+    rejects: Rejects = field(default_factory=Rejects)
+    lacking: list[str] = field(default_factory=list)
+    """What the server says that its answers lack: such a span is to be asked for again."""
+    new: list[Samples] = field(default_factory=list)
+    """With `only_new`: what History.committed is to remember."""
+
+
+class History:
+    """The DCGM samples of one server and cluster, by span of time. Spans may be read by many threads at a time."""
+
+    def __init__(self, asker: Asker, cluster: str) -> None:
+        self.name = asker.client.access.url
+        self.cluster = cluster
+        self.fields: list[str] = []
+        """Metric names with a stored field that the server has; see find()."""
+        self.samples_a_second = 0.0
+        self._asker = asker
+        self._lock = threading.Lock()
+        self._numbers = SeriesNumbers(cluster)
+        self._contexts = Contexts(self._numbers)
+        self._by_key: dict[bytes, int] = {}
+        self._size = 0
+        self._newest = np.empty(0, np.int64)
+
+    def find(self, start_us: int, end_us: int) -> list[str]:
+        """The metric names of the span, all of DCGM; notes those with a stored field. Raises Refused, UnreadableInput."""
+        match = "{" + ",".join(filter(None, (EVERY_NAME, self._asker.match))) + "}"
+        span = start_us // SECOND_US, -(-end_us // SECOND_US)
+        names = sorted(set(self._asker.patient(lambda: self._asker.client.names(match, *span))))
+        self.fields = [name for name in names if not isinstance(field_of(name), str)]
+        return [name for name in names if field_of(name) != NOT_DCGM]
+
+    def measure(self, start_us: int, end_us: int) -> float:
+        """About the most samples a second within a span; 0 where it has none or the server does not count them.
+
+        Raises Refused when the server cannot be asked.
+        """
+        self.samples_a_second = 0.0
+        if not self.fields:
+            return 0.0
+        selector = self._asker.selector(self.fields)
+        first, last = start_us // SECOND_US, end_us // SECOND_US
+        for probe in range(1, PROBES + 1):
+            at_s = first + (last - first) * probe // PROBES
+            found = self._count(f"sum(count_over_time({selector}[{PROBE_S}s]))", at_s)
+            if found is None:
+                series = self._count(f"count({selector})", at_s)
+                rate = (series or 0.0) / USUAL_INTERVAL_S
+            else:
+                rate = found / PROBE_S
+            self.samples_a_second = max(self.samples_a_second, rate)
+        return self.samples_a_second
+
+    def chunk(self, start_us: int, end_us: int, only_new: bool = False) -> Chunk:
+        """Every sample of [start_us, end_us), both whole seconds; with `only_new` those newer than any of their series.
+
+        Raises Refused, UnreadableInput.
+        """
+        answers: list[Matrix] = []
+        size = 0
+        if self.fields:
+            for answer, length in self._asker.raw(self.fields, start_us, end_us, self.samples_a_second):
+                answers.append(answer)
+                size += length
+        chunk = Chunk([], 0, size)
+        chunk.lacking = list(dict.fromkeys(text for answer in answers for text in answer.warnings))
+        with self._lock:  # the numbers of series are those of all threads
+            self._bound()
+            found = [self._samples(answer, start_us, end_us, only_new, chunk.rejects) for answer in answers]
+            rows = list(points(found, self._numbers))
+            if rows:
+                numbers = np.unique(np.concatenate([part.series for part in found]))
+                chunk.batches = [self._contexts.of(numbers), *rows]
+        chunk.new = found if only_new else []
+        chunk.samples = sum(part.rows.num_rows for part in rows)
+        return chunk
+
+    def _count(self, query: str, at_s: int) -> float | None:
+        """The one number of an answer, 0 without one; None where the server says that it is too much."""
+        try:
+            rows = self._asker.patient(lambda: self._asker.client.vector(query, at_s))
+        except Refused as refused:
+            if refused.helps != LARGE:
+                raise
+            return None
+        return rows[0][1] if rows else 0.0
+
+    def _samples(self, answer: Matrix, start_us: int, end_us: int, only_new: bool, rejects: Rejects) -> Samples:
+        """The samples of an answer that mean something, in stored units."""
+        numbers = np.fromiter(map(self._number, answer.keys), np.int32, len(answer.keys))
+        line = answer.series
+        samples = Samples(numbers[line], answer.value, answer.time_us, line + 1)
+        # NaN ends a series or says that there is no value: a gap.
+        kept = (samples.time_us >= start_us) & (samples.time_us < end_us) & ~np.isnan(samples.value)
+        samples = of_devices(samples.where(kept), self._numbers, self.name, rejects)
+        if only_new:
+            samples = samples.where(self._is_new(samples))
+        return in_units(samples, self._numbers, self.name, rejects)
+
+    def _is_new(self, samples: Samples) -> NDArray[np.bool_]:
+        missing = len(self._numbers) - len(self._newest)
+        if missing:
+            self._newest = np.concatenate([self._newest, np.full(missing, np.iinfo(np.int64).min)])
+        return samples.time_us > self._newest[samples.series]
+
+    def committed(self, chunk: Chunk) -> None:
+        """Says that a chunk read with `only_new` is on disk: its samples do not come again."""
+        for part in chunk.new:
+            np.maximum.at(self._newest, part.series, part.time_us)
+
+    def _number(self, key: bytes) -> int:
+        """The number of a series by its labels."""
+        if (number := self._by_key.get(key)) is None:
+            number = self._by_key[key] = self._new(key)
+            self._size += len(key)
+        return number
+
+    def _new(self, key: bytes) -> int:
+        try:
+            labels = json.loads(key)
+            good = all(isinstance(value, str) for value in labels.values()) and len(labels) <= MAX_LABELS
+        except (ValueError, AttributeError, RecursionError):
+            good = False
+        if not good:
+            return self._numbers.refuse(BAD_LABELS)
+        return self._numbers.number_of(labels.pop("__name__", ""), labels)
+
+    def _bound(self) -> None:
+        if len(self._by_key) >= MAX_SERIES or self._size >= MAX_KEY_BYTES:
+            self._numbers = SeriesNumbers(self.cluster)
+            self._by_key.clear()
+            self._contexts = Contexts(self._numbers)
+            self._newest = np.empty(0, np.int64)
+            self._size = 0

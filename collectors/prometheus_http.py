@@ -1,0 +1,314 @@
+"""Queries to a server of the Prometheus API through prometheus-api-client, bounded in time and size.
+
+The client reads whole answers and parses them with the stock JSON parser; a hook of its session reads them piece by
+piece up to a bound, turns refusals into one error that says what helps, and hands matrices over as bytes
+(see prometheus_wire).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpuwatch.collectors.scrape_config import Secret
+from gpuwatch.errors import SourceUnreachable, UnreadableInput
+
+CONNECT_S = 10.0
+DEFAULT_TIMEOUT_S = 120.0
+"""Between two pieces of an answer: Prometheus gives up on a query after two minutes."""
+WHOLE_FACTOR = 3
+"""A whole answer may take that many timeouts."""
+MAX_BYTES = 128 * 1024 * 1024
+READ_BYTES = 1 << 20
+MAX_ERROR_BYTES = 64 * 1024
+MAX_ERROR_TEXT = 300
+MAX_WAIT_S = 300.0
+"""Of a Retry-After that is believed."""
+
+LARGE, LATER, NEVER = "large", "later", "never"
+"""What helps after a refusal: to ask for less, to ask later, nothing but a change of the settings."""
+_LARGE_TEXT = re.compile(
+    r"too many (?:samples|series|chunks|points|bytes|time ?series)|too large|exceed|limit|time-?out|timed out|deadline"
+    r"|-search\.max(?:Samples|Unique|Export|Series|Memory)|larger than|cannot select more|not enough memory",
+    re.IGNORECASE,
+)
+_TIMEOUT_TEXT = re.compile(r"time-?out|timed out|deadline", re.IGNORECASE)
+CHECK_PATH = "check the address: the path of Mimir ends in /prometheus, that of a VictoriaMetrics cluster in /select/0/prometheus"
+_REASONS = (
+    "connection refused",
+    "name or service not known",
+    "temporary failure in name resolution",
+    "no route to host",
+    "network is unreachable",
+    "connection reset by peer",
+    "remote end closed connection",
+    "cannot connect to proxy",
+)
+_API_PATH = re.compile(r"/api/v1(?:/query(?:_range)?)?/*$|/+$")
+
+
+class Refused(SourceUnreachable):
+    """A query that was not answered. `helps` is LARGE, LATER or NEVER."""
+
+    def __init__(self, text: str, helps: str, retry_after_s: float | None = None) -> None:
+        super().__init__(text)
+        self.helps = helps
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the API is and how to be let in. Secrets are in no repr."""
+
+    url: str
+    """Without trailing slash and without /api/v1."""
+    username: str = ""
+    password: Secret | None = None
+    bearer_token: Secret | None = None
+    tenant: str = ""
+    """X-Scope-OrgID of Mimir."""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    insecure: bool = False
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    max_bytes: int = MAX_BYTES
+
+
+class Client:
+    """One server, asked from any number of threads; each has its own connection."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._own = threading.local()
+        self._open: list[Any] = []
+        self._lock = threading.Lock()
+
+    def matrix(self, query: str, at_s: int) -> bytes:
+        """The body of the answer to an instant query for a range of raw samples. Raises Refused."""
+        connection = self._connection(True)
+        # Without `nocache` VictoriaMetrics moves a query for the last half minute into the past.
+        answer: bytes = self._asked(lambda: connection.custom_query(query, {"time": str(at_s), "nocache": "1"}))
+        return answer
+
+    def vector(self, query: str, at_s: int) -> list[tuple[dict[str, str], float]]:
+        """(labels, value) of an instant query; NaN for what is no number. Raises Refused, UnreadableInput."""
+        connection = self._connection(False)
+        rows = self._asked(lambda: connection.custom_query(query, {"time": str(at_s), "nocache": "1"}))
+        try:
+            return [(dict(row["metric"]), float(row["value"][1])) for row in rows]
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise UnreadableInput(f"{self.access.url}: an answer is no vector of the Prometheus API") from None
+
+    def names(self, match: str, start_s: int, end_s: int) -> list[str]:
+        """Metric names of the series that match within a span of seconds. Raises Refused, UnreadableInput."""
+        connection = self._connection(False)
+        params = {"match[]": match, "start": str(start_s), "end": str(end_s)}
+        found = self._asked(lambda: connection.get_label_values("__name__", params))
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise UnreadableInput(f"{self.access.url}: the answer is no list of metric names of the Prometheus API")
+        return found
+
+    def close(self) -> None:
+        """Closes the connections of all threads."""
+        with self._lock:
+            for connection in self._open:
+                connection.close()
+            self._open.clear()
+            self._own = threading.local()
+
+    def _connection(self, as_bytes: bool) -> Any:
+        """The client library's object of this thread; `as_bytes` says how it hands over the next answer."""
+        connection = getattr(self._own, "connection", None)
+        if connection is None:
+            connection, self._own.hook = _connect(self.access)
+            self._own.connection = connection
+            with self._lock:
+                self._open.append(connection)
+        self._own.hook.as_bytes = as_bytes
+        return connection
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """The answer of the library, or Refused: its own errors repeat the whole query."""
+        from requests import exceptions as failed
+        from urllib3 import exceptions as broken
+
+        url = self.access.url
+        try:
+            return ask()
+        except (failed.Timeout, broken.TimeoutError):
+            slow = (
+                f"{url} did not answer within {self.access.timeout_s:g} s; raise the timeout, or ask for less at a time"
+            )
+            raise Refused(slow, LARGE) from None
+        except failed.SSLError as error:
+            raise Refused(f"{url}: {_tls(str(error))}", NEVER) from None
+        except (KeyError, TypeError, ValueError):  # of JSON too
+            raise UnreadableInput(f"{url}: the answer is not of the Prometheus API; {CHECK_PATH}") from None
+        except broken.HTTPError:
+            # VictoriaMetrics ends a connection when an answer that it has begun grows beyond a limit.
+            raise Refused(f"{url} broke off its answer; see its log for a limit that was reached", LARGE) from None
+        except OSError as error:  # the library's errors are of it too
+            why = next((text for text in _REASONS if text.lower() in str(error).lower()), type(error).__name__)
+            raise Refused(f"{url} cannot be reached: {why}; check that it runs, and the address", LATER) from None
+
+
+def base_url(text: str) -> str:
+    """The address to put before /api/v1. Raises ValueError that says what is wrong, without any secret in it."""
+    try:
+        parts = urlsplit(text.strip())
+        named = parts.username is not None or parts.password is not None
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        raise ValueError("is no address; write http(s)://host[:port][/path]") from None
+    if named:
+        raise ValueError("holds a name or password: give them apart, the password in a file")
+    if not good or not text.strip().isprintable() or " " in text.strip():
+        raise ValueError("is no address; write http(s)://host[:port][/path]")
+    if parts.query or parts.fragment:
+        raise ValueError("must end with its path, without ? and #")
+    return f"{parts.scheme}://{parts.netloc}{_API_PATH.sub('', parts.path)}"
+
+
+def _connect(access: Access) -> tuple[Any, _Hook]:
+    """A connection of the client library, which is loaded on first use, and what reads its answers."""
+    import requests
+    from prometheus_api_client import PrometheusConnect  # type: ignore[import-untyped]
+    from urllib3.util.retry import Retry
+
+    session = requests.Session()
+    session.verify = False if access.insecure else access.ca_file or True
+    if access.cert_file:
+        session.cert = (access.cert_file, access.key_file) if access.key_file else access.cert_file
+    session.max_redirects = 1
+    session.trust_env = True
+    hook = _Hook(access)
+    session.hooks["response"] = [hook]
+    connection = PrometheusConnect(
+        access.url,
+        headers={"X-Scope-OrgID": access.tenant} if access.tenant else {},
+        session=session,
+        retry=Retry(0, read=False),  # what is tried again is decided by who asks
+        auth=_Credentials(access),
+        timeout=(CONNECT_S, access.timeout_s),
+    )
+    return connection, hook
+
+
+class _Credentials:
+    """Puts a secret on each request as it is now; a name in ~/.netrc never replaces it."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def __call__(self, request: Any) -> Any:
+        from requests.auth import HTTPBasicAuth
+
+        access = self._access
+        try:
+            if access.bearer_token is not None:
+                request.headers["Authorization"] = f"Bearer {access.bearer_token.read()}"
+            elif access.password is not None:
+                user, password = access.username.encode(), access.password.read().encode()
+                return HTTPBasicAuth(user, password)(request)
+        except ValueError as error:
+            raise Refused(f"{access.url}: {error}", NEVER) from None
+        return request
+
+
+@dataclass
+class _Hook:
+    """Reads an answer up to a bound, and raises Refused where it is none."""
+
+    access: Access
+    as_bytes: bool = field(default=False)
+
+    def __call__(self, response: Any, **_: object) -> Any:
+        good = response.status_code == 200
+        try:
+            body = self._read(response, self.access.max_bytes if good else MAX_ERROR_BYTES, cut=not good)
+        except BaseException:
+            response.close()
+            raise
+        if not good:
+            response.close()
+            raise refusal(self.access.url, response.status_code, body, response.headers.get("Retry-After"))
+        response.raw = io.BytesIO(body)
+        if self.as_bytes:
+            response.raw = io.BytesIO()
+            response.json = lambda **_: {"data": {"result": body}}
+        return response
+
+    def _read(self, response: Any, most: int, cut: bool) -> bytes:
+        deadline = time.monotonic() + WHOLE_FACTOR * self.access.timeout_s
+        pieces: list[bytes] = []
+        size = 0
+        for piece in response.raw.stream(READ_BYTES, decode_content=True):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                if cut:
+                    break
+                raise Refused(f"{self.access.url} answered with more than {most:,} bytes", LARGE)
+            if time.monotonic() > deadline:
+                seconds = WHOLE_FACTOR * self.access.timeout_s
+                raise Refused(f"{self.access.url} did not end its answer within {seconds:g} s", LARGE)
+        return b"".join(pieces)
+
+
+def refusal(url: str, status: int, body: bytes, retry_after: str | None) -> Refused:
+    """The error of an answer that is not 200: what was said, what helps, and what to do."""
+    kind, text = _error_of(body)
+    said = f"{url} answered {status}" + (f": {text}" if text else "")
+    if status == 429:
+        return Refused(f"{said}; it asks for a pause", LATER, _seconds(retry_after))
+    if status in (401, 403):
+        return Refused(f"{said}; check user and password, token, tenant or client certificate", NEVER)
+    if status == 404:
+        return Refused(f"{said}; there is no Prometheus API: {CHECK_PATH}", NEVER)
+    if 300 <= status < 400:
+        return Refused(f"{said}; it redirects: give the address that it points to", NEVER)
+    if status == 503:
+        if kind == "timeout" or _TIMEOUT_TEXT.search(text):
+            return Refused(said, LARGE)
+        return Refused(f"{said}; it is not ready or overloaded", LATER, _seconds(retry_after))
+    if status in (413, 504) or _LARGE_TEXT.search(text):
+        return Refused(f"{said}; raise that limit of the server", LARGE)
+    if status >= 500 or status == 408:
+        return Refused(said, LATER, _seconds(retry_after))
+    return Refused(said, NEVER)
+
+
+def _error_of(body: bytes) -> tuple[str, str]:
+    """(errorType, error) of an error answer; the first line of any other."""
+    try:
+        answer = json.loads(body)
+        kind, text = str(answer.get("errorType") or ""), str(answer.get("error") or answer.get("message") or "")
+    except (ValueError, AttributeError, RecursionError):
+        kind, text = "", body.decode(errors="replace")
+        text = "" if text.lstrip()[:1] == "<" else text
+    line = " ".join(text.split())
+    return kind, line if len(line) <= MAX_ERROR_TEXT else f"{line[:MAX_ERROR_TEXT]}..."
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """A Retry-After in seconds, bounded; a date counts as not told."""
+    text = (retry_after or "").strip()
+    return min(float(text), MAX_WAIT_S) if text.isascii() and text.isdigit() and len(text) < 9 else None
+
+
+def _tls(text: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        why = re.search(r"certificate verify failed: ([^(\"']+)", text)
+        return (
+            f"its certificate is not trusted ({why[1].strip() if why else 'unknown issuer'}); give the file of its CA"
+        )
+    match = re.search(r"\[SSL: ([A-Z0-9_]+)\]", text)
+    return f"TLS failed ({match[1] if match else 'handshake'}); check http or https, CA and client certificate"

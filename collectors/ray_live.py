@@ -1,0 +1,224 @@
+"""Live source `ray`: the head of a Ray cluster asked again and again who holds which GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from gpuwatch.clock import SECOND_US
+from gpuwatch.collectors.json_stream import Piece
+from gpuwatch.collectors.live_options import Options, backoff_s
+from gpuwatch.collectors.live_write import write
+from gpuwatch.collectors.ray import batches, inside
+from gpuwatch.collectors.ray_book import Book
+from gpuwatch.collectors.ray_client import (
+    IDS_A_QUESTION,
+    JOBS,
+    NODES,
+    VERSION,
+    Access,
+    Client,
+    actors_by_id,
+    listing,
+)
+from gpuwatch.collectors.ray_rows import Picture, picture, rows
+from gpuwatch.collectors.ray_state import Told
+from gpuwatch.collectors.scrape_config import Secret, Tls
+from gpuwatch.errors import GpuwatchError, SourceUnreachable
+from gpuwatch.model import Rejects
+from gpuwatch.registry import LiveSource, Sink, live
+
+MAX_HEADS = 1000
+MAX_WAIT_S = 300.0
+MAX_ASKED_ACTORS = 5000
+"""Actors whose start and end are asked for by id in one poll; the others wait for the next."""
+UTC = ZoneInfo("UTC")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+LISTS = {
+    "nodes": listing("nodes"),
+    "groups": listing("placement_groups", ("state", "!=", "REMOVED")),
+    "actors": listing("actors", ("state", "!=", "DEAD")),
+    # One that runs must not be lost behind thousands that have ended: it is asked for by its state.
+    "tasks": listing("tasks", ("type", "=", "NORMAL_TASK"), ("state", "=", "RUNNING")),
+    "waiting": listing("tasks", ("type", "=", "NORMAL_TASK"), ("state", "=", "PENDING_NODE_ASSIGNMENT")),
+    "finished": listing("tasks", ("type", "=", "NORMAL_TASK"), ("state", "=", "FINISHED")),
+    "failed": listing("tasks", ("type", "=", "NORMAL_TASK"), ("state", "=", "FAILED")),
+    "creations": listing("tasks", ("type", "=", "ACTOR_CREATION_TASK")),
+}
+CUT = {"groups": "group", "actors": "actor", "tasks": "task"}
+"""Lists of what holds GPUs now, and the kind of holder in each."""
+
+
+@live("ray", "Ray: nodes, jobs, placement groups, actors and tasks, asked from the dashboard of a head")
+def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
+    """One source a `[[ray]]` table; several heads may stand in one cluster."""
+    sources: dict[str, RaySource] = {}
+    if len(tables) > MAX_HEADS:
+        problems.append(f"[[ray]]: more than {MAX_HEADS} tables")
+    for number, table in enumerate(tables[:MAX_HEADS], start=1):
+        options = Options(table, f"[[ray]] {number}", problems)
+        cluster = options.text("cluster", "default")
+        interval_s = options.number("interval_s", 15, 1, 3600)
+        access = _access(options)
+        options.finish()
+        if not cluster:
+            options.wrong("cluster", "must not be empty")
+        if access.url in sources:
+            options.wrong("url", "must differ from the other [[ray]] tables")
+        sources[access.url] = RaySource(cluster, interval_s, access)
+    return list(sources.values())
+
+
+class RaySource:
+    """One Ray head, polled through its dashboard."""
+
+    kind = "ray"
+
+    def __init__(self, cluster: str, interval_s: float, access: Access) -> None:
+        self.name = f"ray {access.url}"
+        self.cluster = cluster
+        self.interval_s = interval_s
+        self._access = access
+        self._book: Book | None = None
+        self._session: str | None = None
+        self._refused: dict[str, int] = {}
+
+    async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
+        """Polls for ever. Begins with what the store knows, also when it is started again."""
+        self._book, self._session, failures = None, None, 0
+        async with Client(self._access) as client:
+            while True:
+                started_us = now_us()
+                failures = 0 if await self.poll(client, sink, now_us) else failures + 1
+                spent_s = max(0, now_us() - started_us) / SECOND_US
+                wait_s = self.interval_s + (backoff_s(failures, self.interval_s, MAX_WAIT_S) if failures else 0.0)
+                await asyncio.sleep(max(0.1, wait_s - spent_s))
+
+    async def poll(self, client: Client, sink: Sink, now_us: Callable[[], int]) -> bool:
+        """One round: asks, writes the news, tells the sink how it went. False when the head did not answer."""
+        try:
+            told, cut, rejects = await self._asked(client, now_us)
+            seen = picture(told, self.name, rejects)
+            book, news = await self._begun(seen, sink)
+            if missing := sorted(book.actors() - {unit.uid for unit in seen.units})[:MAX_ASKED_ACTORS]:
+                # Actors that are listed no more: when they ended, the dashboard still knows.
+                await self._by_id(client, [unit for unit in missing if len(unit) == 32], told, rejects)
+                seen = picture(told, self.name, Rejects())
+            news += book.news(rows(seen, self.name, rejects), seen, cut, seen.at_us or now_us(), rejects)
+            await write(sink, self.name, list(batches(news, self.cluster)), self._fresh(rejects), now_us)
+        except GpuwatchError as error:
+            sink.failed(self.name, now_us(), str(error))
+            return False
+        sink.succeeded(self.name, now_us(), sum(len(listed) for listed in told.items.values()))
+        return True
+
+    async def _asked(self, client: Client, now_us: Callable[[], int]) -> tuple[Told, set[str], Rejects]:
+        """Everything that a head says now, and the kinds of holder of which its limit left out some."""
+        told, rejects, cut = Told(UTC), Rejects(), set[str]()
+        told.add(await client.ask(VERSION), VERSION, 0, rejects)
+        for job in _listed(await client.ask(JOBS), JOBS):
+            told.add(job, JOBS, 0, rejects)
+        for item in inside(Piece(0, "data", _data(await client.ask(NODES), NODES)), NODES, rejects):
+            told.add(item, NODES, 0, rejects)
+        for name, path in LISTS.items():
+            refused = Rejects()
+            shown = path.partition("?")[0]
+            for item in inside(Piece(0, "data", _data(await client.ask(path), shown)), shown, refused):
+                told.add(item, shown, 0, refused)
+            if refused.counts and name in CUT:
+                cut.add(CUT[name])
+            if name != "creations":
+                for reason, count in refused.counts.items():
+                    rejects.add(f"{name}: {reason}", *refused.first[reason], count=count)
+        wanted = [str(item["actor_id"]) for item in told.of("actor") if _asks_gpu(item)]
+        await self._by_id(client, wanted[:MAX_ASKED_ACTORS], told, rejects)
+        told.at_us = now_us()
+        return told, cut, rejects
+
+    async def _by_id(self, client: Client, ids: Sequence[str], told: Told, rejects: Rejects) -> None:
+        for at in range(0, len(ids), IDS_A_QUESTION):
+            path = actors_by_id(ids[at : at + IDS_A_QUESTION])
+            shown = path.partition("?")[0]
+            for item in inside(Piece(0, "data", _data(await client.ask(path), shown)), shown, rejects):
+                told.add(item, shown, 0, rejects)
+
+    async def _begun(self, seen: Picture, sink: Sink) -> tuple[Book, list[Any]]:
+        """The book of this session; a head that began anew holds nothing of what it held before."""
+        news: list[Any] = []
+        if self._book is None or self._session != seen.session:
+            news = self._book.close() if self._book is not None else []
+            book = Book()
+            book.remember(await sink.open_claims(self.cluster, "ray"), seen.session)
+            self._book, self._session = book, seen.session
+        return self._book, news
+
+    def _fresh(self, rejects: Rejects) -> Rejects:
+        """What was refused for the first time, or more often than in the poll before: not the same again each time."""
+        fresh = Rejects()
+        for reason, count in rejects.counts.items():
+            if count > self._refused.get(reason, 0):
+                fresh.add(reason, *rejects.first[reason], count=count - self._refused.get(reason, 0))
+        self._refused = dict(rejects.counts)
+        return fresh
+
+
+def _asks_gpu(item: Mapping[str, Any]) -> bool:
+    resources = item.get("required_resources")
+    return isinstance(resources, dict) and "GPU" in resources and not item.get("placement_group_id")
+
+
+def _listed(answer: Any, path: str) -> list[Any]:
+    if not isinstance(answer, list):
+        raise SourceUnreachable(f"{path}: answers without a list; url in [[ray]] must be that of a Ray dashboard")
+    return answer
+
+
+def _data(answer: Any, path: str) -> Any:
+    if not isinstance(answer, dict) or answer.get("result") is not True:
+        said = answer.get("msg") if isinstance(answer, dict) else None
+        raise SourceUnreachable(f"{path}: {said or 'no answer of the state API'}; see the head's dashboard.log")
+    return answer.get("data")
+
+
+def _access(options: Options) -> Access:
+    """Where and how to connect; what is wrong is told."""
+    url = options.text("url").rstrip("/")
+    username = options.text("username")
+    token, password = _secret(options, "bearer_token"), _secret(options, "password")
+    ca, cert, key = options.path("ca_file"), options.path("cert_file"), options.path("key_file")
+    tls = Tls(ca, cert, key, options.flag("insecure_skip_verify", False))
+    timeout_s = options.number("timeout_s", 30, 0.1, 600)
+    max_bytes = int(options.number("max_bytes", 256 << 20, 1024, 4 << 30))
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
+        named = "@" in parts.netloc or (parts.port or 1) < 1
+    except ValueError:
+        parts, plain, named = urlsplit(""), None, True
+    if not plain or named:
+        options.wrong("url", "must be http(s)://head:8265 without a name or password")
+    elif parts.scheme == "http" and (token or password) and parts.hostname not in LOOPBACK:
+        options.wrong("url", "is http: a secret would be sent in the clear; use https")
+    if bool(username) != (password is not None):
+        options.wrong("username", "and password_file belong together")
+    if token is not None and password is not None:
+        options.wrong("bearer_token", "and a password exclude each other")
+    if key and not cert:
+        options.wrong("key_file", "needs cert_file")
+    if ca or cert:
+        try:
+            tls.context()
+        except ValueError as error:
+            options.wrong("ca_file", str(error))
+    return Access(url, timeout_s, max_bytes, token, username, password, tls if parts.scheme == "https" else None)
+
+
+def _secret(options: Options, name: str) -> Secret | None:
+    text, file = options.text(name), options.path(f"{name}_file")
+    if text and file:
+        options.wrong(name, f"and {name}_file exclude each other")
+    return Secret(text, file) if text or file else None

@@ -1,0 +1,92 @@
+"""What the store was told of YuniKorn's queues, applications and allocations, so that only news is written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuwatch.clock import HOUR_US, MINUTE_US
+from gpuwatch.collectors.kubernetes_kinds import Row
+
+REFRESH_US = HOUR_US
+"""What does not change is written again this often."""
+HEARTBEAT_US = MINUTE_US
+"""Allocations are held up to the newest evidence of any: one is written again this often."""
+MAX_KEPT = 500_000
+"""Rows of one table that are remembered."""
+KEYS = {
+    "queue": ("kind", "name", "namespace", "parent", "flavor"),
+    "workload": ("kind", "uid"),
+    "claim": ("pod_uid", "profile"),
+}
+TIMES = frozenset({"observed_us", "evidence_us", "cluster"})
+
+Key = tuple[object, ...]
+News = list[tuple[str, Row]]
+
+
+class Book:
+    """Rows as they were last written, by what they are of."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, dict[Key, tuple[Row, int]]] = {table: {} for table in KEYS}
+        self._beat_us = 0
+
+    def remember(self, open_claims: Iterable[Row]) -> None:
+        """Takes the claims of this source that the store has open."""
+        for row in open_claims:
+            if row.get("kind") == "yunikorn" and row.get("pod_uid"):
+                self._told["claim"][_key("claim", row)] = dict(row), row.get("evidence_us") or 0
+
+    def take(self, rows: Iterable[tuple[str, Row]], at_us: int, whole: bool) -> News:
+        """The news among what a round said at `at_us`. In a whole round what is not said any more is gone: an
+        allocation has ended, a queue or application is deleted.
+        """
+        news: News = []
+        said: dict[str, set[Key]] = {table: set() for table in KEYS}
+        for table, row in rows:
+            if table not in KEYS:
+                news.append((table, row))
+                continue
+            key, known = _key(table, row), self._told[table]
+            said[table].add(key)
+            told, written_us = known.get(key, ({}, 0))
+            if _differs(told, row) or at_us - written_us >= REFRESH_US:
+                if key in known or len(known) < MAX_KEPT:
+                    known[key] = row, at_us
+                news.append((table, row))
+        if whole:
+            for table, known in self._told.items():
+                for key in [key for key in known if key not in said[table]]:
+                    news.append((table, _last(table, known.pop(key)[0], at_us)))
+        news += self._heartbeat(at_us, {_key("claim", row) for table, row in news if table == "claim"})
+        return news
+
+    def _heartbeat(self, at_us: int, written: set[Key]) -> News:
+        """One claim again where none was written for a while: what runs is held up to the newest evidence."""
+        running = [row for row, _ in self._told["claim"].values()]
+        if not running or at_us - self._beat_us < HEARTBEAT_US:
+            return []
+        self._beat_us = at_us
+        if any(key in written for key in self._told["claim"]):
+            return []
+        return [("claim", running[0] | {"evidence_us": at_us})]
+
+
+def _last(table: str, row: Row, at_us: int) -> Row:
+    """The last word of what is gone."""
+    if table == "claim":
+        end_us = max(at_us, row["start_us"])
+        return row | {"end_us": end_us, "evidence_us": end_us}
+    ended = {"end_us": row.get("end_us") or at_us} if table == "workload" else {}
+    state = row.get("state")
+    kept = state if table == "workload" and state == "finished" else "deleted"
+    return row | ended | {"state": kept, "observed_us": at_us}
+
+
+def _key(table: str, row: Row) -> Key:
+    return tuple(row.get(name) for name in KEYS[table])
+
+
+def _differs(told: Row, said: Row) -> bool:
+    names = (told.keys() | said.keys()) - TIMES
+    return any(told.get(name) != said.get(name) for name in names)

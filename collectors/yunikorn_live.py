@@ -1,0 +1,227 @@
+"""Live source `yunikorn`: the REST API of YuniKorn's scheduler asked again and again (`[[yunikorn]]`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpuwatch.clock import SECOND_US
+from gpuwatch.collectors.kubernetes import batches
+from gpuwatch.collectors.kubernetes_json import Malformed, Object
+from gpuwatch.collectors.kubernetes_kinds import Row
+from gpuwatch.collectors.live_options import Options, backoff_s
+from gpuwatch.collectors.live_write import write
+from gpuwatch.collectors.scrape_config import Secret, Tls
+from gpuwatch.collectors.yunikorn import IGNORED, name_of, take, what
+from gpuwatch.collectors.yunikorn_book import Book
+from gpuwatch.collectors.yunikorn_http import Access, Client, NotServed
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.model import Rejects
+from gpuwatch.registry import LiveSource, Sink, live
+
+MAX_CLUSTERS = 100
+MAX_PARTITIONS = 100
+MAX_LEAVES = 10_000
+"""Leaf queues asked one by one of a YuniKorn that lists no applications of a partition."""
+MAX_REFUSED = 10_000
+MAX_WAIT_S = 300.0
+STATES = ("active", "completed", "rejected")
+
+
+@live("yunikorn", "YuniKorn: partitions, queues and applications of its REST API")
+def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
+    """One source a `[[yunikorn]]` table; addresses must differ, and clusters too, since a round says what is gone."""
+    sources: dict[str, YunikornSource] = {}
+    if len(tables) > MAX_CLUSTERS:
+        problems.append(f"[[yunikorn]]: more than {MAX_CLUSTERS} tables")
+    for number, table in enumerate(tables[:MAX_CLUSTERS], start=1):
+        options = Options(table, f"[[yunikorn]] {number}", problems)
+        cluster = options.text("cluster", "default")
+        source = YunikornSource(cluster, options)
+        options.finish()
+        if not cluster or cluster in sources:
+            options.wrong("cluster", "must be there and differ from the other [[yunikorn]] tables")
+        sources[cluster] = source
+    return list(sources.values())
+
+
+class YunikornSource:
+    """One YuniKorn. One object a cluster; not for two tasks at once."""
+
+    kind = "yunikorn"
+
+    def __init__(self, cluster: str, options: Options) -> None:
+        """Reads its options; what is wrong is told there."""
+        self.cluster = cluster
+        self.interval_s = options.number("interval_s", 30, 1, 3600)
+        self._claims = options.flag("claims", True)
+        self._access = _access(options)
+        self.name = f"yunikorn {self._access.url}"
+        self._book: Book | None = None
+        self._refused: set[tuple[str, str]] = set()
+
+    async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
+        """Polls for ever. Begins with what the store knows, also when it is started again."""
+        self._book, failures = None, 0
+        while True:
+            started_us = now_us()
+            failures = 0 if await self.poll(sink, now_us) else failures + 1
+            spent_s = max(0, now_us() - started_us) / SECOND_US
+            wait_s = self.interval_s + (backoff_s(failures, self.interval_s, MAX_WAIT_S) if failures else 0.0)
+            await asyncio.sleep(max(0.1, wait_s - spent_s))
+
+    async def poll(self, sink: Sink, now_us: Callable[[], int]) -> bool:
+        """One round: asks, writes the news, tells the sink how it went. False when YuniKorn did not answer it whole.
+
+        A round that broke off says nothing of what it did not reach: it ends and deletes nothing.
+        """
+        try:
+            if self._book is None:
+                book = Book()
+                book.remember(await sink.open_claims(self.cluster, "kubernetes"))
+                self._book = book
+            at_us, rejects = now_us(), Rejects()
+            async with Client(self._access) as client:
+                items = await _everything(client)
+            rows = await asyncio.to_thread(self._rows, items, at_us, rejects)
+            # An item that could not be read is there all the same: nothing is gone by a round that has one.
+            news = self._book.take(rows, at_us, whole=not rejects.total)
+            tables: dict[str, list[Row]] = {}
+            for table, row in news:
+                tables.setdefault(table, []).append(row)
+            told = [batch for table, found in tables.items() for batch in batches(table, found, self.cluster)]
+            await write(sink, self.name, told, self._news_of(rejects), now_us)
+        except GpuwatchError as error:
+            sink.failed(self.name, now_us(), str(error))
+            return False
+        sink.succeeded(self.name, now_us(), len(items))
+        return True
+
+    def _rows(self, items: Sequence[Object], at_us: int, rejects: Rejects) -> list[tuple[str, Row]]:
+        tables: dict[str, list[Row]] = {}
+        for item in items:
+            try:
+                said = take(item, tables, at_us)
+            except Malformed as error:
+                rejects.add(f"{what(item)}: {error}", "yunikorn", 0, name_of(item))
+                continue
+            if said is None or said:
+                rejects.add(f"{IGNORED}: {said}" if said else "not an answer of YuniKorn", "yunikorn", 0, name_of(item))
+        kept = {table: rows for table, rows in tables.items() if table != "claim" or self._claims}
+        return [(table, row) for table, rows in kept.items() for row in rows]
+
+    def _news_of(self, rejects: Rejects) -> Rejects:
+        """What was not refused before: the same application comes again with every round."""
+        fresh = Rejects()
+        for reason, (file, line, text) in rejects.first.items():
+            if (reason, text) not in self._refused and len(self._refused) < MAX_REFUSED:
+                self._refused.add((reason, text))
+                fresh.add(reason, file, line, text, rejects.counts[reason])
+        return fresh
+
+
+async def _everything(client: Client) -> list[Object]:
+    """Partitions, their queues and their applications. Raises SourceUnreachable."""
+    partitions = await client.get("partitions")
+    items: list[Object] = list(partitions)
+    for partition in partitions[:MAX_PARTITIONS]:
+        name = str(partition.get("name") or "default")
+        queues = await client.get("partition", name, "queues")
+        items += queues
+        items += await _applications(client, name, queues)
+    return items
+
+
+async def _applications(client: Client, partition: str, queues: Sequence[Object]) -> list[Object]:
+    """Applications of a partition by state; from a YuniKorn that has no such path, those of every leaf queue."""
+    found: list[Object] = []
+    try:
+        for state in STATES:
+            found += await client.get("partition", partition, "applications", state)
+        return _newest(found)
+    except NotServed:
+        if found:  # the path is there, this state is not
+            return _newest(found)
+    for leaf in _leaves(queues):
+        found += await client.get("partition", partition, "queue", leaf, "applications")
+    return _newest(found)
+
+
+def _newest(found: Sequence[Object]) -> list[Object]:
+    """One object an application: an id that was used before counts as it is now."""
+    known: dict[str, Object] = {}
+    for item in found:
+        key = str(item.get("applicationID"))
+        old = known.get(key)
+        if old is None or _submitted(item) > _submitted(old):
+            known[key] = item
+    return list(known.values())
+
+
+def _submitted(item: Object) -> int:
+    value = item.get("submissionTime")
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _leaves(queues: Sequence[Object]) -> list[str]:
+    waiting, leaves = list(queues), list[str]()
+    while waiting and len(leaves) < MAX_LEAVES:
+        queue = waiting.pop()
+        children = queue.get("children")
+        if isinstance(children, list) and children:
+            waiting += [child for child in children if isinstance(child, dict)]
+        elif isinstance(queue.get("queuename"), str):
+            leaves.append(queue["queuename"])
+    return leaves
+
+
+def _access(options: Options) -> Access:
+    url = options.text("url").rstrip("/").removesuffix("/ws/v1")
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        fine = fine and parts.username is None and not parts.query and not parts.fragment
+    except ValueError:
+        fine = False
+    if not fine:
+        options.wrong("url", "must be the address of YuniKorn's web service, as http://yunikorn-service.yunikorn:9080")
+        url = "http://invalid.invalid"
+    username, password = options.text("username"), _secret(options, "password")
+    token = _secret(options, "bearer_token")
+    if bool(username) != (password is not None):
+        options.wrong("username", "belongs together with password or password_file")
+    if token is not None and password is not None:
+        options.wrong("bearer_token", "give it, or username and password, not both")
+    ca, cert, key = (options.path(name) for name in ("ca_file", "cert_file", "key_file"))
+    tls = Tls(ca, cert, key, options.flag("insecure_skip_verify", False))
+    if ca or cert:
+        try:
+            tls.context()
+        except ValueError as error:
+            options.wrong("ca_file, cert_file, key_file", str(error))
+    return Access(
+        url,
+        options.number("timeout_s", 20, 0.1, 600),
+        int(options.number("max_bytes", 256 << 20, 1024, 4 << 30)),
+        username,
+        password,
+        token,
+        tls if url.startswith("https:") else None,
+    )
+
+
+def _secret(options: Options, name: str) -> Secret | None:
+    """A secret given in the table, or in the file that `<name>_file` names."""
+    text, file = options.text(name), options.text(f"{name}_file")
+    if text and file:
+        options.wrong(name, f"give it or {name}_file, not both")
+    if not text and not file:
+        return None
+    secret = Secret("" if file else text, file)
+    try:
+        secret.read()
+    except ValueError as error:
+        options.wrong(f"{name}_file", str(error))
+    return secret

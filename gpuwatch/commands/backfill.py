@@ -1,0 +1,134 @@
+"""The command `backfill`: history out of Prometheus, VictoriaMetrics, Thanos or Mimir."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Any
+
+import typer
+
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    moment_us,
+    now_us,
+    opened,
+    program,
+    progress,
+    show,
+)
+from gpuwatch.errors import UsageError
+from gpuwatch.output import Listing, choose
+
+DEFAULT_CLUSTER = "default"
+_AGO = re.compile(r"([1-9]\d{0,5})([mhdw])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def backfill(
+    context: typer.Context,
+    url: Annotated[str, typer.Option("--prometheus", metavar="URL", help="Address, e.g. http://prometheus:9090.")],
+    since: Annotated[str, typer.Option("--since", metavar="T", help="30d, 12h (ago) or RFC 3339.")] = "30d",
+    until: Annotated[str | None, typer.Option("--until", metavar="T", help="Likewise; default: now.")] = None,
+    data: DataOption = DEFAULT_DATA,
+    cluster: Annotated[
+        str, typer.Option("--cluster", metavar="NAME", help="The cluster the metrics are of.")
+    ] = DEFAULT_CLUSTER,
+    match: Annotated[
+        str, typer.Option("--match", metavar="SELECTOR", help="Only series with these labels: '{cluster=\"c1\"}'.")
+    ] = "",
+    bearer_token_file: Annotated[Path | None, typer.Option("--bearer-token-file", metavar="F")] = None,
+    username: Annotated[str, typer.Option("--username", metavar="U")] = "",
+    password_file: Annotated[Path | None, typer.Option("--password-file", metavar="F")] = None,
+    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="X-Scope-OrgID of Mimir.")] = "",
+    ca_file: Annotated[Path | None, typer.Option("--ca-file", metavar="F")] = None,
+    cert_file: Annotated[Path | None, typer.Option("--cert-file", metavar="F", help="Client certificate.")] = None,
+    key_file: Annotated[Path | None, typer.Option("--key-file", metavar="F", help="Its key.")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure-skip-verify", help="Trust any certificate.")] = False,
+    timeout_s: Annotated[float, typer.Option("--timeout", metavar="S", help="Seconds to wait for an answer.")] = 120,
+    max_samples: Annotated[
+        int, typer.Option("--max-samples", metavar="N", help="Most samples to ask for in one query.")
+    ] = 250_000,
+    chunk: Annotated[
+        str | None, typer.Option("--chunk", metavar="SPAN", help="Length of a span, e.g. 10m; default: by its samples.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=16, help="Queries at a time.")] = 4,
+    again: Annotated[bool, typer.Option("--again", help="Ask also for spans that are done.")] = False,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """History from Prometheus, Thanos, Mimir, VictoriaMetrics; stopped at any time, it continues where it was."""
+    from gpuwatch.backfill import backfill as run
+    from gpuwatch.backfill import look, open_history
+    from gpuwatch.commands.data import tell
+
+    choose(form, True)
+    at_us = now_us(context)
+    since_us = _moment(since, "--since", at_us)
+    until_us = at_us if until is None else _moment(until, "--until", at_us)
+    options: dict[str, Any] = {
+        "url": url,
+        "match": match,
+        "username": username,
+        "tenant": tenant,
+        "insecure_skip_verify": insecure,
+        "timeout_s": timeout_s,
+        "max_samples": max_samples,
+    }
+    files = {
+        "bearer_token_file": bearer_token_file,
+        "password_file": password_file,
+        "ca_file": ca_file,
+        "cert_file": cert_file,
+        "key_file": key_file,
+    }
+    chunk_us = None if chunk is None else _span_us(chunk)
+    options |= {name: str(path) for name, path in files.items() if path is not None}
+    history = open_history(options, cluster)
+    try:
+        plan = look(history, since_us, until_us, at_us)
+        with opened(data, config, create=True) as (store, _, _), progress("backfill") as step:
+            report = run(
+                store,
+                history,
+                plan,
+                cluster=cluster,
+                jobs=jobs,
+                chunk_us=chunk_us,
+                again=again,
+                progress=step,
+            )
+    finally:
+        history.close()
+    tell(report)
+    row = {
+        "spans": report.files,
+        "repeated": report.repeated,
+        "incomplete": report.incomplete,
+        "samples": report.samples,
+        "records": report.records - report.samples,
+        "rejected": report.rejected,
+    }
+    show(Listing(tuple(row), [row], foot=[f"Next: {program()} analyze --data {quote(str(data))}"]), form)
+
+
+def _moment(text: str, option: str, at_us: int) -> int:
+    """Microseconds of `30d` (ago) or of an RFC 3339 time. Raises UsageError."""
+    if found := _AGO.fullmatch(text):
+        return at_us - int(found[1]) * _UNIT_S[found[2]] * 1_000_000
+    moment = moment_us(text, option)
+    assert moment is not None
+    return moment
+
+
+def _span_us(text: str) -> int:
+    """Microseconds of `10m`: a whole part of a day from a minute up. Raises UsageError."""
+    found = re.fullmatch(r"([1-9]\d{0,4})([smh])", text)
+    seconds = int(found[1]) * _UNIT_S[found[2]] if found else 86_400 if text == "1d" else 0
+    if seconds < 60 or 86_400 % seconds:
+        raise UsageError(f"--chunk {text!r}: write a length that divides a day, from 1m to 1d, such as 10m or 2h")
+    return seconds * 1_000_000

@@ -1,0 +1,29 @@
+-- A row of run_word is a declared run and what its scheduler says of it; a queue that no record of the run names is that
+-- of the newest workload of its job.
+create or replace temp table run_word as
+with words as (
+    select
+        ('0x' || substr(md5(concat_ws(chr(31), cluster, scheduler, job_id, run_key)), 1, 15))::bigint as run_id,
+        max(job_id) as job_id,
+        max(user_name) as user_name,
+        max(account) as account,
+        max(queue) as queue,
+        max(namespace) as namespace,
+        max(qos) as qos,
+        max(name) as name,
+        max(labels) as labels,
+        arg_max(state, coalesce(evidence_us, end_us, start_us)) as state,
+        min(submit_us) as submit_us
+    from claim
+    where cluster = $cluster
+    group by 1
+),
+queued as (
+    select job_id, arg_max(queue, (coalesce(observed_us, admitted_us, submit_us, 0), queue)) as queue
+    from workload
+    where cluster = $cluster and queue is not null and job_id is not null
+    group by job_id
+)
+select w.* exclude (job_id) replace (coalesce(w.queue, q.queue) as queue)
+from words w
+left join queued q using (job_id);

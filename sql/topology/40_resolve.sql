@@ -1,0 +1,77 @@
+-- A row of topo_version is a container round a child while it held: of what sources say at one time the most trusted
+-- decides, then the most of them, then the first by name. Appends the versions of all that topo_told has.
+create or replace temp table topo_valid as
+select * from topo_told where from_us < until_us and parent is not null;
+
+insert into topo_version
+with told as (
+    select
+        child, child_kind, parent_kind, parent, level, from_us, until_us, trust,
+        min(source) as source,
+        max(node) as node,
+        count(*) as votes
+    from topo_valid
+    group by child, child_kind, parent_kind, parent, level, from_us, until_us, trust
+),
+-- Most things are told one way only, once.
+plain as (
+    select child, child_kind, parent_kind from told group by all having count(*) = 1
+),
+edge as (
+    select child, child_kind, parent_kind, from_us as at_us from told
+    union
+    select child, child_kind, parent_kind, until_us from told
+),
+piece as (
+    select *, lead(at_us) over (partition by child, child_kind, parent_kind order by at_us) as end_us
+    from edge
+    anti join plain using (child, child_kind, parent_kind)
+),
+decided as (
+    select
+        p.child, p.child_kind, p.parent_kind, p.at_us, p.end_us, t.parent, t.level, t.trust,
+        min(t.source) as source, max(t.node) as node
+    from piece p
+    join told t
+        on t.child = p.child and t.child_kind = p.child_kind and t.parent_kind = p.parent_kind
+        and t.from_us <= p.at_us and t.until_us >= p.end_us
+    group by p.child, p.child_kind, p.parent_kind, p.at_us, p.end_us, t.parent, t.level, t.trust
+    qualify row_number() over (
+        partition by p.child, p.child_kind, p.parent_kind, p.at_us
+        order by t.trust, sum(t.votes) desc, t.parent, t.level nulls last
+    ) = 1
+),
+marked as (
+    select
+        *,
+        (
+            lag(end_us) over spoken is distinct from at_us
+            or lag(parent) over spoken is distinct from parent
+            or lag(level) over spoken is distinct from level
+        )::integer as starts
+    from decided
+    window spoken as (partition by child, child_kind, parent_kind order by at_us)
+),
+run as (
+    select *, sum(starts) over (partition by child, child_kind, parent_kind order by at_us) as number from marked
+),
+version as (
+    select
+        child, child_kind, parent_kind, parent, level,
+        arg_min(source, (trust, source)) as source,
+        max(node) as node,
+        min(at_us) as from_us,
+        max(end_us) as until_us
+    from run
+    group by child, child_kind, parent_kind, number, parent, level
+    union all
+    select child, child_kind, parent_kind, parent, level, source, node, from_us, until_us
+    from told
+    semi join plain using (child, child_kind, parent_kind)
+)
+select
+    *,
+    -- Nothing earlier says otherwise: the first version reaches back.
+    case when row_number() over (partition by child, child_kind, parent_kind order by from_us) = 1 then 0 else from_us end
+        as since_us
+from version;

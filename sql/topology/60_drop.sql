@@ -1,0 +1,23 @@
+-- Drops what a derivation needed on its way: no row of it is kept.
+drop table if exists topo_name;
+drop table if exists topo_seen;
+drop table if exists topo_slot;
+drop table if exists topo_model;
+drop table if exists topo_node;
+drop table if exists topo_row;
+drop table if exists topo_statement;
+drop table if exists topo_matrix;
+drop table if exists topo_told;
+drop table if exists topo_node_told;
+drop table if exists topo_pair_told;
+drop table if exists topo_label;
+drop table if exists topo_label_kind;
+drop table if exists topo_hyper;
+drop table if exists topo_hyper_member;
+drop table if exists topo_hyper_child;
+drop table if exists topo_switch_row;
+drop table if exists topo_switch_statement;
+drop table if exists topo_valid;
+drop table if exists topo_version;
+drop table if exists topo_star;
+drop table if exists topo_next;

@@ -1,0 +1,34 @@
+-- Removes statements of links that say what the one before and the one after say too. A statement is all rows of one
+-- instant of a node, of a HyperNode or Topology, or of a topology of Slurm's configuration.
+delete from link
+where rowid in (
+    with told as (
+        select
+            rowid as number,
+            cluster,
+            case
+                when level in ('SWITCH', 'BLOCK') then chr(30) || (detail ->> 'plugin') || chr(31) || coalesce(detail ->> 'topology', '')
+                when level in ('LEVEL', 'HYPERNODE') then level || chr(30) || a
+                else node
+            end as scope,
+            observed_us,
+            coalesce(node, '') || chr(31) || a || chr(31) || coalesce(b, '') || chr(31) || level || chr(31) || coalesce(detail, '') as content
+        from link
+        where observed_us is not null and (json_valid(detail) or detail is null)
+    ),
+    statement as (
+        select cluster, scope, observed_us, md5(string_agg(distinct content, chr(30) order by content)) as digest
+        from told
+        where scope is not null
+        group by cluster, scope, observed_us
+    ),
+    repeated as (
+        select cluster, scope, observed_us
+        from statement
+        window spoken as (partition by cluster, scope order by observed_us)
+        qualify digest = lag(digest) over spoken and digest = lead(digest) over spoken
+    )
+    select t.number
+    from told t
+    join repeated r on r.cluster = t.cluster and r.scope = t.scope and r.observed_us = t.observed_us
+);
