@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
 
-from gpuwatch.commands.serve import HOST, known_tables, run, settings_with_tables
+from gpuwatch.commands.serve import HOST, run
+from gpuwatch.plan import load
 from gpuwatch.service import Service
-from gpuwatch.settings import load_tables
 
 
 def main(lag_us: str, config: str, data: str, port: str) -> None:
     """Serves with a clock that shows `lag_us` microseconds less than it is."""
     lag = int(lag_us)
-    settings, tables = settings_with_tables(Path(config)), load_tables(Path(config), known_tables())
-    service = Service.open(Path(data), settings, tables, now_us=lambda: time.time_ns() // 1000 - lag)
+    plan = load(Path(config), os.environ)
+    service = Service.open(Path(data), plan.settings, plan, now_us=lambda: time.time_ns() // 1000 - lag)
     run(service, HOST, int(port), lambda url: print(url, flush=True))
 
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def pod(number: int, step: int, version: int) -> Json:
     made, started, ended = (rfc3339(T0_US + (number % 3600 + s) * SECOND_US) for s in (0, 30, 900))
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"train-{number // 8}", "uid": f"job-{number // 8}"}
     labels = {"app": "train", "batch.kubernetes.io/job-name": owner["name"], "team": f"team-{number % 40}"}
-    fields = {f"f:field-{k}": {"f:value": {}, f'k:{{"type":"{k}"}}': {}} for k in range(40)}
+    fields: Json = {f"f:field-{k}": {"f:value": {}, f'k:{{"type":"{k}"}}': {}} for k in range(40)}
     metadata = {
         "name": name,
         "namespace": f"team-{number // 8 % 40}",
@@ -147,9 +148,10 @@ def serve(port: Connection, pods: int, jobs: int) -> None:
             response = web.StreamResponse()
             await response.prepare(request)
             await go.wait()
-            for piece in _pieces(lines.get(request.path, [])):
-                await response.write(piece)
-            await asyncio.Event().wait()
+            with suppress(ConnectionError):  # the source went: all is on disk
+                for piece in _pieces(lines.get(request.path, [])):
+                    await response.write(piece)
+                await asyncio.Event().wait()
         if request.path == "/apis":
             return web.json_response({"groups": [{"name": "batch", "versions": [{"version": "v1"}]}]})
         if request.path == "/apis/batch/v1":

@@ -20,6 +20,7 @@ from typing import Any
 from bench.exposition import FIELD_COUNT, GPUS, PAGES, pages
 from gpuwatch.collectors.scrape import configure
 from gpuwatch.model import Points, Records, Rejects
+from gpuwatch.registry import LiveSource
 
 ENDPOINTS = 1000
 ROUNDS = 3
@@ -53,6 +54,15 @@ class Counter:
         if not self.failures:
             print(error, file=sys.stderr)
         self.failures += 1
+
+    def added(self, source: LiveSource) -> None:
+        """Nothing is listed here."""
+
+    def dropped(self, source: str) -> None:
+        """Nothing is listed here."""
+
+    def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        """No clock is read here."""
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         """Nothing is scheduled here."""

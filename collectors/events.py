@@ -1,6 +1,6 @@
 """Receiver `events`: scheduler events pushed as NDJSON, a JSON list or one object.
 
-An item is a Kubernetes object as kubectl prints it (a List counts as its items), a watch event `{"type", "object"}`, or
+An item is a Kubernetes object of any kind that is read, as kubectl prints it (a List counts as its items), a watch event `{"type", "object"}`, or
 a record of ours, `{"id", "type": "claim" | "node" | "pending" | "event", "cluster"?, ...}` (see events_record.py).
 
 Idempotent: a row's key is what it speaks of, never when it came. A claim is a run of a job on a node (job_id, run_key,
@@ -23,6 +23,7 @@ from typing import Any
 from gpuwatch.collectors.events_record import TYPES, check_times, record_row
 from gpuwatch.collectors.kubernetes import Tables, finish, name_of, take
 from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, moment, string
+from gpuwatch.collectors.kubernetes_kinds import find
 from gpuwatch.collectors.slurm_files import Row, batches
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Records, Rejects
@@ -63,6 +64,7 @@ class Decoder:
         rows: list[Row] = []
         tables: Tables = {"node": [], "claim": [], "pending": [], "event": []}
         waiting: dict[str, list[dict[str, Any]]] = {}
+        gangs: list[dict[str, Any]] = []
         seen: set[str] = set()
         for place, item in items_of(body, rejects):
             found: Tables = {table: [] for table in tables}
@@ -73,7 +75,7 @@ class Decoder:
                 if item.get("type") in WATCHED and isinstance(item.get("object"), dict):
                     item = self._watched(item["type"], item["object"], found, now_us)
                 else:
-                    self._object(item, found)
+                    self._object(item, found, now_us)
                 for row in chain.from_iterable(found.values()):
                     check_times(row, now_us)
                 uid = string(mapping(item, "metadata"), "uid") if item.get("kind") == "Pod" else None
@@ -83,13 +85,16 @@ class Decoder:
             except ValueError as error:
                 rejects.add(str(error), FILE, place, _shown(item))
                 continue
-            if uid is not None:
+            if uid is None:
+                gangs += found.pop("pending")  # said of the whole gang, by its queue
+            else:
                 # The newest word about a pod counts: a gang waits for the sum of its pods.
                 waiting[uid] = found.pop("pending")
             for table, fresh in found.items():
-                tables[table] += fresh
+                tables.setdefault(table, []).extend(fresh)
         tables["pending"] = [row for fresh in waiting.values() for row in fresh]
         finish(tables, self._profiles)
+        tables["pending"] += gangs
         while len(self._profiles) > MAX_NODES:
             del self._profiles[next(iter(self._profiles))]
         rows += [(table, row | {"cluster": cluster}) for table, fresh in tables.items() for row in fresh]
@@ -106,12 +111,16 @@ class Decoder:
         seen.add(item["id"])
         return [(table, row | {"cluster": own})]
 
-    def _object(self, item: Object, tables: Tables) -> None:
+    def _object(self, item: Object, tables: Tables, now_us: int) -> None:
         kind = item.get("kind")
         if not isinstance(kind, str) or not kind:
             raise ValueError("neither a Kubernetes object (kind), a watch event (type, object) nor a record (id, type)")
         try:
             taken = take(kind, item, tables, self._profiles, None)
+            if not taken and kind != "Pod" and (known := find(item)) is not None:
+                taken = True
+                for table, row in known.rows(item, now_us):
+                    tables.setdefault(table, []).append(row)
         except Malformed as error:
             raise ValueError(f"{kind}: {error}") from error
         if not taken:
@@ -123,7 +132,7 @@ class Decoder:
         if word == "ERROR":
             raise ValueError("the watch that is passed on broke: list and send everything again")
         if word != "BOOKMARK":
-            self._object(item, found)
+            self._object(item, found, now_us)
         if word == "DELETED":
             found["pending"].clear()  # what went while it waited is no request
             for row in found["claim"]:
@@ -131,6 +140,10 @@ class Decoder:
                     row["end_us"] = row["evidence_us"] = max(self._gone_us(item, now_us), row["start_us"])
             for row in found["node"]:
                 row |= {"state": "down", "reason": "deleted from the cluster"}
+            for row in (*found.get("queue", ()), *found.get("workload", ())):
+                row["state"] = "deleted"
+            for row in found.get("workload", ()):
+                row["end_us"] = now_us if row.get("end_us") is None else row["end_us"]
         return item
 
     def _gone_us(self, item: Object, now_us: int) -> int:

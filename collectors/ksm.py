@@ -10,6 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,19 @@ Times = NDArray[np.int64]
 Values = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Told:
+    """What kube-state-metrics told of a span."""
+
+    tables: dict[str, list[Row]]
+    """Rows by store table, without their cluster."""
+    pods: set[str]
+    """UIDs of every pod that asks for GPUs."""
+    bytes: int
+    rejects: Rejects
+    lacking: list[str]
+
+
 class Records:
     """The scheduler records of one server and cluster, by span of time. Spans may be read by many threads at a time."""
 
@@ -98,23 +112,28 @@ class Records:
 
     def chunk(self, start_us: int, end_us: int) -> Chunk:
         """Claims, requests, nodes and quotas of a span. Raises Refused, UnreadableInput."""
-        window = Window(self._asker, start_us - LOOK_BACK_US, end_us)
+        told = self.tell(start_us - LOOK_BACK_US, end_us)
+        found: list[Batch | Points] = [
+            batch for table, rows in told.tables.items() if rows for batch in batches(table, rows, self.cluster)
+        ]
+        return Chunk(found, sum(b.rows.num_rows for b in found), told.bytes, told.rejects, told.lacking)
+
+    def tell(self, start_us: int, end_us: int) -> Told:
+        """What is told in [start_us, end_us). Raises Refused, UnreadableInput."""
+        window = Window(self._asker, start_us, end_us)
         reader, rejects = Reader(end_us), Rejects()
         nodes = list(self._nodes(window, reader, rejects))
         pods = self._pods(window, reader, rejects)
         if QUOTA[0] in self._metrics:
-            told = window.facts(QUOTA, f'resource=~"(?:requests.|limits.)?(?:{RESOURCES})"')
-            for item in quota_objects(told):
+            quotas = window.facts(QUOTA, f'resource=~"(?:requests.|limits.)?(?:{RESOURCES})"')
+            for item in quota_objects(quotas):
                 self._take(reader, item, rejects)
         for reason, _, name in reader.finish():
             rejects.add(reason, self.name, 0, name)
         tables = dict(reader.tables)
-        tables["claim"] = list(ended(tables["claim"], pods, window.targets(), rejects, self.name))
+        tables["claim"] = list(ended(tables["claim"], pods, window.targets()))
         tables["node"] = nodes
-        found: list[Batch | Points] = [
-            batch for table, rows in tables.items() if rows for batch in batches(table, rows, self.cluster)
-        ]
-        return Chunk(found, sum(b.rows.num_rows for b in found), window.bytes, rejects, list(window.lacking))
+        return Told(tables, set(pods), window.bytes, rejects, list(window.lacking))
 
     def _pods(self, window: Window, reader: Reader, rejects: Rejects) -> dict[str, Pod]:
         """Gives the pods of a span to the reader; returns them by UID."""
@@ -305,13 +324,7 @@ def changes(
     return found
 
 
-def ended(
-    rows: Iterable[Row],
-    pods: dict[str, Pod],
-    targets: dict[tuple[str, str], tuple[int, int]],
-    rejects: Rejects,
-    name: str,
-) -> Iterator[Row]:
+def ended(rows: Iterable[Row], pods: dict[str, Pod], targets: dict[tuple[str, str], tuple[int, int]]) -> Iterator[Row]:
     """Claims as kube-state-metrics tells them: known to hold until the pod was last told of, which is the end of a pod
     that was not told of any more while its own target, or one that took its place, went on."""
     newest = max((pod.last_us for pod in pods.values()), default=0)

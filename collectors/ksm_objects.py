@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from gpuwatch.clock import rfc3339
 from gpuwatch.collectors.ksm_names import labels_of, resource_of
 from gpuwatch.collectors.kubernetes_json import Object
+from gpuwatch.collectors.kubernetes_nodes import CORDON_TAINT
 
 PHASES = ("Pending", "Unknown", "Running", "Failed", "Succeeded")
 """The later one counts where a pod had several within a span."""
@@ -199,11 +200,14 @@ def node_object(name: str, facts: Facts, ready: bool | None, cordoned: bool, sin
     at = {"lastTransitionTime": rfc3339(since_us)} if since_us is not None else {}
     if ready is not None:
         status["conditions"] = [{"type": "Ready", "status": "True" if ready else "False", **at}]
-    taints = [
+    taints: list[Object] = [
         {"key": series.get("key"), "effect": series.get("effect"), "value": series.get("value")}
         for series, value in facts.get("kube_node_spec_taint", ())
-        if value == 1 and series.get("key") != "node.kubernetes.io/unschedulable"
+        if value == 1 and series.get("key") != CORDON_TAINT
     ]
+    if cordoned:
+        added = {"timeAdded": rfc3339(since_us)} if since_us is not None else {}
+        taints.append({"key": CORDON_TAINT, "effect": "NoSchedule", **added})
     return {
         "kind": "Node",
         "apiVersion": "v1",

@@ -47,7 +47,9 @@ class _Pod:
 class Book:
     """Turns objects as they come into the rows that the store does not have; `take` hands them over."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: bool = True) -> None:
+        """`nodes`: whether nodes will be told too; else what ResourceSlices say of them is all there is."""
+        self._expects_nodes = nodes
         self._pods: dict[str, _Pod] = {}
         self._names: dict[tuple[str | None, str | None], str] = {}
         self._jobs: dict[str, set[str]] = {}
@@ -279,7 +281,7 @@ class Book:
         """
         silent = drawn is not None and (drawn.unknown is not None or not drawn.held)
         if silent and known is not None and known.claims and not gpu_resources(item):
-            return list(spell(item, [held_of(row) for row in known.claims]))
+            return list(spell(item, [held_of(row) for row in known.claims], known.claims[0]["kind"]))
         return list(claims(item, drawn))
 
     def _await(self, uid: str, drawn: Drawn | None, item: Object) -> None:
@@ -308,8 +310,11 @@ class Book:
             self._refuse(DRA_UNKNOWN, item)
 
     def _inventory(self, node: str | None, at_us: int) -> None:
-        if node:
-            self._node_news(node, self._nodes.get(node) or bare_node(node, at_us), at_us)
+        said = self._nodes.get(node or "")
+        if said is None and node and not self._expects_nodes:
+            said = bare_node(node, at_us)
+        if said is not None and node:
+            self._node_news(node, said, at_us)
 
     def _node_news(self, name: str, said: NodeSaid, at_us: int) -> None:
         row = with_inventory(said, *self._drawn.inventory(name))

@@ -176,8 +176,10 @@ def _fix(status: int, path: str) -> str:
 
 
 def missing_rule(path: str) -> str:
-    """The right that reading a collection needs, as Kubernetes writes it."""
+    """The right that reading a collection, or looking up what there is, needs, as Kubernetes writes it."""
     words = path.strip("/").split("/")
+    if len(words) < (4 if words[0] == "apis" else 3):
+        return "the ClusterRole system:discovery"
     group = words[1] if words[0] == "apis" else ""
     where = f"a Role in namespace {words[-2]}" if "namespaces" in words[:-1] else "a ClusterRole"
     return f'{where} with the rule apiGroups: ["{group}"], resources: ["{words[-1]}"], verbs: ["list", "watch"]'

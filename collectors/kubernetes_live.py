@@ -80,7 +80,7 @@ class KubernetesSource:
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Lists and watches for ever. Begins with what the store knows, also when it is started again."""
-        book = Book()
+        book = Book(self._nodes)
         writer = Writer(self.name, self.cluster, book, sink, now_us)
         alive_us = book.remember(await sink.open_claims(self.cluster, "kubernetes"))
         watched: dict[str, Watch] = {}

@@ -24,6 +24,8 @@ MAX_LABELS = 200
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 MIG_PREFIX = "nvidia.com/mig-"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
+PLUGIN, DRA = "k8s-json", "dra"
+"""Kinds of claim rows: pods that name one device of a ResourceClaim share it by intent."""
 PREEMPTED = ("PreemptionByScheduler", "PreemptionByKubeScheduler")
 
 _uuid = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -73,10 +75,10 @@ def claims(pod: Object, drawn: Drawn | None = None) -> Iterator[dict[str, Any]]:
         return
     status = mapping(pod, "status")
     held = _merged([*_plugged(pod, status, drawn), *(drawn.held if drawn else ())])
-    yield from spell(pod, held)
+    yield from spell(pod, held, DRA if drawn is not None and drawn.held else PLUGIN)
 
 
-def spell(pod: Object, held: Sequence[Held]) -> Iterator[dict[str, Any]]:
+def spell(pod: Object, held: Sequence[Held], kind: str) -> Iterator[dict[str, Any]]:
     """Claim rows of a pod that holds these devices, none while no container has started. Raises Malformed."""
     status = mapping(pod, "status")
     phase = string(status, "phase")
@@ -85,7 +87,7 @@ def spell(pod: Object, held: Sequence[Held]) -> Iterator[dict[str, Any]]:
         return
     end = _end(pod, status, phase, start)
     row = _shared(pod, owner_of(pod)) | {
-        "kind": "k8s-json",
+        "kind": kind,
         "node": string(mapping(pod, "spec"), "nodeName"),
         "start_us": start,
         "end_us": end,

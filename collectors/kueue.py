@@ -130,7 +130,8 @@ class _Asked:
             used, used_other = devices_of(mapping(request, "resources"))
         devices, other = used or devices, used_other or other
         flavors = mapping(given, "flavors")
-        mine = [str(f) for r, f in sorted(flavors.items()) if devices_of({r: 1}) != ({}, {})]
+        told = [string(flavors, resource) for resource in sorted(flavors) if devices_of({resource: 1}) != ({}, {})]
+        mine = [flavor for flavor in told if flavor]
         topology = mapping(pod_set, "topologyRequest")
         self.dra = self.dra or bool(mappings(mapping(template, "spec"), "resourceClaims"))
         self.pods, self.least = (self.pods or 0) + count, (self.least or 0) + min(least, count)

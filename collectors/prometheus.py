@@ -20,15 +20,17 @@ from gpuwatch.collectors.prometheus_ask import Asker
 from gpuwatch.collectors.prometheus_http import LARGE, Refused
 from gpuwatch.collectors.prometheus_wire import Matrix
 from gpuwatch.collectors.series import Contexts, Samples, SeriesNumbers, in_units, of_devices, points
+from gpuwatch.fields import FIELDS, Field
 from gpuwatch.model import Points, Records, Rejects
 
 EVERY_NAME = '__name__=~"(?i)dcgm_.*"'
 """DCGM metrics in any spelling: some send them in lower case."""
 PROBE_S = 300
 PROBES = 5
-"""Instants of a span at which the samples of PROBE_S are counted: the most decides how much is asked for at a time."""
+"""Instants of a span at which series and their samples in PROBE_S are counted: the most decides how much is asked for
+at a time."""
 USUAL_INTERVAL_S = 15
-"""Between samples, where a server does not even count them."""
+"""Between samples, where the first metric has none."""
 MAX_SERIES = 1_000_000
 MAX_KEY_BYTES = 128 * 1024 * 1024
 """Series known by their labels, by number and by size; beyond either all are forgotten, and read anew when they come."""
@@ -59,6 +61,7 @@ class History:
         """Metric names with a stored field that the server has; see find()."""
         self.samples_a_second = 0.0
         self._asker = asker
+        self._every = "{" + ",".join(filter(None, (EVERY_NAME, asker.match))) + "}"
         self._lock = threading.Lock()
         self._numbers = SeriesNumbers(cluster)
         self._contexts = Contexts(self._numbers)
@@ -67,12 +70,30 @@ class History:
         self._newest = np.empty(0, np.int64)
 
     def find(self, start_us: int, end_us: int) -> list[str]:
-        """The metric names of the span, all of DCGM; notes those with a stored field. Raises Refused, UnreadableInput."""
-        match = "{" + ",".join(filter(None, (EVERY_NAME, self._asker.match))) + "}"
-        span = start_us // SECOND_US, -(-end_us // SECOND_US)
-        names = sorted(set(self._asker.patient(lambda: self._asker.client.names(match, *span))))
-        self.fields = [name for name in names if not isinstance(field_of(name), str)]
-        return [name for name in names if field_of(name) != NOT_DCGM]
+        """The metric names of the span, all of DCGM; notes those with a stored field. Raises Refused, UnreadableInput.
+
+        Where the server has too many series to list their names over the span, it is asked at a few instants of it, and
+        where that is too much too, every name that is known is taken to be there.
+        """
+        first, last = start_us // SECOND_US, -(-end_us // SECOND_US)
+        names: set[str] = set()
+        try:
+            names |= self._names(first, last)
+        except Refused as refused:
+            if refused.helps != LARGE:
+                raise
+            try:
+                for at_s in _instants(first, last):
+                    names |= self._names(max(at_s - PROBE_S, first), at_s)
+            except Refused as again:
+                if again.helps != LARGE:
+                    raise
+                names |= {name for known in FIELDS for name in _spellings(known)}
+        self.fields = sorted(name for name in names if not isinstance(field_of(name), str))
+        return sorted(name for name in names if field_of(name) != NOT_DCGM)
+
+    def _names(self, start_s: int, end_s: int) -> set[str]:
+        return set(self._asker.patient(lambda: self._asker.client.names(self._every, start_s, end_s)))
 
     def measure(self, start_us: int, end_us: int) -> float:
         """About the most samples a second within a span; 0 where it has none or the server does not count them.
@@ -82,17 +103,12 @@ class History:
         self.samples_a_second = 0.0
         if not self.fields:
             return 0.0
-        selector = self._asker.selector(self.fields)
-        first, last = start_us // SECOND_US, end_us // SECOND_US
-        for probe in range(1, PROBES + 1):
-            at_s = first + (last - first) * probe // PROBES
-            found = self._count(f"sum(count_over_time({selector}[{PROBE_S}s]))", at_s)
-            if found is None:
-                series = self._count(f"count({selector})", at_s)
-                rate = (series or 0.0) / USUAL_INTERVAL_S
-            else:
-                rate = found / PROBE_S
-            self.samples_a_second = max(self.samples_a_second, rate)
+        one = f"{self._asker.selector(self.fields[:1])}[{PROBE_S}s]"
+        for at_s in _instants(start_us // SECOND_US, end_us // SECOND_US):
+            series = self._count(f"count({self._every})", at_s)
+            if series:
+                samples = self._count(f"avg(count_over_time({one}))", at_s) or PROBE_S / USUAL_INTERVAL_S
+                self.samples_a_second = max(self.samples_a_second, series * samples / PROBE_S)
         return self.samples_a_second
 
     def chunk(self, start_us: int, end_us: int, only_new: bool = False) -> Chunk:
@@ -176,3 +192,14 @@ class History:
             self._contexts = Contexts(self._numbers)
             self._newest = np.empty(0, np.int64)
             self._size = 0
+
+
+def _instants(start_s: int, end_s: int) -> list[int]:
+    """PROBES instants of a span, its end among them."""
+    return [start_s + (end_s - start_s) * probe // PROBES for probe in range(1, PROBES + 1)]
+
+
+def _spellings(known: Field) -> set[str]:
+    """The names under which a field may be there."""
+    names = {known.name, *known.aliases, *([known.new_name] if known.new_name else [])}
+    return names | {name.lower() for name in names}

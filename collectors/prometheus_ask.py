@@ -7,6 +7,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gpuwatch.clock import SECOND_US
@@ -23,8 +24,8 @@ GROW_AFTER, GROWTH = 50, 1.25
 MAX_NAMES = 1_000
 MARGIN_S = 1
 """Prometheus before 3 takes a range with both its ends, from 3 on without its start: more is asked for, and cut here."""
-MAX_QUERY_BYTES = 12_000
-"""VictoriaMetrics refuses queries of more than 16 KiB."""
+MAX_QUERY_BYTES = 4_000
+"""Proxies refuse addresses of more than 8 KiB, VictoriaMetrics queries of more than 16."""
 _MATCHER = r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*'
 _MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*,?\s*")
 T = TypeVar("T")
@@ -34,13 +35,22 @@ class Asker:
     """Queries one server patiently. May be used from many threads: what one learns of a limit holds for all."""
 
     def __init__(
-        self, client: Client, match: str = "", most_samples: int = 250_000, stop: threading.Event | None = None
+        self,
+        client: Client,
+        match: str = "",
+        most_samples: int = 250_000,
+        stop: threading.Event | None = None,
+        tries: int = TRIES,
     ) -> None:
-        """`match` are further matchers (see matchers_of); `most_samples` is the most to ask for in one query."""
+        """`match` are further matchers (see matchers_of); `most_samples` is the most to ask for in one query; `tries`
+        is how often to ask a server that says "later"."""
         self.client = client
         self.match = match
+        self._tries = tries
         self.most_samples = self._wished = most_samples
         self._good = 0
+        self._answered = False
+        """Whether the server ever did: one that cannot be reached at first is told at once."""
         self._stop = stop or threading.Event()
 
     def selector(self, names: Sequence[str], more: str = "") -> str:
@@ -51,13 +61,16 @@ class Asker:
             found = [f'__name__=~"{"|".join(map(re.escape, names))}"']
         return "{" + ",".join([*found, *filter(None, (self.match, more))]) + "}"
 
-    def patient(self, ask: Callable[[], T], tries: int = TRIES) -> T:
+    def patient(self, ask: Callable[[], T]) -> T:
         """What `ask` answers, tried again after a pause where that helps. Raises Refused."""
-        for attempt in range(1, tries + 1):
+        for attempt in range(1, self._tries + 1):
             try:
-                return ask()
+                found = ask()
+                self._answered = True
+                return found
             except Refused as refused:
-                if refused.helps != LATER or attempt == tries or self._stop.is_set():
+                first = not self._answered and not refused.status
+                if refused.helps != LATER or first or attempt == self._tries or self._stop.is_set():
                     raise
                 told = (refused.retry_after_s or 0.0) + random.random()
                 self._stop.wait(max(backoff_s(attempt, FIRST_WAIT_S, MOST_WAIT_S), told))
@@ -72,22 +85,23 @@ class Asker:
         Raises Refused when the server does not answer the smallest question either.
         """
         each = samples_a_second / max(len(names), 1)
-        todo = [(group, start_us, end_us) for group in _groups(names, self._share(each, start_us, end_us))]
+        todo = [_Piece(group, start_us, end_us) for group in _groups(names, self._share(each, start_us, end_us))]
         todo.reverse()
         while todo:
-            group, start, end = todo.pop()
+            piece = todo.pop()
             if self._stop.is_set():
                 raise Refused(f"{self.client.access.url}: stopped", NEVER)
-            expected = each * len(group) * (end - start) / SECOND_US
-            if expected > self.most_samples and (halves := _halves(group, start, end)):
+            expected = each * piece.weight
+            if expected > self.most_samples and (halves := piece.halves()):
                 todo += reversed(halves)
                 continue
-            seconds = math.ceil((end - start) / SECOND_US) + MARGIN_S
-            query, at = f"{self.selector(group, more)}[{seconds}s]", math.ceil(end / SECOND_US)
+            seconds = math.ceil((piece.end_us - piece.start_us) / SECOND_US) + MARGIN_S
+            selector = self.selector(piece.names, ",".join(filter(None, (more, *piece.matchers))))
+            query, at_s = f"{selector}[{seconds}s]", math.ceil(piece.end_us / SECOND_US)
             try:
-                body = self.patient(lambda query=query, at=at: self.client.matrix(query, at))  # type: ignore[misc]
+                body = self.patient(lambda query=query, at=at_s: self.client.matrix(query, at))  # type: ignore[misc]
             except Refused as refused:
-                halves = _halves(group, start, end) if refused.helps == LARGE else []
+                halves = piece.halves() if refused.helps == LARGE else []
                 if not halves:
                     raise
                 self._learn(expected)
@@ -127,16 +141,46 @@ def _groups(names: Sequence[str], size: int) -> list[list[str]]:
     return [group for group in groups if group]
 
 
-def _halves(names: Sequence[str], start_us: int, end_us: int) -> list[tuple[list[str], int, int]]:
-    """A question in two: by metrics, and one metric by time; none where it cannot be smaller."""
-    if len(names) > 1:
-        middle = len(names) // 2
-        return [(list(names[:middle]), start_us, end_us), (list(names[middle:]), start_us, end_us)]
-    seconds = (end_us - start_us) // SECOND_US
-    if seconds <= LEAST_S:
-        return []
-    at = start_us + seconds // 2 * SECOND_US
-    return [(list(names), start_us, at), (list(names), at, end_us)]
+@dataclass(frozen=True)
+class _Piece:
+    """A question: some metrics in a span, of the devices that matchers leave."""
+
+    names: list[str]
+    start_us: int
+    end_us: int
+    matchers: tuple[str, ...] = ()
+
+    @property
+    def weight(self) -> float:
+        """Its share of the samples of a metric in a second, times seconds."""
+        return len(self.names) * (self.end_us - self.start_us) / SECOND_US / (1 << len(self.matchers))
+
+    def halves(self) -> list[_Piece]:
+        """The question in two: by metrics, one metric by devices, few devices by time; none where it cannot be smaller.
+
+        VictoriaMetrics counts whole blocks of hours of a series, so that less time does not always help.
+        """
+        if len(self.names) > 1:
+            middle = len(self.names) // 2
+            return [replace(self, names=self.names[:middle]), replace(self, names=self.names[middle:])]
+        if len(self.matchers) < len(_DEVICES):
+            devices = _DEVICES[len(self.matchers)]
+            # The second half has also what has no such label.
+            both = (f'UUID{sign}"{devices}"' for sign in ("=~", "!~"))
+            return [replace(self, matchers=(*self.matchers, one)) for one in both]
+        seconds = (self.end_us - self.start_us) // SECOND_US
+        if seconds <= LEAST_S:
+            return []
+        at_us = self.start_us + seconds // 2 * SECOND_US
+        return [replace(self, end_us=at_us), replace(self, start_us=at_us)]
+
+
+_DEVICES = tuple(
+    f".*[{''.join(c for c in '0123456789abcdefABCDEF' if int(c, 16) >> bit & 1)}]{'.' * place}"
+    for place in range(2)
+    for bit in range(4)
+)
+"""Regular expressions of about half of all UUIDs each, independent of each other: a bit of their last digits."""
 
 
 def matchers_of(text: str) -> str:

@@ -55,10 +55,11 @@ _API_PATH = re.compile(r"/api/v1(?:/query(?:_range)?)?/*$|/+$")
 
 
 class Refused(SourceUnreachable):
-    """A query that was not answered. `helps` is LARGE, LATER or NEVER."""
+    """A query that was not answered. `helps` is LARGE, LATER or NEVER; `status` is 0 where no HTTP answer came."""
 
-    def __init__(self, text: str, helps: str, retry_after_s: float | None = None) -> None:
+    def __init__(self, text: str, helps: str, retry_after_s: float | None = None, status: int = 0) -> None:
         super().__init__(text)
+        self.status = status
         self.helps = helps
         self.retry_after_s = retry_after_s
 
@@ -180,7 +181,7 @@ def base_url(text: str) -> str:
 def _connect(access: Access) -> tuple[Any, _Hook]:
     """A connection of the client library, which is loaded on first use, and what reads its answers."""
     import requests
-    from prometheus_api_client import PrometheusConnect  # type: ignore[import-untyped]
+    from prometheus_api_client import PrometheusConnect
     from urllib3.util.retry import Retry
 
     session = requests.Session()
@@ -265,25 +266,31 @@ class _Hook:
 
 def refusal(url: str, status: int, body: bytes, retry_after: str | None) -> Refused:
     """The error of an answer that is not 200: what was said, what helps, and what to do."""
+    text, helps = _judged(url, status, body)
+    return Refused(text, helps, _seconds(retry_after) if helps == LATER else None, status)
+
+
+def _judged(url: str, status: int, body: bytes) -> tuple[str, str]:
+    """(what to tell, what helps)."""
     kind, text = _error_of(body)
-    said = f"{url} answered {status}" + (f": {text}" if text else "")
+    said = f"{url} answered {status}" + (f": {_short(text)}" if text else "")
     if status == 429:
-        return Refused(f"{said}; it asks for a pause", LATER, _seconds(retry_after))
+        return f"{said}; it asks for a pause", LATER
     if status in (401, 403):
-        return Refused(f"{said}; check user and password, token, tenant or client certificate", NEVER)
+        return f"{said}; check user and password, token, tenant or client certificate", NEVER
     if status == 404:
-        return Refused(f"{said}; there is no Prometheus API: {CHECK_PATH}", NEVER)
+        return f"{said}; there is no Prometheus API: {CHECK_PATH}", NEVER
     if 300 <= status < 400:
-        return Refused(f"{said}; it redirects: give the address that it points to", NEVER)
+        return f"{said}; it redirects: give the address that it points to", NEVER
     if status == 503:
         if kind == "timeout" or _TIMEOUT_TEXT.search(text):
-            return Refused(said, LARGE)
-        return Refused(f"{said}; it is not ready or overloaded", LATER, _seconds(retry_after))
+            return said, LARGE
+        return f"{said}; it is not ready or overloaded", LATER
     if status in (413, 504) or _LARGE_TEXT.search(text):
-        return Refused(f"{said}; raise that limit of the server", LARGE)
+        return f"{said}; raise that limit of the server", LARGE
     if status >= 500 or status == 408:
-        return Refused(said, LATER, _seconds(retry_after))
-    return Refused(said, NEVER)
+        return said, LATER
+    return said, NEVER
 
 
 def _error_of(body: bytes) -> tuple[str, str]:
@@ -295,7 +302,14 @@ def _error_of(body: bytes) -> tuple[str, str]:
         kind, text = "", body.decode(errors="replace")
         text = "" if text.lstrip()[:1] == "<" else text
     line = " ".join(text.split())
-    return kind, line if len(line) <= MAX_ERROR_TEXT else f"{line[:MAX_ERROR_TEXT]}..."
+    return kind, line
+
+
+def _short(text: str) -> str:
+    """An error text without its middle: VictoriaMetrics tells the query first and the cause last."""
+    if len(text) <= MAX_ERROR_TEXT:
+        return text
+    return f"{text[: MAX_ERROR_TEXT // 3]} ... {text[-MAX_ERROR_TEXT * 2 // 3 :]}"
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -82,7 +82,7 @@ class RaySource:
         self.name = f"ray {access.url}"
         self.cluster = cluster
         self.interval_s = interval_s
-        self._access = access
+        self.access = access
         self._book: Book | None = None
         self._session: str | None = None
         self._refused: dict[str, int] = {}
@@ -90,7 +90,7 @@ class RaySource:
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Polls for ever. Begins with what the store knows, also when it is started again."""
         self._book, self._session, failures = None, None, 0
-        async with Client(self._access) as client:
+        async with Client(self.access) as client:
             while True:
                 started_us = now_us()
                 failures = 0 if await self.poll(client, sink, now_us) else failures + 1

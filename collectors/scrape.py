@@ -6,6 +6,7 @@ import asyncio
 import io
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuwatch.clock import SECOND_US
@@ -32,6 +33,8 @@ ALIGN_US = SECOND_US // 10
 """A scrape that starts this close to its beat carries the time of the beat, so that the spacing is exact."""
 INLINE_BYTES = 256 * 1024
 """A larger page is parsed in a thread: the loop goes on with the other targets."""
+MAX_STORING = 4
+"""Scrapes of one target that may wait for the disk at a time."""
 SERIES_FACTOR, SERIES_LEAST = 2, 1_000
 """The series of a target are forgotten when they are more than that many times those of a page, plus the least."""
 
@@ -88,47 +91,61 @@ class DcgmSource:
         self._random = random.Random(seed)
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
-        """Scrapes on every beat, less often while the target fails; a scrape is committed whole or dropped."""
+        """Scrapes on every beat, less often while the target fails; a scrape is committed whole or dropped.
+
+        The next beat does not wait until the last scrape is on disk.
+        """
         failures = 0
         beat_us = 0
-        async with self._client.session() as session:
-            while True:
-                beat_us = self.next_beat(now_us(), beat_us, self.pause(failures))
-                await asyncio.sleep((beat_us - now_us()) / SECOND_US)
-                start_us = now_us()
-                at_us = beat_us if abs(start_us - beat_us) <= ALIGN_US else start_us
-                try:
-                    samples = await self._scrape(session, sink, at_us)
-                except StoreError as error:
-                    failures = 0
-                    sink.failed(self.name, at_us, f"{self._target.shown} was read, but the scrape is lost: {error}")
-                except (SourceUnreachable, UnreadableInput) as error:
-                    failures += 1
-                    sink.failed(self.name, at_us, str(error))
-                except Exception as error:  # noqa: BLE001 - a round that fails never stops the rounds
-                    failures += 1
-                    sink.failed(self.name, at_us, f"{self._target.shown} failed: {type(error).__name__}: {error}")
-                else:
-                    failures = 0
-                    sink.succeeded(self.name, at_us, samples)
+        storing: set[asyncio.Task[None]] = set()
+        try:
+            async with self._client.session() as session:
+                while True:
+                    beat_us = self.next_beat(now_us(), beat_us, self.pause(failures))
+                    await asyncio.sleep((beat_us - now_us()) / SECOND_US)
+                    start_us = now_us()
+                    at_us = beat_us if abs(start_us - beat_us) <= ALIGN_US else start_us
+                    try:
+                        page = await self._page(session, at_us)
+                    except (SourceUnreachable, UnreadableInput) as error:
+                        failures += 1
+                        sink.failed(self.name, at_us, str(error))
+                    except Exception as error:  # noqa: BLE001 - a round that fails never stops the rounds
+                        failures += 1
+                        sink.failed(self.name, at_us, f"{self._target.shown} failed: {type(error).__name__}: {error}")
+                    else:
+                        failures = 0
+                        storing.add(task := asyncio.create_task(self._store(page, at_us, sink)))
+                        task.add_done_callback(storing.discard)
+                    if len(storing) >= MAX_STORING:
+                        await asyncio.wait(storing, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in storing:
+                task.cancel()
 
-    async def _scrape(self, session: aiohttp.ClientSession, sink: Sink, at_us: int) -> int:
-        """Reads and commits one page; returns its samples."""
-        rejects = Rejects()
+    async def _page(self, session: aiohttp.ClientSession, at_us: int) -> Page:
         body = await fetch(session, self._target)
         if len(body) > INLINE_BYTES:
-            batches, samples = await asyncio.to_thread(self._pages.read, body, at_us, rejects)
-        else:
-            batches, samples = self._pages.read(body, at_us, rejects)
-        refused = rejects.total
+            return await asyncio.to_thread(self._pages.page, body, at_us)
+        return self._pages.page(body, at_us)
+
+    async def _store(self, page: Page, at_us: int, sink: Sink) -> None:
+        """Commits a page and tells how it went."""
+        refused = page.rejects.total
         try:
-            await sink.commit(self.name, batches, rejects)
-        except StoreError:
+            await sink.commit(self.name, page.batches, page.rejects)
+        except StoreError as error:
             self._pages.lost()
-            raise
-        if (lost := rejects.total - refused) == 0:  # else a context may be among what was refused: all come again
-            self._pages.committed()
-        return samples - lost
+            sink.failed(self.name, at_us, f"{self._target.shown} was read, but the scrape is lost: {error}")
+            return
+        except Exception as error:  # noqa: BLE001 - a round that fails never stops the rounds
+            self._pages.lost()
+            sink.failed(self.name, at_us, f"{self._target.shown} failed: {type(error).__name__}: {error}")
+            return
+        lost = page.rejects.total - refused
+        if not lost:  # else a context may be among what was refused: all come again
+            self._pages.committed(page.contexts)
+        sink.succeeded(self.name, at_us, page.samples - lost)
 
     def next_beat(self, now_us: int, last_us: int, pause_us: int = 0) -> int:
         """The first beat after now, the last beat and a pause. A last beat far ahead is of a clock that was set back."""
@@ -147,6 +164,17 @@ class DcgmSource:
         return round(self._random.uniform(0.5, 1) * longest)
 
 
+@dataclass(frozen=True)
+class Page:
+    """What a page gave."""
+
+    batches: list[Records | Points]
+    samples: int
+    contexts: int
+    """Contexts noted so far, those of this page counted: what committed() is told."""
+    rejects: Rejects
+
+
 class Pages:
     """Pages of one target to batches; its series are known by their text from one page to the next."""
 
@@ -159,9 +187,10 @@ class Pages:
         self._reader = Reader(self._number_of, name, Rejects())
         self._count = 0  # samples of the last page
         self._links = Links()
+        self._done = 0  # contexts that are on disk, or forgotten
 
-    def read(self, body: bytes, at_us: int, rejects: Rejects) -> tuple[list[Records | Points], int]:
-        """Batches of a page and how many samples are in them; a line without timestamp is of `at_us`.
+    def page(self, body: bytes, at_us: int) -> Page:
+        """What a page gives; a line without timestamp is of `at_us`.
 
         Contexts repeat until committed() is called. Raises UnreadableInput when there is no DCGM sample in it.
         """
@@ -169,6 +198,7 @@ class Pages:
             self._forget()
         if body[:256].lstrip()[:1] == b"<":
             raise UnreadableInput(f"{self._address} answered with an HTML page, not with metrics; check port and path")
+        rejects = Rejects()
         self._reader.again(rejects)
         parts = []
         self._count = found = 0
@@ -187,11 +217,14 @@ class Pages:
             batches.append(context_records(self._numbers.new_contexts))
         batches += points(parts, self._numbers)
         batches += self._links.records(body, self._cluster, at_us)
-        return batches, sum(len(part.series) for part in parts)
+        count = sum(len(part.series) for part in parts)
+        return Page(batches, count, self._done + len(self._numbers.new_contexts), rejects)
 
-    def committed(self) -> None:
-        """Says that the contexts of the last page are on disk."""
-        self._numbers.new_contexts.clear()
+    def committed(self, contexts: int) -> None:
+        """Says that a page is on disk, by its `contexts`."""
+        news = max(0, contexts - self._done)
+        del self._numbers.new_contexts[:news]
+        self._done += news
 
     def lost(self) -> None:
         """Says that the last page is not on disk: what is told only when it changes is told again."""
@@ -200,6 +233,7 @@ class Pages:
     def _forget(self) -> None:
         self._reader.forget()
         self._numbers.forget()
+        self._done += len(self._numbers.new_contexts)
         self._numbers.new_contexts.clear()  # those in use are noted again
 
     def _number_of(self, name: str, labels: dict[str, str]) -> int:

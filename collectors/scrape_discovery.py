@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar
 
 from gpuwatch.collectors.scrape_config import Target, url_of
 from gpuwatch.errors import GpuwatchError, SourceUnreachable
@@ -37,15 +37,6 @@ class Finder(Protocol):
 
     async def find(self) -> tuple[Sequence[Place], Sequence[str]]:
         """What is there now, and what could not be read of it. Raises SourceUnreachable when nothing can be said."""
-
-
-@runtime_checkable
-class Lists(Protocol):
-    """What a sink may have beside registry.Sink: a list of sources that grows and shrinks."""
-
-    def added(self, source: LiveSource) -> None: ...
-
-    def dropped(self, source: str) -> None: ...
 
 
 class Aside:
@@ -136,8 +127,7 @@ class Discovery:
         for address, target in wanted.items():
             if address not in self._running:
                 source = self._make(target)
-                if isinstance(sink, Lists):
-                    sink.added(source)
+                sink.added(source)
                 self._running[address] = (target, source.name, asyncio.create_task(source.run(sink, now_us)))
         return problems
 
@@ -171,15 +161,14 @@ class Discovery:
     def _target(self, place: Place) -> Target:
         return self._template.at(url_of(place.address), place.labels)
 
-    async def _end(self, addresses: Sequence[str], sink: Sink, staying: object = ()) -> None:
+    async def _end(self, addresses: Sequence[str], sink: Sink, staying: Container[str] = ()) -> None:
         """Ends sources; those that begin anew at once stay listed."""
         ended = [(address, self._running.pop(address)) for address in addresses]
         for _, (_, _, task) in ended:
             task.cancel()
         await asyncio.gather(*(task for _, (_, _, task) in ended), return_exceptions=True)
         for address, (_, name, _) in ended:
-            if address in staying:  # type: ignore[operator]
+            if address in staying:
                 continue
             self._claims.give(address, self)
-            if isinstance(sink, Lists):
-                sink.dropped(name)
+            sink.dropped(name)

@@ -122,13 +122,17 @@ def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -
     start_us, end_us = run_span(fields["start"], fields["end"], length_us, tz)
     assert start_us is not None
     evidence_us = end_us if end_us is not None else start_us + (length_us or 0)
+    submit_us = instant(fields.get("submit"), tz)
+    # A job that gave nodes back is told in two records, both with the start of the first; the second was "submitted"
+    # when the job was resized, and holds from then on.
+    start_us = min(max(start_us, submit_us or start_us), evidence_us)
     return {
         "cluster": cluster,
         "scheduler": "slurm",
         "kind": "sacct",
         "job_id": printed,
         "run_key": f"{fields.get('jobidraw') or printed}@{start_us}",
-        "submit_us": instant(fields.get("submit"), tz),
+        "submit_us": submit_us,
         "start_us": start_us,
         "end_us": None if state in RUNNING_STATES else end_us,
         "evidence_us": evidence_us,

@@ -98,7 +98,10 @@ class ByRest:
             found = pieces_of(body, source.path, refused)
             rows = list(answer_rows(found, source, refused, at_us, errors.append, seen))
         except UnreadableInput as error:
-            raise SourceUnreachable(f"{error}; is {self._access.url} a slurmrestd?") from error
+            why = str(error).partition(";")[0]
+            raise SourceUnreachable(
+                f"{why}; is {self._access.url} a slurmrestd, and did it answer to the end?"
+            ) from error
         if errors:
             raise told_error(path, errors[0])
         broken = next((reason for reason in refused.counts if reason.startswith("the file breaks off")), "")

@@ -155,6 +155,8 @@ def _run(fields: dict[str, str], state: str, cluster: str, tz: ZoneInfo) -> dict
         else:
             suspended_us = None if before_us is None else max(0, suspend_us - start_us - before_us)
     evidence_us = end_us if end_us is not None else start_us + (run_time_us or 0) + (suspended_us or 0)
+    # What it held before it gave nodes back is told by accounting.
+    start_us = min(max(start_us, instant(_word(fields, "ResizeTime"), tz) or start_us), evidence_us)
     return {
         "cluster": cluster,
         "scheduler": "slurm",

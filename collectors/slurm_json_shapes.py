@@ -182,6 +182,8 @@ def _run(job: Object, cluster: str, state: str, start_us: int, end_us: int | Non
     if changed_us is not None:
         ran_us = _count(job, "pre_sus_time")
         suspended_us = None if ran_us is None else max(0, changed_us - start_us - ran_us * SECOND_US)
+    # What it held before it gave nodes back is told by accounting.
+    start_us = max(start_us, moment_us(job, "resize_time") or start_us)
     seen = [moment_us(job, key) for key in ("suspend_time", "resize_time", "preempt_time", "last_sched_evaluation")]
     return {
         "cluster": cluster,

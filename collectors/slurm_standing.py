@@ -14,6 +14,8 @@ MAX_TOLD = 500_000
 """Workloads that are kept at once."""
 _RESTLESS = frozenset({"observed_us", "priority"})
 """Columns whose change alone is no news: a waiting job's priority grows with every look."""
+GOES_ON = frozenset({"RESIZING", "REQUEUED"})
+"""Ends of a run that are not the job's."""
 
 Columns = dict[str, Any]
 
@@ -56,8 +58,8 @@ class Standing:
         news: list[Row] = []
         for uid in ends.keys() & self._workloads.keys():
             told, end = self._workloads[uid], ends[uid]
-            waits_again = told.row["start_us"] is None or told.row["start_us"] > end["start_us"]
-            if told.row["state"] != "finished" and not waits_again and told.seen_us < at_us:
+            goes_on = end["state"] in GOES_ON or told.row["start_us"] is None or told.row["start_us"] > end["start_us"]
+            if told.row["state"] != "finished" and not goes_on:
                 told.row = _finished(told.row, end["end_us"], end["state"], at_us)
                 news.append(("workload", told.row))
         return news

@@ -89,7 +89,8 @@ def workload_rows(
         "array_tasks": facts.array_tasks,
         "devices": by_profile(held) if len(profiles) > 1 else None,
     }
-    preempted = facts.preempt_us is not None or facts.state == "PREEMPTED"
+    # Of several times that it was put back, Slurm tells only whether the last was for another job.
+    once = facts.state == "PREEMPTED" or facts.preempt_us is not None
     return [
         (
             "workload",
@@ -114,7 +115,7 @@ def workload_rows(
                 "evicted_us": facts.preempt_us,
                 "end_us": facts.end_us if state == "finished" else None,
                 "evictions": facts.restarts,
-                "preemptions": 1 if facts.state == "PREEMPTED" else None if preempted or facts.restarts else 0,
+                "preemptions": None if (facts.restarts or 0) > 1 or (facts.restarts and not once) else int(once),
                 "state": state,
                 "reason": facts.reason,
                 "message": facts.message,

@@ -105,13 +105,13 @@ def take(item: Object, tables: Tables, observed_us: int | None) -> str | None:
     """
     rows: list[tuple[str, Row]] = []
     if "applicationID" in item and "applicationState" in item:
-        queue, user = string(item, "queueName"), string(item, "user")
+        own = string(item, "applicationID"), string(item, "queueName"), string(item, "user")
         rows.append(("workload", application_row(item, observed_us)))
-        rows += [("claim", row) for row in claim_rows(mappings(item, "allocations"), queue, user, observed_us)]
+        rows += [("claim", row) for row in claim_rows(mappings(item, "allocations"), observed_us, *own)]
     elif "queuename" in item:
         rows += queue_rows(item, observed_us)
     elif "nodeID" in item:
-        rows += [("claim", row) for row in claim_rows(mappings(item, "allocations"), None, None, observed_us)]
+        rows += [("claim", row) for row in claim_rows(mappings(item, "allocations"), observed_us)]
     elif "userName" in item or "groupName" in item:
         rows += usage_rows(item, observed_us)
     elif "timestampNano" in item:

@@ -37,6 +37,8 @@ STATES = {
     "Expired": "finished",
 }
 ENDED = ("Completed", "Failed", "Rejected", "Expired")
+APPLICATION = "application"
+"""A column that no table has: whose a claim is, for those that look at several answers."""
 MAX_NODES = 10_000
 """Nodes of the placement of one application."""
 
@@ -126,11 +128,16 @@ def application_row(item: Object, observed_us: int | None) -> Row:
 
 
 def claim_rows(
-    allocations: list[Object], queue: str | None, user: str | None, observed_us: int | None
+    allocations: list[Object],
+    observed_us: int | None,
+    application: str | None = None,
+    queue: str | None = None,
+    user: str | None = None,
 ) -> Iterator[Row]:
     """A claim a pod and kind of device that YuniKorn has placed. Raises Malformed.
 
-    An allocation's key is the pod's UID, so that a record of the pod itself is known to be of the same pod.
+    An application's own words name it, its queue and user; a node's allocations say some of it themselves. An
+    allocation's key is the pod's UID, so that a record of the pod itself is known to be of the same pod.
     """
     for part in allocations:
         tags, node = mapping(part, "allocationTags"), string(part, "nodeId")
@@ -141,8 +148,8 @@ def claim_rows(
         if pod_uid is None or node is None or start_us is None:
             raise Malformed("an allocation has no allocationKey, no nodeId or no allocationTime")
         namespace, pod, job = string(tags, NAMESPACE) or "default", string(tags, POD), job_of(tags)
-        application = string(part, "applicationId") or string(part, "applicationID")
-        gang = application if job is not None and application else pod_uid
+        owner = application or string(part, "applicationId") or string(part, "applicationID")
+        gang = owner if job is not None and owner else pod_uid
         labels = _labels([tags])
         for profile, count in devices.items():
             if not count:
@@ -166,6 +173,7 @@ def claim_rows(
                 "queue": queue or labels.get("queue") or labels.get("yunikorn.apache.org/queue"),
                 "name": (job or "").partition("/")[2] or pod,
                 "labels": dumped(labels),
+                APPLICATION: owner,
             }
 
 

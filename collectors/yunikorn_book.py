@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gpuwatch.clock import HOUR_US, MINUTE_US
 from gpuwatch.collectors.kubernetes_kinds import Row
+from gpuwatch.collectors.yunikorn_apps import APPLICATION
 
 REFRESH_US = HOUR_US
 """What does not change is written again this often."""
@@ -18,7 +19,7 @@ KEYS = {
     "workload": ("kind", "uid"),
     "claim": ("pod_uid", "profile"),
 }
-TIMES = frozenset({"observed_us", "evidence_us", "cluster"})
+TIMES = frozenset({"observed_us", "evidence_us", "cluster", APPLICATION})
 
 Key = tuple[object, ...]
 News = list[tuple[str, Row]]
@@ -37,9 +38,11 @@ class Book:
             if row.get("kind") == "yunikorn" and row.get("pod_uid"):
                 self._told["claim"][_key("claim", row)] = dict(row), row.get("evidence_us") or 0
 
-    def take(self, rows: Iterable[tuple[str, Row]], at_us: int, whole: bool) -> News:
-        """The news among what a round said at `at_us`. In a whole round what is not said any more is gone: an
-        allocation has ended, a queue or application is deleted.
+    def take(self, rows: Iterable[tuple[str, Row]], at_us: int, unsure: Collection[str | None] = ()) -> News:
+        """The news among what a whole round said at `at_us`. What is not said any more is gone: an allocation has
+        ended, a queue or application is deleted. `unsure` names applications that could not be read: they are there,
+        and so is what they hold. "" stands for one without a name, None for a queue, beside which none is known to be
+        gone.
         """
         news: News = []
         said: dict[str, set[Key]] = {table: set() for table in KEYS}
@@ -54,10 +57,9 @@ class Book:
                 if key in known or len(known) < MAX_KEPT:
                     known[key] = row, at_us
                 news.append((table, row))
-        if whole:
-            for table, known in self._told.items():
-                for key in [key for key in known if key not in said[table]]:
-                    news.append((table, _last(table, known.pop(key)[0], at_us)))
+        for table, known in self._told.items():
+            gone = [key for key in known if key not in said[table] and not _spared(table, known[key][0], unsure)]
+            news += [(table, _last(table, known.pop(key)[0], at_us)) for key in gone]
         news += self._heartbeat(at_us, {_key("claim", row) for table, row in news if table == "claim"})
         return news
 
@@ -70,6 +72,15 @@ class Book:
         if any(key in written for key in self._told["claim"]):
             return []
         return [("claim", running[0] | {"evidence_us": at_us})]
+
+
+def _spared(table: str, row: Row, unsure: Collection[str | None]) -> bool:
+    """Whether a row may be of something that is there and could not be read. Of a claim of an earlier process nobody
+    knows whose it is."""
+    if table == "queue":
+        return None in unsure
+    names = {name for name in unsure if name is not None}
+    return bool(names) and ("" in names or row.get(APPLICATION if table == "claim" else "name") in {*names, None})
 
 
 def _last(table: str, row: Row, at_us: int) -> Row:

@@ -85,9 +85,9 @@ class YunikornSource:
             at_us, rejects = now_us(), Rejects()
             async with Client(self._access) as client:
                 items = await _everything(client)
-            rows = await asyncio.to_thread(self._rows, items, at_us, rejects)
-            # An item that could not be read is there all the same: nothing is gone by a round that has one.
-            news = self._book.take(rows, at_us, whole=not rejects.total)
+            unsure = set[str | None]()
+            rows = await asyncio.to_thread(self._rows, items, at_us, rejects, unsure)
+            news = self._book.take(rows, at_us, unsure)
             tables: dict[str, list[Row]] = {}
             for table, row in news:
                 tables.setdefault(table, []).append(row)
@@ -99,13 +99,18 @@ class YunikornSource:
         sink.succeeded(self.name, now_us(), len(items))
         return True
 
-    def _rows(self, items: Sequence[Object], at_us: int, rejects: Rejects) -> list[tuple[str, Row]]:
+    def _rows(
+        self, items: Sequence[Object], at_us: int, rejects: Rejects, unsure: set[str | None]
+    ) -> list[tuple[str, Row]]:
+        """Rows of all items; one that could not be read is there all the same: `unsure` names it as Book.take has it."""
         tables: dict[str, list[Row]] = {}
         for item in items:
             try:
                 said = take(item, tables, at_us)
             except Malformed as error:
                 rejects.add(f"{what(item)}: {error}", "yunikorn", 0, name_of(item))
+                name = item.get("applicationID", None if "queuename" in item else "")
+                unsure.add(name if name is None or isinstance(name, str) else "")
                 continue
             if said is None or said:
                 rejects.add(f"{IGNORED}: {said}" if said else "not an answer of YuniKorn", "yunikorn", 0, name_of(item))

@@ -6,12 +6,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpuwatch import findings
 from gpuwatch.alerts.change import enqueue
-from gpuwatch.alerts.channel import from_config
+from gpuwatch.alerts.channel import Channel, from_config
 from gpuwatch.alerts.deliver import Deliverer
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.clock import DAY_US, Window
@@ -36,22 +37,18 @@ class Alerting:
     def __init__(
         self,
         state: State,
-        config: Mapping[str, Any],
+        config: AlertConfig,
         now_us: Callable[[], int],
         base_url: Callable[[], str],
         settings: Settings,
         delivered: Callable[[str, str], None],
     ) -> None:
-        """Raises UsageError with every problem of [alerts] and [[channel]]."""
-        allow, channels = configured(config)
         self._state = state
         self._now_us = now_us
         self._base_url = base_url
-        self._allow = allow
         self._delivered = delivered
-        self.guard = Guard.of(allow)
-        self._reports = None if settings.report_directory is None else Path(settings.report_directory)
-        Channels(state, self.guard).adopt(channels, now_us())
+        self._take_over(config, settings)
+        self._ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._running = threading.Event()
@@ -66,9 +63,15 @@ class Alerting:
         if not self._thread.is_alive():
             return
         self._running.wait(STOP_S)  # stopped in the moment it was started, it has no loop to tell yet
-        if self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
+        self._ended = True
+        self._end_round()
         self._thread.join(STOP_S)
+
+    def reload(self, config: AlertConfig, settings: Settings) -> None:
+        """Takes other channels and settings over: the message that is being sent goes out as it was meant."""
+        self._take_over(config, settings)
+        if self._thread.is_alive():
+            self._end_round()
 
     def after_pass(self, store: Store) -> None:
         """Queues what changed, and writes the report of last week once its books are there."""
@@ -106,11 +109,33 @@ class Alerting:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._running.set()
-        await self._deliverer().run(self._stop, log.warning)
+        while not self._ended:
+            await self._deliverer().run(self._stop, log.warning)
+            self._stop.clear()
+
+    def _end_round(self) -> None:
+        """Ends the deliverer at work; unless all is over, another one with what holds now follows."""
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    def _take_over(self, config: AlertConfig, settings: Settings) -> None:
+        guard = Guard.of(config.allow)
+        Channels(self._state, guard).adopt(config.channels, self._now_us())
+        self.guard, self._allow = guard, config.allow
+        self._reports = None if settings.report_directory is None else Path(settings.report_directory)
 
 
-def configured(config: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    """`allow_private` of [alerts], and the channels of [[channel]]."""
+@dataclass(frozen=True)
+class AlertConfig:
+    """Where messages go, as gpuwatch.toml has it."""
+
+    allow: list[str]
+    """`allow_private` of [alerts]: hosts and networks that may be sent to although they are not public."""
+    channels: list[Channel]
+
+
+def configured(config: Mapping[str, Any]) -> AlertConfig:
+    """What [alerts] and [[channel]] say. Raises UsageError with every problem at once."""
     problems: list[str] = []
     alerts = config.get("alerts", {})
     allow = alerts.get("allow_private", []) if isinstance(alerts, Mapping) else None
@@ -127,4 +152,4 @@ def configured(config: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
     channels = from_config(table_list(config, "channel", problems), problems, guard)
     if problems:
         raise UsageError(f"settings: {'; '.join(problems)}")
-    return allow, channels
+    return AlertConfig(allow, channels)

@@ -87,6 +87,12 @@ class Analyzer:
                 self._store.interrupt()
                 self._thread.join(0.2)
 
+    def use(self, settings: Settings) -> None:
+        """Other settings, from the next pass on."""
+        self._settings = settings
+        self._seen = None
+        self._wake.set()
+
     def wake(self) -> None:
         """Asks for a pass now."""
         self._wake.set()

@@ -242,7 +242,7 @@ def _inner(store: Store, nodes: dict[str, Node]) -> list[InnerHold]:
         for p in placed:
             hold = facts[p.device_id]
             span = (p.start_us, p.end_us, p.estimated)
-            holds.append(OuterHold(p.holder, hold.node, hold.device_id, hold.order, hold.profile, *span))
+            holds.append(OuterHold(p.holder, p.node, hold.device_id, hold.order, hold.profile, *span))
     return found
 
 
@@ -264,6 +264,7 @@ def _inners(store: Store, scheduler: str) -> list[Inner]:
         Inner(
             (run_id, pod_uid),
             tuple(((run, pod), start, end) for run, pod, start, end in outers),
+            node,
             short(node) if outer_scheduler == "slurm" else None,
             (mig.profile_name(profile) or profile) if profile else None,
             count,

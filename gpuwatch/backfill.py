@@ -26,12 +26,14 @@ from gpuwatch.store import Store
 KIND = "backfill"
 SETTLE_US = 5 * MINUTE_US
 """Late samples still come for that long: a span that ends later is read, but again by the next run."""
-CHUNK_SAMPLES = 1_000_000
+CHUNK_SAMPLES = 500_000
 """About as many samples are one transaction."""
 LENGTHS_S = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Lengths of a span; each divides a day."""
 RECORDS_US = 6 * HOUR_US
 """Length of a span of scheduler records."""
+MEMORY_LIMIT = "300MB"
+"""Of the store meanwhile: spans wait in memory beside it. Sorting a day goes through its temporary directory."""
 MAX_JOBS = 16
 MAX_DAYS = 3_660
 MAX_WARNINGS = 20
@@ -153,6 +155,7 @@ def backfill(
     `again` asks also for what was done. `progress(done, total, what)` counts seconds of history. Raises
     SourceUnreachable: what was stored before stays.
     """
+    store.sql("set memory_limit = $limit", limit=MEMORY_LIMIT)
     report = BackfillReport(notes=list(plan.notes))
     run = _Run(store, history, cluster, report, plan.now_us)
     parts = []

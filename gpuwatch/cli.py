@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gpuwatch.commands import agent, answers, data, report, serve, show, token
+from gpuwatch.commands import agent, answers, backfill, data, report, serve, show, token
 from gpuwatch.commands.shared import say
 from gpuwatch.errors import GpuwatchError
 
@@ -52,6 +52,7 @@ app.command("demo")(show.demo)
 app.command("serve")(serve.serve)
 app.command("agent")(agent.agent)
 app.command("import")(data.import_)
+app.command("backfill")(backfill.backfill)
 app.command("analyze")(data.analyze)
 app.command("findings")(answers.findings)
 app.command("chargeback")(answers.chargeback)

@@ -21,6 +21,8 @@ from gpuwatch.store import Store
 
 LINGER_S = 0.1
 """How long the first of a group waits for others."""
+PATIENT_S = 1.0
+"""The same where nobody waits for the answer."""
 ROWS_QUEUED_MAX = 2_000_000
 """Rows that may wait for the disk; beyond, senders are told to come back."""
 ROWS_A_COMMIT = 500_000
@@ -37,6 +39,7 @@ class _Request:
     batches: Batches
     rows: int
     done: Future[None]
+    patient: bool
 
 
 class GroupCommit:
@@ -62,6 +65,7 @@ class GroupCommit:
         self._on_fatal = on_fatal
         self._queue: deque[_Request] = deque()
         self._rows = 0
+        self._urgent = False  # somebody in the queue waits
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
@@ -89,11 +93,14 @@ class GroupCommit:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def submit(self, source: str, batches: Batches, rejects: Rejects | None = None) -> Future[None]:
+    def submit(
+        self, source: str, batches: Batches, rejects: Rejects | None = None, *, patient: bool = False
+    ) -> Future[None]:
         """Queues batches; the future is done when they are on disk, and fails with StoreError when they cannot be.
 
         Readings whose time cannot be right, and those of more new label sets than a cluster may have, are counted in
-        `rejects` and left out. Raises StoreBusy when the queue is full.
+        `rejects` and left out. With `patient` nobody waits: more may be written at once. Raises StoreBusy when the queue
+        is full.
         """
         now_us = self._now_us()
         span = live(now_us, self._raw_us)
@@ -108,8 +115,9 @@ class GroupCommit:
             # One request larger than the queue is let in when it stands alone.
             if self._rows and self._rows + rows > ROWS_QUEUED_MAX:
                 raise StoreBusy(f"{self._rows} rows wait for the disk; send again in a few seconds")
-            self._queue.append(_Request(source, kept, rows, done))
+            self._queue.append(_Request(source, kept, rows, done, patient))
             self._rows += rows
+            self._urgent = self._urgent or not patient
             self._changed.notify_all()
         return done
 
@@ -120,8 +128,11 @@ class GroupCommit:
                     self._changed.wait()
                 if not self._queue:
                     return
-                deadline = time.monotonic() + LINGER_S
+                deadline = time.monotonic() + PATIENT_S
                 while not self._stopping and self._rows < ROWS_A_COMMIT and len(self._queue) < REQUESTS_A_COMMIT:
+                    if self._urgent:
+                        deadline = min(deadline, time.monotonic() + LINGER_S)
+                        self._urgent = False
                     left = deadline - time.monotonic()
                     if left <= 0:
                         break
@@ -131,6 +142,7 @@ class GroupCommit:
                 while self._queue and len(group) < REQUESTS_A_COMMIT and (not group or rows < ROWS_A_COMMIT):
                     group.append(self._queue.popleft())
                     rows += group[-1].rows
+                self._urgent = any(not request.patient for request in self._queue)
             self._write(group)
             with self._changed:
                 self._rows -= rows

@@ -38,6 +38,7 @@ class Inner:
     holder: Holder
     outers: tuple[tuple[Holder, int, int], ...]
     """Outer runs with start and end."""
+    node: str
     host: str | None
     """The node of which the devices are, where the outer runs' nodes have the same name; None in a pod."""
     profile: str | None
@@ -55,6 +56,8 @@ class InnerHold:
 
     holder: Holder
     outer: Holder
+    node: str
+    """The inner run's own: the name of the pod where the outer run is one."""
     device_id: int
     start_us: int
     end_us: int
@@ -73,7 +76,7 @@ def refine(inners: Iterable[Inner], holds: Iterable[OuterHold], signs: Mapping[H
         by_outer[hold.holder].append(hold)
     used: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     found: list[InnerHold] = []
-    ordered = sorted(inners, key=lambda i: (i.start_us, i.holder[0], i.holder[1] or "", i.host or "", i.profile or ""))
+    ordered = sorted(inners, key=lambda i: (i.start_us, i.holder[0], i.holder[1] or "", i.node, i.profile or ""))
     for inner in ordered:
         for outer, sure in _outers(inner, by_outer):
             theirs = [h for h in by_outer[outer] if _fits(h, inner)]
@@ -81,7 +84,9 @@ def refine(inners: Iterable[Inner], holds: Iterable[OuterHold], signs: Mapping[H
             for hold, told in chosen:
                 start, end = max(inner.start_us, hold.start_us), min(inner.end_us, hold.end_us)
                 estimated = hold.estimated or not (sure and told)
-                found.append(InnerHold(inner.holder, outer, hold.device_id, start, end, inner.units, estimated))
+                found.append(
+                    InnerHold(inner.holder, outer, inner.node, hold.device_id, start, end, inner.units, estimated)
+                )
                 used[hold.device_id].append((start, end, inner.units))
     return found
 

@@ -23,7 +23,7 @@ DEPTH_MAX = 32
 RECENT_US = DAY_US
 """Waits and evictions of a queue are those of the last day."""
 WAITING = frozenset({"pending", "inadmissible", "evicted"})
-OVER = frozenset({"finished", "failed"})
+OVER = frozenset({"finished", "failed", "deleted"})
 NAMED = frozenset({"user", "group"})
 """Kinds of rows about people, which are nobody else's business."""
 WHY = {
@@ -145,44 +145,70 @@ def _workloads(
 
 
 def _merged(rows: Sequence[Row]) -> list[Row]:
-    """One row a gang: a place in the queue goes to its Workload, a PodGroup's word to its Volcano Job."""
-    whole = {(r["cluster"], r["scheduler"], r["namespace"], r["name"]): r for r in rows if r["kind"] == "Workload"}
-    jobs = {(r["cluster"], r["scheduler"], r["job_id"]): r for r in rows if r["kind"] == "Job" and r["job_id"]}
-    kept = []
+    """One row a gang, where several objects speak of it: a Kueue Workload, the job that it holds back, the PodGroup of
+    Volcano. The nearest to the queue speaks first; what it leaves open is filled from the others.
+    """
     for row in rows:
+        row["places"] = [(row["scheduler"], row["namespace"], row["queue"], row["cluster_queue"])]
+    whole = {(r["cluster"], r["scheduler"], r["namespace"], r["name"]): r for r in rows if r["kind"] == "Workload"}
+    first: dict[tuple[str, str, bool], Row] = {}
+    kept = []
+    for row in sorted(rows, key=_rank):
         if row["kind"] == "PendingWorkload":
             target = whole.get((row["cluster"], row["scheduler"], row["namespace"], row["name"]))
-            if target is not None:
-                if target["state"] in WAITING:
-                    target["detail"] |= row["detail"]
-                continue
-        elif row["kind"] == "PodGroup":
-            target = jobs.get((row["cluster"], row["scheduler"], row["job_id"]))
-            if target is not None:
-                for name in ("admitted_us", "message"):
-                    target[name] = target[name] if target[name] is not None else row[name]
-                if target["state"] == "pending" and row["reason"]:
-                    target["reason"] = row["reason"]
-                continue
-        kept.append(row)
+            if target is None:
+                kept.append(row)
+            elif target["state"] in WAITING:
+                target["detail"] = row["detail"] | target["detail"]
+            continue
+        if row["job_id"] is None:
+            kept.append(row)
+            continue
+        # A run that is over and the next one of its name are two.
+        target = first.setdefault((row["cluster"], row["job_id"], row["state"] in OVER), row)
+        if target is row or (target["scheduler"], target["kind"]) == (row["scheduler"], row["kind"]):
+            kept.append(row)
+        else:
+            _fill(target, row)
     return kept
+
+
+def _rank(row: Row) -> int:
+    """Kueue's word first, then that of Volcano's Jobs and of other controllers, then of groups of pods."""
+    if row["scheduler"] == "kueue":
+        return 0
+    return {"PodGroup": 4, "Workload": 5, "Application": 3}.get(row["kind"], 1 if row["scheduler"] == "volcano" else 2)
+
+
+def _fill(target: Row, row: Row) -> None:
+    """Adds to a gang what another object says of it: of one that waits also why, which controllers do not know."""
+    target["places"] += row["places"]
+    if target["scheduler"] != "kueue" and row["kind"] == "PodGroup" and target["state"] in WAITING and row["reason"]:
+        target["reason"], target["message"] = row["reason"], row["message"]
+    for name, value in row.items():
+        if target[name] is None:
+            target[name] = value
+    target["detail"] = row["detail"] | target["detail"]
+    if target["team"] == UNALLOCATED:
+        target["team"] = row["team"]
 
 
 def _path(workload: Row, index: Mapping[Key, Row]) -> list[Key]:
     """The queue that a workload names and those above it, the nearest first."""
-    place = workload["cluster"], workload["scheduler"]
-    name, above = workload["queue"], workload["cluster_queue"]
-    starts: list[Key] = []
-    if name is not None:
-        starts += [(*place, "local_queue", workload["namespace"], name), (*place, "queue", None, name)]
-    if above is not None:
-        starts.append((*place, "cluster_queue", None, above))
-    at = next((key for key in starts if key in index), None)
+    cluster, at = workload["cluster"], None
+    for scheduler, namespace, name, above in workload["places"]:
+        starts: list[Key] = []
+        if name is not None:
+            starts += [(cluster, scheduler, "local_queue", namespace, name), (cluster, scheduler, "queue", None, name)]
+        if above is not None:
+            starts.append((cluster, scheduler, "cluster_queue", None, above))
+        at = at or next((key for key in starts if key in index), None)
     path: list[Key] = []
     while at is not None and at not in path and len(path) < DEPTH_MAX:
         path.append(at)
         parent = index[at]["parent"]
-        ups = [(*place, kind, None, parent) for kind in _PARENTS.get(at[2], ())] if parent is not None else []
+        kinds = _PARENTS.get(at[2], ()) if parent is not None else ()
+        ups: list[Key] = [(cluster, at[1], kind, None, str(parent)) for kind in kinds]
         at = next((key for key in ups if key in index), None)
     return path
 

@@ -38,9 +38,13 @@ def retain(store: Store, settings: Settings, now_us: int) -> Retained:
     return Retained(before.samples - after.samples, before.minutes - after.minutes)
 
 
+COMPACTED = ("claim", "pending", "node", "queue", "workload", "reservation")
+"""Tables of ledger/compact."""
+
+
 def compact(store: Store) -> int:
     """Drops what live sources repeated only to say that it still holds; the books stay as they are. Returns rows dropped."""
-    count = "select (select count(*) from claim) + (select count(*) from pending) + (select count(*) from node)"
+    count = "select " + " + ".join(f"(select count(*) from {table})" for table in COMPACTED)
     before = store.sql(count)[0][0]
     with store.transaction():
         store.run("ledger/compact")

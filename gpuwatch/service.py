@@ -10,24 +10,26 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
 from gpuwatch import cost
 from gpuwatch.alerting import Alerting
+from gpuwatch.alerts.guard import Guard
 from gpuwatch.analyzer import AnalysisStatus, Analyzer
 from gpuwatch.backup import Backup, backup
 from gpuwatch.clocks import Clocks, WrongClock
-from gpuwatch.collect import Collectors, configured
+from gpuwatch.collect import Collectors, unchanged
 from gpuwatch.commit import Batches, GroupCommit
-from gpuwatch.errors import StoreBusy, StoreError
+from gpuwatch.errors import GpuwatchError, StoreBusy, StoreError
 from gpuwatch.model import Points, Rejects
+from gpuwatch.plan import Plan, made
 from gpuwatch.priority import threads, yield_to_others
 from gpuwatch.readers import Readers
 from gpuwatch.registry import Receive, make_receiver
-from gpuwatch.settings import Settings
+from gpuwatch.settings import Settings, taken_over
 from gpuwatch.sources import Sources, SourceStatus
 from gpuwatch.state import State
 from gpuwatch.store import Store
@@ -38,6 +40,8 @@ BODIES_QUEUED_MAX = 64
 PUSH_INTERVAL_S = 60.0
 """What lateness of a sender that pushes is measured against."""
 REPRICE_WAIT_S = 5.0
+CONFIGURATION = "gpuwatch.toml"
+"""What a configuration that cannot be taken over is listed as among the sources."""
 log = logging.getLogger(__name__)
 
 
@@ -56,8 +60,7 @@ class Service:
         self,
         store: Store,
         state: State,
-        settings: Settings,
-        config: Mapping[str, Any],
+        plan: Plan,
         now_us: Callable[[], int],
         directory: Path | None,
         live: bool,
@@ -66,11 +69,13 @@ class Service:
         self._scratch = scratch
         self.store = store
         self.state = state
-        self.settings = settings
+        self.settings = settings = plan.settings
+        self._plan = plan
         self.directory = directory
         self.version = installed_version("gpuwatch")
         self.local_secret = secrets.token_urlsafe(32)
-        self.base_url = settings.public_url or ""
+        self.own_url = ""
+        """Where it listens, for links while no public_url is set; "" where others cannot use it."""
         self._now_us = now_us
         self._live = live
         self._sources = Sources(now_us)
@@ -82,33 +87,35 @@ class Service:
         self._commits = 0
         self.on_fatal: Callable[[str], None] = lambda why: None
         self._writer = GroupCommit(store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal)
-        self._alerting = Alerting(state, config, now_us, lambda: self.base_url, settings, self._telemetry.delivered)
+        self._alerting = Alerting(
+            state, plan.alerts, now_us, lambda: self.base_url, settings, self._telemetry.delivered
+        )
         self._telemetry.queued.set_function(lambda: self._writer.rows_queued)
-        self.channel_guard = self._alerting.guard
         self._analyzer = Analyzer(
             store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
         )
-        self._collectors = Collectors(
-            configured(config) if live else [], self.submit, self._sources, now_us, self._open_claims, self._clocks
-        )
+        self._collectors = Collectors(plan.live, self.submit, self._sources, now_us, self._open_claims, self._clocks)
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
         self._decoding = threading.BoundedSemaphore(BODIES_QUEUED_MAX)
         self._receivers: dict[str, Receive] = {}
         self._copying = threading.Lock()
+        self._reloading = threading.Lock()
+        self._stopped = False
 
     @classmethod
     def open(
         cls,
         directory: Path | None,
         settings: Settings,
-        config: Mapping[str, Any],
+        config: Mapping[str, Any] | Plan,
         *,
         now_us: Callable[[], int],
         live: bool = True,
     ) -> Service:
-        """Opens store and state of a directory (None: in memory) and configures what `config`, the other tables of
-        gpuwatch.toml, names. Raises UsageError with every problem of the configuration, StoreError for a directory in use.
+        """Opens store and state of a directory (None: in memory) for what `config` names: a plan with these settings, or
+        the other tables of gpuwatch.toml. Raises UsageError with every problem of them, StoreError for a directory in use.
         """
+        plan = config if isinstance(config, Plan) else made(settings, config, live)
         before = threads()
         store = Store.open(
             directory,
@@ -123,7 +130,7 @@ class Service:
             scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
             state = State.open(scratch or directory or "")
             try:
-                return cls(store, state, settings, config, now_us, directory, live, scratch)
+                return cls(store, state, plan, now_us, directory, live, scratch)
             except BaseException:
                 state.close()
                 raise
@@ -145,6 +152,8 @@ class Service:
 
     def stop(self) -> None:
         """Ends the sources first, writes what was accepted, then closes the store."""
+        with self._reloading:
+            self._stopped = True
         self._collectors.stop()
         self._decoder.shutdown(wait=True)
         self._writer.stop()
@@ -160,7 +169,45 @@ class Service:
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
+    def reload(self, read: Callable[[], Plan]) -> bool:
+        """Takes the configuration that `read` gives over while everything runs; receivers, store and books go on.
+
+        Sources that are new start, those that are gone end, those whose tables changed begin anew, all others are left
+        alone. False where it has mistakes: then all stays as it is, and they are told until a reload succeeds.
+        """
+        with self._reloading:
+            if self._stopped:
+                return False
+            try:
+                plan = read()
+                settings, now, later = taken_over(self.settings, plan.settings)
+                self._alerting.reload(plan.alerts, settings)
+                self.settings = settings
+                self._analyzer.use(settings)
+                done = self._collectors.exchange(plan.live, unchanged(self._plan.tables, plan.tables))
+            except Exception as error:  # noqa: BLE001 - a configuration that fails never stops the service
+                words = str(error) if isinstance(error, GpuwatchError) else f"{type(error).__name__}: {error}"
+                log.error("configuration not taken over", extra={"error": words})
+                self._sources.failed(CONFIGURATION, self.now_us(), f"not taken over: {words}", CONFIGURATION)
+                return False
+            self._plan = plan
+            self._sources.forget(CONFIGURATION)
+            log.info("configuration taken over", extra={"settings": now, **asdict(done)})
+            if later:
+                log.warning("settings that wait for a restart", extra={"settings": later})
+            return True
+
     # What the API asks ------------------------------------------------------------------------------------------------
+
+    @property
+    def base_url(self) -> str:
+        """Where people reach the pages, for links; "" where nobody knows."""
+        return self.settings.public_url or self.own_url
+
+    @property
+    def channel_guard(self) -> Guard:
+        """Which addresses messages may be sent to."""
+        return self._alerting.guard
 
     def now_us(self) -> int:
         """The clock of the service."""

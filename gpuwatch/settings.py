@@ -7,7 +7,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,23 +79,30 @@ def _url() -> _Rule:
     return _Rule("a URL such as https://gpuwatch.example.com", test, str)
 
 
-def _about(rule: _Rule, sentence: str) -> dict[str, Any]:
-    return {"rule": rule, "sentence": sentence}
+def _about(rule: _Rule, sentence: str, restart: bool = False) -> dict[str, Any]:
+    return {"rule": rule, "sentence": sentence, "restart": restart}
 
 
 @dataclass(frozen=True)
 class Settings:
     """Every setting. Raises UsageError that names each bad value, all of them at once."""
 
-    memory_limit: str = field(default="2GB", metadata=_about(_size(), "Most memory the telemetry store may use."))
+    memory_limit: str = field(
+        default="2GB", metadata=_about(_size(), "Most memory the telemetry store may use.", restart=True)
+    )
     threads: int = field(
-        default=0, metadata=_about(_whole(0, 64), "Threads of the telemetry store; 0: as many as there are cores.")
+        default=0,
+        metadata=_about(_whole(0, 64), "Threads of the telemetry store; 0: as many as there are cores.", restart=True),
     )
     temp_directory: str | None = field(
         default=None,
-        metadata=_about(_path(), "Where large queries spill to disk; unset: a folder in the data directory."),
+        metadata=_about(
+            _path(), "Where large queries spill to disk; unset: a folder in the data directory.", restart=True
+        ),
     )
-    raw_retention_days: int = field(default=14, metadata=_about(_whole(1, 36_500), "Days that raw samples are kept."))
+    raw_retention_days: int = field(
+        default=14, metadata=_about(_whole(1, 36_500), "Days that raw samples are kept.", restart=True)
+    )
     minute_retention_days: int = field(
         default=395, metadata=_about(_whole(1, 36_500), "Days that minutes are kept, which detectors read.")
     )
@@ -150,14 +157,49 @@ def table() -> list[tuple[str, Any, str]]:
     return [(f.name, f.default, f.metadata["sentence"]) for f in fields(Settings)]
 
 
-def load_settings(path: Path | None, environ: Mapping[str, str], other_tables: Collection[str] = ()) -> Settings:
+def taken_over(running: Settings, wanted: Settings) -> tuple[Settings, list[str], list[str]]:
+    """What a running service can take over of other settings, the names it does, and those that wait for a restart."""
+    changed = [f for f in fields(Settings) if getattr(running, f.name) != getattr(wanted, f.name)]
+    later = [f.name for f in changed if f.metadata["restart"]]
+    now = [f.name for f in changed if not f.metadata["restart"]]
+    return replace(wanted, **{name: getattr(running, name) for name in later}), now, later
+
+
+def load_settings(
+    path: Path | None, environ: Mapping[str, str], other_tables: Collection[str] | None = None
+) -> Settings:
     """Settings from the [gpuwatch] table of a TOML file, overridden by GPUWATCH_<NAME> in `environ`.
 
-    `other_tables` are tables of the file that something else reads. Raises UnreadableInput for a file that cannot be
-    read or is not TOML, and UsageError with every unknown name (and the nearest known one) and every bad value.
+    `other_tables` are tables of the file that something else reads; None: they are not looked at. Raises
+    UnreadableInput for a file that cannot be read or is not TOML, and UsageError with every unknown name (and the
+    nearest known one) and every bad value.
     """
+    return settings_of(read_file(path), path, environ, other_tables)
+
+
+def read_file(path: Path | None) -> dict[str, Any]:
+    """The tables of a settings file; none without one. Raises UnreadableInput where it is no such file."""
+    if path is None:
+        return {}
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise UnreadableInput(f"{path}: larger than {MAX_FILE_BYTES} bytes; this is not a settings file")
+        return tomllib.loads(path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror or error}; check --config") from error
+    except ValueError as error:  # not UTF-8, or not TOML: the message has line and column
+        raise UnreadableInput(f"{path}: not TOML: {error}") from error
+
+
+def settings_of(
+    content: Mapping[str, Any],
+    path: Path | None,
+    environ: Mapping[str, str],
+    other_tables: Collection[str] | None = None,
+) -> Settings:
+    """As load_settings, of the tables of a file that is read already; `path` stands for it in messages."""
     problems: list[str] = []
-    values = _from_file(path, other_tables, problems) if path is not None else {}
+    values = _from_file(content, path, other_tables, problems)
     values |= _from_environment(environ, problems)
     try:
         settings = Settings(**values)
@@ -166,14 +208,6 @@ def load_settings(path: Path | None, environ: Mapping[str, str], other_tables: C
     if problems:
         raise UsageError(f"settings: {'; '.join(problems)}")
     return settings
-
-
-def load_tables(path: Path | None, names: Collection[str]) -> dict[str, Any]:
-    """The other tables of a settings file, by name: what configures sources and channels. Call load_settings first."""
-    if path is None:
-        return {}
-    content = tomllib.loads(path.read_text("utf-8-sig"))
-    return {name: content[name] for name in names if name in content}
 
 
 def table_list(tables: Mapping[str, Any], name: str, problems: list[str]) -> list[Mapping[str, Any]]:
@@ -186,23 +220,20 @@ def table_list(tables: Mapping[str, Any], name: str, problems: list[str]) -> lis
     return []
 
 
-def _from_file(path: Path, other_tables: Collection[str], problems: list[str]) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise UnreadableInput(f"{path}: larger than {MAX_FILE_BYTES} bytes; this is not a settings file")
-        content = tomllib.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise UnreadableInput(f"{path}: {error.strerror or error}; check --config") from error
-    except ValueError as error:  # not UTF-8, or not TOML: the message has line and column
-        raise UnreadableInput(f"{path}: not TOML: {error}") from error
-    section = content.pop(SECTION, {})
+def _from_file(
+    content: Mapping[str, Any], path: Path | None, other_tables: Collection[str] | None, problems: list[str]
+) -> dict[str, Any]:
+    section = content.get(SECTION, {})
     if not isinstance(section, dict):
-        raise UsageError(f"{path}: {SECTION} is not a table; write [{SECTION}] on a line of its own")
+        problems.append(f"{path}: {SECTION} is not a table; write [{SECTION}] on a line of its own")
+        section = {}
     for name, value in content.items():
         if name in _names() and not isinstance(value, dict):
             problems.append(f"{name} in {path} stands outside [{SECTION}]; move it there")
-        elif name not in other_tables:
-            problems.append(f"[{name}] in {path} is not known{_nearest(name, (SECTION, *other_tables))}")
+        elif name != SECTION and name not in (other_tables or ()):
+            near = _nearest(name, (SECTION, *(other_tables or ())))
+            if other_tables is not None or "did you mean" in near:
+                problems.append(f"[{name}] in {path} is not known{near}")
     for name in section.keys() - _names():
         problems.append(f"{name} in {path} is not known{_nearest(name, _names())}")
     return {name: value for name, value in section.items() if name in _names()}

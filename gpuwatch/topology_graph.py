@@ -105,7 +105,7 @@ def slowest(graph: Graph, gpus: Collection[str]) -> Meeting | None:
         found = meeting(graph, a, b)
         if found is None or found.gb_per_s is None:
             return None
-        if worst is None or worst.gb_per_s is None or found.gb_per_s < worst.gb_per_s:
+        if worst is None or _slowness(found) < _slowness(worst):
             worst = found
     return worst
 
@@ -165,6 +165,11 @@ def best_attainable(graph: Graph, free: Collection[str], k: int) -> Attainable |
         if worst is not None and worst.gb_per_s is not None:
             judged.append(Attainable(worst.gb_per_s, worst.level, tuple(chosen)))
     return min(judged, key=lambda one: (-one.gb_per_s, _distance(one.level), one.gpus), default=None)
+
+
+def _slowness(one: Meeting) -> tuple[float, int, bool]:
+    """Of equal speeds the more distant level is named, of equal levels the one that leaves the node."""
+    return one.gb_per_s or 0.0, -_distance(one.level), one.level not in OUTER_KINDS
 
 
 def _distance(level: str) -> int:

@@ -68,10 +68,23 @@ def derive(store: Store, cluster: str) -> bool:
     All in one transaction. The result depends on the stored records only, not on the order they came in.
     """
     with store.transaction():
-        inputs = store.rows("topology/inputs", cluster=cluster, version=VERSION)[0]["inputs"]
-        if store.sql("select inputs from topology_state where cluster = $c", c=cluster) == [(inputs,)]:
+        counts = store.rows("topology/counts", cluster=cluster, version=VERSION)[0]["counts"]
+        known = store.sql("select inputs, counts from topology_state where cluster = $c", c=cluster)
+        if known and known[0][1] == counts:
             return False
-        words = {"cluster": cluster, "end_us": END_US, "moves_max": MOVES_MAX, "depth_max": DEPTH_MAX, "inputs": inputs}
+        inputs = store.rows("topology/inputs", cluster=cluster, version=VERSION)[0]["inputs"]
+        if known and known[0][0] == inputs:
+            # Sources repeated themselves.
+            store.run("topology/counted", cluster=cluster, counts=counts)
+            return False
+        words = {
+            "cluster": cluster,
+            "end_us": END_US,
+            "moves_max": MOVES_MAX,
+            "depth_max": DEPTH_MAX,
+            "inputs": inputs,
+            "counts": counts,
+        }
         store.run("topology/10_node", **words)
         store.run("topology/20_matrix", **words)
         matrices = _matrices(store)

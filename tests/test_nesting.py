@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.estimate import Node, Slot, Wanted, place
@@ -26,13 +26,13 @@ def seen(gpu: Gpu, start: float = 0, end: float = HOUR, **labels: str | None) ->
 
 
 def ray(
-    job: str, unit: str, start: Seconds, end: Seconds | None, node: str = "worker-0", gpus: float = 1, **words: Any
+    job: str, unit: str, start: Seconds, end: Seconds | None, node: str = "worker-0", size: float = 1, **words: Any
 ) -> dict[str, Any]:
     """A Ray actor's claim on some GPUs of a node."""
     row = {"run_key": f"{job}@s1", "pod_uid": unit, "kind": "ray", **words}
-    if gpus % 1:
-        row["fraction"] = gpus
-    return claim(job, start, end, node, -int(-gpus // 1), scheduler="ray", **row)
+    if size % 1:
+        row["fraction"] = size
+    return claim(job, start, end, node, -int(-size // 1), scheduler="ray", **row)
 
 
 def worker(
@@ -110,7 +110,8 @@ def test_indexes_of_a_ray_node_that_was_given_part_of_a_machine_are_not_the_mach
         node("n1", {"": 4}),
     )
 
-    assert (600, 1200, "j@s1 estimated", "1") in of(world.book())
+    held = [who for _, _, _, who, _ in world.book().segments() if who != FREE]
+    assert ["j@s1 estimated"] == held
 
 
 # Ray in a pod.
@@ -166,8 +167,8 @@ def test_halves_gather_on_one_gpu_and_the_pod_keeps_what_they_leave() -> None:
         seen(A),
         seen(B),
         worker(gpus="GPU-a,GPU-b"),
-        ray("j", "a1", 0, 1800, gpus=0.5),
-        ray("k", "a2", 0, 1200, gpus=0.5),
+        ray("j", "a1", 0, 1800, size=0.5),
+        ray("k", "a2", 0, 1200, size=0.5),
     )
     world.book()
 
@@ -236,7 +237,7 @@ def test_of_two_slurm_jobs_on_a_node_ray_is_in_one() -> None:
         [s for gpu in FOUR[2:] for s in seen(gpu, job="8")],
         claim("7", 0, HOUR, count=2),
         claim("8", 300, HOUR, count=2),
-        ray("j", "a1", 600, 1200, node="n1", gpus=2),
+        ray("j", "a1", 600, 1200, node="n1", size=2),
     )
     world.book()
 
@@ -391,7 +392,7 @@ def hours_of(world: World) -> dict[str, Fraction]:
 
 
 def test_four_quarters_make_one_gpu_hour_on_one_gpu() -> None:
-    world = World().add(seen(A), seen(B), *(ray(f"j{i}", f"a{i}", 0, HOUR, node="n1", gpus=0.25) for i in range(4)))
+    world = World().add(seen(A), seen(B), *(ray(f"j{i}", f"a{i}", 0, HOUR, node="n1", size=0.25) for i in range(4)))
     world.book()
 
     assert {f"j{i}": Fraction(1, 4) for i in range(4)} == hours_of(world)
@@ -400,7 +401,7 @@ def test_four_quarters_make_one_gpu_hour_on_one_gpu() -> None:
 
 
 def test_what_a_fraction_leaves_is_free() -> None:
-    world = World().add(seen(A), ray("j", "a1", 0, HOUR, node="n1", gpus=0.3, device_indexes="0"))
+    world = World().add(seen(A), ray("j", "a1", 0, HOUR, node="n1", size=0.3, device_indexes="0"))
 
     assert [(0, 3600, "j@s1", "3/10"), (0, 3600, FREE, "7/10")] == of(world.book())
 
@@ -409,9 +410,9 @@ def test_fractions_without_room_on_one_gpu_take_another() -> None:
     world = World().add(
         seen(A),
         seen(B),
-        ray("j", "a1", 0, HOUR, node="n1", gpus=0.6),
-        ray("k", "a2", 0, HOUR, node="n1", gpus=0.6),
-        ray("l", "a3", 0, HOUR, node="n1", gpus=0.4),
+        ray("j", "a1", 0, HOUR, node="n1", size=0.6),
+        ray("k", "a2", 0, HOUR, node="n1", size=0.6),
+        ray("l", "a3", 0, HOUR, node="n1", size=0.4),
     )
     world.book()
 
@@ -421,8 +422,8 @@ def test_fractions_without_room_on_one_gpu_take_another() -> None:
 def test_two_halves_of_one_job_are_one_owner_of_one_gpu() -> None:
     world = World().add(
         seen(A),
-        ray("j", "a1", 0, HOUR, node="n1", gpus=0.5, device_indexes="0"),
-        ray("j", "a2", 0, HOUR, node="n1", gpus=0.5, device_indexes="0"),
+        ray("j", "a1", 0, HOUR, node="n1", size=0.5, device_indexes="0"),
+        ray("j", "a2", 0, HOUR, node="n1", size=0.5, device_indexes="0"),
     )
 
     assert [(0, 3600, "j@s1", "1")] == of(world.book())
@@ -450,7 +451,13 @@ SPAN = st.tuples(st.integers(0, 59), st.integers(1, 40)).map(lambda s: (60 * s[0
 INNER = st.tuples(SPAN, st.sampled_from([0.25, 0.5, 1, 2]), st.sampled_from(["ray", "slurm"]), st.booleans())
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+)
 @given(outer=SPAN, count=st.integers(1, 3), inners=st.lists(INNER, max_size=5))
 def test_inner_runs_neither_add_nor_take_time(outer: tuple[int, int], count: int, inners: list[Any]) -> None:
     gpus = FOUR[:3]
@@ -459,7 +466,7 @@ def test_inner_runs_neither_add_nor_take_time(outer: tuple[int, int], count: int
     for number, ((start, end), size, scheduler, told) in enumerate(inners):
         words = {"device_indexes": "0"} if told and size <= 1 else {}
         if scheduler == "ray":
-            rows.append(ray(f"j{number}", f"a{number}", start, end, gpus=size, **words))
+            rows.append(ray(f"j{number}", f"a{number}", start, end, size=size, **words))
         else:
             rows.append(claim(str(number), start, end, "worker-0", max(1, int(size)), **words))
     plain = World().add([s for gpu in gpus for s in seen(gpu)], worker(start=outer[0], end=outer[1], gpus=names))

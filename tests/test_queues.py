@@ -93,19 +93,46 @@ def test_what_waits_in_a_queue(state: State, rows: list[tuple[str, Row]], expect
     assert {"lq": expected, "cq": expected, "all": expected, "other": (0, {})} == found
 
 
-def test_a_gang_is_told_once() -> None:
-    """A Volcano Job and its PodGroup are one; so are a Workload and its place in the queue."""
+def test_a_gang_is_told_once(state: State) -> None:
+    """A Volcano Job and its PodGroup are one; so are a Workload, its place in the queue and the job that it holds."""
     store = store_of(
         gang("j", scheduler="volcano", kind="Job", job_id="lab/j", reason="Pending"),
         gang("g", scheduler="volcano", kind="PodGroup", job_id="lab/j", reason="NotEnoughResources", message="3/4"),
-        gang("a"),
+        gang("a", job_id="lab/a"),
         gang("lab/a", kind="PendingWorkload", name="a", device_count=None, detail='{"position_in_cluster_queue":3}'),
+        gang("k", scheduler="kubernetes", kind="PyTorchJob", job_id="lab/a", user_name="ann", reason="Suspended"),
     )
-    found = {item["uid"]: item for item in workloads(store, State.open("sqlite://"), NOW_US)}
+    found = {item["uid"]: item for item in workloads(store, state, NOW_US)}
 
     assert {"a", "j"} == set(found)
     assert ("NotEnoughResources", "3/4") == (found["j"]["reason"], found["j"]["message"])
-    assert 3 == found["a"]["position"]
+    assert (3, "ann", "WaitingForQuota") == tuple(found["a"][name] for name in ("position", "user", "reason"))
+
+
+def test_a_job_waits_in_the_queue_that_its_pod_group_names(state: State) -> None:
+    store = store_of(
+        queue("train", scheduler="volcano", kind="queue"),
+        gang("p", scheduler="kubernetes", kind="PyTorchJob", job_id="lab/p", queue=None),
+        gang("g", scheduler="volcano", kind="PodGroup", job_id="lab/p", queue="train", device_count=4),
+    )
+
+    assert {"train": (1, {"": 8})} == waiting(queues(store, state, NOW_US))
+
+
+def test_a_run_that_is_over_is_not_the_next_one_of_its_name(state: State) -> None:
+    store = store_of(
+        gang("old", job_id="lab/a", state="finished", end_us=us(9 * HOUR)),
+        gang("new", scheduler="kubernetes", kind="Job", job_id="lab/a"),
+    )
+
+    assert [("new", "pending")] == [(item["uid"], item["state"]) for item in workloads(store, state, NOW_US)]
+
+
+def test_workloads_of_one_job_count_each(state: State) -> None:
+    """As those of the pods of a Deployment."""
+    rows = [gang(name, job_id="lab/web", device_count=1) for name in "abc"]
+
+    assert (3, {"": 3}) == waiting(queues(store_of(*TREE, *rows), state, NOW_US))["lq"]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench.remote_write import body
+from gpuwatch import commit
 from gpuwatch.collectors.remote_write import RemoteWrite
-from gpuwatch.commit import GroupCommit
 from gpuwatch.fields import columns
 from gpuwatch.ingest import seal_all
 from gpuwatch.model import Rejects
@@ -34,11 +34,17 @@ def series(readings: list[tuple[int, int, float]]) -> list[Series]:
     return [(labels(**KEYS[key]), [(value, at_ms)]) for key, at_ms, value in readings]
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else sends: a group is not waited for."""
+    monkeypatch.setattr(commit, "LINGER_S", 0.0)
+
+
 def rows_after(requests: list[tuple[list[tuple[int, int, float]], int, bool]]) -> list[tuple[Any, ...]]:
     """What lies in the store after (readings, version, whether to seal afterwards) came one after the other."""
     decoder = RemoteWrite()
     with Store.open(None) as store, store.cursor() as own:
-        writer = GroupCommit(own, lambda: NOW_MS * 1000, 14)
+        writer = commit.GroupCommit(own, lambda: NOW_MS * 1000, 14)
         writer.start()
         for readings, version, seals in requests:
             data, kind = (body(series(readings)), TYPE) if version == 1 else (body_2(series(readings)), TYPE_2)
@@ -54,7 +60,6 @@ def rows_after(requests: list[tuple[list[tuple[int, int, float]], int, bool]]) -
         return store.sql(f"select {names} from sample join context using (context_id) order by all")
 
 
-@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_order_and_repeats_change_no_row(data: st.DataObject) -> None:

@@ -5,9 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from gpuwatch.cli import app
 from gpuwatch.errors import UnreadableInput, UsageError
-from gpuwatch.settings import MAX_FILE_BYTES, Settings, load_settings, table
+from gpuwatch.settings import MAX_FILE_BYTES, Settings, load_settings, table, taken_over
+
+RUNNER = CliRunner()
+WHOLE = """
+[gpuwatch]
+idle_minutes = 20
+[[dcgm]]
+cluster = "east"
+targets = ["n1:9400", "n2:9400"]
+bearer_token_file = "{folder}/token"
+[alerts]
+allow_private = ["10.0.0.0/8"]
+[[channel]]
+name = "ops"
+kind = "slack"
+url_file = "{folder}/url"
+"""
 
 
 def written(folder: Path, text: str) -> Path:
@@ -119,3 +137,69 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
 
 def test_every_setting_has_a_sentence() -> None:
     assert [] == [name for name, _, sentence in table() if not sentence.endswith(".")]
+
+
+# One file for every command.
+
+
+def test_a_command_that_only_needs_settings_leaves_sources_and_channels_alone(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, '[gpuwatch]\nidle_minutes = 20\n[[dcgm]]\ntargets = ["n1:9400"]\n[[channel]]\nname = "x"\n'
+    )
+
+    assert Settings(idle_minutes=20) == load_settings(path, {})
+
+
+def test_the_service_knows_every_table(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\[smoke\] in .* is not known; known: dcgm, gpuwatch"):
+        load_settings(written(tmp_path, "[smoke]\n"), {}, ("dcgm",))
+
+
+def test_what_the_store_was_opened_with_waits_for_a_restart() -> None:
+    running = Settings(threads=2, idle_minutes=15, raw_retention_days=14)
+    found, now, later = taken_over(running, Settings(threads=4, idle_minutes=20, raw_retention_days=7))
+
+    assert Settings(threads=2, idle_minutes=20, raw_retention_days=14) == found
+    assert (["idle_minutes"], ["threads", "raw_retention_days"]) == (now, later)
+    assert (running, [], []) == taken_over(running, running)
+
+
+# serve --check
+
+
+def checked(tmp_path: Path, text: str) -> tuple[int, str, str]:
+    path = written(tmp_path, text.format(folder=tmp_path))
+    done = RUNNER.invoke(app, ["serve", "--check", "--config", str(path), "--data", str(tmp_path / "data")])
+    assert not (tmp_path / "data").exists(), "nothing is opened"
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_check_says_what_would_run_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret-token\n")
+    (tmp_path / "url").write_text("https://hooks.slack.com/services/T0/B0/s3creturl\n")
+    code, out, err = checked(tmp_path, WHOLE)
+
+    assert (0, "") == (code, err)
+    assert (
+        "setting  idle_minutes = 20\n"
+        "source   dcgm http://n1:9400/metrics  (cluster east, every 15 s)\n"
+        "source   dcgm http://n2:9400/metrics  (cluster east, every 15 s)\n"
+        "channel  ops  (slack, from medium)\n"
+        "The configuration is right: 2 sources, 1 channel.\n"
+    ) == out
+    assert "s3cret" not in out
+
+
+def test_a_check_names_every_mistake_and_ends_with_2(tmp_path: Path) -> None:
+    code, out, err = checked(tmp_path, WHOLE.replace("20", "-1") + "[smoke]\n")
+
+    assert (2, "") == (code, out)
+    named = ("idle_minutes", "token: ", "url", "[smoke]")
+    assert [] == [word for word in named if word not in err], err
+    assert 1 == err.count("\n")
+
+
+def test_a_check_of_nothing_is_right(tmp_path: Path) -> None:
+    done = RUNNER.invoke(app, ["serve", "--check", "--data", str(tmp_path / "data")])
+
+    assert (0, "The configuration is right: 0 sources, 0 channels.\n") == (done.exit_code, done.stdout)

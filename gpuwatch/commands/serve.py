@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,13 +19,13 @@ from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, ope
 from gpuwatch.errors import SourceUnreachable, StoreError, UnreadableInput, UsageError
 
 if TYPE_CHECKING:
+    from gpuwatch.plan import Plan
     from gpuwatch.service import Service
-    from gpuwatch.settings import Settings
 
-SETTINGS = "settings: "
-"""How the sentence about mistakes in gpuwatch.toml begins."""
 HOST, PORT = "127.0.0.1", 8765
 BACKLOG = 2048
+SOURCES_SHOWN = 1_000
+"""Sources that --check lists."""
 HostOption = Annotated[str, typer.Option("--host", metavar="H", help="Beyond 127.0.0.1 a token must exist.")]
 PortOption = Annotated[int, typer.Option("--port", metavar="P", min=0, max=65535, help="0: any free one.")]
 log = logging.getLogger(__name__)
@@ -36,31 +37,52 @@ def serve(
     config: ConfigOption = None,
     host: HostOption = HOST,
     port: PortOption = PORT,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read the configuration, say what would run, and end.")
+    ] = False,
 ) -> None:
-    """Collectors, analyzer, alerts, API and pages in one process, until it is stopped."""
-    from gpuwatch import alerting
-    from gpuwatch.collect import configured
-    from gpuwatch.service import Service
-    from gpuwatch.settings import load_tables
+    """Collectors, analyzer, alerts, API and pages in one process, until it is stopped; SIGHUP reads --config again."""
+    from gpuwatch.plan import load
 
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
-    problems: list[str] = []
-    settings = None
+    if check:
+        write(described(load(config, os.environ)))
+        return
+    from gpuwatch.service import Service
+
+    # A file that changes while the store is opened is read again as soon as all runs.
+    again = Again()
+    before = signal.signal(signal.SIGHUP, lambda *_: again.ask())
     try:
-        settings = settings_with_tables(config)
-    except UsageError as error:
-        problems.append(str(error).removeprefix(SETTINGS))
-    tables = load_tables(config, known_tables())
-    for check in (configured, alerting.configured):
-        try:
-            check(tables)
-        except UsageError as error:
-            problems.append(str(error).removeprefix(SETTINGS))
-    if settings is None or problems:
-        raise UsageError(SETTINGS + "; ".join(problems))
-    service = Service.open(data, settings, tables, now_us=context.find_root().obj)
-    run(service, host, port, lambda url: write(f"gpuwatch serves {url}\n"))
+        plan = load(config, os.environ)
+        service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj)
+        again.call = lambda: service.reload(lambda: load(config, os.environ))
+        run(service, host, port, lambda url: write(f"gpuwatch serves {url}\n"), beside=again)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def described(plan: Plan) -> str:
+    """What a plan would run, a line each: settings that are not the default, sources, channels; no secret."""
+    from gpuwatch.settings import table
+
+    lines = [
+        f"setting  {name} = {getattr(plan.settings, name)!r}"
+        for name, default, _ in table()
+        if getattr(plan.settings, name) != default
+    ]
+    shown = plan.live[:SOURCES_SHOWN]
+    lines += [f"source   {s.name}  (cluster {s.cluster}, every {s.interval_s:g} s)" for s in shown]
+    if len(plan.live) > len(shown):
+        lines.append(f"         and {len(plan.live) - len(shown)} more sources")
+    lines += [f"channel  {c.name}  ({c.kind}, from {c.severity_min})" for c in plan.alerts.channels]
+    counts = (
+        f"{count} {noun}{'' if count == 1 else 's'}"
+        for count, noun in ((len(plan.live), "source"), (len(plan.alerts.channels), "channel"))
+    )
+    lines.append(f"The configuration is right: {', '.join(counts)}.")
+    return "\n".join(lines) + "\n"
 
 
 def backup(
@@ -84,26 +106,17 @@ def backup(
     write(f"{target}: {total} bytes; to restore, use it as --data\n")
 
 
-def known_tables() -> tuple[str, ...]:
-    """Tables of gpuwatch.toml that are not settings."""
-    from gpuwatch.registry import live_kinds
-
-    return (*live_kinds(), "alerts", "channel")
-
-
-def settings_with_tables(config: Path | None) -> Settings:
-    """Settings of a file that may configure sources and channels too."""
-    from gpuwatch.settings import load_settings
-
-    return load_settings(config, os.environ, known_tables())
-
-
 def run(
-    service: Service, host: str, port: int, ready: Callable[[str], None], bound: socket.socket | None = None
+    service: Service,
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+    bound: socket.socket | None = None,
+    beside: Again | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then ends in order: requests, sources, writer, store. `ready(url)` is told where.
 
-    `bound` is a socket that `bind` gave before; it is closed at the end.
+    `bound` is a socket that `bind` gave before; it is closed at the end. `beside` runs as long as the service does.
 
     Raises SourceUnreachable for an address that cannot be bound, UsageError for one beyond this machine without a token,
     StoreError when the store broke: then the process must be started again.
@@ -124,7 +137,7 @@ def run(
     at = listening.getsockname()[1]
     url = in_use.url_of(host, at)
     # Bound to every address, it does not know the one that others use: then messages have no link.
-    service.base_url = service.settings.public_url or ("" if host in in_use.ANYWHERE else url)
+    service.own_url = "" if host in in_use.ANYWHERE else url
     app = create_app(service, hosts=() if host in in_use.ANYWHERE else (host,))
     importlib.import_module("gpuwatch.dashboards.app").mount(app)
     server = web.server(app, host, at)
@@ -143,6 +156,8 @@ def run(
     before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         service.start()
+        if beside is not None:
+            beside.start()
         if service.directory is not None:
             in_use.leave(service.directory, in_use.Note(os.getpid(), url, service.local_secret))
         log.info("serving", extra={"url": url, "data": str(service.directory)})
@@ -150,6 +165,8 @@ def run(
         server.run(sockets=[listening])
         say("gpuwatch: stopping")
     finally:
+        if beside is not None:
+            beside.stop()
         if service.directory is not None:
             in_use.take_away(service.directory)
         service.stop()
@@ -158,6 +175,36 @@ def run(
             signal.signal(number, handler)
     if broken:
         raise StoreError(f"{broken[0]}; what was acknowledged is kept: start the service again")
+
+
+class Again:
+    """Calls a function in a thread each time it is asked to; asked while it runs, once more; before it is started, then."""
+
+    def __init__(self) -> None:
+        self.call: Callable[[], object] = lambda: None
+        self._asked = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._work, name="reload", daemon=True)
+
+    def start(self) -> None:
+        """Starts to listen."""
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Asks for one call: safe in a signal handler."""
+        self._asked.set()
+
+    def stop(self) -> None:
+        """Ends after the call that runs."""
+        self._ended = True
+        self._asked.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while self._asked.wait() and not self._ended:
+            self._asked.clear()
+            self.call()
 
 
 def _need_token(service: Service, host: str) -> None:

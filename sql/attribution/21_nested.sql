@@ -105,3 +105,15 @@ set nested = true
 from nested
 where nested.run_id = wanted.run_id and nested.pod_uid is not distinct from wanted.pod_uid
     and nested.node = wanted.node;
+
+-- A pod's name stands for no machine at other times either: what is said of it beyond the pod's life holds nothing.
+update wanted
+set nested = true
+where scheduler in ('slurm', 'ray')
+    and lower(node) not in (select lower(node) from seen where node is not null)
+    and lower(node) not in (select lower(node) from node where cluster = $cluster and scheduler = 'kubernetes')
+    and (
+        lower(node) in (select lower(rtrim(substr(pod, 1, 63), '-.')) from wanted where scheduler = 'kubernetes')
+        or lower(split_part(node, '.', 1))
+            in (select lower(rtrim(substr(pod, 1, 63), '-.')) from wanted where scheduler = 'kubernetes')
+    );

@@ -47,21 +47,34 @@ with cut as (
     from capacity_span
     where remainder
 ),
+-- Those who share a device are cut together: where one comes or goes, all of them begin anew, also when their own share
+-- stays as it was.
+company as (
+    select
+        device_id,
+        start_us,
+        sum(hash(run_id, share_num, share_den, free_bucket)::hugeint) as members
+    from cut
+    group by device_id, start_us
+    having count(*) > 1
+),
 -- A later record that changes nothing must not move an edge: neighbours that say the same are one segment.
 linked as (
     select
-        *,
+        cut.*,
+        m.members,
         start_us is distinct from lag(end_us) over alike as begins
     from cut
+    left join company m using (device_id, start_us)
     window alike as (
-        partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict order by start_us
+        partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, members order by start_us
     )
 ),
 numbered as (
     select
         *,
         count(*) filter (where begins) over (
-            partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict order by start_us
+            partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, members order by start_us
         ) as turn
     from linked
 )
@@ -78,4 +91,4 @@ select
     estimated,
     conflict
 from numbered
-group by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, turn;
+group by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, members, turn;

@@ -13,12 +13,9 @@ with last_word as (
 kept as (
     select *
     from last_word
-    where state is distinct from 'deleted'
-        and (
-            coalesce(state in ('finished', 'failed'), false) = false
-            or greatest(end_us, admitted_us, evicted_us) >= $since_us
-            or coalesce(list_contains($states::varchar[], state), false)
-        )
+    where coalesce(state not in ('finished', 'failed', 'deleted'), true)
+        or greatest(end_us, admitted_us, evicted_us) >= $since_us
+        or coalesce(list_contains($states::varchar[], state), false)
 ),
 job_team as (
     select r.cluster, r.job_id, arg_max(t.team, (r.start_us, r.run_id)) as team

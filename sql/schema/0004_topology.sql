@@ -47,8 +47,9 @@ create table topology_conflict (
     told_source varchar
 );
 
--- A row says from which inputs a cluster's topology was derived.
+-- A row says from which inputs a cluster's topology was derived: what they say, and how many records said it.
 create table topology_state (
     cluster varchar,
-    inputs varchar
+    inputs varchar,
+    counts varchar
 );

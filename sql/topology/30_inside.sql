@@ -1,5 +1,5 @@
 -- A row of topo_told is a source's word that a container is round a child during [from_us, until_us); trust: smaller
--- decides. This file: inside nodes.
+-- decides. floor_us: before it something else was known to be there. This file: inside nodes.
 create or replace temp table topo_told as
 select
     coalesce(m.uuid, s.gpu, t.node || '/' || m.device) as child,
@@ -11,13 +11,14 @@ select
     t.source,
     10 as trust,
     greatest(t.from_us, coalesce(s.from_us, 0)) as from_us,
-    least(t.until_us, coalesce(s.until_us, $end_us)) as until_us
+    least(t.until_us, coalesce(s.until_us, $end_us)) as until_us,
+    coalesce(s.from_us, 0) as floor_us
 from topo_statement t
 join topo_member m on m.digest = t.digest
 left join topo_slot s
     on m.uuid is null and s.node = t.node and s.gpu_index = m.gpu_index and s.from_us < t.until_us and s.until_us > t.from_us
 union all
-select gpu, 'gpu', node, node, 'node', null, 'samples', 90, from_us, until_us
+select gpu, 'gpu', node, node, 'node', null, 'samples', 90, from_us, until_us, from_us
 from topo_slot;
 
 -- A row of topo_pair_told is two GPUs of a node and the level between them during [from_us, until_us).
@@ -30,7 +31,8 @@ with slotted as (
         coalesce(p.b_uuid, y.gpu, t.node || '/' || p.b) as b,
         p.level,
         greatest(t.from_us, coalesce(x.from_us, 0), coalesce(y.from_us, 0)) as from_us,
-        least(t.until_us, coalesce(x.until_us, $end_us), coalesce(y.until_us, $end_us)) as until_us
+        least(t.until_us, coalesce(x.until_us, $end_us), coalesce(y.until_us, $end_us)) as until_us,
+        greatest(coalesce(x.from_us, 0), coalesce(y.from_us, 0)) as floor_us
     from topo_statement t
     join topo_link p on p.digest = t.digest
     left join topo_slot x

@@ -45,7 +45,7 @@ select 'fabric.topograph.run/tier-' || n, t.kind, 'topograph', 30
 from topo_tier t, unnest([t.tier]) as u(n);
 
 insert into topo_told
-select l.node, 'node', l.node, l.labels ->> k.label, k.kind, null, k.source, k.trust, l.from_us, l.until_us
+select l.node, 'node', l.node, l.labels ->> k.label, k.kind, null, k.source, k.trust, l.from_us, l.until_us, 0
 from topo_label l
 cross join topo_label_kind k
 where coalesce(l.labels ->> k.label, '') <> '';
@@ -87,7 +87,7 @@ valued as (
     where p.kind is null
     group by all
 )
-select v.node, 'node', v.node, v.domain, t.kind, null, 'kueue', 60, v.from_us, v.until_us
+select v.node, 'node', v.node, v.domain, t.kind, null, 'kueue', 60, v.from_us, v.until_us, 0
 from valued v
 join topo_tier t on t.tier = v.tier
 where v.whole;

@@ -81,7 +81,7 @@ with recursive above as (
 tiered as (
     select tier, dense_rank() over (order by tier) - 1 as place from (select distinct tier from topo_hyper)
 )
-select distinct a.node, 'node', a.node, a.hyper, k.kind, null, 'volcano', 55, greatest(a.from_us, h.from_us), least(a.until_us, h.until_us)
+select distinct a.node, 'node', a.node, a.hyper, k.kind, null, 'volcano', 55, greatest(a.from_us, h.from_us), least(a.until_us, h.until_us), 0
 from above a
 join topo_hyper h on h.hyper = a.hyper and h.from_us < a.until_us and h.until_us > a.from_us
 join tiered t on t.tier = h.tier

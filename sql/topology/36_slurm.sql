@@ -55,7 +55,7 @@ tall as (
 select distinct
     u.node, 'node', u.node, u.switch,
     case when u.level = 'BLOCK' then 'block' else k.kind end,
-    null, 'slurm', u.trust, u.from_us, u.until_us
+    null, 'slurm', u.trust, u.from_us, u.until_us, 0
 from above u
 join tall t on t.scope = u.scope and t.from_us = u.from_us and t.switch = u.switch
 join topo_tier k on k.tier = t.height;

@@ -9,6 +9,7 @@ with told as (
         child, child_kind, parent_kind, parent, level, from_us, until_us, trust,
         min(source) as source,
         max(node) as node,
+        min(floor_us) as floor_us,
         count(*) as votes
     from topo_valid
     group by child, child_kind, parent_kind, parent, level, from_us, until_us, trust
@@ -30,7 +31,7 @@ piece as (
 decided as (
     select
         p.child, p.child_kind, p.parent_kind, p.at_us, p.end_us, t.parent, t.level, t.trust,
-        min(t.source) as source, max(t.node) as node
+        min(t.source) as source, max(t.node) as node, min(t.floor_us) as floor_us
     from piece p
     join told t
         on t.child = p.child and t.child_kind = p.child_kind and t.parent_kind = p.parent_kind
@@ -60,18 +61,21 @@ version as (
         child, child_kind, parent_kind, parent, level,
         arg_min(source, (trust, source)) as source,
         max(node) as node,
+        min(floor_us) as floor_us,
         min(at_us) as from_us,
         max(end_us) as until_us
     from run
     group by child, child_kind, parent_kind, number, parent, level
     union all
-    select child, child_kind, parent_kind, parent, level, source, node, from_us, until_us
+    select child, child_kind, parent_kind, parent, level, source, node, floor_us, from_us, until_us
     from told
     semi join plain using (child, child_kind, parent_kind)
 )
 select
-    *,
-    -- Nothing earlier says otherwise: the first version reaches back.
-    case when row_number() over (partition by child, child_kind, parent_kind order by from_us) = 1 then 0 else from_us end
-        as since_us
+    * exclude (floor_us),
+    -- Where nothing earlier says otherwise the first version reaches back.
+    case
+        when row_number() over (partition by child, child_kind, parent_kind order by from_us) = 1 then least(floor_us, from_us)
+        else from_us
+    end as since_us
 from version;

@@ -50,7 +50,8 @@ select
     min(n.source) as source,
     50 as trust,
     n.from_us,
-    n.until_us
+    n.until_us,
+    0 as floor_us
 from topo_next n
 join topo_kind k on k.kind = n.outer_kind
 where n.inner_kind <> 'node' and not exists (

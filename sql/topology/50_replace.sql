@@ -51,7 +51,7 @@ run as (
     select *, sum(starts) over (partition by a, b order by from_us, until_us, level, node) as number from marked
 ),
 version as (
-    select a, b, node, level, min(source) as source, min(from_us) as from_us, max(until_us) as until_us, number
+    select a, b, node, level, min(source) as source, min(from_us) as from_us, max(until_us) as until_us, min(floor_us) as floor_us, number
     from run
     group by a, b, node, level, number
 )
@@ -64,7 +64,9 @@ select
     g.gb_per_s,
     v.source,
     nullif(v.from_us, 0),
-    case when row_number() over (partition by v.a, v.b order by v.from_us) > 1 then v.from_us end,
+    nullif(
+        case when row_number() over (partition by v.a, v.b order by v.from_us) > 1 then v.from_us else v.floor_us end, 0
+    ),
     nullif(v.until_us, $end_us)
 from version v
 left join topo_model m on m.gpu = v.a
@@ -121,4 +123,4 @@ join minor m
 
 delete from topology_state where cluster = $cluster;
 
-insert into topology_state values ($cluster, $inputs);
+insert into topology_state values ($cluster, $inputs, $counts);

@@ -9,10 +9,29 @@ labelled as (
     select node, at_us, labels
     from said
     qualify labels is distinct from lag(labels) over (partition by node order by at_us)
+),
+-- A statement of links is all rows of one instant of a node, of an object, or of a topology of Slurm's configuration.
+stated as (
+    select
+        case
+            when level in ('SWITCH', 'BLOCK') and json_valid(detail)
+                then chr(30) || (detail ->> 'plugin') || chr(31) || coalesce(detail ->> 'topology', '')
+            when level in ('LEVEL', 'HYPERNODE') then level || chr(30) || a
+            else node
+        end as scope,
+        coalesce(observed_us, 0) as at_us,
+        sum(hash(node, a, b, level, detail)::hugeint) as content
+    from (select distinct node, a, b, level, detail, observed_us from link where cluster = $cluster)
+    group by all
+),
+linked as (
+    select scope, at_us, content
+    from stated
+    qualify content is distinct from lag(content) over (partition by scope order by at_us)
 )
 select
     $version
-    || ' link ' || (select count(*) || ',' || coalesce(max(observed_us), 0) from link where cluster = $cluster)
+    || ' link ' || (select count(*) || ',' || coalesce(sum(hash(scope, at_us, content)::hugeint), 0) from linked)
     || ' label ' || (select count(*) || ',' || coalesce(sum(hash(node, at_us, labels)::hugeint), 0) from labelled)
     || ' node ' || (
         select count(*) || ',' || coalesce(sum(hash(node, gpu_model)::hugeint), 0)

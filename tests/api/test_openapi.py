@@ -29,7 +29,8 @@ CONTRACT = {
     "GET /api/v1/findings/{key}", "POST /api/v1/findings/{key}/{action}", "GET /api/v1/detectors", "GET /api/v1/jobs",
     "GET /api/v1/jobs/{job_id}", "GET /api/v1/rates", "PUT /api/v1/rates", "GET /api/v1/teams", "PUT /api/v1/teams",
     "GET /api/v1/periods", "POST /api/v1/periods", "GET /api/v1/quality", "GET /api/v1/channels",
-    "PUT /api/v1/channels", "POST /api/v1/channels/{name}/test", "GET /api/v1/me",
+    "PUT /api/v1/channels", "POST /api/v1/channels/{name}/test", "GET /api/v1/me", "GET /api/v1/queues",
+    "GET /api/v1/workloads", "GET /api/v1/topology", "POST /api/v1/otlp/v1/metrics",
 }  # fmt: skip
 """Routes of the public contract that are served."""
 

@@ -287,3 +287,40 @@ def test_half_a_character_in_an_id_does_not_lose_the_body() -> None:
         len(rows(batches, "claim")),
         rejects.total,
     )
+
+
+def workload(**status: Any) -> Json:
+    containers = [{"name": "m", "resources": {"requests": {"nvidia.com/gpu": "8"}}}]
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {"namespace": "lab", "name": "job-train", "uid": "w1", "creationTimestamp": at(0)},
+        "spec": {
+            "queueName": "research",
+            "podSets": [{"name": "main", "count": 2, "template": {"spec": {"containers": containers}}}],
+        },
+        "status": status,
+    }
+
+
+def test_objects_of_a_queue_are_taken_like_pods() -> None:
+    batches, rejects = decode([workload()])
+
+    (row,) = rows(batches, "workload")
+    assert ("research", 2, 16, NOW_US) == (row["queue"], row["pod_count"], row["device_count"], row["observed_us"])
+    assert 0 == rejects.total
+
+
+def test_a_workload_that_was_deleted_has_ended() -> None:
+    batches, _ = decode([{"type": "DELETED", "object": workload()}])
+
+    (row,) = rows(batches, "workload")
+    assert ("deleted", NOW_US) == (row["state"], row["end_us"])
+    assert [] == rows(batches, "pending")
+
+
+def test_a_gang_that_waits_without_pods_does_not_add_to_pods_that_wait() -> None:
+    one = decode([workload()])[0]
+    both = decode([workload(), pod("a", running=False, gpus=4)])[0]
+
+    assert len(rows(one, "pending")) + 1 == len(rows(both, "pending"))

@@ -264,6 +264,13 @@ def test_devices(items: tuple[Json, ...], expected: list[tuple[str, str | None, 
     assert expected == held(*items)
 
 
+def test_claims_of_dra_are_told_apart_from_those_of_the_device_plugin() -> None:
+    """Pods that name one device of a claim share it; pods that the plugin gave one device are in conflict."""
+    tables, _ = imported(pod("a", "c"), pod("b", plugin=1), claim("c", "gpu-0"), resource_slice(gpu("gpu-0", A)))
+
+    assert {"a": "dra", "b": "k8s-json"} == {row["pod"]: row["kind"] for row in tables["claim"]}
+
+
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
@@ -422,7 +429,9 @@ def test_a_pod_that_ends_keeps_the_devices_of_a_claim_that_is_gone() -> None:
     book.claim_deleted(claim("c", "gpu-0"))
     book.pod(pod("a", "c", end=60), us(61))
 
-    assert [(us(60), 1, A)] == [(r["end_us"], r["device_count"], r["gpus"]) for r in book.take(us(61))["claim"]]
+    assert [(us(60), 1, A, "dra")] == [
+        (r["end_us"], r["device_count"], r["gpus"], r["kind"]) for r in book.take(us(61))["claim"]
+    ]
     assert {} == book.rejects.counts
 
 
@@ -445,3 +454,17 @@ def test_a_slice_that_goes_takes_its_devices_along() -> None:
     book.slices_listed({"n1-2"}, us(20))
 
     assert ['{"":2}', '{"":1}'] == [row["devices"] for row in book.take(us(20))["node"]]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        pytest.param(True, [], id="the node itself is about to be told"),
+        pytest.param(False, ['{"":1}'], id="nodes are not read: the slice is all there is"),
+    ],
+)
+def test_a_slice_of_an_unknown_node(nodes: bool, expected: list[str]) -> None:
+    book = Book(nodes)
+    book.slice(resource_slice(gpu("gpu-0", A)), us(0))
+
+    assert expected == [row["devices"] for row in book.take(us(0)).get("node", [])]

@@ -330,3 +330,9 @@ def test_the_rule_that_is_missing_is_named_where_it_belongs() -> None:
     assert 'a ClusterRole with the rule apiGroups: ["kueue.x-k8s.io"], resources: ["workloads"]' in _fix(
         403, "/apis/kueue.x-k8s.io/v1beta2/workloads"
     )
+    assert 'a Role in namespace lab with the rule apiGroups: ["batch"], resources: ["jobs"]' in _fix(
+        403, "/apis/batch/v1/namespaces/lab/jobs"
+    )
+    assert {"bind the ClusterRole system:discovery to the account that asks"} == {
+        _fix(403, path) for path in ("/apis", "/apis/batch/v1", "/api/v1")
+    }

@@ -194,3 +194,48 @@ def test_workload(kind: str, name: str, labels: dict[str, str], job_id: str, run
     pod = {"metadata": {"name": "p", "namespace": "ml", "uid": "u", "labels": labels, "ownerReferences": [owner]}}
 
     assert (job_id, run_key) == (owner_of(pod).job_id, owner_of(pod).run_key)
+
+
+def _ended(phase: str = "Failed", **status: Any) -> dict[str, Any]:
+    """A pod of one GPU that ran for an hour."""
+    spell = {"terminated": {"startedAt": "2026-11-02T08:00:00Z", "finishedAt": "2026-11-02T09:00:00Z"}}
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
+    return {
+        "metadata": {"name": "p", "namespace": "ml", "uid": "u", "creationTimestamp": "2026-11-02T08:00:00Z"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "m", "resources": resources}]},
+        "status": {"phase": phase, "containerStatuses": [{"name": "m", "state": spell}]} | status,
+    }
+
+
+@pytest.mark.parametrize(
+    ("pod", "state"),
+    [
+        pytest.param(_ended("Succeeded", conditions=[{"type": "DisruptionTarget", "status": "True"}]), "Succeeded", id="done before it was taken away"),
+        pytest.param(_ended(), "Failed", id="failed by itself"),
+        pytest.param(_ended(conditions=[{"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"}]), "Failed", id="spared"),
+        pytest.param(_ended(conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]), "Preempted", id="another pod took its place"),
+        pytest.param(_ended(conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]), "EvictionByEvictionAPI", id="a drained node"),
+        pytest.param(_ended(reason="Evicted"), "Evicted", id="the kubelet was short of memory"),
+        pytest.param(_ended(reason="Terminated"), "Terminated", id="the node was shut down: a spot instance reclaimed"),
+    ],
+)  # fmt: skip
+def test_how_a_pod_ended(pod: dict[str, Any], state: str) -> None:
+
+    assert [(state, at("09:00:00"))] == [(row["state"], row["end_us"]) for row in claims(pod)]
+
+
+def test_a_pod_that_runs_on_while_it_is_to_be_preempted_still_runs() -> None:
+    pod = _ended(
+        "Running", conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    )
+    pod["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2026-11-02T08:00:00Z"}}
+
+    assert [("Running", None)] == [(row["state"], row["end_us"]) for row in claims(pod)]
+
+
+def test_whole_and_shared_gpus_of_one_pod_are_one_claim() -> None:
+    """Attribution counts devices of one kind on a node once."""
+    pod = _ended()
+    pod["spec"]["containers"].append({"name": "s", "resources": {"limits": {"nvidia.com/gpu.shared": "1"}}})
+
+    assert [(None, 2)] == [(row["profile"], row["device_count"]) for row in claims(pod)]

@@ -20,7 +20,7 @@ import pytest
 
 from gpuwatch.clock import SECOND_US
 from gpuwatch.collectors import scrape
-from gpuwatch.collectors.scrape import MAX_PAUSE_US, DcgmSource, Pages, configure
+from gpuwatch.collectors.scrape import MAX_PAUSE_US, DcgmSource, Page, Pages, configure
 from gpuwatch.collectors.scrape_config import Secret, Target, Tls
 from gpuwatch.collectors.scrape_http import Client, fetch
 from gpuwatch.errors import SourceUnreachable, StoreBusy, UnreadableInput
@@ -125,6 +125,15 @@ class FakeSink:
     def failed(self, source: str, at_us: int, error: str) -> None:
         self.bad.append((source, at_us, error))
         self._count()
+
+    def added(self, source: Any) -> None:
+        """Nothing is listed here."""
+
+    def dropped(self, source: str) -> None:
+        """Nothing is listed here."""
+
+    def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        """No clock is read here."""
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         return []
@@ -297,7 +306,8 @@ def test_a_secret_that_is_gone_is_told_and_nobody_is_asked(tmp_path: Path) -> No
 
 def read(pages: Pages, body: bytes, at_us: int = NOW_US) -> tuple[list[dict[str, Any]], list[tuple[str, int, float]]]:
     """Contexts and (field, time, value) of a page."""
-    batches, count = pages.read(body, at_us, Rejects())
+    page = pages.page(body, at_us)
+    batches = page.batches
     contexts = [row for batch in batches if isinstance(batch, Records) for row in batch.rows.to_pylist()]
     readings = [
         (batch.series["field"][point["series"]].as_py(), point["observed_us"], point["value"])
@@ -305,7 +315,7 @@ def read(pages: Pages, body: bytes, at_us: int = NOW_US) -> tuple[list[dict[str,
         if isinstance(batch, Points)
         for point in batch.rows.to_pylist()
     ]
-    assert len(readings) == count
+    assert len(readings) == page.samples
     return contexts, readings
 
 
@@ -324,7 +334,7 @@ def test_the_samples_of_a_scrape_carry_its_time_unless_they_have_their_own() -> 
 def test_contexts_repeat_until_they_are_committed() -> None:
     pages = Pages(target("http://n1:9400/metrics"), "dcgm n1")
     first, second = (read(pages, PAGE)[0] for _ in range(2))
-    pages.committed()
+    pages.committed(1)
     third, readings = read(pages, PAGE)
 
     assert (["GPU-a"], ["GPU-a"], []) == tuple([row["gpu"] for row in rows] for rows in (first, second, third))
@@ -357,16 +367,65 @@ def test_the_node_of_a_sample(page_labels: str, more: dict[str, str], node: str)
 )
 def test_a_page_without_a_dcgm_sample_is_refused(body: bytes, words: str) -> None:
     with pytest.raises(UnreadableInput, match=words):
-        Pages(target("http://n1:9400/metrics"), "dcgm n1").read(body, NOW_US, Rejects())
+        Pages(target("http://n1:9400/metrics"), "dcgm n1").page(body, NOW_US)
 
 
 def test_bad_lines_are_told_with_their_line_in_each_page() -> None:
     pages = Pages(target("http://n1:9400/metrics"), "dcgm n1")
-    found = [Rejects(), Rejects()]
-    for rejects in found:
-        pages.read(PAGE + b"DCGM_FI_DEV_GPU_UTIL{broken\n", NOW_US, rejects)
+    found = [pages.page(PAGE + b"DCGM_FI_DEV_GPU_UTIL{broken\n", NOW_US).rejects for _ in range(2)]
 
     assert [("dcgm n1", 5)] * 2 == [rejects.first["not a Prometheus sample line"][:2] for rejects in found]
+
+
+def test_a_context_of_a_page_that_is_not_on_disk_yet_repeats() -> None:
+    """Two pages wait for the disk, and the first gets there."""
+    pages = Pages(target("http://n1:9400/metrics"), "dcgm n1")
+    first = pages.page(PAGE, NOW_US)
+    both = PAGE + f'{SM}{{gpu="1",UUID="GPU-b",Hostname="n1"}} 0.75\n'.encode()
+    second = pages.page(both, NOW_US)
+    pages.committed(first.contexts)
+
+    assert ["GPU-b"] == [row["gpu"] for row in read(pages, both)[0]]
+
+    pages.committed(second.contexts)
+    pages.committed(first.contexts)
+
+    assert [] == read(pages, both)[0]
+
+
+def test_a_disk_that_hangs_delays_no_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to as many scrapes as may wait for it."""
+    monkeypatch.setattr(scrape, "MAX_STORING", 3)
+
+    class Hung(FakeSink):
+        async def commit(self, source: str, batches: Sequence[Any], rejects: Rejects | None = None) -> None:
+            await super().commit(source, batches, rejects)
+            self._count()
+            await asyncio.Event().wait()
+
+    async def work() -> FakeSink:
+        sink = Hung(rounds=3)
+        async with exporter(says(PAGE)) as url:
+            await run(sink, DcgmSource(target(url), Client(1)))
+        return sink
+
+    assert 3 == len(asyncio.run(work()).committed)
+
+
+def test_links_of_an_agents_page_are_told_once_and_again_when_they_were_lost() -> None:
+    page = PAGE + b'gpuwatch_gpu_link_info{node="n1",a="GPU0",b="GPU1",level="NV18"} 1\n'
+    pages = Pages(target("http://n1:9400/metrics"), "dcgm n1")
+
+    def told() -> list[str]:
+        batches = pages.page(page, NOW_US).batches
+        rows = [row for b in batches if isinstance(b, Records) and b.table == "link" for row in b.rows.to_pylist()]
+        return [f"{row['a']} {row['b']} {row['level']}" for row in rows]
+
+    first, second = told(), told()
+    pages.lost()
+
+    assert "GPU0 GPU1 NV18" in first
+    assert [first, [], first] == [first, second, told()]
 
 
 def test_series_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,12 +528,12 @@ def test_a_large_page_is_read_beside_the_others() -> None:
 def test_a_fault_of_our_own_is_told_and_the_rounds_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [True]
 
-    def read_once(pages: Pages, body: bytes, at_us: int, rejects: Rejects) -> Any:
+    def page_once(pages: Pages, body: bytes, at_us: int) -> Page:
         if broken.pop() if broken else False:
             raise ZeroDivisionError("oops")
-        return [], 0
+        return Page([], 0, 0, Rejects())
 
-    monkeypatch.setattr(Pages, "read", read_once)
+    monkeypatch.setattr(Pages, "page", page_once)
 
     async def work() -> FakeSink:
         sink = FakeSink(rounds=2)

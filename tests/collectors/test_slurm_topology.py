@@ -63,6 +63,22 @@ def test_a_tree(tmp_path: Path) -> None:
     assert {("c1", 77, '{"plugin":"tree"}')} == {(li["cluster"], li["observed_us"], li["detail"]) for li in links}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("# observed 1970-01-01T00:00:01Z\nSwitchName=s1 Nodes=n1\n", id="topology.conf"),
+        pytest.param(
+            "# observed 1970-01-01T00:00:01Z\n- topology: t\n  tree:\n    switches:\n    - {switch: s1, nodes: n1}\n",
+            id="topology.yaml",
+        ),
+    ],
+)
+def test_a_comment_dates_the_file(tmp_path: Path, text: str) -> None:
+    links, rejects = read(tmp_path, text)
+
+    assert ([1_000_000], 0) == ([link["observed_us"] for link in links], rejects.total)
+
+
 def test_blocks_carry_the_sizes_told_after_them(tmp_path: Path) -> None:
     links, _ = read(tmp_path, "BlockName=b1 Nodes=n[1-2]\nBlockSizes=2,4\n")
 

@@ -147,6 +147,28 @@ def test_what_is_there_is_kept(tmp_path: Path, rows: str, levels: dict[tuple[str
     assert reason in rejects.counts
 
 
+@pytest.mark.parametrize(
+    ("line", "at_us", "refused"),
+    [
+        pytest.param("# a comment", 77, 0, id="another comment says nothing"),
+        pytest.param("# observed soon", 77, 1, id="a date that is none is refused"),
+        pytest.param("# observed 1970-01-01T00:00:01Z", 1_000_000, 0, id="a date goes before that of the file"),
+    ],
+)
+def test_a_matrix_may_say_when_it_was_printed(tmp_path: Path, line: str, at_us: int, refused: int) -> None:
+    path = tmp_path / "n1.txt"
+    path.write_text(f"{line}\n{PAIR}{ROWS}")
+    rejects = Rejects()
+    found = {
+        row["observed_us"]
+        for batch in read_topo(Source(str(path), "c1", observed_us=77), rejects)
+        if isinstance(batch, Records)
+        for row in batch.rows.to_pylist()
+    }
+
+    assert ({at_us}, refused) == (found, rejects.total)
+
+
 def test_a_node_is_named_after_its_file() -> None:
     assert "n1.cluster.local" == node_name("/a/topo/n1.cluster.local.txt")
     assert "n1" == node_name("n1.txt.gz")

@@ -254,7 +254,7 @@ AccountingStoragePort={dbd}
 AccountingStoragePass={munge_socket}
 AccountingStorageEnforce=associations,limits,qos
 PreemptType=preempt/qos
-PreemptMode=REQUEUE
+PreemptMode=CANCEL
 AccountingStorageTRES=gres/gpu,gres/gpu:h100
 SlurmdParameters=config_overrides
 {nodes}

@@ -138,13 +138,19 @@ def now_us() -> int:
 
 
 def accounted(slurm: Slurm) -> dict[str, float]:
-    """GPU-seconds by job as sacct tells: elapsed and suspended seconds times GPUs, over all runs of a job."""
-    printed = slurm.run("sacct", "-a", "-D", "-X", "-n", "-P", "-o", "JobID,ElapsedRaw,Suspended,AllocTRES")
+    """GPU-seconds by job as sacct tells: elapsed and suspended seconds times GPUs, over all runs of a job.
+
+    What a resized job holds afterwards has the start of the whole job, and the time of the change as its submission.
+    """
+    columns = "JobID,ElapsedRaw,Suspended,AllocTRES,Submit,Start"
+    printed = slurm.run("sacct", "-a", "-D", "-X", "-n", "-P", "-o", columns)
     total: dict[str, float] = {}
     for line in printed.splitlines():
-        job, elapsed, suspended, tres = line.split("|")
+        job, elapsed, suspended, tres, submit, start = line.split("|")
         hours, minutes, seconds = (int(part) for part in suspended.split(":"))
         length = int(elapsed) + 3600 * hours + 60 * minutes + seconds
+        if start[:1].isdigit() and submit > start:
+            length -= (parse_rfc3339(submit) - parse_rfc3339(start)) // SECOND_US
         gpus = next((int(item.partition("=")[2]) for item in tres.split(",") if item.startswith("gres/gpu=")), 0)
         if gpus:
             total[job] = total.get(job, 0) + length * gpus
@@ -161,7 +167,7 @@ def test_polled_jobs_add_up_to_what_sacct_says(slurm: Slurm) -> None:
     both.until("the job to cancel runs", cancelled, {"RUNNING"})
     requeued = slurm.submit("--gres=gpu:1", "--requeue", wrap="sleep 600")
     both.until("the job to requeue runs", requeued, {"RUNNING"})
-    slurm.until("it has run a second", lambda: ran(slurm, requeued) >= 1)
+    slurm.until("accounting knows its start", lambda: has_run(slurm, requeued))
     waiting = slurm.submit("--gres=gpu:4", "--nodes=2", wrap="sleep 1")
     both.poll()
     slurm.run("scancel", waiting)
@@ -194,7 +200,7 @@ def test_polled_jobs_add_up_to_what_sacct_says(slurm: Slurm) -> None:
 
 
 def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
-    """A heterogeneous job's parts hold their own GPUs; a suspended job holds what it had; a preempted one is two runs."""
+    """Parts of a job hold their own GPUs, a suspended job what it had, a resized one less; a preempted one ends."""
     both = Both(slurm)
     before = accounted(slurm)
     parts = slurm.run(
@@ -210,24 +216,30 @@ def test_parts_of_a_job_pauses_and_preemptions_add_up_too(slurm: Slurm) -> None:
         "state, detail ->> 'state'", "workload", f"uid = '{paused}' and (detail ->> 'state') = 'SUSPENDED'"
     )
 
+    resized = slurm.submit("--gres=gpu:1", "--nodes=2", wrap="sleep 3")
+    both.until("the job to resize runs", resized, {"RUNNING"})
+    slurm.until("accounting knows its start", lambda: has_run(slurm, resized))
+    slurm.run("scontrol", "update", f"JobId={resized}", "NumNodes=1")
+    both.poll()
     slurm.until("the parts end", lambda: state_of(slurm, parts) == "COMPLETED")
     slurm.run("scontrol", "resume", paused)
-    victim = slurm.submit("--gres=gpu:4", "--nodelist=gpu1", "--requeue", "--qos=normal", wrap="sleep 600")
+    victim = slurm.submit("--gres=gpu:4", "--nodelist=gpu1", "--qos=normal", wrap="sleep 600")
     both.until("the victim runs", victim, {"RUNNING"})
-    slurm.until("it has run a second", lambda: ran(slurm, victim) >= 1)
+    slurm.until("accounting knows its start", lambda: has_run(slurm, victim))
     urgent = slurm.submit("--gres=gpu:4", "--nodelist=gpu1", "--qos=urgent", wrap="sleep 1")
     both.until("the urgent job runs", urgent, {"RUNNING", "COMPLETED"})
-    both.until("the victim waits", victim, {"PENDING"})
-    slurm.run("scancel", victim)
+    both.until("the victim ends", victim, {"PREEMPTED"})
     both.until("the paused job ends", paused, {"COMPLETED"})
+    both.until("the resized job ends", resized, {"COMPLETED"})
     both.settle()
     expected = {job: seconds for job, seconds in accounted(slurm).items() if job not in before}
 
-    assert {f"{parts}+0", f"{parts}+1", paused, victim, urgent} == expected.keys()
+    assert {f"{parts}+0", f"{parts}+1", paused, resized, victim, urgent} == expected.keys()
     assert 2 * expected[f"{parts}+0"] == expected[f"{parts}+1"]
     for sink in both.sinks:
         assert expected == {job: s for job, s in sink.gpu_seconds().items() if job not in before}
         assert [] == sink.errors
+    assert [(1, "finished")] == both.told("preemptions, state", "workload", f"uid = '{victim}' and state = 'finished'")
     assert 1 <= both.told("max(suspended_us) / 1000000", "claim", f"job_id = '{paused}' and end_us is not null")[0][0]
 
 
@@ -260,36 +272,6 @@ def test_limits_and_reservations_are_told_alike(slurm: Slurm) -> None:
     assert [(True,)] == both.told("flags like '%MAINT%'", "reservation")
 
 
-def test_a_slurmrestd_that_is_killed_loses_nothing(slurm: Slurm) -> None:
-    """Jobs end while nobody answers, and while slurmctld is away."""
-    live, sink = rest(slurm), StoreSink()
-    job = slurm.submit("--gres=gpu:2", wrap="sleep 2")
-    other = slurm.submit("--gres=gpu:1", wrap="sleep 3")
-    slurm.until("they run", lambda: asyncio.run(live.poll(sink, now_us)) and len(running(sink)) == 2)
-    assert slurm.rest is not None and slurm.controller is not None
-    slurm.rest.kill()
-    slurm.stop(slurm.rest)
-
-    assert not asyncio.run(live.poll(sink, now_us))
-    assert "check that slurmrestd runs" in sink.errors[-1] or "start slurmrestd" in sink.errors[-1]
-
-    slurm.until("one ends", lambda: state_of(slurm, job) == "COMPLETED")
-    slurm.stop(slurm.controller)
-    slurm.rest = slurm.start_rest()
-
-    assert not asyncio.run(live.poll(sink, now_us))
-    assert "slurmctld" in sink.errors[-1]
-
-    slurm.controller = slurm.start_controller()
-    slurm.until("the other ends", lambda: state_of(slurm, other) == "COMPLETED")
-    slurm.until("accounting has both", lambda: not open_in_sacct(slurm))
-    slurm.until("both are told", lambda: asyncio.run(live.poll(sink, now_us)) and not is_open(sink))
-
-    assert {name: accounted(slurm)[name] for name in (job, other)} == {
-        name: sink.gpu_seconds()[name] for name in (job, other)
-    }
-
-
 def running(sink: StoreSink) -> list[str]:
     return [row["job_id"] for row in asyncio.run(sink.open_claims("c1", "slurm"))]
 
@@ -313,7 +295,7 @@ def test_a_restart_between_start_and_end_loses_nothing(slurm: Slurm, way: Way) -
     assert is_open(sink)
 
     slurm.until("it ends", lambda: "JobState=COMPLETED" in slurm.run("scontrol", "show", "job", job))
-    slurm.until("accounting has its end", lambda: not open_in_sacct(slurm))
+    slurm.until("accounting has its end", lambda: job in accounted(slurm) and not open_in_sacct(slurm))
     asyncio.run(way(slurm).poll(sink, now_us))
 
     assert accounted(slurm)[job] == sink.gpu_seconds()[job]
@@ -338,6 +320,12 @@ def test_a_running_job_is_held_up_to_the_last_poll(slurm: Slurm, way: Way) -> No
 
     assert (parse_rfc3339(start), None, "0") == row[:3]
     assert fresh.gpu_seconds()[job] == (row[3] - row[0]) / SECOND_US >= 1
+
+
+def has_run(slurm: Slurm, job: str) -> bool:
+    """Whether a job ran a second and slurmdbd has its start: put back before that, it never gets one."""
+    start = slurm.run("sacct", "-n", "-X", "-P", "-j", job, "-o", "Start")
+    return start[:1].isdigit() and ran(slurm, job) >= 1
 
 
 def ran(slurm: Slurm, job: str) -> int:
@@ -382,3 +370,33 @@ def test_a_controller_that_is_not_there_is_told_with_the_fix(slurm: Slurm) -> No
 
     assert not asyncio.run(live.poll(sink, now_us))
     assert "scontrol ping" in sink.errors[0]
+
+
+def test_a_slurmrestd_that_is_killed_loses_nothing(slurm: Slurm) -> None:
+    """Jobs end while nobody answers, and when slurmctld comes back."""
+    live, sink = rest(slurm), StoreSink()
+    job = slurm.submit("--gres=gpu:2", wrap="sleep 2")
+    other = slurm.submit("--gres=gpu:1", wrap="sleep 600")
+    slurm.until("they run", lambda: asyncio.run(live.poll(sink, now_us)) and len(running(sink)) == 2)
+    assert slurm.rest is not None and slurm.controller is not None
+    slurm.rest.kill()
+    slurm.stop(slurm.rest)
+
+    assert not asyncio.run(live.poll(sink, now_us))
+    assert "check that slurmrestd runs" in sink.errors[-1] or "start slurmrestd" in sink.errors[-1]
+
+    slurm.until("one ends", lambda: state_of(slurm, job) == "COMPLETED")
+    slurm.stop(slurm.controller)
+    slurm.rest = slurm.start_rest()
+
+    assert not asyncio.run(live.poll(sink, now_us))
+    assert "slurmctld" in sink.errors[-1]
+
+    slurm.controller = slurm.start_controller()
+    slurm.run("scancel", other)
+    slurm.until("accounting has both", lambda: {job, other} <= accounted(slurm).keys() and not open_in_sacct(slurm))
+    slurm.until("both are told", lambda: asyncio.run(live.poll(sink, now_us)) and not is_open(sink))
+
+    assert {name: accounted(slurm)[name] for name in (job, other)} == {
+        name: sink.gpu_seconds()[name] for name in (job, other)
+    }

@@ -84,6 +84,23 @@ def test_what_arrives_together_is_one_transaction(store: Store) -> None:
     assert [(5,)] == store.sql("select count(*) from context")
 
 
+def test_who_waits_does_not_wait_for_who_does_not(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And takes what is there along."""
+    monkeypatch.setattr(commit, "PATIENT_S", 3600.0)
+    slow = Slow.of(store)
+    group = writer(slow)
+    group.start()
+    patient = [group.submit("a", [points([NOW_US - n])], patient=True) for n in range(3)]
+    assert not any(future.done() for future in patient)
+
+    done([group.submit("b", [points([NOW_US + 1])]), *patient])
+    assert 1 == slow.transactions
+    last = group.submit("a", [points([NOW_US + 2])], patient=True)
+    group.stop()
+
+    assert last.done() and 5 == len(stored(store))
+
+
 def test_a_future_is_done_only_when_the_rows_are_there(store: Store) -> None:
     group = writer(store)
     group.start()

@@ -1,0 +1,69 @@
+"""What a configuration asks the service to run, checked whole before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gpuwatch import alerting, collect
+from gpuwatch.errors import UsageError
+from gpuwatch.registry import LiveSource, live_kinds
+from gpuwatch.settings import Settings, read_file, settings_of
+
+PREFIX = "settings: "
+"""How the sentence about mistakes in gpuwatch.toml begins."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings, and sources and channels that are made but do not run yet."""
+
+    settings: Settings
+    tables: Mapping[str, Any]
+    """The other tables of gpuwatch.toml."""
+    live: tuple[LiveSource, ...]
+    alerts: alerting.AlertConfig
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Plan:
+    """The plan of a settings file and the environment.
+
+    Raises UnreadableInput for a file that cannot be read, and UsageError with every mistake in it at once.
+    """
+    content = read_file(path)
+    names = (*live_kinds(), "alerts", "channel")
+    return _made(
+        lambda: settings_of(content, path, environ, names),
+        {name: content[name] for name in names if name in content},
+        live=True,
+    )
+
+
+def made(settings: Settings, tables: Mapping[str, Any], live: bool = True) -> Plan:
+    """The plan of settings and tables that are read already; without `live` no source is in it.
+
+    Raises UsageError with every mistake at once.
+    """
+    return _made(lambda: settings, tables, live)
+
+
+def _made(read: Callable[[], Settings], tables: Mapping[str, Any], live: bool) -> Plan:
+    problems: list[str] = []
+    settings = _tried(read, problems)
+    sources = _tried(lambda: tuple(collect.configured(tables)), problems) if live else ()
+    alerts = _tried(lambda: alerting.configured(tables), problems)
+    if settings is None or sources is None or alerts is None:
+        raise UsageError(PREFIX + "; ".join(problems))
+    return Plan(settings, tables, sources, alerts)
+
+
+def _tried(make: Callable[[], T], problems: list[str]) -> T | None:
+    try:
+        return make()
+    except UsageError as error:
+        problems.append(str(error).removeprefix(PREFIX))
+        return None

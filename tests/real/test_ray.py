@@ -1,0 +1,313 @@
+"""A real Ray head with eight logical GPUs: the GPU-hours of its jobs are what they asked for, while they asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch import attribution
+from gpuwatch.collectors.ray import read
+from gpuwatch.collectors.ray_client import JOBS, NODES, VERSION, Client
+from gpuwatch.collectors.ray_live import LISTS, RaySource, configure
+from gpuwatch.model import Points, Records, Rejects, Source
+from gpuwatch.settings import Settings
+from gpuwatch.store import Store
+
+pytestmark = pytest.mark.slow
+ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'ray[default]'")
+
+READY_S_MAX = 60.0
+POLL_S = 0.2
+GPUS = 8
+# One submission with an actor of half a GPU, one of two, a group of 2 x 1 and a task of a quarter.
+SCRIPT = """
+import os, time, ray
+from ray.util.placement_group import placement_group
+ray.init(address="auto")
+
+@ray.remote(num_cpus=0)
+class Holder:
+    def ready(self):
+        return True
+
+@ray.remote(num_cpus=0, num_gpus=0.25)
+def quarter(seconds):
+    time.sleep(seconds)
+
+group = placement_group([{"GPU": 1}] * 2, strategy="PACK")
+ray.get(group.ready())
+half, two = Holder.options(num_gpus=0.5).remote(), Holder.options(num_gpus=2).remote()
+inside = Holder.options(num_gpus=1, placement_group=group).remote()
+ray.get([half.ready.remote(), two.ready.remote(), inside.ready.remote()])
+task = quarter.remote(3600)
+never = Holder.options(num_gpus=64).remote()
+open(os.environ["READY"], "w").close()
+while not os.path.exists(os.environ["STOP"]):
+    time.sleep(0.1)
+"""
+
+
+@dataclass
+class Head:
+    """A running head, and the pids of what it started."""
+
+    url: str
+    address: str
+    folder: Path
+    pids: list[int] = field(default_factory=list)
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            return json.load(answer)
+
+    def stop(self) -> None:
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def free_port(low: int) -> int:
+    """A free port outside of those that Ray gives to its workers (10002-19999)."""
+    for port in range(low, low + 2000):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port")
+
+
+def until(what: Any, seconds: float = READY_S_MAX) -> Any:
+    """Polls until `what()` is true and returns it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(OSError, KeyError, ValueError):
+            if found := what():
+                return found
+        time.sleep(POLL_S)
+    raise AssertionError(f"not in {seconds} s: {what}")
+
+
+def descendants(marker: str) -> list[int]:
+    """Pids of the processes whose command line or environment names this session's folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                if marker.encode() in text:
+                    found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    folder = tmp_path_factory.mktemp("r")
+    port, dashboard = free_port(20100), free_port(22200)
+    program = Path(sys.executable).with_name("ray")
+    environment = os.environ | {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "GPUWATCH_TEST_RAY": str(folder),
+        "RAY_TMPDIR": str(folder),
+    }
+    command = [str(program), "start", "--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=4"]
+    command += [f"--num-gpus={GPUS}", f"--dashboard-port={dashboard}", "--disable-usage-stats"]
+    command += [f"--temp-dir={folder}", "--object-store-memory=100000000"]
+    if len(str(folder)) > 60:
+        pytest.skip("the path of the temporary folder is too long for Ray's sockets")
+    started = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    running = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}", folder)
+    try:
+        assert 0 == started.returncode, started.stdout + started.stderr
+        until(lambda: running.get(VERSION))
+        until(lambda: running.get(LISTS["nodes"])["data"]["result"]["result"])
+        yield running
+    finally:
+        running.pids = descendants(str(folder))
+        running.stop()
+
+
+def submit(head: Head, name: str, script: str, **words: Any) -> Path:
+    """Submits a script; returns the file whose creation ends it, when it says that it is ready."""
+    (head.folder / f"{name}.py").write_text(script)
+    stop, ready = head.folder / f"{name}.stop", head.folder / f"{name}.ready"
+    body = {
+        "entrypoint": f"{sys.executable} {head.folder / name}.py",
+        "submission_id": name,
+        "metadata": {"gpuwatch.io/team": "vision", "user": "alice"},
+        "runtime_env": {"env_vars": {"READY": str(ready), "STOP": str(stop)}},
+        **words,
+    }
+    request = urllib.request.Request(
+        head.url + JOBS, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert 200 == answer.status
+    until(ready.exists)
+    return stop
+
+
+class StoreSink:
+    """Appends what a source commits to a store; remembers what the source says of itself."""
+
+    def __init__(self) -> None:
+        self.store = Store.open(None, threads=1)
+        self.errors: list[str] = []
+        self.refused: dict[str, int] = {}
+        self.rows = 0
+
+    async def commit(self, source: str, batches: Sequence[Records | Points], rejects: Rejects | None = None) -> None:
+        self.refused |= rejects.counts if rejects else {}
+        with self.store.transaction():
+            for batch in batches:
+                self.rows += self.store.append(batch)
+
+    def succeeded(self, source: str, at_us: int, samples: int) -> None:
+        assert samples > 0
+
+    def failed(self, source: str, at_us: int, error: str) -> None:
+        self.errors.append(error)
+
+    async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
+        return self.store.rows("reports/open_claim", cluster=cluster, scheduler=scheduler)
+
+    def held(self) -> dict[str, tuple[float, float]]:
+        """(GPUs at most, GPU-seconds) of every job after attribution."""
+        attribution.attribute(self.store, "c1", Settings())
+        found: dict[str, list[tuple[int, int, Fraction]]] = {}
+        for job, start, end, num, den in self.store.sql(
+            "select r.job_id, s.start_us, s.end_us, s.share_num, s.share_den from segment s join run r using (run_id)"
+        ):
+            found.setdefault(job, []).append((start, end, Fraction(num, den)))
+        return {
+            job: (
+                max(float(sum(x for a, b, x in spans if a <= at < b)) for at, _, _ in spans),
+                float(sum((b - a) * x for a, b, x in spans)) / 1e6,
+            )
+            for job, spans in found.items()
+        }
+
+    def spans(self) -> dict[str, float]:
+        """Seconds from start to end of every unit that a claim names, by its GPUs."""
+        rows = self.store.sql(
+            "select pod_uid, coalesce(max(fraction), max(device_count)), min(start_us), coalesce(max(end_us), max(evidence_us))"
+            " from claim group by 1"
+        )
+        return {unit: float(gpus) * (end - start) / 1e6 for unit, gpus, start, end in rows}
+
+
+def source(head: Head) -> RaySource:
+    problems: list[str] = []
+    made = configure([{"url": head.url, "cluster": "c1", "interval_s": 1, "timeout_s": 10}], problems)
+
+    assert [] == problems
+    assert isinstance(made[0], RaySource)
+    return made[0]
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+async def polls(one: RaySource, sink: StoreSink, count: int = 1) -> list[bool]:
+    async with Client(one.access) as client:
+        return [await one.poll(client, sink, now_us) for _ in range(count)]
+
+
+def test_a_job_holds_what_it_asked_for_and_its_hours_close(head: Head) -> None:
+    one, sink = source(head), StoreSink()
+    stop = submit(head, "sub-a", SCRIPT, entrypoint_num_gpus=1)
+
+    def counted() -> bool:
+        assert [True] == asyncio.run(polls(one, sink))
+        (gpus,) = sink.store.sql("select sum(coalesce(fraction, device_count)) from claim where end_us is null")[0]
+        return bool(gpus == 5.75)
+
+    until(counted, 20)
+    most, _ = sink.held()["sub-a"]
+
+    # 1 of the entrypoint, 2 of the group, 0.5 and 2 of the actors, 0.25 of the task.
+    assert 5.75 == most
+    assert [("vision", "alice", "running")] == sink.store.sql(
+        """select labels ->> '$."gpuwatch.io/team"', user_name, arg_max(state, observed_us) from workload
+        where kind = 'Job' and name = 'sub-a' group by all"""
+    )
+    assert [("sub-a", 64)] == sink.store.sql(
+        "select job_id, arg_max(device_count, evidence_us) from pending group by all"
+    )
+    assert [('{"": 8}',)] == sink.store.sql("select distinct devices from node")
+
+    before = sink.rows
+    assert [True, True] == asyncio.run(polls(one, sink, 2))
+    assert sink.rows - before <= 1, "what stays as it is was written again"
+
+    stop.touch()
+    until(lambda: head.get(JOBS + "sub-a")["status"] == "SUCCEEDED")
+
+    def ended() -> bool:
+        asyncio.run(polls(one, sink))
+        return not sink.store.rows("reports/open_claim", cluster="c1", scheduler="ray")
+
+    until(ended, 20)
+    most, seconds = sink.held()["sub-a"]
+
+    assert 5.75 == most
+    assert sum(sink.spans().values()) == pytest.approx(seconds, abs=0.01)
+    assert {} == sink.refused
+
+
+def test_saved_answers_give_the_same_claims_as_the_live_source(head: Head, tmp_path: Path) -> None:
+    stop = submit(head, "sub-b", SCRIPT.replace("num_gpus=2)", "num_gpus=3)"))
+    one, sink = source(head), StoreSink()
+
+    def counted() -> bool:
+        asyncio.run(polls(one, sink))
+        return sink.held().get("sub-b", (0.0, 0.0))[0] == 5.75
+
+    until(counted, 20)
+    paths = {"version": VERSION, "jobs": JOBS, "summary": NODES, "logical": "/logical/actors", **LISTS}
+    for name, path in paths.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(head.get(path)))
+    rejects, saved = Rejects(), StoreSink()
+    asyncio.run(saved.commit("import", list(read(Source(str(tmp_path), "c1"), rejects))))
+    stop.touch()
+
+    columns = "run_key, pod_uid, node, device_count, fraction, device_indexes, start_us, user_name, labels"
+    query = f"select distinct {columns} from claim where job_id = 'sub-b' and device_indexes is not null order by all"
+    assert sink.store.sql(query) == saved.store.sql(query)
+    assert 5.75 == saved.held()["sub-b"][0]
+
+
+def test_a_head_that_was_killed_is_told_and_its_claims_end_at_its_last_word(head: Head) -> None:
+    one, sink = source(head), StoreSink()
+    submit(
+        head,
+        "sub-c",
+        "import os, time\nopen(os.environ['READY'], 'w').close()\ntime.sleep(600)\n",
+        entrypoint_num_gpus=2,
+    )
+    until(lambda: asyncio.run(polls(one, sink)) and "sub-c" in sink.held(), 20)
+    assert [True] == asyncio.run(polls(one, sink))
+    heard = now_us()
+    before = sink.held()["sub-c"]
+
+    head.pids = descendants(str(head.folder))
+    head.stop()
+    until(lambda: asyncio.run(polls(one, sink)) == [False], 20)
+
+    assert "check that the Ray head runs" in sink.errors[-1]
+    assert before == sink.held()["sub-c"]
+    assert [(True,)] == sink.store.sql("select max(end_us) <= $heard from run where job_id = 'sub-c'", heard=heard)

@@ -1,0 +1,452 @@
+"""A configuration that changes while the service runs: SIGHUP, what it disturbs, and what it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch import collect
+from gpuwatch.collect import Collectors, Exchange, unchanged
+from gpuwatch.commands.serve import Again
+from gpuwatch.errors import UsageError
+from gpuwatch.plan import Plan, load, made
+from gpuwatch.registry import Sink
+from gpuwatch.service import CONFIGURATION, Service
+from gpuwatch.settings import Settings
+from gpuwatch.state.channels import Channels
+from gpuwatch.store import Store
+from tests.service.feed import NOW_US
+from tests.service.process import Server, gpu_labels, now_ms, until
+
+RELOADS = 5
+WAIT_S = 20.0
+TAKEN = "configuration taken over"
+CHANNEL = {"name": "ops", "kind": "slack", "url": "https://hooks.slack.com/services/T0/B0/abcdefghijklmnop"}
+
+
+class Exporter:
+    """A dcgm-exporter of one GPU that counts connections and scrapes."""
+
+    def __init__(self, name: str) -> None:
+        self.connections = self.scrapes = 0
+        exporter = self
+
+        class Page(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                exporter.connections += 1
+                super().setup()
+
+            def do_GET(self) -> None:
+                exporter.scrapes += 1
+                body = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="GPU-{name}",Hostname="{name}"}} 41\n'.encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                return
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+        self.server.daemon_threads = True
+        self.target = f"127.0.0.1:{self.server.server_address[1]}"
+        self.name = f"dcgm http://{self.target}/metrics"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@contextmanager
+def exporters(*names: str) -> Iterator[list[Exporter]]:
+    running = [Exporter(name) for name in names]
+    try:
+        yield running
+    finally:
+        for one in running:
+            one.server.shutdown()
+            one.server.server_close()
+
+
+def tables(*groups: tuple[float, list[Exporter]], settings: str = "") -> str:
+    """The text of a settings file."""
+    listed = "".join(
+        f"[[dcgm]]\ninterval_s = {interval_s}\ntargets = {json.dumps([e.target for e in group])}\n"
+        for interval_s, group in groups
+    )
+    return f"[gpuwatch]\nanalyze_interval_s = 600\n{settings}\n{listed}"
+
+
+def reload(server: Server, config: Path, text: str, said: str = TAKEN) -> None:
+    """Writes the file, sends SIGHUP, and waits until the server has told how it went."""
+    before = server.log.count(said)
+    config.write_text(text)
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: server.log.count(said) > before, said)
+
+
+def listed(server: Server) -> dict[str, str]:
+    """State by name of every source that is read."""
+    return {item["source"]: item["state"] for item in server.ask("GET", "/readyz").json["sources"]["items"]}
+
+
+# A whole server.
+
+
+def test_what_is_acknowledged_through_five_reloads_is_stored_once(tmp_path: Path) -> None:
+    acknowledged: Counter[tuple[str, int]] = Counter()
+    statuses: Counter[int] = Counter()
+    broken: list[OSError] = []
+    ended = threading.Event()
+    config = tmp_path / "gpuwatch.toml"
+
+    def load(client: int) -> None:
+        at_ms = now_ms()
+        while not ended.is_set():
+            at_ms += 1
+            try:
+                status = loaded.write([(gpu_labels(f"GPU-{client}"), [(0.5, at_ms)])]).status
+            except OSError as error:
+                broken.append(error)
+                return
+            statuses[status] += 1
+            if status == 204:
+                acknowledged[f"GPU-{client}", at_ms] += 1
+
+    with exporters("a", "b") as (a, b):
+        config.write_text(tables((1, [a])))
+        with Server(tmp_path / "data", config=config) as loaded, ThreadPoolExecutor(4) as pool:
+            for client in range(4):
+                pool.submit(load, client)
+            for at in range(RELOADS):
+                seen = len(acknowledged)
+                reload(
+                    loaded, config, tables((1, [a, b] if at % 2 == 0 else [a]), settings=f"idle_minutes = {at + 10}")
+                )
+                until(lambda seen=seen: len(acknowledged) > seen + 8, "samples between two reloads")
+            ended.set()
+        assert 0 == loaded.process.returncode, loaded.log
+
+    assert {204} == set(statuses), statuses
+    assert [] == broken
+    assert "traceback" not in loaded.log.lower(), loaded.log
+    with Store.open(loaded.directory, create=False) as store:
+        stored = Counter(
+            {
+                (gpu, at_ms): count
+                for gpu, at_ms, count in store.sql(
+                    """select gpu, observed_us // 1000, count(*)
+                    from (select * from sample union all by name select * from sample_tail)
+                    join context using (context_id)
+                    where gpu like 'GPU-_' and node like 'node-%'
+                    group by all"""
+                )
+            }
+        )
+    assert acknowledged == stored
+
+
+def test_sources_come_go_and_change_and_the_others_are_left_alone(tmp_path: Path) -> None:
+    config = tmp_path / "gpuwatch.toml"
+    with exporters("kept", "gone", "slower", "new") as (kept, gone, slower, new):
+        config.write_text(tables((1, [kept, gone]), (1, [slower])))
+        with Server(tmp_path / "data", config=config) as server:
+            until(lambda: {"ok"} == set(listed(server).values()), "three sources that are read")
+            reload(server, config, tables((1, [kept, new]), (2, [slower])))
+            until(lambda: listed(server).get(new.name) == "ok", "the new source")
+            last, kept_before = gone.scrapes, kept.scrapes
+            until(lambda: kept.scrapes >= kept_before + 2, "two more scrapes of the one that is kept")
+
+            assert {kept.name: "ok", new.name: "ok"} == {n: s for n, s in listed(server).items() if n != slower.name}
+            assert last == gone.scrapes
+            assert 1 == kept.connections, "its connection is the one of the start"
+            told = next(json.loads(line) for line in server.log.splitlines() if TAKEN in line)
+            assert ([new.name], [gone.name], [slower.name], 1) == (
+                told["started"],
+                told["stopped"],
+                told["restarted"],
+                told["kept"],
+            )
+
+
+def test_a_bad_file_changes_nothing_and_is_told_until_it_is_mended(tmp_path: Path) -> None:
+    config = tmp_path / "gpuwatch.toml"
+    with exporters("a") as (a,):
+        config.write_text(tables((1, [a])))
+        with Server(tmp_path / "data", config=config) as server:
+            until(lambda: listed(server).get(a.name) == "ok", "the source")
+            before = a.scrapes
+            reload(server, config, tables(settings="threads = -1\ncolour = 1"), "configuration not taken over")
+            until(lambda: a.scrapes >= before + 2, "two more scrapes")
+
+            assert "failing" == listed(server)[CONFIGURATION]
+            assert 200 == server.ask("GET", "/readyz").status
+            items = server.ask("GET", "/api/v1/quality").json["items"]
+            errors = [str(item) for item in items if CONFIGURATION in str(item.get("source"))]
+            assert 1 == len(errors) and "threads" in errors[0] and "colour" in errors[0], items
+
+            reload(server, config, tables((1, [a]), settings="threads = 1"))
+            assert CONFIGURATION not in listed(server)
+            assert "settings that wait for a restart" in server.log and '"threads"' in server.log
+            assert 1 == a.connections
+
+
+def test_a_file_that_is_gone_is_a_bad_file(tmp_path: Path) -> None:
+    config = tmp_path / "gpuwatch.toml"
+    config.write_text(tables())
+    with Server(tmp_path / "data", config=config) as server:
+        config.unlink()
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: "configuration not taken over" in server.log, "the word")
+
+        assert "check --config" in server.log
+        assert server.ready()
+
+
+# What is the same.
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param({}, {}, "", id="nothing"),
+        pytest.param({}, {"dcgm": [{"targets": ["a:1"]}]}, "", id="all new"),
+        pytest.param({"dcgm": [{"targets": ["a:1"]}]}, {}, "", id="all gone"),
+        pytest.param({"dcgm": [{"targets": ["a:1"]}]}, {"dcgm": [{"targets": ["a:1"]}]}, "a", id="no change"),
+        pytest.param({"dcgm": {"targets": ["a:1"]}}, {"dcgm": [{"targets": ["a:1"]}]}, "a", id="written otherwise"),
+        pytest.param({"dcgm": [{"targets": ["a:1"]}]}, {"dcgm": [{"targets": ["b:1", "a:1"]}]}, "a", id="one more"),
+        pytest.param(
+            {"dcgm": [{"targets": ["a:1"]}, {"targets": ["b:1"]}]},
+            {"dcgm": [{"targets": ["b:1"]}, {"targets": ["a:1"]}]},
+            "ab",
+            id="another order",
+        ),
+        pytest.param(
+            {"dcgm": [{"targets": ["a:1", "b:1"]}]},
+            {"dcgm": [{"targets": ["a:1", "b:1"], "interval_s": 5}]},
+            "",
+            id="another interval",
+        ),
+        pytest.param(
+            {"dcgm": [{"targets": ["a:1"], "bearer_token": "x"}]},
+            {"dcgm": [{"targets": ["a:1"], "bearer_token": "y"}]},
+            "",
+            id="another secret",
+        ),
+        pytest.param(
+            {"dcgm": [{"targets": ["a:1"]}, {"dns": ["x:1"]}]},
+            {"dcgm": [{"targets": ["a:1", "b:1"]}, {"dns": ["x:1"]}]},
+            "a",
+            id="a discovery may find what is listed now: it begins anew",
+        ),
+    ],
+)
+def test_sources_that_did_not_change(before: dict[str, Any], after: dict[str, Any], expected: str) -> None:
+    assert {f"dcgm http://{host}:1/metrics" for host in expected} == unchanged(before, after)
+
+
+# The collectors.
+
+
+class Source:
+    """A live source that runs until it is cancelled, and counts."""
+
+    kind = "dcgm"
+    cluster = "c1"
+    interval_s = 15.0
+
+    def __init__(self, name: str, hangs: bool = False) -> None:
+        self.name = name
+        self.began = threading.Event()
+        self.ended = threading.Event()
+        self._hangs = hangs
+
+    async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if self._hangs:
+                await asyncio.Event().wait()
+            raise
+        finally:
+            self.ended.set()
+
+
+def clock() -> int:
+    return NOW_US
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    opened = Service.open(tmp_path / "data", Settings(), {}, now_us=clock, live=False)
+    opened.start()
+    yield opened
+    opened.stop()
+
+
+def collecting(service: Service, *live: Source) -> Collectors:
+    return Collectors(live, service.submit, service._sources, clock, service._open_claims, service._clocks)
+
+
+def names(service: Service) -> list[str]:
+    return [status.name for status in service.sources()]
+
+
+def test_an_exchange_ends_begins_and_keeps(service: Service) -> None:
+    kept, gone, old = Source("kept"), Source("gone"), Source("changed")
+    collectors = collecting(service, kept, gone, old)
+    collectors.start()
+    assert all(source.began.wait(WAIT_S) for source in (kept, gone, old))
+    collectors.failed("changed", NOW_US, "refused")
+
+    changed, new, twin = Source("changed"), Source("new"), Source("kept")
+    done = collectors.exchange([twin, changed, new], {"kept"})
+    assert changed.began.wait(WAIT_S) and new.began.wait(WAIT_S)
+
+    assert Exchange(["new"], ["gone"], ["changed"], 1) == done
+    assert (True, True, False) == (gone.ended.is_set(), old.ended.is_set(), kept.ended.is_set())
+    assert not twin.began.is_set(), "the one that runs goes on in its stead"
+    assert ["changed", "kept", "new"] == names(service)
+    assert {"never"} == {status.state(NOW_US) for status in service.sources()}, "what failed was another source"
+    collectors.stop()
+    assert kept.ended.is_set() and new.ended.is_set()
+
+
+def test_the_first_source_of_all_may_come_later(service: Service) -> None:
+    collectors = collecting(service)
+    collectors.start()
+    new = Source("new")
+
+    assert Exchange(["new"], [], [], 0) == collectors.exchange([new], ())
+    assert new.began.wait(WAIT_S)
+    assert Exchange([], ["new"], [], 0) == collectors.exchange([], ())
+    assert new.ended.wait(WAIT_S)
+    assert [] == names(service)
+    collectors.stop()
+
+
+def test_a_source_that_does_not_end_is_left_behind(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "STOP_S", 0.1)
+    stuck, new = Source("stuck", hangs=True), Source("new")
+    collectors = collecting(service, stuck)
+    collectors.start()
+    assert stuck.began.wait(WAIT_S)
+
+    assert ["new"] == collectors.exchange([new], ()).started
+    assert new.began.wait(WAIT_S)
+    collectors.stop()
+
+
+# The service.
+
+
+def plan(settings: Settings | None = None, **tables: Any) -> Plan:
+    return made(settings or Settings(), tables, live=False)
+
+
+def test_settings_are_taken_over_but_for_those_that_need_a_restart(service: Service) -> None:
+    wanted = Settings(idle_minutes=20, memory_limit="1GB", raw_retention_days=7, public_url="https://g.example.com")
+
+    assert service.reload(lambda: plan(wanted))
+    assert Settings(idle_minutes=20, public_url="https://g.example.com") == service.settings
+    assert "https://g.example.com" == service.base_url
+
+    service.own_url = "http://127.0.0.1:8765"
+    assert service.reload(plan)
+    assert ("http://127.0.0.1:8765", Settings()) == (service.base_url, service.settings)
+
+
+def test_channels_of_the_file_come_and_go_and_those_made_elsewhere_stay(service: Service) -> None:
+    channels = Channels(service.state)
+    channels.put(CHANNEL | {"name": "mine"}, "ann", NOW_US)
+
+    assert service.reload(lambda: plan(channel=[CHANNEL]))
+    assert [("mine", "api"), ("ops", "file")] == [(c.name, c.origin) for c in channels.list()]
+    assert service.reload(plan)
+    assert ["mine"] == [channel.name for channel in channels.list()]
+
+
+def test_private_addresses_are_allowed_from_the_reload_on(service: Service) -> None:
+    local = CHANNEL | {"kind": "webhook", "url": "http://10.1.2.3/hook"}
+    with pytest.raises(UsageError):
+        Channels(service.state, service.channel_guard).put(local, "ann", NOW_US)
+
+    assert service.reload(lambda: plan(alerts={"allow_private": ["10.0.0.0/8"]}))
+    assert Channels(service.state, service.channel_guard).put(local, "ann", NOW_US)
+
+
+def test_alerts_go_on_after_a_reload_and_end_at_once(service: Service) -> None:
+    alerting = service._alerting
+    alerting.start()
+    for _ in range(3):
+        assert service.reload(lambda: plan(alerts={"allow_private": ["10.0.0.0/8"]}))
+    assert alerting._thread.is_alive()
+
+    alerting.stop()
+    assert not alerting._thread.is_alive()
+
+
+def test_a_reload_that_fails_is_told_and_the_next_clears_it(service: Service) -> None:
+    def broken() -> Plan:
+        raise RuntimeError("disk on fire")
+
+    assert not service.reload(broken)
+    assert [(CONFIGURATION, "failing", "not taken over: RuntimeError: disk on fire")] == [
+        (status.name, status.state(NOW_US), status.error) for status in service.sources()
+    ]
+    assert service.reload(plan)
+    assert [] == names(service)
+
+
+def test_after_the_end_there_is_no_reload(tmp_path: Path) -> None:
+    service = Service.open(tmp_path / "data", Settings(), {}, now_us=clock, live=False)
+    service.start()
+    service.stop()
+
+    assert not service.reload(plan)
+
+
+def test_a_plan_names_every_mistake_of_a_file_at_once(tmp_path: Path) -> None:
+    config = tmp_path / "gpuwatch.toml"
+    config.write_text(
+        '[gpuwatch]\nthreads = -1\n[[dcgm]]\ntargets = ["a:1"]\nbearer_token_file = "/nonexistent/token"\n'
+        '[[channel]]\nname = "ops"\nkind = "pigeon"\n[smoke]\n'
+    )
+    with pytest.raises(UsageError) as told:
+        load(config, {"GPUWATCH_DRAM_ROOF": "8"})
+
+    words = ("threads", "dram_roof", "/nonexistent/token", "kind must be one of", "[smoke]")
+    assert [] == [word for word in words if word not in str(told.value)], str(told.value)
+
+
+def test_asked_before_it_is_started_it_calls_then_and_asked_often_it_calls_once_more() -> None:
+    again, going, go = Again(), threading.Event(), threading.Event()
+    calls: list[int] = []
+
+    def call() -> None:
+        calls.append(len(calls))
+        going.set()
+        assert go.wait(WAIT_S)
+
+    again.call = call
+    again.ask()
+    again.start()
+    assert going.wait(WAIT_S)
+    for _ in range(5):
+        again.ask()
+    go.set()
+    until(lambda: calls == [0, 1], "one more call for five that asked")
+    again.stop()
+
+    assert [0, 1] == calls
