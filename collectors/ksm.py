@@ -246,10 +246,8 @@ class Window:
             self.lacking |= dict.fromkeys(answer.warnings)
             ends = np.cumsum(answer.counts)
             for key, start, end in zip(answer.keys, ends - answer.counts, ends, strict=True):
-                time_us, value = answer.time_us[start:end], answer.value[start:end]
-                kept = (time_us >= self.start_us) & (time_us < self.end_us) & ~np.isnan(value)
-                if kept.any():
-                    parts[key].append((time_us[kept], value[kept]))
+                if end > start:
+                    parts[key].append((answer.time_us[start:end], answer.value[start:end]))
         labels = self._named([json.loads(key) for key in parts])
         return [
             (own, np.concatenate([times for times, _ in pieces]), np.concatenate([values for _, values in pieces]))

@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Generator, Iterator
+from functools import lru_cache
 from typing import Any
 
 from gpuwatch.clock import parse_rfc3339
@@ -126,9 +127,15 @@ def moment(parent: Object, key: str) -> int | None:
     if text is None or text.startswith("0001-01-01T00:00:00"):
         return None
     try:
-        return parse_rfc3339(text)
+        return _parsed(text)
     except (ValueError, OverflowError) as error:
         raise Malformed(f"{key} is not an RFC 3339 time") from error
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed(text: str) -> int:
+    """An object comes again with every change of it, and its times with it."""
+    return parse_rfc3339(text)
 
 
 def labels_of(item: Object, key: str = "labels") -> dict[str, str]:

@@ -126,7 +126,7 @@ class History:
         chunk.lacking = list(dict.fromkeys(text for answer in answers for text in answer.warnings))
         with self._lock:  # the numbers of series are those of all threads
             self._bound()
-            found = [self._samples(answer, start_us, end_us, only_new, chunk.rejects) for answer in answers]
+            found = [self._samples(answer, only_new, chunk.rejects) for answer in answers]
             rows = list(points(found, self._numbers))
             if rows:
                 numbers = np.unique(np.concatenate([part.series for part in found]))
@@ -145,14 +145,12 @@ class History:
             return None
         return rows[0][1] if rows else 0.0
 
-    def _samples(self, answer: Matrix, start_us: int, end_us: int, only_new: bool, rejects: Rejects) -> Samples:
+    def _samples(self, answer: Matrix, only_new: bool, rejects: Rejects) -> Samples:
         """The samples of an answer that mean something, in stored units."""
         numbers = np.fromiter(map(self._number, answer.keys), np.int32, len(answer.keys))
         line = answer.series
         samples = Samples(numbers[line], answer.value, answer.time_us, line + 1)
-        # NaN ends a series or says that there is no value: a gap.
-        kept = (samples.time_us >= start_us) & (samples.time_us < end_us) & ~np.isnan(samples.value)
-        samples = of_devices(samples.where(kept), self._numbers, self.name, rejects)
+        samples = of_devices(samples, self._numbers, self.name, rejects)
         if only_new:
             samples = samples.where(self._is_new(samples))
         return in_units(samples, self._numbers, self.name, rejects)

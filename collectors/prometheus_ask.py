@@ -49,6 +49,7 @@ class Asker:
         self._tries = tries
         self.most_samples = self._wished = most_samples
         self._good = 0
+        self._of_series = False
         self._answered = False
         """Whether the server ever did: one that cannot be reached at first is told at once."""
         self._stop = stop or threading.Event()
@@ -81,7 +82,7 @@ class Asker:
     ) -> Iterator[tuple[Matrix, int]]:
         """Every raw sample of [start_us, end_us), whole seconds, as matrices with the bytes of their answers.
 
-        `samples_a_second` is about what a query of all names meets. A sample may come that lies outside: see MARGIN_S.
+        `samples_a_second` is about what a query of all names meets. What is no number is left out.
         Raises Refused when the server does not answer the smallest question either.
         """
         each = samples_a_second / max(len(names), 1)
@@ -92,7 +93,7 @@ class Asker:
             if self._stop.is_set():
                 raise Refused(f"{self.client.access.url}: stopped", NEVER)
             expected = each * piece.weight
-            if expected > self.most_samples and (halves := piece.halves()):
+            if expected > self.most_samples and (halves := piece.halves(self._of_series)):
                 todo += reversed(halves)
                 continue
             seconds = math.ceil((piece.end_us - piece.start_us) / SECOND_US) + MARGIN_S
@@ -101,14 +102,15 @@ class Asker:
             try:
                 body = self.patient(lambda query=query, at=at_s: self.client.matrix(query, at))  # type: ignore[misc]
             except Refused as refused:
-                halves = piece.halves() if refused.helps == LARGE else []
+                halves = piece.halves(refused.of_series) if refused.helps == LARGE else []
+                self._of_series |= refused.of_series
                 if not halves:
                     raise
                 self._learn(expected)
                 todo += reversed(halves)
             else:
                 self._learn(None)
-                yield matrix(body), len(body)
+                yield matrix(body).within(piece.start_us, piece.end_us), len(body)
 
     def _learn(self, refused: float | None) -> None:
         """Asks for less from now on after a refusal, and for a little more after many answers: it may have been slow."""
@@ -155,24 +157,28 @@ class _Piece:
         """Its share of the samples of a metric in a second, times seconds."""
         return len(self.names) * (self.end_us - self.start_us) / SECOND_US / (1 << len(self.matchers))
 
-    def halves(self) -> list[_Piece]:
-        """The question in two: by metrics, one metric by devices, few devices by time; none where it cannot be smaller.
+    def halves(self, of_series: bool) -> list[_Piece]:
+        """The question in two: by metrics, then one metric by time, then by devices; `of_series` changes the last two.
 
-        VictoriaMetrics counts whole blocks of hours of a series, so that less time does not always help.
+        None where it cannot be smaller.
         """
         if len(self.names) > 1:
             middle = len(self.names) // 2
             return [replace(self, names=self.names[:middle]), replace(self, names=self.names[middle:])]
-        if len(self.matchers) < len(_DEVICES):
-            devices = _DEVICES[len(self.matchers)]
-            # The second half has also what has no such label.
-            both = (f'UUID{sign}"{devices}"' for sign in ("=~", "!~"))
-            return [replace(self, matchers=(*self.matchers, one)) for one in both]
+        ways = [self._by_time, self._by_devices]
+        return next((found for way in (reversed(ways) if of_series else ways) if (found := way())), [])
+
+    def _by_time(self) -> list[_Piece]:
         seconds = (self.end_us - self.start_us) // SECOND_US
-        if seconds <= LEAST_S:
-            return []
         at_us = self.start_us + seconds // 2 * SECOND_US
-        return [replace(self, end_us=at_us), replace(self, start_us=at_us)]
+        return [replace(self, end_us=at_us), replace(self, start_us=at_us)] if seconds > LEAST_S else []
+
+    def _by_devices(self) -> list[_Piece]:
+        if len(self.matchers) >= len(_DEVICES):
+            return []
+        devices = _DEVICES[len(self.matchers)]
+        both = (f'UUID{sign}"{devices}"' for sign in ("=~", "!~"))  # the second has also what has no such label
+        return [replace(self, matchers=(*self.matchers, one)) for one in both]
 
 
 _DEVICES = tuple(

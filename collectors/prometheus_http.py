@@ -39,6 +39,7 @@ _LARGE_TEXT = re.compile(
     r"|-search\.max(?:Samples|Unique|Export|Series|Memory)|larger than|cannot select more|not enough memory",
     re.IGNORECASE,
 )
+_SERIES_TEXT = re.compile(r"-search\.max|series|chunks", re.IGNORECASE)
 _TIMEOUT_TEXT = re.compile(r"time-?out|timed out|deadline", re.IGNORECASE)
 CHECK_PATH = "check the address: the path of Mimir ends in /prometheus, that of a VictoriaMetrics cluster in /select/0/prometheus"
 _REASONS = (
@@ -56,6 +57,12 @@ _API_PATH = re.compile(r"/api/v1(?:/query(?:_range)?)?/*$|/+$")
 
 class Refused(SourceUnreachable):
     """A query that was not answered. `helps` is LARGE, LATER or NEVER; `status` is 0 where no HTTP answer came."""
+
+    @property
+    def of_series(self) -> bool:
+        """Whether it is about how many series were asked for: less time may not help, VictoriaMetrics counts whole
+        blocks of hours of a series."""
+        return self.helps == LARGE and _SERIES_TEXT.search(str(self)) is not None
 
     def __init__(self, text: str, helps: str, retry_after_s: float | None = None, status: int = 0) -> None:
         super().__init__(text)

@@ -50,6 +50,14 @@ class Matrix:
         """The place among `keys` of each sample."""
         return np.repeat(np.arange(len(self.keys)), self.counts)
 
+    def within(self, start_us: int, end_us: int) -> Matrix:
+        """The samples of [start_us, end_us) that are numbers: NaN ends a series or says that there is no value."""
+        kept = (self.time_us >= start_us) & (self.time_us < end_us) & ~np.isnan(self.value)
+        if kept.all():
+            return self
+        counts = np.bincount(self.series[kept], minlength=len(self.keys))
+        return Matrix(self.keys, counts, self.time_us[kept], self.value[kept], self.warnings)
+
 
 def matrix(body: bytes) -> Matrix:
     """A matrix answer as arrays. Raises UnreadableInput for a body that is none."""

@@ -51,7 +51,9 @@ class Book:
         for row in claims:
             if row["run_key"].rpartition(SESSION)[2] == session and row["start_us"] is not None:
                 evidence = max(row["evidence_us"] or 0, row["start_us"])
-                self._open[_key(row)] = _Open(row, evidence, evidence)
+                known = {name: value for name, value in row.items() if name != "cluster"}
+                self._open[_key(row)] = _Open(known, evidence, evidence)
+                self._spoken_us = max(self._spoken_us, evidence)
 
     def actors(self) -> set[str]:
         """Units that the store believes to hold GPUs, by id."""

@@ -8,11 +8,13 @@ version 2.0, whose labels are numbers of a table that every request brings anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from gpuwatch.collectors.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
+from gpuwatch.collectors.remote_write_2 import HEAD, MAX_SYMBOLS, ONE_SAMPLE, ZERO_HEAD, ZERO_SAMPLE, Texts, split
 from gpuwatch.collectors.remote_write_wire import Wire, varint, wire
 from gpuwatch.collectors.series import Contexts, Samples, SeriesNumbers, in_units, of_devices, points
 from gpuwatch.errors import UnreadableInput
@@ -31,6 +33,8 @@ MAX_SERIES_BYTES = 256 * 1024 * 1024
 """Series kept for look-up over all clusters, by number and by size of their labels; beyond either all are forgotten."""
 MAX_KEY_BYTES = 64 * 1024
 """Labels of a series that are kept for look-up; longer ones are read each time."""
+KEY_BYTES = 100
+"""What a key takes in memory beside its bytes."""
 MAX_CLUSTERS = 256
 
 STALE_BITS = 0x7FF0000000000002
@@ -42,11 +46,8 @@ BAD_REFERENCE = "label refers to no symbol"
 BAD_SERIES = "series is not protobuf"
 NOT_TEXT = "label is not UTF-8 text"
 
-_ONE_SAMPLE = 18  # 12 10, then a sample: 09 value(8) 10 time(6); 6 bytes hold milliseconds of 1971 to 2109
-_ZERO_SAMPLE = 9  # 12 07, then 10 time(6): a value of 0 is not written
-_ZERO_HEAD = b"\x12\x10\x09" + bytes(8)
 _TAIL = np.dtype([("head", "S3"), ("value", "<f8"), ("stamp", "u1", 7)])
-_HEAD = b"\x12\x10\x09"
+_UNKNOWN = np.iinfo(np.int32).min
 _MOST_MS = (1 << 63) // 1000 - 1  # beyond it a time in microseconds has no 64 bits
 _SHIFT = np.array([1 << 7 * place for place in range(6)], dtype=np.int64)
 
@@ -94,7 +95,10 @@ class RemoteWrite:
     def _bound(self, cluster: str) -> None:
         """Forgets all series when there are too many: they come again with the next requests."""
         caches = self._clusters.values()
-        series, size = sum(len(known.by_bytes) for known in caches), sum(known.size for known in caches)
+        series, size = (
+            sum(len(known.by_bytes) for known in caches),
+            sum(known.size + known.texts.size for known in caches),
+        )
         new = cluster not in self._clusters and len(self._clusters) >= MAX_CLUSTERS
         if new or series >= MAX_SERIES or size >= MAX_SERIES_BYTES:
             self._clusters.clear()
@@ -108,40 +112,52 @@ class RemoteWrite:
         add_number, add_tail, add_line = numbers.append, tails.append, lines.append
         number_of = known.by_bytes.get
         for line, raw in enumerate(series, 1):
-            if (number := number_of(raw[:-_ONE_SAMPLE])) is not None:
-                add_tail(raw[-_ONE_SAMPLE:])
-            elif (number := number_of(raw[:-_ZERO_SAMPLE])) is not None and raw[-_ZERO_SAMPLE:-7] == b"\x12\x07":
-                add_tail(_ZERO_HEAD + raw[-7:])
+            if (number := number_of(raw[:-ONE_SAMPLE])) is not None:
+                add_tail(raw[-ONE_SAMPLE:])
+            elif (number := number_of(raw[:-ZERO_SAMPLE])) is not None and raw[-ZERO_SAMPLE:-7] == b"\x12\x07":
+                add_tail(ZERO_HEAD + raw[-7:])
             else:
                 more.append((line, raw))
                 continue
             add_number(number)
             add_line(line)
-        found = np.frombuffer(b"".join(tails), _TAIL)
-        stamp = found["stamp"]
-        good = (found["head"] == _HEAD) & (stamp[:, 0] == 0x10) & (stamp[:, 6] < 0x80)
-        good &= (stamp[:, 1:6] >= 0x80).all(axis=1)
-        time_ms = (stamp[:, 1:] & 0x7F).astype(np.int64) @ _SHIFT
-        if not good.all():
-            more += [(lines[at], series[lines[at] - 1]) for at in np.flatnonzero(~good)]
-        samples = Samples(
-            np.array(numbers, np.int32)[good],
-            np.ascontiguousarray(found["value"][good]),
-            time_ms[good] * 1000,
-            np.array(lines, np.int64)[good],
-        )
+        samples, odd = _fast(numbers, tails, lines)
+        more += [(line, series[line - 1]) for line in odd]
         if more:
-            samples = _joined(samples, self._read(more, self._wire.series, known.number_1, rejects))
+            others = self._read(more, self._wire.series, lambda message, _: known.number_1(message), rejects)
+            samples = _joined(samples, others)
         return samples
 
     def _samples_2(self, request: Any, known: _Known, rejects: Rejects) -> Samples:
         """The samples of the series of version 2.0 that can be read."""
-        symbols = list(request.symbols)
-        series = enumerate(request.timeseries, 1)
-        return self._read(series, self._wire.series_2, lambda message: known.number_2(message, symbols), rejects)
+        if len(request.symbols) > MAX_SYMBOLS:
+            raise _too_large(f"{MAX_SYMBOLS} symbols")
+        symbols, series = list(request.symbols), request.timeseries
+        found = split(series, known.texts.numbers(symbols), known.texts.trailers)
+        number_of = known.by_texts.get
+        at_hand = [number_of(key, _UNKNOWN) for key in found.keys]
+        lines = found.lines
+        if _UNKNOWN in at_hand:
+            seen = [place for place, number in enumerate(at_hand) if number != _UNKNOWN]
+            at_hand, lines = [at_hand[place] for place in seen], [lines[place] for place in seen]
+            samples, odd = _fast(at_hand, [found.tails[place] for place in seen], lines)
+        else:
+            samples, odd = _fast(at_hand, found.tails, lines)
+        if len(samples.line) == len(series):
+            return samples
+        key_of = dict(zip(found.lines, found.keys, strict=True))
+        read = {*odd, *found.others, *(key_of.keys() - set(lines))}
+        for line in found.others:
+            known.learn(series[line - 1])
+
+        def number(message: Any, line: int) -> int:
+            return known.number_2(message, symbols, key_of.get(line, b""))
+
+        more = [(line, series[line - 1]) for line in sorted(read)]
+        return _joined(samples, self._read(more, self._wire.series_2, number, rejects))
 
     def _read(
-        self, series: Iterable[tuple[int, bytes]], kind: Any, number_of: Callable[[Any], int], rejects: Rejects
+        self, series: Iterable[tuple[int, bytes]], kind: Any, number_of: Callable[[Any, int], int], rejects: Rejects
     ) -> Samples:
         """Samples of (line, series) by the full message: series not seen before, or with any number of samples."""
         numbers: list[int] = []
@@ -157,7 +173,7 @@ class RemoteWrite:
             count = len(message.samples)
             if len(values) + count > MAX_SAMPLES:
                 raise _too_large(f"{MAX_SAMPLES} samples")
-            number = number_of(message)
+            number = number_of(message, line)
             values += [sample.value for sample in message.samples]
             times += [max(min(sample.timestamp, _MOST_MS), -_MOST_MS) * 1000 for sample in message.samples]
             numbers += [number] * count
@@ -176,6 +192,8 @@ class _Known:
     def __init__(self, cluster: str, wire: Wire) -> None:
         self.numbers = SeriesNumbers(cluster)
         self.by_bytes: dict[bytes, int] = {}
+        self.by_texts: dict[bytes, int] = {}
+        self.texts = Texts()
         self.size = 0  # bytes of the keys
         self._wire = wire
         self.contexts = Contexts(self.numbers)
@@ -186,8 +204,22 @@ class _Known:
         key = b"".join([b"\n" + varint(len(label)) + label for label in labels])
         return self._number(key, ((pair.name, pair.value) for pair in map(self._wire.label.FromString, labels)))
 
-    def number_2(self, message: Any, symbols: list[bytes]) -> int:
-        """The number of a series of version 2.0 by the texts that its labels refer to."""
+    def learn(self, raw: bytes) -> None:
+        """Looks at how a series of version 2.0 ends that was not taken apart."""
+        with suppress(self._wire.broken):
+            self.texts.learn(raw, self._wire.series_2)
+
+    def number_2(self, message: Any, symbols: list[bytes], short: bytes) -> int:
+        """The number of a series of version 2.0 by the texts that its labels refer to, kept under the key that the numbers
+        of the texts are, where it has one.
+        """
+        number = self._number_2(message, symbols)
+        if short:
+            self.by_texts[short] = number
+            self.size += len(short) + KEY_BYTES
+        return number
+
+    def _number_2(self, message: Any, symbols: list[bytes]) -> int:
         references = message.labels_refs
         if len(references) > 2 * MAX_LABELS:
             return self.numbers.refuse(BAD_LABELS)
@@ -225,6 +257,22 @@ class _Known:
             return self.numbers.refuse(NOT_TEXT)
         name = found.pop("__name__", "")
         return self.numbers.number_of(name, found) if name else self.numbers.refuse(NO_NAME)
+
+
+def _fast(numbers: list[int], tails: list[bytes], lines: list[int]) -> tuple[Samples, list[int]]:
+    """Samples of series by their last bytes, and the lines of those that are none."""
+    found = np.frombuffer(b"".join(tails), _TAIL)
+    stamp = found["stamp"]
+    good = (found["head"] == HEAD) & (stamp[:, 0] == 0x10) & (stamp[:, 6] < 0x80)
+    good &= (stamp[:, 1:6] >= 0x80).all(axis=1)
+    time_ms = (stamp[:, 1:] & 0x7F).astype(np.int64) @ _SHIFT
+    samples = Samples(
+        np.array(numbers, np.int32)[good],
+        np.ascontiguousarray(found["value"][good]),
+        time_ms[good] * 1000,
+        np.array(lines, np.int64)[good],
+    )
+    return samples, [lines[at] for at in np.flatnonzero(~good)]
 
 
 def _joined(first: Samples, second: Samples) -> Samples:

@@ -5,11 +5,15 @@ drop table run_word;
 
 drop table new_segment;
 
+drop table free_part;
+
 drop table holder;
 
 drop table elementary;
 
 drop table silent;
+
+drop table placed_inner;
 
 drop table placed_hold;
 

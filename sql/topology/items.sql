@@ -27,7 +27,7 @@ select *
 from thing
 order by
     cluster,
-    coalesce(list_position($kinds::varchar[], child_kind), 1000) desc,
+    coalesce(list_position($kinds::varchar[], child_kind), 0) desc,
     child_kind,
     child,
     coalesce(list_position($kinds::varchar[], parent_kind), 1000),

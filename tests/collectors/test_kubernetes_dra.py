@@ -328,7 +328,7 @@ H100 = "NVIDIA H100 80GB HBM3"
         pytest.param(
             (node(cpu="64"), resource_slice(gpu("g0", A), gpu("g1", B))),
             [("n1", {"": 2}, H100)],
-            id="GPUs of slices alone",
+            id="GPUs of slices alone (trap 13)",
         ),
         pytest.param(
             (resource_slice(gpu("g0", A)),), [("n1", {"": 1}, H100)], id="a node of which only slices were dumped"
