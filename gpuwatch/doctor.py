@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpuwatch import ledger, mig
+from gpuwatch import ledger, mig, topology_store
 from gpuwatch.advice import Advice
 from gpuwatch.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.clocks import WrongClock
@@ -79,6 +79,7 @@ def examine(store: Store, since_us: int = 0, advice: Advice = FILES) -> list[Che
         _gaps(holds),
         *_exporters(store, since_us),
         _profiles(store),
+        _topology(store),
         _books(store, since_us, advice),
     ]
 
@@ -320,6 +321,25 @@ def _profiles(store: Store) -> Check:
         "nvidia-smi mig -lgip; nvidia-smi -L"
     )
     return Check("profiles", WARN, f"MIG profiles that their GPU does not have: {_named(named, '; ')}", fix)
+
+
+def _topology(store: Store) -> Check:
+    lacking, disputed = topology_store.missing(store), topology_store.conflicts(store)
+    if not lacking and not disputed:
+        return Check("topology", OK, "what links the GPUs of every node is known")
+    said, fixes = [], []
+    for what, words in (("links", "what links the GPUs of"), ("network", "the place in the network of")):
+        if rows := [r for r in lacking if r["what"] == what]:
+            said.append(f"{words} {len(rows)} nodes is not known ({_named(_place(r) for r in rows)})")
+            fixes.append(rows[0]["fix"])
+    if disputed:
+        named = (
+            f"{r['cluster']}/{r['child']} in {r['parent']} ({r['source']}) or {r['told']} ({r['told_source']})"
+            for r in disputed
+        )
+        said.append(f"two sources place {len(disputed)} nodes differently, the first counts: {_named(named, '; ')}")
+        fixes.append("Correct the source that is wrong: docs/topology.md has their order.")
+    return Check("topology", WARN, "; ".join(said), "\n".join(fixes))
 
 
 def _books(store: Store, since_us: int, advice: Advice) -> Check:

@@ -33,13 +33,16 @@ FIXES = {
     "prometheus": "Check the URL and its credentials in gpuwatch.toml: curl -s URL/api/v1/query?query=up",
     "remote-write": "Check the sender's log and its remote_write url: it ends in /api/v1/write",
     "events": "Check what posts to /api/v1/events",
-    "slurm": "Check on this host, as the user of gpuwatch: scontrol ping; sacct -X -n -S now-1hour",
+    "otlp": "Check the exporter of the collector: its metrics_endpoint ends in /api/v1/otlp/v1/metrics",
+    "ray": "Check that the head's dashboard answers: curl -s URL/api/version",
+    "yunikorn": "Check that the scheduler's REST service answers: curl -s URL/ws/v1/partitions",
+    "slurm": "Check on this host, as the user of gpuwatch: scontrol ping; sacct -X -n -S now-1hour; with url: that "
+    "slurmrestd runs and the token is not expired",
     "kubernetes": "Check the rights of its service account: kubectl auth can-i list pods --all-namespaces",
-    "kueue": "Check the rights of its service account: kubectl auth can-i list workloads.kueue.x-k8s.io",
 }
 """What to look at when a live source of a kind is silent."""
 ANY_FIX = "Check its table in gpuwatch.toml, and that what it names answers"
-METRIC_KINDS = ("dcgm", "prometheus", "remote-write", "openmetrics", "nvml")
+METRIC_KINDS = ("dcgm", "prometheus", "remote-write", "otlp", "openmetrics", "backfill")
 """Kinds whose fields verdicts need."""
 
 Row = dict[str, Any]

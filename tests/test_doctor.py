@@ -157,3 +157,19 @@ def test_a_misnamed_profile_is_told_with_what_it_is_counted_as() -> None:
     world = World().add(samples(Gpu(gi=1, profile="1g.11gb", model="NVIDIA H100 NVL"), minutes(0, HOUR))).book()
 
     assert "1g.11gb on NVIDIA H100 NVL (1 slices on c1/n1, counted as 1g.12gb)" in checks(world.store)["profiles"].what
+
+
+def test_a_gpu_alone_needs_no_topology() -> None:
+    world = World().add(node(devices={"": 1}), samples(Gpu(), minutes(0, HOUR))).book()
+
+    assert "ok" == checks(world.store)["topology"].status
+
+
+def test_gpus_of_a_node_whose_links_nobody_tells_are_named_with_the_command() -> None:
+    gpus = [Gpu(f"GPU-{n}", index=n) for n in range(2)]
+    world = World().add(node(devices={"": 2}), *(samples(gpu, minutes(0, HOUR)) for gpu in gpus)).book()
+
+    check = checks(world.store)["topology"]
+
+    assert ("warn", "what links the GPUs of 1 nodes is not known (c1/n1)") == (check.status, check.what)
+    assert "nvidia-smi topo -m" in check.fix

@@ -1,17 +1,74 @@
-"""A real Prometheus writes to a gpuwatch that is often too busy, and is killed and started again: nothing is lost."""
+"""A real Prometheus writes to a gpuwatch that is too busy for most requests, then killed and started again: nothing is lost."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from gpuwatch.store import Store
-from tests.real.test_prometheus import _sent, free_port, get, page, running, stored, total, until
-from tests.real.test_prometheus import SCRAPES, Exporter, exporter  # noqa: F401 - exporter is a fixture
+from tests.real import test_prometheus as world
+from tests.real.test_prometheus import (
+    BY_PROMETHEUS,
+    SCRAPES,
+    Exporter,
+    free_port,
+    get,
+    page,
+    running,
+    stored,
+    total,
+    until,
+)
+
+pytestmark = pytest.mark.slow
+exporter = world.exporter
+
+BUSY = "import sys; from gpuwatch import commit; commit.ROWS_QUEUED_MAX = 1; from gpuwatch.cli import main; sys.exit(main())"
+"""The command line with a queue that is full as soon as one request waits."""
+
+
+def test_prometheus_sends_again_what_was_refused_or_cut_off(tmp_path: Path, exporter: Exporter) -> None:
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("no prometheus program: install the package prometheus")
+    data, port = tmp_path / "data", free_port()
+    serve = [sys.executable, "-c", BUSY, "serve", "--data", str(data), "--port", str(port)]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    url = f"http://127.0.0.1:{port}"
+    yaml = tmp_path / "prometheus.yml"
+    yaml.write_text(
+        "global: {scrape_interval: 2s, scrape_timeout: 1900ms}\n"
+        "scrape_configs: [{job_name: dcgm, metrics_path: /theirs, static_configs: [{targets: "
+        f"['127.0.0.1:{exporter.server_address[1]}']}}]}}]\n"
+        f"remote_write: [{{url: '{url}/api/v1/write?cluster={BY_PROMETHEUS}', queue_config: {{min_shards: 8, max_shards: 8, "
+        "max_samples_per_send: 1, batch_send_deadline: 1s, max_backoff: 200ms}}]\n"
+    )
+    prometheus = f"http://127.0.0.1:{free_port()}"
+    command = [program, f"--config.file={yaml}", f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
+    command.append(f"--web.listen-address={prometheus.removeprefix('http://')}")
+
+    with running(serve, tmp_path / "first.log", environment) as first:
+        until("gpuwatch", lambda: get(f"{url}/readyz"))
+        with running(command, tmp_path / "prometheus.log"):
+            until("two scrapes", lambda: exporter.served.get("/theirs", 0) >= 2 or None)
+            until("a retry", lambda: _retried(prometheus) or None)
+            first.kill()
+            first.wait()
+            with running(serve, tmp_path / "second.log", environment):
+                until("all scrapes", lambda: exporter.served["/theirs"] > SCRAPES + 1 or None)
+                sent = until("the queue to empty", lambda: world._sent(get(f"{prometheus}/metrics")))
+                counts = world._by_field(prometheus, "count_over_time")
+                refused = re.findall(r'http_requests_total\{.*write.*status="503"\} (\S+)', get(f"{url}/metrics"))
+
+    assert (0, 0) == (sent["failed"], sent["dropped"])
+    assert refused, "nobody was told to come back"
+    assert page(0).count("DCGM_") == len(counts) and {SCRAPES} == set(counts.values())
+    assert counts == {key: count for key, (count, _) in stored(data, BY_PROMETHEUS).items()}
+
+
+def _retried(prometheus: str) -> float:
+    return total(get(f"{prometheus}/metrics"), "prometheus_remote_storage_samples_retried_total")
