@@ -277,6 +277,9 @@ def test_saved_answers_give_the_same_claims_as_the_live_source(head: Head, tmp_p
         return sink.held().get("sub-b", (0.0, 0.0))[0] == 5.75
 
     until(counted)
+    # The time of saved answers is that of the nodes' own reports, which come every few seconds.
+    begun = time.time()
+    until(lambda: all(one_node["now"] > begun for one_node in head.get(NODES)["data"]["summary"]))
     paths = {"version": VERSION, "jobs": JOBS, "summary": NODES, "logical": "/logical/actors", **LISTS}
     for name, path in paths.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(head.get(path)))
