@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.collectors import kubernetes_kinds
-from gpuwatch.collectors.kubernetes_dra import Allocations, Drawn, claim_names
+from gpuwatch.collectors.kubernetes_beside import Beside, beside
+from gpuwatch.collectors.kubernetes_dra import Drawn, claim_names
 from gpuwatch.collectors.kubernetes_events import event_row
 from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, objects, read_text
-from gpuwatch.collectors.kubernetes_nodes import NodeSaid, bare_node, node_said, with_inventory
+from gpuwatch.collectors.kubernetes_nodes import bare_node, node_said, with_inventory
 from gpuwatch.collectors.kubernetes_pods import asks_for_gpus, by_job, claims, pending
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import TABLES, Records, Rejects, Rows, Source
@@ -19,7 +20,8 @@ from gpuwatch.registry import importer
 
 BATCH_ROWS = 50_000
 MAX_DRA_PODS = 500_000
-DRA_UNKNOWN = "pod uses a DRA claim whose devices are not told"
+DRA_UNKNOWN = "incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together"
+"""A file with an incomplete object is read again when it is named again: then with the others."""
 
 Tables = dict[str, list[dict[str, Any]]]
 
@@ -45,7 +47,7 @@ def parse(text: str, source: Source, rejects: Rejects) -> Tables:
 
     Raises UnreadableInput where the text is not JSON or holds no Kubernetes object.
     """
-    reader = Reader(source.observed_us)
+    reader = Reader(source.observed_us, beside(source.beside, source.observed_us))
     seen, kinds = 0, 0
     for line, item in objects(text, source.path, rejects):
         seen += 1
@@ -67,13 +69,13 @@ def parse(text: str, source: Source, rejects: Rejects) -> Tables:
 
 
 class Reader:
-    """Takes objects one by one; what needs several of them is joined at the end."""
+    """Takes objects one by one; what needs several of them is joined at the end, with those of files beside it too."""
 
-    def __init__(self, observed_us: int | None = None) -> None:
+    def __init__(self, observed_us: int | None = None, others: Beside | None = None) -> None:
         self.tables: Tables = {"node": [], "claim": [], "pending": [], "event": []}
         self._observed_us = observed_us
-        self._nodes: dict[str, NodeSaid] = {}
-        self._drawn = Allocations()
+        self._own = Beside()
+        self._all = others or self._own
         self._requests: list[dict[str, Any]] = []
         self._pods: list[tuple[int, Object]] = []
         """Pods with DRA claims: their claims may come after them."""
@@ -88,15 +90,10 @@ class Reader:
                 self._pods.append((line, item))
             else:
                 self._pod(item, None)
-        elif kind == "Node" and not group:
-            said = node_said(item, self._observed_us)
-            self._nodes[said.row["node"]] = said
         elif kind == "Event" and group in ("", "events.k8s.io"):
             self.tables["event"].append(event_row(item))
-        elif kind == "ResourceSlice":
-            self._drawn.take_slice(item)
-        elif kind == "ResourceClaim":
-            self._drawn.take_claim(item)
+        elif self._own.take(item, self._observed_us):
+            pass
         elif (known := kubernetes_kinds.find(item)) is not None:
             for table, row in list(known.rows(item, self._observed_us)):
                 self.tables.setdefault(table, []).append(row)
@@ -110,7 +107,7 @@ class Reader:
         refused: list[tuple[str, int, str]] = []
         for line, pod in self._pods:
             try:
-                drawn = self._drawn.drawn(pod)
+                drawn = self._all.drawn.drawn(pod)
                 if drawn is not None and drawn.unknown is not None and not asks_for_gpus(pod, drawn):
                     # Only now is it known that nothing names its claim: a network card's claim is known and holds none.
                     refused.append((DRA_UNKNOWN, line, f"{name_of(pod)}: {drawn.unknown}"))
@@ -119,16 +116,13 @@ class Reader:
             except Malformed as error:
                 refused.append((f"Pod: {error}", line, name_of(pod)))
         self._pods.clear()
-        for name in self._drawn.nodes - self._nodes.keys():
-            self._nodes[name] = bare_node(name, self._observed_us)
-        profiles: dict[str, str] = {}
-        for name, said in self._nodes.items():
-            if row := with_inventory(said, *self._drawn.inventory(name)):
+        for name in (*self._own.nodes, *sorted(self._own.drawn.nodes - self._own.nodes.keys())):
+            said = self._all.nodes.get(name) or bare_node(name, self._observed_us)
+            if row := with_inventory(said, *self._all.drawn.inventory(name)):
                 self.tables["node"].append(row)
-                if said.profile:
-                    profiles[name] = said.profile
         for row in self.tables["claim"]:
-            row["profile"] = row["profile"] or profiles.get(row["node"])
+            node = self._all.nodes.get(row["node"])
+            row["profile"] = row["profile"] or (node.profile if node else None)
         self.tables["pending"] += by_job(self._requests)
         return refused
 

@@ -313,6 +313,8 @@ class Source:
     """IANA zone of naive local times."""
     observed_us: int | None = None
     """When the file was written, for formats whose rows carry no time: the file's own time."""
+    beside: tuple[str, ...] = ()
+    """All files of this kind and cluster that are imported together, this one among them: objects may refer to others."""
 
 
 SERIES = pa.schema(
