@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench import live, peers
+from bench import live, peers, programs
 from bench.report import FLEETS, Facts, report
 from bench.stages import TEXT_GPUS
 
@@ -34,6 +34,12 @@ SERVICE = {
     "scraping": "live scraping",
 }
 """Stages of the service in their order: `serve` asks what `month` wrote."""
+SOURCES = {
+    "scheduler_events": "watch events of 10,000 pods",
+    "protocol_costs": "the same samples by every protocol",
+    "history": "backfill from VictoriaMetrics",
+}
+"""Stages of single sources."""
 CPU_INFO, MEMORY_INFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 
 
@@ -60,6 +66,11 @@ def main() -> None:
             facts[name] = _say(what, partial(_stage, name, place, size))
             if name != "month":
                 shutil.rmtree(place, ignore_errors=True)
+        for name, what in SOURCES.items():
+            if name == "history" and not programs.installed("victoria"):
+                continue
+            facts[name] = _say(what, partial(_stage, name, base / name, 0))
+            shutil.rmtree(base / name, ignore_errors=True)
         if lacking := peers.missing():
             facts["peers"] = {"missing": lacking}
         else:

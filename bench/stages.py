@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
-from bench import fleet, live, push, remote_write, scrape
+from bench import backfill, fleet, kubernetes, live, protocols, push, remote_write, scrape
 from bench import serve as served
 from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US, Window
@@ -176,9 +176,27 @@ def latency(query: Callable[[], object]) -> dict[str, float]:
     return {"p50_ms": statistics.median(taken), "p95_ms": statistics.quantiles(taken, n=20)[-1]}
 
 
+def scheduler_events(directory: Path, gpus: int) -> Facts:
+    """Watch events of 10,000 pods through the live Kubernetes source."""
+    return dict(kubernetes.measure(directory))
+
+
+def protocol_costs(directory: Path, gpus: int) -> Facts:
+    """Processor time of a sample by the protocol that brings it."""
+    return protocols.measure(directory)
+
+
+def history(directory: Path, gpus: int) -> Facts:
+    """A span of 1,000 GPUs out of VictoriaMetrics."""
+    return backfill.measure(directory)
+
+
 STAGES: dict[str, Callable[[Path, int], Facts]] = {
     stage.__name__: stage
-    for stage in (write, analysis, queries, text, parsing, month, serve, durable, ack, alert, scraping, reading)
+    for stage in (
+        *(write, analysis, queries, text, parsing, month, serve, durable, ack, alert, scraping, reading),
+        *(scheduler_events, protocol_costs, history),
+    )
 }
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from gpuwatch.collectors import kubernetes_kinds
 from gpuwatch.collectors.kubernetes_beside import Beside, beside
-from gpuwatch.collectors.kubernetes_dra import Drawn, claim_names
+from gpuwatch.collectors.kubernetes_dra import Allocations, Drawn, claim_names
 from gpuwatch.collectors.kubernetes_events import event_row
 from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, objects, read_text
-from gpuwatch.collectors.kubernetes_nodes import bare_node, node_said, with_inventory
+from gpuwatch.collectors.kubernetes_nodes import NodeSaid, bare_node, node_said, with_inventory
 from gpuwatch.collectors.kubernetes_pods import asks_for_gpus, by_job, claims, pending
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import TABLES, Records, Rejects, Rows, Source
@@ -74,8 +74,8 @@ class Reader:
     def __init__(self, observed_us: int | None = None, others: Beside | None = None) -> None:
         self.tables: Tables = {"node": [], "claim": [], "pending": [], "event": []}
         self._observed_us = observed_us
-        self._own = Beside()
-        self._all = others or self._own
+        self._others = others or Beside()
+        self._own = Beside(Allocations(self._others.drawn))
         self._requests: list[dict[str, Any]] = []
         self._pods: list[tuple[int, Object]] = []
         """Pods with DRA claims: their claims may come after them."""
@@ -107,7 +107,7 @@ class Reader:
         refused: list[tuple[str, int, str]] = []
         for line, pod in self._pods:
             try:
-                drawn = self._all.drawn.drawn(pod)
+                drawn = self._own.drawn.drawn(pod)
                 if drawn is not None and drawn.unknown is not None and not asks_for_gpus(pod, drawn):
                     # Only now is it known that nothing names its claim: a network card's claim is known and holds none.
                     refused.append((DRA_UNKNOWN, line, f"{name_of(pod)}: {drawn.unknown}"))
@@ -117,14 +117,17 @@ class Reader:
                 refused.append((f"Pod: {error}", line, name_of(pod)))
         self._pods.clear()
         for name in (*self._own.nodes, *sorted(self._own.drawn.nodes - self._own.nodes.keys())):
-            said = self._all.nodes.get(name) or bare_node(name, self._observed_us)
-            if row := with_inventory(said, *self._all.drawn.inventory(name)):
+            said = self._node(name) or bare_node(name, self._observed_us)
+            if row := with_inventory(said, *self._own.drawn.inventory(name)):
                 self.tables["node"].append(row)
         for row in self.tables["claim"]:
-            node = self._all.nodes.get(row["node"])
+            node = self._node(row["node"])
             row["profile"] = row["profile"] or (node.profile if node else None)
         self.tables["pending"] += by_job(self._requests)
         return refused
+
+    def _node(self, name: str) -> NodeSaid | None:
+        return self._own.nodes.get(name) or self._others.nodes.get(name)
 
     def _pod(self, pod: Object, drawn: Drawn | None) -> None:
         held = list(claims(pod, drawn))

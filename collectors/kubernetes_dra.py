@@ -135,7 +135,9 @@ def claim_names(pod: Object) -> list[str | None]:
 class Allocations:
     """Every claim and slice of a cluster; `drawn` joins them with a pod, in whatever order they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, wider: Allocations | None = None) -> None:
+        """`wider` is asked for what is not here."""
+        self._wider = wider
         self._claims: dict[ClaimName, Claim] = {}
         self._slices: dict[str, Slice] = {}
         self._pools: dict[str, set[str]] = {}
@@ -200,7 +202,7 @@ class Allocations:
         found = Drawn(replaces=_behind(pod))
         devices: dict[tuple[str, str], Device | None] = {}
         for name in names:
-            claim = self._claims.get((namespace, name)) if name else None
+            claim = self._claim((namespace, name)) if name else None
             if claim is None:
                 found.unknown = f"ResourceClaim {name or '(not made yet)'} is not known"
             if name and (claim is None or claim.drawn is None or not _reserved(claim, uid)):
@@ -225,6 +227,8 @@ class Allocations:
 
         A slice of a GPU that is itself offered is a way to cut it, not a device that is there.
         """
+        if self._wider is not None and node not in self._nodes:
+            return self._wider.inventory(node)
         newest = [s for name in self._nodes.get(node, ()) if self._newest(s := self._slices[name])]
         offered = [device for s in newest for device in s.devices.values()]
         whole = {device.gpu for device in offered if not device.is_slice and device.gpu}
@@ -235,9 +239,14 @@ class Allocations:
     def _newest(self, found: Slice) -> bool:
         return all(self._slices[name].generation <= found.generation for name in self._pools.get(found.pool, ()))
 
+    def _claim(self, name: ClaimName) -> Claim | None:
+        return self._claims.get(name) or (self._wider._claim(name) if self._wider is not None else None)
+
     def _device(self, pool: str, name: str) -> Device | None:
         """A device by name: of the newest generation that has it, since what was given may no longer be offered."""
         slices = [self._slices[s] for s in self._pools.get(pool, ()) if name in self._slices[s].devices]
+        if not slices and self._wider is not None:
+            return self._wider._device(pool, name)
         return max(slices, key=lambda s: s.generation).devices[name] if slices else None
 
 

@@ -134,7 +134,7 @@ def test_a_claim_that_was_not_dumped_is_said_to_be_unknown() -> None:
     tables, rejects = imported(pod("a", "c"))
 
     assert [] == tables["claim"] + tables["pending"]
-    assert {"pod uses a DRA claim whose devices are not told": 1} == rejects.counts
+    assert {"incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together": 1} == rejects.counts
     assert "lab/a: ResourceClaim c is not known" == next(iter(rejects.first.values()))[2]
 
 
@@ -144,7 +144,7 @@ def test_a_slice_of_unknown_size_is_not_taken_for_a_gpu() -> None:
     )
 
     assert [] == tables["claim"]
-    assert ["pod uses a DRA claim whose devices are not told"] == list(rejects.counts)
+    assert ["incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together"] == list(rejects.counts)
 
 
 # What is held --------------------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def test_devices_of_dra_claims_are_named_as_unknown(tmp_path: Path) -> None:
     rejects = Rejects()
 
     assert {} == counts(file, rejects)
-    assert {"pod uses a DRA claim whose devices are not told": 1} == rejects.counts
+    assert {"incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together": 1} == rejects.counts
 
 
 def test_half_a_surrogate_does_not_stop_the_file(tmp_path: Path) -> None:
