@@ -34,6 +34,8 @@ from gpuwatch.collectors.kubernetes_json import Malformed, Object
 from gpuwatch.collectors.kubernetes_nodes import node_said, with_inventory
 from gpuwatch.collectors.prometheus import Chunk
 from gpuwatch.collectors.prometheus_ask import Asker
+from gpuwatch.collectors.prometheus_http import texts_of
+from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Points, Rejects
 from gpuwatch.model import Records as Batch
 
@@ -248,7 +250,10 @@ class Window:
             for key, start, end in zip(answer.keys, ends - answer.counts, ends, strict=True):
                 if end > start:
                     parts[key].append((answer.time_us[start:end], answer.value[start:end]))
-        labels = self._named([json.loads(key) for key in parts])
+        try:
+            labels = self._named([texts_of(json.loads(key)) for key in parts])
+        except (ValueError, RecursionError):
+            raise UnreadableInput(f"{self._asker.client.access.url}: labels of a series are not text") from None
         return [
             (own, np.concatenate([times for times, _ in pieces]), np.concatenate([values for _, values in pieces]))
             for own, pieces in zip(labels, parts.values(), strict=True)

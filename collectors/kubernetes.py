@@ -20,7 +20,9 @@ from gpuwatch.registry import importer
 
 BATCH_ROWS = 50_000
 MAX_DRA_PODS = 500_000
-DRA_UNKNOWN = "incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together"
+DRA_UNKNOWN = (
+    "incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together"
+)
 """A file with an incomplete object is read again when it is named again: then with the others."""
 
 Tables = dict[str, list[dict[str, Any]]]

@@ -88,6 +88,10 @@ class Book:
             pod.claims.sort(key=lambda row: row.get("profile") or "")
         return newest
 
+    def remember_things(self, table: str, rows: Iterable[Columns]) -> int | None:
+        """Takes the rows of `queue` or `workload` that the store has open; returns when (µs) the newest was said."""
+        return self._things.remember(table, rows)
+
     # Pods --------------------------------------------------------------------------------------------------------
 
     def pod(self, item: Object, at_us: int) -> str | None:

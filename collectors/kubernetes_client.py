@@ -73,7 +73,7 @@ class Client:
 
     async def pages(self, path: str, page_size: int) -> AsyncGenerator[tuple[list[Object], str], None]:
         """Items of a collection and its resourceVersion, page by page. Raises Gone, Refused, SourceUnreachable."""
-        query = {"limit": str(page_size)}
+        query, asked = {"limit": str(page_size)}, set[int]()
         for _ in range(MAX_PAGES):
             body = await self._page(path, query)
             metadata = body.get("metadata")
@@ -85,6 +85,9 @@ class Client:
             if not known.get("continue"):
                 return
             query["continue"] = str(known["continue"])
+            if hash(query["continue"]) in asked:
+                raise Refused(f"{self._access.server}{path}: its pages go round in a circle; a proxy in between?")
+            asked.add(hash(query["continue"]))
         raise Refused(f"{self._access.server}{path}: more than {MAX_PAGES} pages")
 
     async def document(self, path: str) -> Object:

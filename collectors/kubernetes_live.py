@@ -29,6 +29,8 @@ WATCH_S = 240
 BEAT_S = 15.0
 DISCOVER_S = 600.0
 """How often kinds that the server lacked, or that could not be read, are looked for again."""
+REMEMBERED = ("queue", "workload")
+"""Tables of which the source asks at its start what is open, to find out what went while it did not run."""
 MAX_WATCHES = 5000
 NO_KINDS = "none"
 """In `kinds`: nothing but pods, nodes and events."""
@@ -83,12 +85,14 @@ class KubernetesSource:
         book = Book(self._nodes)
         writer = Writer(self.name, self.cluster, book, sink, now_us)
         alive_us = book.remember(await sink.open_claims(self.cluster, "kubernetes"))
+        spoken = [book.remember_things(table, await sink.open_rows(self.cluster, table)) for table in REMEMBERED]
+        heard_us = max((us for us in (alive_us, *spoken) if us is not None), default=None)
         watched: dict[str, Watch] = {}
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(writer.run())
             found = await self._discover(book, sink, now_us)
             for watch in watches(book, self._namespaces, self._nodes, self._events, found):
-                watch.alive_us = alive_us if watch.feed.kind == "Pod" else None
+                watch.alive_us = alive_us if watch.feed.kind == "Pod" else heard_us
                 watched[watch.path] = watch
                 tasks.create_task(self._follow(watch, writer, sink, now_us))
             tasks.create_task(self._beat(book, writer, [w for w in watched.values() if w.feed.kind == "Pod"]))
@@ -97,6 +101,7 @@ class KubernetesSource:
                 found = await self._discover(book, sink, now_us)
                 for watch in optional(book, self._namespaces, found):
                     if watch.path not in watched:
+                        watch.alive_us = heard_us
                         watched[watch.path] = watch
                         tasks.create_task(self._follow(watch, writer, sink, now_us))
 
@@ -132,6 +137,7 @@ class KubernetesSource:
                     aclosing(watch.rounds(client, self._page_size, watch_s, now_us)) as rounds,
                 ):
                     async for read in rounds:
+                        told = False
                         writer.problems.pop(watch.path, None)
                         writer.look(read)
                         await writer.room()
@@ -175,14 +181,14 @@ def watches(
     others = optional(book, namespaces, found)
     slices = tuple(w for w in others if w.feed.kind == "ResourceSlice")
     claims = [w for w in others if w.feed.kind == "ResourceClaim"]
-    node = [Watch(book, Nodes(book), "v1", None, slices)] if nodes else []
+    node = [Watch(book, Nodes(book), "v1", None, slices, optional=True)] if nodes else []
     pods = [
         Watch(book, Pods(book), "v1", namespace, (*node, *(c for c in claims if c.namespace == namespace), *slices))
         for namespace in namespaces or (None,)
     ]
     every = [*others, *node, *pods]
     if events:
-        every += [Watch(book, Events(book), "v1", pod.namespace, (pod,)) for pod in pods]
+        every += [Watch(book, Events(book), "v1", pod.namespace, (pod,), optional=True) for pod in pods]
     return every
 
 

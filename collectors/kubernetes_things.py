@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import json
+from collections.abc import Collection, Iterable, Iterator
 
 from gpuwatch.collectors.kubernetes_json import Object, mapping, string
 from gpuwatch.collectors.kubernetes_kinds import Kind
+from gpuwatch.collectors.kubernetes_stored import IDENTITY as STORED
+from gpuwatch.collectors.kubernetes_stored import Stored
 from gpuwatch.collectors.kubernetes_told import Columns, Told
 
 MAX_OBJECTS = 500_000
 MAX_ROWS = 2_000_000
-IDENTITY = {
-    "queue": ("kind", "name", "namespace", "flavor"),
-    "workload": ("kind", "uid"),
+IDENTITY = STORED | {
     "reservation": ("name",),
     "pending": ("job_id", "profile"),
     "claim": ("job_id", "run_key", "pod_uid", "node", "profile"),
@@ -38,6 +39,11 @@ class Things:
         self._objects: dict[tuple[str, str], dict[str, tuple[str, str | None, tuple[RowKey, ...]]]] = {}
         """By (group, kind) and UID: name, namespace, keys of the rows."""
         self._names: set[tuple[str, str | None, str]] = set()
+        self._stored = Stored()
+
+    def remember(self, table: str, rows: Iterable[Columns]) -> int | None:
+        """Takes the rows of `queue` or `workload` that the store has open; returns when (µs) the newest was said."""
+        return self._stored.remember(table, rows)
 
     def knows(self, kind: str | None, namespace: str | None, name: str | None) -> bool:
         """Whether an object of that kind and name gave rows."""
@@ -75,8 +81,13 @@ class Things:
     def listed(self, kind: Kind, uids: Collection[str], end_us: int, at_us: int, namespace: str | None) -> list[News]:
         """The last rows of all objects of a namespace (None: of all) that a whole list does not have."""
         known = self._objects.get((kind.group, kind.kind), {})
+        said = {(table, *identity) for _, _, keys in known.values() for table, _, _, *identity in keys}
+        missing = self._stored.missing(kind, said, uids, namespace)
         gone = [uid for uid, (_, where, _) in known.items() if uid not in uids and namespace in (None, where)]
-        return [news for uid in gone for news in self.deleted(kind, uid, end_us, at_us)]
+        return [
+            *(news for table, row in missing for news in _last(table, row, end_us, at_us)),
+            *(news for uid in gone for news in self.deleted(kind, uid, end_us, at_us)),
+        ]
 
     def due(self, at_us: int) -> Iterator[News]:
         """Rows that are to be written again although nothing changed; said as of now."""
@@ -91,15 +102,22 @@ class Things:
     def _gone(self, key: RowKey, end_us: int, at_us: int) -> list[News]:
         table = key[0]
         row = self._table(table).forget(key)
-        if row is None:
-            return []
-        if table == "workload":
-            ended = row.get("end_us")
-            end_us = max(end_us, row.get("start_us") or end_us) if ended is None else ended
-            return [(table, row | {"state": "deleted", "end_us": end_us, "observed_us": at_us})]
-        if table == "queue":
-            return [(table, row | {"state": "deleted", "observed_us": at_us})]
-        return [(table, row | {"evidence_us": end_us})] if table == "pending" else []
+        return [] if row is None else _last(table, row, end_us, at_us)
+
+
+def _last(table: str, row: Columns, end_us: int, at_us: int) -> list[News]:
+    """The last word on a row whose object is gone since `end_us`, as was seen at `at_us`."""
+    if table == "workload":
+        ended = row.get("end_us")
+        end_us = max(end_us, row.get("start_us") or end_us) if ended is None else ended
+        return [(table, row | {"state": "deleted", "end_us": end_us, "observed_us": at_us})]
+    if table == "queue":
+        return [(table, row | {"state": "deleted", "observed_us": at_us})]
+    if table == "link" and row.get("level") == "HYPERNODE":
+        detail = json.loads(row["detail"]) | {"members": []}
+        text = json.dumps(detail, sort_keys=True, separators=(",", ":"))
+        return [(table, row | {"detail": text, "observed_us": at_us})]
+    return [(table, row | {"evidence_us": end_us})] if table == "pending" else []
 
 
 def identity(item: Object) -> tuple[str, str, str | None]:

@@ -29,7 +29,7 @@ class Watch:
         optional: bool = False,
     ) -> None:
         self.optional = optional
-        """Whether a server may lack it, or refuse it, without anything being wrong."""
+        """Whether a server may lack it, or refuse it, and the others go on as they are."""
         self.feed = feed
         self.namespace = namespace
         self.path = path_of(feed.group, version, feed.plural, namespace)

@@ -17,7 +17,7 @@ from gpuwatch.clock import SECOND_US
 from gpuwatch.collectors.dcgm import NOT_DCGM, field_of
 from gpuwatch.collectors.exposition import MAX_LABELS
 from gpuwatch.collectors.prometheus_ask import Asker
-from gpuwatch.collectors.prometheus_http import LARGE, Refused
+from gpuwatch.collectors.prometheus_http import LARGE, Refused, texts_of
 from gpuwatch.collectors.prometheus_wire import Matrix
 from gpuwatch.collectors.series import Contexts, Samples, SeriesNumbers, in_units, of_devices, points
 from gpuwatch.fields import FIELDS, Field
@@ -34,6 +34,7 @@ USUAL_INTERVAL_S = 15
 MAX_SERIES = 1_000_000
 MAX_KEY_BYTES = 128 * 1024 * 1024
 """Series known by their labels, by number and by size; beyond either all are forgotten, and read anew when they come."""
+_TIME = (1 << 32) - 1
 BAD_LABELS = f"series whose labels are not text, or more than {MAX_LABELS}"
 
 
@@ -48,7 +49,7 @@ class Chunk:
     lacking: list[str] = field(default_factory=list)
     """What the server says that its answers lack: such a span is to be asked for again."""
     new: list[Samples] = field(default_factory=list)
-    """With `only_new`: what History.committed is to remember."""
+    """With `only_new`: what History.remember is to be told of."""
 
 
 class History:
@@ -67,7 +68,8 @@ class History:
         self._contexts = Contexts(self._numbers)
         self._by_key: dict[bytes, int] = {}
         self._size = 0
-        self._newest = np.empty(0, np.int64)
+        self._told = np.empty(0, np.int64)
+        """Samples that do not come again, sorted; see _marks()."""
 
     def find(self, start_us: int, end_us: int) -> list[str]:
         """The metric names of the span, all of DCGM; notes those with a stored field. Raises Refused, UnreadableInput.
@@ -112,7 +114,7 @@ class History:
         return self.samples_a_second
 
     def chunk(self, start_us: int, end_us: int, only_new: bool = False) -> Chunk:
-        """Every sample of [start_us, end_us), both whole seconds; with `only_new` those newer than any of their series.
+        """Every sample of [start_us, end_us), both whole seconds; with `only_new` but those remembered.
 
         Raises Refused, UnreadableInput.
         """
@@ -126,12 +128,11 @@ class History:
         chunk.lacking = list(dict.fromkeys(text for answer in answers for text in answer.warnings))
         with self._lock:  # the numbers of series are those of all threads
             self._bound()
-            found = [self._samples(answer, only_new, chunk.rejects) for answer in answers]
+            found = [self._samples(answer, only_new, chunk) for answer in answers]
             rows = list(points(found, self._numbers))
             if rows:
                 numbers = np.unique(np.concatenate([part.series for part in found]))
                 chunk.batches = [self._contexts.of(numbers), *rows]
-        chunk.new = found if only_new else []
         chunk.samples = sum(part.rows.num_rows for part in rows)
         return chunk
 
@@ -145,26 +146,29 @@ class History:
             return None
         return rows[0][1] if rows else 0.0
 
-    def _samples(self, answer: Matrix, only_new: bool, rejects: Rejects) -> Samples:
+    def _samples(self, answer: Matrix, only_new: bool, chunk: Chunk) -> Samples:
         """The samples of an answer that mean something, in stored units."""
         numbers = np.fromiter(map(self._number, answer.keys), np.int32, len(answer.keys))
         line = answer.series
         samples = Samples(numbers[line], answer.value, answer.time_us, line + 1)
-        samples = of_devices(samples, self._numbers, self.name, rejects)
-        if only_new:
+        if only_new:  # what is refused is remembered too: it is counted once
             samples = samples.where(self._is_new(samples))
-        return in_units(samples, self._numbers, self.name, rejects)
+            chunk.new.append(samples)
+        samples = of_devices(samples, self._numbers, self.name, chunk.rejects)
+        return in_units(samples, self._numbers, self.name, chunk.rejects)
 
     def _is_new(self, samples: Samples) -> NDArray[np.bool_]:
-        missing = len(self._numbers) - len(self._newest)
-        if missing:
-            self._newest = np.concatenate([self._newest, np.full(missing, np.iinfo(np.int64).min)])
-        return samples.time_us > self._newest[samples.series]
+        marks = _marks(samples)
+        place = np.searchsorted(self._told, marks)
+        told = np.append(self._told, np.iinfo(np.int64).max)
+        return np.asarray(told[place] != marks)
 
-    def committed(self, chunk: Chunk) -> None:
-        """Says that a chunk read with `only_new` is on disk: its samples do not come again."""
-        for part in chunk.new:
-            np.maximum.at(self._newest, part.series, part.time_us)
+    def remember(self, chunk: Chunk, since_us: int) -> None:
+        """Says that a chunk read with `only_new` is on disk: its samples do not come again. Those before `since_us` are
+        forgotten: they are asked for no more."""
+        told = np.concatenate([self._told, *(_marks(part) for part in chunk.new)])
+        age_ms = ((told & _TIME) - since_us // 1000) & _TIME
+        self._told = np.unique(told[age_ms <= _TIME >> 1])
 
     def _number(self, key: bytes) -> int:
         """The number of a series by its labels."""
@@ -175,11 +179,10 @@ class History:
 
     def _new(self, key: bytes) -> int:
         try:
-            labels = json.loads(key)
-            good = all(isinstance(value, str) for value in labels.values()) and len(labels) <= MAX_LABELS
-        except (ValueError, AttributeError, RecursionError):
-            good = False
-        if not good:
+            labels = dict(texts_of(json.loads(key)))
+        except (ValueError, RecursionError):
+            return self._numbers.refuse(BAD_LABELS)
+        if len(labels) > MAX_LABELS:
             return self._numbers.refuse(BAD_LABELS)
         return self._numbers.number_of(labels.pop("__name__", ""), labels)
 
@@ -188,8 +191,13 @@ class History:
             self._numbers = SeriesNumbers(self.cluster)
             self._by_key.clear()
             self._contexts = Contexts(self._numbers)
-            self._newest = np.empty(0, np.int64)
+            self._told = np.empty(0, np.int64)
             self._size = 0
+
+
+def _marks(samples: Samples) -> NDArray[np.int64]:
+    """A number for each sample: its series, and its time in milliseconds but for spans of 49 days."""
+    return samples.series.astype(np.int64) << 32 | samples.time_us // 1000 & _TIME
 
 
 def _instants(start_s: int, end_s: int) -> list[int]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -91,66 +93,72 @@ class Access:
 
 
 class Client:
-    """One server, asked from any number of threads; each has its own connection."""
+    """One server, asked from any number of threads: as many connections as ask at a time, used again and again."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        self._own = threading.local()
-        self._open: list[Any] = []
+        self._free: list[_Connection] = []
+        self._closed = False
         self._lock = threading.Lock()
 
     def matrix(self, query: str, at_s: int) -> bytes:
         """The body of the answer to an instant query for a range of raw samples. Raises Refused."""
-        connection = self._connection(True)
         # Without `nocache` VictoriaMetrics moves a query for the last half minute into the past.
-        answer: bytes = self._asked(lambda: connection.custom_query(query, {"time": str(at_s), "nocache": "1"}))
+        params = {"time": str(at_s), "nocache": "1"}
+        answer: bytes = self._asked(lambda library: library.custom_query(query, params), as_bytes=True)
         return answer
 
     def vector(self, query: str, at_s: int) -> list[tuple[dict[str, str], float]]:
-        """(labels, value) of an instant query; NaN for what is no number. Raises Refused, UnreadableInput."""
-        connection = self._connection(False)
-        rows = self._asked(lambda: connection.custom_query(query, {"time": str(at_s), "nocache": "1"}))
+        """(labels, value) of an instant query, without what is no finite number. Raises Refused, UnreadableInput."""
+        rows = self._asked(lambda library: library.custom_query(query, {"time": str(at_s), "nocache": "1"}))
         try:
-            return [(dict(row["metric"]), float(row["value"][1])) for row in rows]
+            found = [(texts_of(row["metric"]), float(row["value"][1])) for row in rows]
         except (KeyError, TypeError, ValueError, IndexError):
             raise UnreadableInput(f"{self.access.url}: an answer is no vector of the Prometheus API") from None
+        return [(labels, value) for labels, value in found if math.isfinite(value)]
 
     def names(self, match: str, start_s: int, end_s: int) -> list[str]:
         """Metric names of the series that match within a span of seconds. Raises Refused, UnreadableInput."""
-        connection = self._connection(False)
         params = {"match[]": match, "start": str(start_s), "end": str(end_s)}
-        found = self._asked(lambda: connection.get_label_values("__name__", params))
+        found = self._asked(lambda library: library.get_label_values("__name__", params))
         if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
             raise UnreadableInput(f"{self.access.url}: the answer is no list of metric names of the Prometheus API")
         return found
 
     def close(self) -> None:
-        """Closes the connections of all threads."""
+        """Closes the connections; one that is in use then closes after its answer."""
         with self._lock:
-            for connection in self._open:
-                connection.close()
-            self._open.clear()
-            self._own = threading.local()
+            self._closed = True
+            free, self._free = self._free, []
+        for connection in free:
+            connection.library.close()
 
-    def _connection(self, as_bytes: bool) -> Any:
-        """The client library's object of this thread; `as_bytes` says how it hands over the next answer."""
-        connection = getattr(self._own, "connection", None)
-        if connection is None:
-            connection, self._own.hook = _connect(self.access)
-            self._own.connection = connection
+    @contextmanager
+    def _connection(self) -> Iterator[_Connection]:
+        """A connection that nobody else uses meanwhile."""
+        with self._lock:
+            connection = self._free.pop() if self._free else None
+        connection = connection or _connect(self.access)
+        try:
+            yield connection
+        finally:
             with self._lock:
-                self._open.append(connection)
-        self._own.hook.as_bytes = as_bytes
-        return connection
+                closed = self._closed
+                if not closed:
+                    self._free.append(connection)
+            if closed:
+                connection.library.close()
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
-        """The answer of the library, or Refused: its own errors repeat the whole query."""
+    def _asked(self, ask: Callable[[Any], Any], as_bytes: bool = False) -> Any:
+        """The answer of the library, with `as_bytes` the whole body, or Refused: its own errors repeat the whole query."""
         from requests import exceptions as failed
         from urllib3 import exceptions as broken
 
         url = self.access.url
         try:
-            return ask()
+            with self._connection() as connection:
+                connection.hook.as_bytes = as_bytes
+                return ask(connection.library)
         except (failed.Timeout, broken.TimeoutError):
             slow = (
                 f"{url} did not answer within {self.access.timeout_s:g} s; raise the timeout, or ask for less at a time"
@@ -185,8 +193,23 @@ def base_url(text: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{_API_PATH.sub('', parts.path)}"
 
 
-def _connect(access: Access) -> tuple[Any, _Hook]:
-    """A connection of the client library, which is loaded on first use, and what reads its answers."""
+def texts_of(labels: Any) -> dict[str, str]:
+    """A label set of an answer. Raises ValueError where it is none, or a label is no text."""
+    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+        raise ValueError("labels are not text")
+    return labels
+
+
+@dataclass
+class _Connection:
+    """An object of the client library and what reads its answers."""
+
+    library: Any
+    hook: _Hook
+
+
+def _connect(access: Access) -> _Connection:
+    """A connection of the client library, which is loaded on first use."""
     import requests
     from prometheus_api_client import PrometheusConnect
     from urllib3.util.retry import Retry
@@ -199,7 +222,7 @@ def _connect(access: Access) -> tuple[Any, _Hook]:
     session.trust_env = True
     hook = _Hook(access)
     session.hooks["response"] = [hook]
-    connection = PrometheusConnect(
+    library = PrometheusConnect(
         access.url,
         headers={"X-Scope-OrgID": access.tenant} if access.tenant else {},
         session=session,
@@ -207,7 +230,7 @@ def _connect(access: Access) -> tuple[Any, _Hook]:
         auth=_Credentials(access),
         timeout=(CONNECT_S, access.timeout_s),
     )
-    return connection, hook
+    return _Connection(library, hook)
 
 
 class _Credentials:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
-from gpuwatch.collectors.ksm import Records
+from gpuwatch.collectors.ksm import LOOK_BACK_US, Records
 from gpuwatch.collectors.ksm_book import Book
 from gpuwatch.collectors.kubernetes import batches
 from gpuwatch.collectors.live_options import Options, backoff_s
@@ -32,7 +32,6 @@ CHUNK_SAMPLES = 500_000
 LONGEST_US, SHORTEST_US = HOUR_US, 10 * SECOND_US
 FIND_US = 10 * MINUTE_US
 """How often to ask which metrics there are."""
-RECORDS_LOOK_BACK_US = 10 * MINUTE_US
 RECORDS_LONGEST_US = 6 * HOUR_US
 T = TypeVar("T")
 
@@ -110,7 +109,8 @@ class PrometheusSource:
                 wait_s = max(interval_s, backoff_s(failures, FIRST_WAIT_S, MAX_WAIT_S))
                 if isinstance(error, Refused) and error.retry_after_s is not None:
                     wait_s = max(wait_s, error.retry_after_s)
-            await asyncio.sleep(max(wait_s - (now_us() - begun_us) / SECOND_US, 0.0))
+            spent_s = max((now_us() - begun_us) / SECOND_US, 0.0)  # below 0 where the clock was set back
+            await asyncio.sleep(max(wait_s - spent_s, 0.0))
 
 
 class _Samples:
@@ -126,8 +126,10 @@ class _Samples:
         name, history = self._source.name, self._history
         until_us = -(-now_us() // SECOND_US) * SECOND_US
         # What was missed for longer is for `gpuwatch backfill`.
-        start_us = max(self._since_us, until_us - self._source._catch_up_us) // SECOND_US * SECOND_US
-        if self._found_us is None or until_us - self._found_us >= FIND_US or not history.fields:
+        start_us = max(self._since_us, until_us - self._source._catch_up_us)
+        # A clock that was set back does not stop the reading until it has caught up.
+        start_us = min(start_us, until_us - self._overlap_us) // SECOND_US * SECOND_US
+        if self._found_us is None or abs(until_us - self._found_us) >= FIND_US or not history.fields:
             await in_thread(lambda: history.find(until_us - self._source._catch_up_us, until_us))
             await in_thread(lambda: history.measure(until_us - LONGEST_US, until_us))
             self._found_us = until_us
@@ -144,11 +146,11 @@ class _Samples:
             span = start_us, end_us
             chunk = await in_thread(lambda span=span: history.chunk(*span, only_new=True))  # type: ignore[misc]
             await write(sink, name, chunk.batches, chunk.rejects, now_us)
-            history.committed(chunk)
+            self._since_us = end_us - self._overlap_us
+            history.remember(chunk, self._since_us)
             samples += chunk.samples
             lacking += chunk.lacking
             start_us = end_us
-            self._since_us = max(self._since_us, end_us - self._overlap_us)
         if lacking:
             raise SourceUnreachable(f"{history.name}: its answer lacks something: {lacking[0]}; what it had is stored")
         sink.succeeded(name, now_us(), samples)
@@ -170,12 +172,12 @@ class _Records:
             book = Book(await sink.open_claims(source.cluster, "kubernetes"))
             self._since_us = max(self._since_us, min(book.newest_us or 0, until_us))
             self._book = book
-        if not await in_thread(lambda: records.find(self._since_us - RECORDS_LOOK_BACK_US, until_us)):
+        if not await in_thread(lambda: records.find(self._since_us - LOOK_BACK_US, until_us)):
             self._since_us = until_us
             return
         start_us = max(self._since_us, until_us - source._catch_up_us) // SECOND_US * SECOND_US
         while start_us < until_us:
-            span = start_us - RECORDS_LOOK_BACK_US, min(start_us + RECORDS_LONGEST_US, until_us)
+            span = start_us - LOOK_BACK_US, min(start_us + RECORDS_LONGEST_US, until_us)
             told = await in_thread(lambda span=span: records.tell(*span))  # type: ignore[misc]
             last = span[1] >= until_us
             tables = self._book.news(told, span[1], last)

@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpuwatch.clock import SECOND_US, zone
-from gpuwatch.collectors.slurm_files import Lines, Row
+from gpuwatch.collectors.slurm_files import Lines, Row, fitting
 from gpuwatch.collectors.slurm_text import (
     Gpus,
     comment_labels,
@@ -65,7 +65,7 @@ def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]
             continue
         fields = dict(zip(names, values, strict=True))
         try:
-            yield from job_rows(fields, source.cluster, tz)
+            yield from fitting(job_rows(fields, source.cluster, tz))
         except ValueError as error:
             rejects.add(str(error), source.path, number, line)
 

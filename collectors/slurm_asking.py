@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from gpuwatch.collectors.slurm_book import RunKey
 from gpuwatch.collectors.slurm_files import Row
+from gpuwatch.errors import SourceUnreachable
 from gpuwatch.model import Rejects
 
 
@@ -48,6 +49,15 @@ class Once:
             if count > told.get(reason, 0):
                 rejects.add(reason, *refused.first[reason], count=count - told.get(reason, 0))
         self._told[question] = refused.counts
+
+
+def refuse_unread(question: str, rows: Sequence[Row], refused: Rejects) -> None:
+    """Raises SourceUnreachable for an answer of which nothing could be read: it does not say that nothing runs."""
+    if refused.total and not rows:
+        reason = next(iter(refused.counts))
+        raise SourceUnreachable(
+            f"{question}: none of {refused.total} records can be read ({reason}); is this version of Slurm known here?"
+        )
 
 
 def numbers_of(runs: Sequence[RunKey]) -> tuple[int, list[str]]:

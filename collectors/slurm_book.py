@@ -98,13 +98,12 @@ class Book:
         """News of `scontrol show node`. A node that Slurm knows no longer is down from then on."""
         said = {row["node"]: row for table, row in rows if table == "node"}
         gone = {"state": "down", "since_us": at_us, "reason": "gone from Slurm's configuration", "observed_us": at_us}
-        for name in [name for name in self._nodes if said and name not in said]:
-            said[name] = self._nodes[name] | gone
+        left = [name for name in self._nodes if said and name not in said]
+        said |= {name: self._nodes[name] | gone for name in left}
         news = [row for name, row in said.items() if self._is_news(self._nodes.get(name), row, at_us)]
         self._nodes |= {row["node"]: row for row in news}
-        for row in news:
-            if row["reason"] == gone["reason"]:
-                del self._nodes[row["node"]]
+        for name in left:
+            del self._nodes[name]
         return [("node", row) for row in news]
 
     def lost(self) -> list[RunKey]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpuwatch.clock import from_us
 from gpuwatch.collectors.slurm_accounting import FIELDS, parse_sacct
-from gpuwatch.collectors.slurm_asking import Once, numbers_of
+from gpuwatch.collectors.slurm_asking import Once, numbers_of, refuse_unread
 from gpuwatch.collectors.slurm_book import RunKey
 from gpuwatch.collectors.slurm_command import environment, output_of
 from gpuwatch.collectors.slurm_control import parse_scontrol
@@ -80,6 +80,8 @@ class ByCommand:
         source, refused = Source(name, self._cluster, "UTC", at_us), Rejects()
         # A big cluster prints tens of megabytes: they are read beside the loop, which other sources share.
         rows = await asyncio.to_thread(lambda: list(parse(_lines(printed), source, refused)))
+        if command == JOBS:
+            refuse_unread(name, rows, refused)
         self._once.tell(name, refused, rejects)
         return rows
 

@@ -10,7 +10,7 @@ from typing import IO
 
 from gpuwatch.clock import SECOND_US
 from gpuwatch.collectors.json_stream import pieces_of
-from gpuwatch.collectors.slurm_asking import Once, numbers_of
+from gpuwatch.collectors.slurm_asking import Once, numbers_of, refuse_unread
 from gpuwatch.collectors.slurm_book import RunKey
 from gpuwatch.collectors.slurm_files import Row
 from gpuwatch.collectors.slurm_json import answer_rows
@@ -81,12 +81,15 @@ class ByRest:
         try:
             body = await fetch(self._access, path, query, self._timeout_s, self._max_bytes)
         except NotThere:
-            self._version = self._wanted  # the server may have been upgraded
+            if "/" not in what:
+                self._version = self._wanted  # the server may have been upgraded
             raise
         with body:
             refused = Rejects()
             # A big cluster answers with tens of megabytes: they are read beside the loop, which other sources share.
             rows = await asyncio.to_thread(self._read, body, path, at_us, refused)
+        if (part, what) == ("slurm", "jobs"):
+            refuse_unread(f"slurmrestd {path}", rows, refused)
         self._once.tell(f"{part} {what.partition('/')[0]}", refused, rejects)
         return rows
 
@@ -103,10 +106,10 @@ class ByRest:
                 f"{why}; is {self._access.url} a slurmrestd, and did it answer to the end?"
             ) from error
         if errors:
-            raise told_error(path, errors[0])
+            raise told_error(self._access, path, errors[0])
         broken = next((reason for reason in refused.counts if reason.startswith("the file breaks off")), "")
-        if broken or "errors" not in seen:
-            # Half a list would end every job of the other half.
+        if broken or "errors" not in seen or (path.startswith("/slurm/") and path.rpartition("/")[2] not in seen):
+            # Half a list would end every job of the other half, and none would end them all.
             raise SourceUnreachable(f"slurmrestd {path}: {broken or 'not an answer of Slurm'}; see slurmrestd's log")
         return rows
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.clock import SECOND_US, zone
 from gpuwatch.collectors.slurm_accounting import RUNNING_STATES, claims, pending_rows
-from gpuwatch.collectors.slurm_files import Lines, Row
+from gpuwatch.collectors.slurm_files import Lines, Row, fitting
 from gpuwatch.collectors.slurm_node import node_row
 from gpuwatch.collectors.slurm_queue import partition_row, reservation_row
 from gpuwatch.collectors.slurm_text import (
@@ -64,19 +64,25 @@ def parse_scontrol(lines: Lines, source: Source, rejects: Rejects) -> Iterator[R
     tz = zone(source.timezone)
     for number, record in _records(lines, source, rejects):
         try:
-            pairs = _pairs(record)
-            if record[0].startswith("NodeName="):
-                yield node_row(_fields(pairs), source, tz)
-            elif record[0].startswith("PartitionName="):
-                yield partition_row(_fields(pairs), source)
-            elif record[0].startswith("ReservationName="):
-                yield reservation_row(_fields(pairs), source, tz)
-            else:
-                rows = _job_rows(pairs, source.cluster, tz)
-                yield from rows
-                yield from _workload(_fields(pairs), rows, source, tz)
+            yield from fitting(_record_rows(_pairs(record), source, tz))
         except ValueError as error:
             rejects.add(str(error), source.path, number, record[0])
+
+
+def _record_rows(pairs: Pairs, source: Source, tz: ZoneInfo) -> list[Row]:
+    """Rows of one record, which starts with one of BEGINNINGS. Raises ValueError."""
+    fields = _fields(pairs)
+    kind, name = pairs[0]
+    if not name:
+        raise ValueError(f"{kind} is empty")
+    if kind == "NodeName":
+        return [node_row(fields, source, tz)]
+    if kind == "PartitionName":
+        return [partition_row(fields, source)]
+    if kind == "ReservationName":
+        return [reservation_row(fields, source, tz)]
+    rows = _job_rows(pairs, source.cluster, tz)
+    return rows + _workload(fields, rows, source, tz)
 
 
 def _job_rows(pairs: Pairs, cluster: str, tz: ZoneInfo) -> list[Row]:

@@ -23,6 +23,24 @@ Row = tuple[str, dict[str, Any]]
 Lines = Iterable[tuple[int, str]]
 """Line numbers from 1 and lines without their newline."""
 
+_LARGEST = {
+    table: [(field.name, 2 ** (field.type.bit_width - 1) - 1) for field in schema if pa.types.is_integer(field.type)]
+    for table, schema in TABLES.items()
+}
+"""Whole numbers of each table with the largest value that they can have."""
+
+
+def fitting(rows: list[Row]) -> list[Row]:
+    """The rows, when their numbers fit into the columns: what a record multiplies or adds up may not.
+
+    Raises ValueError.
+    """
+    for table, row in rows:
+        for name, largest in _LARGEST[table]:
+            if (value := row.get(name)) is not None and abs(value) > largest:
+                raise ValueError(f"{name} is larger than {largest}")
+    return rows
+
 
 def numbered_lines(
     path: str, rejects: Rejects, max_file_bytes: int | None = None, max_line_bytes: int = MAX_LINE_BYTES

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.clock import zone
 from gpuwatch.collectors.json_stream import Piece, pieces
 from gpuwatch.collectors.kubernetes_json import mapping
-from gpuwatch.collectors.slurm_files import Row, batches
+from gpuwatch.collectors.slurm_files import Row, batches, fitting
 from gpuwatch.collectors.slurm_json_shapes import accounting_rows, controller_rows, node_of, workload_of
 from gpuwatch.collectors.slurm_numbers import moment_us
 from gpuwatch.collectors.slurm_queue import completed, partition_of, qos_of, reservation_of
@@ -103,7 +103,8 @@ class _Answer:
                 if key == "jobs":
                     yield from self._job(value)
                 else:
-                    self._wait(_READERS[key or ""](value, replace(self.source, observed_us=self.answered_us), self.tz))
+                    told = replace(self.source, observed_us=self.answered_us)
+                    self._wait(*fitting([_READERS[key or ""](value, told, self.tz)]))
         except ValueError as error:
             self.rejects.add(_printable(str(error)), path, piece.line, _printable(_name(value)))
 
@@ -117,19 +118,20 @@ class _Answer:
 
     def _job(self, job: dict[str, Any]) -> Iterator[Row]:
         if isinstance(job.get("tres"), dict) and isinstance(job.get("time"), dict):
-            yield from accounting_rows(job, self.source.cluster, self.tz)
+            yield from fitting(accounting_rows(job, self.source.cluster, self.tz))
             return
         if "job_state" not in job:
             raise ValueError("neither a job of the controller nor one of the accounting database")
         now_us = self.answered_us or self.source.observed_us
-        rows = controller_rows(job, self.source.cluster, now_us)
+        rows = fitting(controller_rows(job, self.source.cluster, now_us))
+        workloads = fitting(workload_of(job, rows, self.source.cluster, now_us))
         for table, row in rows:
             self.spoken_us = max(self.spoken_us, row["evidence_us"] or 0)
             if table == "claim" and row["end_us"] is None and len(self.running) < MAX_WAITING:
                 self.running.append((table, row))
             else:
                 yield table, row
-        for workload in workload_of(job, rows, self.source.cluster, now_us):
+        for workload in workloads:
             self._wait(workload)
 
     def _wait(self, row: Row) -> None:

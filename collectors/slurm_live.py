@@ -128,10 +128,10 @@ class SlurmSource:
                 self._heard_us = book.remember(await sink.open_claims(self.cluster, "slurm"))
                 self._book = book
             rows, jobs = await self._control(self._book, sink, now_us)
-            if self._queues and now_us() >= self._next_queues_us:
+            if self._queues and _due(now_us(), self._next_queues_us, self._queues_every_us):
                 self._next_queues_us = now_us() + self._queues_every_us
                 rows += await self._beside("queues", self._limits(jobs, sink, now_us))
-            if self._accounting and now_us() >= self._next_accounts_us:
+            if self._accounting and _due(now_us(), self._next_accounts_us, self._accounts_every_us):
                 self._next_accounts_us = now_us() + self._accounts_every_us
                 rows += await self._beside("accounts", self._accounts(self._book, sink, now_us))
         except GpuwatchError as error:
@@ -197,6 +197,11 @@ class SlurmSource:
         if self._fresh:
             since_us = min(since_us, at_us - self._first_lookback_us)
         return max(since_us, at_us - MAX_CATCH_UP_US)
+
+
+def _due(now_us: int, next_us: int, every_us: int) -> bool:
+    """Whether it is time; after a clock that was set back too, which would else wait for the old time."""
+    return now_us >= next_us or now_us < next_us - every_us
 
 
 def _minors(value: Any, where: str, problems: list[str]) -> dict[str, tuple[int, ...]]:

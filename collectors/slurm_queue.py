@@ -18,6 +18,9 @@ from gpuwatch.model import Source
 Devices = Mapping[str, Mapping[str, int]]
 """Devices of each node by MIG profile."""
 
+MAX_COUNT = 2**31 - 1
+"""Sums over many jobs or nodes stop here: their columns hold no more."""
+
 QOS_COLUMNS = (
     "Name,Priority,Preempt,PreemptMode,Flags,GrpTRES,MaxTRESPerJob,MaxTRESPerUser,MaxTRESPerAccount,GrpJobs,"
     "MaxJobsPerUser,UsageFactor"
@@ -201,9 +204,9 @@ def completed(rows: Iterable[Row], devices: Devices, used: Mapping[tuple[str, st
             row["quota"] = row["quota_max"] = text(total)
         if table == "queue" and used is not None:
             at = used.get((row["kind"], row["name"]), Usage())
-            row |= {"used": text(at.used), "running_count": at.running, "pending_count": at.waiting}
+            row |= {"used": text(at.used), "running_count": at.running, "pending_count": min(at.waiting, MAX_COUNT)}
         if table == "reservation" and row["device_count"] is None and nodes and devices:
-            row["device_count"] = sum(_total(nodes, devices).values())
+            row["device_count"] = min(sum(_total(nodes, devices).values()), MAX_COUNT)
         yield table, row
 
 

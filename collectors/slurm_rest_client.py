@@ -20,6 +20,7 @@ MEMORY_BYTES = 8 << 20
 MAX_COMPLAINT_BYTES = 64 << 10
 MAX_TOKEN_BYTES = 64 << 10
 CONNECT_S = 10.0
+TOKEN_HEADER = "X-SLURM-USER-TOKEN"
 EXPIRED = ("authentication", "expired", "jwt", "token", "credential")
 """Words of the errors that a wrong token brings: slurmctld refuses it, and slurmrestd answers 500."""
 
@@ -55,18 +56,17 @@ async def fetch(access: Access, path: str, query: Mapping[str, str], timeout_s: 
     import aiohttp
 
     timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_S, timeout_s))
-    base = "http://localhost" if access.socket else access.url
+    base, headers = "http://localhost" if access.socket else access.url, _headers(access)
     body: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
     try:
         # A redirect could carry the token to another host.
         async with (
             aiohttp.ClientSession(connector=_connector(access), read_bufsize=1 << 20) as session,
-            session.get(
-                base + path, params=query, headers=_headers(access), timeout=timeout, allow_redirects=False
-            ) as answer,
+            session.get(base + path, params=query, headers=headers, timeout=timeout, allow_redirects=False) as answer,
         ):
             if answer.status != 200:
-                raise _refused(access, path, answer.status, await answer.content.read(MAX_COMPLAINT_BYTES))
+                complaint = await answer.content.read(MAX_COMPLAINT_BYTES)
+                raise _refused(access, path, answer.status, _without(headers.get(TOKEN_HEADER), complaint))
             size = 0
             async for piece in answer.content.iter_any():
                 size += len(piece)
@@ -86,8 +86,9 @@ async def fetch(access: Access, path: str, query: Mapping[str, str], timeout_s: 
     return body
 
 
-def told_error(path: str, reason: str) -> SourceUnreachable:
+def told_error(access: Access, path: str, reason: str) -> SourceUnreachable:
     """An error that Slurm told in its answer, with the fix."""
+    reason = _without(_headers(access).get(TOKEN_HEADER), reason.encode()).decode(errors="replace")
     return SourceUnreachable(f"slurmrestd {path}: {reason}; {_fix(500, reason)}")
 
 
@@ -144,7 +145,13 @@ def _message(body: bytes) -> str:
     return next(iter(body.decode(errors="replace").strip().splitlines()), "")[:300]
 
 
+def _without(token: str | None, said: bytes) -> bytes:
+    """What a server said, without the token: some repeat what they refuse."""
+    return said.replace(token.encode(), b"***") if token else said
+
+
 def _headers(access: Access) -> dict[str, str]:
+    """Headers of a request. Raises SourceUnreachable for a token that is none."""
     headers = {"Accept": "application/json"}
     if access.user:
         headers["X-SLURM-USER-NAME"] = access.user
@@ -155,7 +162,11 @@ def _headers(access: Access) -> dict[str, str]:
         except (OSError, UnicodeDecodeError) as error:
             raise SourceUnreachable(f"token_file {access.token_file}: cannot be read; check [[slurm]]") from error
         # `scontrol token` prints SLURM_JWT=…; either form may be in the file.
-        headers["X-SLURM-USER-TOKEN"] = token.removeprefix("SLURM_JWT=")
+        headers[TOKEN_HEADER] = token.removeprefix("SLURM_JWT=")
+        if not headers[TOKEN_HEADER].isprintable() or " " in headers[TOKEN_HEADER]:
+            raise SourceUnreachable(
+                f"token_file {access.token_file}: more than one word; keep only what `scontrol token` printed last"
+            )
     return headers
 
 

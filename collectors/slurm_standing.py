@@ -40,8 +40,8 @@ class Standing:
         news: list[Row] = []
         for uid, row in said.items():
             if uid not in self._workloads and len(self._workloads) >= MAX_TOLD:
-                rejects.add(f"more than {MAX_TOLD} workloads", "jobs", 0)
-                break
+                rejects.add(f"more than {MAX_TOLD} workloads", "jobs", 0, uid)
+                continue
             news += _news(self._workloads, uid, "workload", row, at_us)
         for uid in [uid for uid in self._workloads if uid not in said]:
             told = self._workloads[uid]

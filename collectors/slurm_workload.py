@@ -89,8 +89,10 @@ def workload_rows(
         "array_tasks": facts.array_tasks,
         "devices": by_profile(held) if len(profiles) > 1 else None,
     }
-    # Of several times that it was put back, Slurm tells only whether the last was for another job.
+    # Of several times that it was put back, Slurm tells only whether the last was for another job; and while its
+    # processes end, not even that.
     once = facts.state == "PREEMPTED" or facts.preempt_us is not None
+    unclear = not once and facts.state == "COMPLETING"
     return [
         (
             "workload",
@@ -115,7 +117,9 @@ def workload_rows(
                 "evicted_us": facts.preempt_us,
                 "end_us": facts.end_us if state == "finished" else None,
                 "evictions": facts.restarts,
-                "preemptions": None if (facts.restarts or 0) > 1 or (facts.restarts and not once) else int(once),
+                "preemptions": None
+                if (facts.restarts or 0) > 1 or (facts.restarts and not once) or unclear
+                else int(once),
                 "state": state,
                 "reason": facts.reason,
                 "message": facts.message,

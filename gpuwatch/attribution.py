@@ -92,7 +92,7 @@ def attribute(store: Store, cluster: str, settings: Settings) -> None:
     with store.transaction():
         store.run("attribution/10_device", **times)
         store.run("attribution/20_claim", **times)
-        if _rows(store, "select 1 from wanted where scheduler in ('slurm', 'ray')"):
+        if _may_nest(store):
             store.run("attribution/21_nested", **times)
         store.run("attribution/22_hold", **times)
         nodes = _nodes(store, cluster)
@@ -206,6 +206,16 @@ def _wanted(store: Store) -> list[Wanted]:
             span = (start_us, end_us)
             wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, _numbers(indexes), told, units))
     return wanted
+
+
+def _may_nest(store: Store) -> bool:
+    """Whether there is something inside and something outside at all: looking costs where there is much of one."""
+    schedulers = {row[0] for row in store.sql("select distinct scheduler from wanted")}
+    if "ray" in schedulers:
+        return True
+    return "slurm" in schedulers and (
+        "kubernetes" in schedulers or _rows(store, "select 1 from owner_span where pod is not null")
+    )
 
 
 def _inner(store: Store, nodes: dict[str, Node]) -> list[InnerHold]:

@@ -13,7 +13,7 @@ from threading import BoundedSemaphore, Event, Thread
 from gpuwatch import rates, teams
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.in_time import history, in_time
-from gpuwatch.model import Points, Records, Rejects, Source
+from gpuwatch.model import Points, Records, Rejects, Rows, Source
 from gpuwatch.registry import find_importer, importers, plan_bundle
 from gpuwatch.retention import drop_late
 from gpuwatch.state import State
@@ -26,6 +26,8 @@ BATCHES_AHEAD = 3
 """Parsed batches that may wait for the store: about a million readings each."""
 IGNORED = "ignored: "
 """Reasons that start so count input that is not ours, not input that is wrong."""
+INCOMPLETE = "incomplete: %"
+"""Reasons like this one count input that lacked another file: its file is read again when it is named again."""
 DEFAULT_CLUSTER = "default"
 INTERVAL_SETTING = "scrape_interval_us"
 
@@ -91,6 +93,7 @@ def import_paths(
             parts += _parts(kind, path, cluster or DEFAULT_CLUSTER, timezone)
     read = 0
     known = {tuple(row) for row in store.sql("select digest, kind, cluster from import_file")}
+    known -= _incomplete(store)
     with closing(_read_ahead(parts, known)) as opened:
         for number, file in enumerate(opened):
             if progress is not None:
@@ -170,6 +173,10 @@ def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[_Fi
 
     At most BATCHES_AHEAD batches wait. Closing the iterator stops the thread after the batch it is at.
     """
+    together: dict[tuple[str, str], list[str]] = {}
+    for part in parts:
+        together.setdefault((part.kind, part.cluster), []).append(str(part.path))
+    beside = {key: tuple(paths) for key, paths in together.items()}
     opened: SimpleQueue[_File | None] = SimpleQueue()
     room = BoundedSemaphore(BATCHES_AHEAD)
     stop = Event()
@@ -181,7 +188,7 @@ def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[_Fi
             try:
                 file.digest, file.size = _digest(part.path)
                 file.known = (file.digest, part.kind, part.cluster) in known
-                for batch in () if file.known else find_importer(part.kind).read(_source(part), file.rejects):
+                for batch in () if file.known else _batches(part, beside, file.rejects):
                     room.acquire()
                     if stop.is_set():
                         return
@@ -208,11 +215,15 @@ def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[_Fi
         reader.join()
 
 
-def _source(part: Part) -> Source:
+def _batches(part: Part, beside: dict[tuple[str, str], tuple[str, ...]], rejects: Rejects) -> Rows:
+    return find_importer(part.kind).read(_source(part, beside[part.kind, part.cluster]), rejects)
+
+
+def _source(part: Part, beside: tuple[str, ...]) -> Source:
     # A scrape without timestamps is of the moment it was saved. Nothing else takes its time from a file: a copy of an
     # old dump is not newer evidence.
     saved_us = part.path.stat().st_mtime_ns // 1000 if part.kind == "openmetrics" else None
-    return Source(str(part.path), part.cluster, part.timezone, saved_us)
+    return Source(str(part.path), part.cluster, part.timezone, saved_us, beside)
 
 
 def _import_cards(
@@ -275,6 +286,10 @@ def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -
 
 def _record(store: Store, file: _File, records: int, now_us: int) -> None:
     part = file.part
+    if (file.digest, part.kind, part.cluster) in _incomplete(store):
+        words = {"digest": file.digest, "kind": part.kind, "cluster": part.cluster}
+        store.sql("delete from import_file where digest = $digest and kind = $kind and cluster = $cluster", **words)
+        store.sql("delete from reject where digest = $digest and kind = $kind and cluster = $cluster", **words)
     store.sql(
         "insert into import_file values ($digest, $kind, $cluster, $path, $bytes, $records, $rejected, $now)",
         digest=file.digest,
@@ -299,6 +314,12 @@ def _record(store: Store, file: _File, records: int, now_us: int) -> None:
             line=line,
             example=example,
         )
+
+
+def _incomplete(store: Store) -> set[tuple[str, ...]]:
+    """Files that lacked another one when they were read."""
+    found = store.sql("select distinct digest, kind, cluster from reject where reason like $like", like=INCOMPLETE)
+    return {tuple(row) for row in found}
 
 
 def _digest(path: Path) -> tuple[str, int]:

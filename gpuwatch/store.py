@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,8 @@ DAY_US = 86_400_000_000
 MEMORY_LIMIT = "2GB"
 # Small commits go to the log; folding it into the file for each of them would cost more than the commits.
 WAL_BYTES = "256MB"
+CHECKPOINT_ROOM_BYTES = 64 << 20
+"""Space that a checkpoint may need beside the size of the log. One that fills the disk breaks the store until it is opened anew."""
 INTERRUPTED = "Query interrupted"
 """What DuckDB makes of a Ctrl-C: a plain RuntimeError."""
 THREADS_MAX = 64
@@ -207,7 +210,9 @@ class Store:
         ).fetchall()
 
     def checkpoint(self) -> None:
-        """Moves committed changes from the log into the file; not now where another connection is writing."""
+        """Moves committed changes from the log into the file; not now where another connection is writing, or room lacks."""
+        if not self._has_room():
+            return
         try:
             self._connection.execute("checkpoint").fetchall()
         except duckdb.TransactionException as error:
@@ -215,6 +220,15 @@ class Store:
                 raise self._explained(error) from error
         except duckdb.Error as error:
             raise self._explained(error) from error
+
+    def _has_room(self) -> bool:
+        if self.path is None:
+            return True
+        with suppress(OSError):
+            log = self.path / f"{FILE_NAME}.wal"
+            logged = log.stat().st_size if log.exists() else 0
+            return shutil.disk_usage(self.path).free >= logged + CHECKPOINT_ROOM_BYTES
+        return True
 
     def copy_to(self, path: Path) -> None:
         """Writes a copy of the store as it is now to a new file; others go on reading and writing meanwhile."""

@@ -206,7 +206,7 @@ def test_a_pod_that_only_labels_of_samples_tell_of_is_an_outer_run_too() -> None
 
 
 def test_the_inner_run_has_the_namespace_labels_and_queue_of_the_outer_one() -> None:
-    outer = {"labels": '{"gpuwatch.io/team":"vision","tier":"a"}', "queue": "q1", "user_name": "bob"}
+    outer: dict[str, Any] = {"labels": '{"gpuwatch.io/team":"vision","tier":"a"}', "queue": "q1", "user_name": "bob"}
     world = World().add(seen(A), worker(**outer), ray("j", "a1", 600, 1200, labels='{"tier":"b"}', user_name="alice"))
     world.book()
 
@@ -464,7 +464,7 @@ def test_inner_runs_neither_add_nor_take_time(outer: tuple[int, int], count: int
     names = ",".join(gpu.uuid for gpu in gpus[:count])
     rows = []
     for number, ((start, end), size, scheduler, told) in enumerate(inners):
-        words = {"device_indexes": "0"} if told and size <= 1 else {}
+        words: dict[str, Any] = {"device_indexes": "0"} if told and size <= 1 else {}
         if scheduler == "ray":
             rows.append(ray(f"j{number}", f"a{number}", start, end, size=size, **words))
         else:

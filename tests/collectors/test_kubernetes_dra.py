@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gpuwatch.clock import SECOND_US, rfc3339
-from gpuwatch.collectors.kubernetes import parse
+from gpuwatch.collectors.kubernetes import DRA_UNKNOWN, parse
 from gpuwatch.collectors.kubernetes_book import Book
 from gpuwatch.collectors.kubernetes_dra import Allocations, claim_of, slice_of
 from gpuwatch.model import Rejects, Source
@@ -134,7 +134,7 @@ def test_a_claim_that_was_not_dumped_is_said_to_be_unknown() -> None:
     tables, rejects = imported(pod("a", "c"))
 
     assert [] == tables["claim"] + tables["pending"]
-    assert {"incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together": 1} == rejects.counts
+    assert {DRA_UNKNOWN: 1} == rejects.counts
     assert "lab/a: ResourceClaim c is not known" == next(iter(rejects.first.values()))[2]
 
 
@@ -144,7 +144,7 @@ def test_a_slice_of_unknown_size_is_not_taken_for_a_gpu() -> None:
     )
 
     assert [] == tables["claim"]
-    assert ["incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together"] == list(rejects.counts)
+    assert [DRA_UNKNOWN] == list(rejects.counts)
 
 
 # What is held --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.collectors import kubernetes_json
+from gpuwatch.collectors.kubernetes import DRA_UNKNOWN
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import TABLES, Records, Rejects, Source
 from gpuwatch.registry import find_importer
@@ -137,7 +138,7 @@ def test_devices_of_dra_claims_are_named_as_unknown(tmp_path: Path) -> None:
     rejects = Rejects()
 
     assert {} == counts(file, rejects)
-    assert {"incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together": 1} == rejects.counts
+    assert {DRA_UNKNOWN: 1} == rejects.counts
 
 
 def test_half_a_surrogate_does_not_stop_the_file(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ LIMIT_S = 20.0
 UUID = "GPU-aaaaaaaa-0000-0000-0000-000000000001"
 Json = dict[str, Any]
 JOBS, QUOTAS, PODS, NODES = "/apis/batch/v1/jobs", "/api/v1/resourcequotas", "/api/v1/pods", "/api/v1/nodes"
+EVENTS = "/api/v1/events"
 CLAIMS, SLICES = "/apis/resource.k8s.io/v1/resourceclaims", "/apis/resource.k8s.io/v1/resourceslices"
 
 
@@ -231,7 +232,7 @@ def resource_slice() -> Json:
 
 
 def base(*more: str) -> Server:
-    return Server(PODS, NODES, "/api/v1/events", *more)
+    return Server(PODS, NODES, EVENTS, *more)
 
 
 def states(sink: FakeSink) -> list[str]:
@@ -317,6 +318,60 @@ def test_a_kind_that_may_not_be_read_is_told_once_with_its_rule_and_stops_no_oth
 
     assert [True] == [rule in error for error in sink.errors]
     assert {f"may not read {JOBS}: bind {rule}": 1} == sink.refused.counts
+
+
+@pytest.mark.parametrize("path", [NODES, EVENTS])
+def test_nodes_or_events_that_may_not_be_read_are_told_once_and_stop_no_pod(path: str) -> None:
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.forbidden.add(path)
+        api.put(JOBS, job())
+        while len(api.requests("list", path)) < 4:
+            await asyncio.sleep(0.01)
+        before = sink.successes
+        api.put(JOBS, job(active=1))
+        await sink.until(lambda: states(sink) == ["pending", "running"] and sink.successes > before)
+
+    sink = run(lambda: base(JOBS), scenario)
+
+    assert [True] == [f'resources: ["{path.rpartition("/")[2]}"]' in error for error in sink.errors]
+    assert [1] == list(sink.refused.counts.values())
+
+
+def test_pages_that_go_round_in_a_circle_are_no_list() -> None:
+    class Circle(Server):
+        def _list(self, path: str, query: dict[str, str]) -> web.Response:
+            body = {"metadata": {"resourceVersion": "1", "continue": "again"}, "items": [job()]}
+            return web.json_response(body) if path == JOBS else super()._list(path, query)
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        await sink.until(lambda: bool(sink.errors))
+
+    sink = run(lambda: Circle(PODS, NODES, EVENTS, JOBS), scenario)
+
+    assert "go round in a circle" in sink.errors[0]
+
+
+def test_what_went_while_the_source_did_not_run_has_ended() -> None:
+    """The store has two jobs and a quota of that job's namespace open; the first lists have one of the jobs."""
+
+    def sink() -> FakeSink:
+        gangs = [
+            {"scheduler": "kubernetes", "kind": "Job", "uid": uid, "namespace": "lab", "state": "running"}
+            | {"start_us": T0_US - 10 * SECOND_US, "end_us": None, "observed_us": T0_US - 5 * SECOND_US}
+            for uid in ("j", "old")
+        ]
+        bound = {"scheduler": "kubernetes", "kind": "resource_quota", "name": "gpus", "namespace": "lab"}
+        return FakeSink(workload=gangs, queue=[bound | {"flavor": None, "state": "Active", "observed_us": T0_US}])
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.put(JOBS, job())
+        await sink.until(lambda: {"pending", "deleted"} <= set(states(sink)) and bool(sink.table("queue")))
+
+    found = run(lambda: base(JOBS, QUOTAS), scenario, sink)
+
+    gone = [(row["uid"], row["end_us"]) for row in found.table("workload") if row["state"] == "deleted"]
+    assert [("old", T0_US)] == gone, "it ended when anything was last heard"
+    assert [("gpus", "deleted")] == [(row["name"], row["state"]) for row in found.table("queue")]
 
 
 def test_a_kind_whose_definition_went_is_no_fault() -> None:

@@ -188,6 +188,7 @@ class Server(ThreadingHTTPServer):
         self.reply = reply
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.headers: list[dict[str, str]] = []
+        self.connections = 0
 
     @property
     def url(self) -> str:
@@ -196,6 +197,11 @@ class Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: Server
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        self.server.connections += 1
+        super().setup()
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -364,18 +370,35 @@ def test_a_redirect_is_not_followed() -> None:
     assert 1 == len(server.asked)
 
 
-def test_only_what_is_new_comes_again() -> None:
-    bodies = [
-        answer((gpu(), [(T0, "1"), (T0 + 1, "2")])),
-        answer((gpu(), [(T0, "1"), (T0 + 1, "2"), (T0 + 2, "3")]), (gpu(ACTIVE), [(T0, "0.5")])),
-    ]
-    with serving(names_and(lambda query: (200, {}, bodies[0]))) as server:
+def test_threads_that_come_and_go_share_a_connection() -> None:
+    with serving(lambda path, query: (200, {}, answer((gpu(), [(T0, "1")])))) as server:
+        client = Client(Access(server.url))
+        for _ in range(10):
+            thread = threading.Thread(target=client.matrix, args=("up[1m]", T0))
+            thread.start()
+            thread.join()
+        client.close()
+
+    assert (10, 1) == (len(server.asked), server.connections)
+
+
+def test_with_only_new_a_sample_comes_once_also_a_late_one() -> None:
+    told = [(T0, "1"), (T0 + 30, "3"), (T0 + 31, "x")]
+    with serving(
+        names_and(lambda query: (200, {}, answer((gpu(), told), (gpu(uuid="", Hostname=""), told))))
+    ) as server:
         history = opened(server)
         first = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
-        lost = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
-        history.committed(first)
-        bodies.pop(0)
-        second = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
+        again = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
+        history.remember(first, T0 * S)
+        told.insert(1, (T0 + 15, "2"))
+        late = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
+        history.remember(late, (T0 + 20) * S)
+        last = history.chunk(T0 * S, (T0 + 60) * S, only_new=True)
 
-    assert [2, 2, 2] == [first.samples, lost.samples, second.samples]
-    assert {3.0, 0.5} == {v for b in second.batches if isinstance(b, Points) for v in b.rows["value"].to_pylist()}
+    assert (2, 2) == (first.samples, again.samples)  # what is not on disk comes again
+    assert [2.0] == [
+        value for batch in late.batches if isinstance(batch, Points) for value in batch.rows["value"].to_pylist()
+    ]
+    assert (2, 1) == (first.rejects.total, late.rejects.total)
+    assert 2 == last.samples  # of before T0 + 20: forgotten

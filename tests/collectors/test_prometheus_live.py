@@ -124,6 +124,28 @@ def test_every_round_brings_what_is_new() -> None:
     assert sorted(set(sink.values)) == sorted(sink.values)
 
 
+def test_a_clock_that_was_set_back_does_not_stop_the_reading() -> None:
+    times = iter([(T0 + 7200) * S, (T0 + 7200) * S, (T0 + 7200) * S])
+    late = [(T0 + 600) * S]
+
+    def reply(query: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        if "[" not in query["query"] or "avg(" in query["query"]:
+            body = {"status": "success", "data": {"resultType": "vector", "result": []}}
+            return 200, {}, json.dumps(body).encode()
+        return 200, {}, answer((gpu(), [(int(query["time"]) - 1, "0.25")]))
+
+    def clock() -> int:
+        late[0] += S
+        return next(times, late[0])
+
+    with serving(names_and(reply)) as server:
+        table = {"url": server.url, "interval_s": 1, "kube_state_metrics": False, "catch_up_s": 60}
+        sink = run(table, 3, clock)
+
+    assert [] == sink.bad
+    assert [1, 1, 1] == sink.good
+
+
 def test_a_server_that_is_away_is_told_and_asked_again() -> None:
     sink = run({"url": "http://127.0.0.1:1", "interval_s": 1}, 1, lambda: T0 * S)
 

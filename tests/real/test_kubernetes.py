@@ -48,13 +48,14 @@ class Clock:
 class FakeSink:
     """Keeps rows as they are committed, and wakes who waits for them."""
 
-    def __init__(self, open_claims: Sequence[Json] = ()) -> None:
+    def __init__(self, open_claims: Sequence[Json] = (), **open_rows: Sequence[Json]) -> None:
         self.rows: list[tuple[str, Json]] = []
         self.refused = Rejects()
         self.errors: list[str] = []
         self.successes = 0
         self.read = 0
         self._open = list(open_claims)
+        self._open_rows = open_rows
         self._changed = asyncio.Event()
 
     async def commit(self, source: str, batches: Sequence[Records | Points], rejects: Rejects | None = None) -> None:
@@ -76,6 +77,9 @@ class FakeSink:
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[Json]:
         return self._open
+
+    async def open_rows(self, cluster: str, table: str) -> list[Json]:
+        return list(self._open_rows.get(table, ()))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Waits for a condition on what was committed or said."""

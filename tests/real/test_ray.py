@@ -25,6 +25,7 @@ from gpuwatch.collectors.ray import read
 from gpuwatch.collectors.ray_client import JOBS, NODES, VERSION, Client
 from gpuwatch.collectors.ray_live import LISTS, RaySource, configure
 from gpuwatch.model import Points, Records, Rejects, Source
+from gpuwatch.registry import LiveSource
 from gpuwatch.settings import Settings
 from gpuwatch.store import Store
 
@@ -181,6 +182,15 @@ class StoreSink:
     def failed(self, source: str, at_us: int, error: str) -> None:
         self.errors.append(error)
 
+    def added(self, source: LiveSource) -> None:
+        raise AssertionError("a head finds no other sources")
+
+    def dropped(self, source: str) -> None:
+        raise AssertionError("a head finds no other sources")
+
+    def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        raise AssertionError("a head tells no clock")
+
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         return self.store.rows("reports/open_claim", cluster=cluster, scheduler=scheduler)
 
@@ -277,9 +287,11 @@ def test_saved_answers_give_the_same_claims_as_the_live_source(head: Head, tmp_p
         return sink.held().get("sub-b", (0.0, 0.0))[0] == 5.75
 
     until(counted)
-    # The time of saved answers is that of the nodes' own reports, which come every few seconds.
-    begun = time.time()
-    until(lambda: all(one_node["now"] > begun for one_node in head.get(NODES)["data"]["summary"]))
+    # Saved answers are of the time of the nodes' own reports, which come every few seconds and tell the indexes later.
+    begun, slots = time.time(), '"GPU": {"resourceSlots"'
+    until(lambda: all(told["now"] > begun for told in head.get(NODES)["data"]["summary"]))
+    until(lambda: json.dumps(head.get(NODES)).count(slots) >= 3)
+    asyncio.run(polls(one, sink))
     paths = {"version": VERSION, "jobs": JOBS, "summary": NODES, "logical": "/logical/actors", **LISTS}
     for name, path in paths.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(head.get(path)))
@@ -287,10 +299,16 @@ def test_saved_answers_give_the_same_claims_as_the_live_source(head: Head, tmp_p
     asyncio.run(saved.commit("import", list(read(Source(str(tmp_path), "c1"), rejects))))
     stop.touch()
 
-    columns = "run_key, pod_uid, node, device_count, fraction, device_indexes, start_us, user_name, labels"
-    query = f"select distinct {columns} from claim where job_id = 'sub-b' and device_indexes is not null order by all"
+    columns = "run_key, pod_uid, node, device_count, fraction, user_name, labels"
+    query = f"select {columns}, min(start_us) from claim where job_id = 'sub-b' and end_us is null group by all order by all"
     assert sink.store.sql(query) == saved.store.sql(query)
     assert 5.75 == saved.held()["sub-b"][0]
+    told = "select pod_uid, max(device_indexes) from claim where job_id = 'sub-b' group by 1 having count(device_indexes) > 0 order by 1"
+    indexes, live = dict(saved.store.sql(told)), dict(sink.store.sql(told))
+    assert indexes
+    assert {unit: indexes[unit] for unit in live.keys() & indexes.keys()} == {
+        unit: live[unit] for unit in live.keys() & indexes.keys()
+    }
 
 
 def test_a_head_that_was_killed_is_told_and_its_claims_end_at_its_last_word(head: Head) -> None:

@@ -14,17 +14,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.collectors import ray_live
 from gpuwatch.collectors.kubernetes_json import Malformed
 from gpuwatch.collectors.kubernetes_kinds import find
 from gpuwatch.collectors.ray import read
 from gpuwatch.collectors.ray_book import HEARTBEAT_US, REFRESH_US, Book
+from gpuwatch.collectors.ray_client import JOBS, VERSION
 from gpuwatch.collectors.ray_live import configure
 from gpuwatch.collectors.ray_objects import groups_of
 from gpuwatch.collectors.ray_rows import picture, rows
 from gpuwatch.collectors.ray_state import Told
 from gpuwatch.errors import UnreadableInput
-from gpuwatch.model import Rejects, Source
+from gpuwatch.model import Records, Rejects, Source
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[3] / "shared"))
 RECORDED = SHARED / "wire" / "schedulers" / "ray_recorded"
@@ -48,7 +48,7 @@ def node(host: str | None = "worker-0", gpus: float = 8, state: str = "ALIVE", *
     return told | {"node_name": host, "is_head_node": True, "start_time_ms": ms(-60), "end_time_ms": 0} | words
 
 
-def job(key: str = "sub-a", driver: str | None = "02000000", status: str = "RUNNING", **words: Any) -> Item:
+def job(key: str | None = "sub-a", driver: str | None = "02000000", status: str = "RUNNING", **words: Any) -> Item:
     told = {"type": "SUBMISSION", "job_id": driver, "submission_id": key, "status": status, "entrypoint": "x"}
     return told | {"start_time": ms(0), "end_time": None, "metadata": {}, "message": None} | words
 
@@ -339,6 +339,12 @@ def test_a_service_that_starts_again_goes_on_with_the_claims_of_its_session() ->
 # Files.
 
 
+def imported(path: Path, rejects: Rejects) -> dict[str, list[Item]]:
+    """Rows by table."""
+    batches = read(Source(str(path), "c1"), rejects)
+    return {batch.table: batch.rows.to_pylist() for batch in batches if isinstance(batch, Records)}
+
+
 def test_a_directory_of_answers_is_read_as_one(tmp_path: Path) -> None:
     answer = {"result": True, "msg": "", "data": {"result": {"total": 1, "num_after_truncation": 1, "num_filtered": 1}}}
     for name, items in (("nodes", [node()]), ("groups", [group(2)])):
@@ -348,7 +354,7 @@ def test_a_directory_of_answers_is_read_as_one(tmp_path: Path) -> None:
     (tmp_path / "torn.json").write_text("{")
     rejects = Rejects()
 
-    tables = {batch.table: batch.rows.num_rows for batch in read(Source(str(tmp_path), "c1"), rejects)}
+    tables = {name: len(listed) for name, listed in imported(tmp_path, rejects).items()}
 
     assert {"claim": 1, "workload": 1, "node": 1} == tables
     assert {"file cannot be read": 1} == rejects.counts
@@ -383,7 +389,7 @@ def test_times_that_the_command_prints_are_of_the_zone_given(tmp_path: Path) -> 
 def test_recorded_answers_hold_what_ray_itself_counted() -> None:
     """`ray status` printed 6.0/8.0 GPU used, 4.0 of them reserved in placement groups."""
     rejects = Rejects()
-    found = {batch.table: batch.rows.to_pylist() for batch in read(Source(str(RECORDED), "c1"), rejects)}
+    found = imported(RECORDED, rejects)
     claims = found["claim"]
 
     assert 6.0 == sum(row["fraction"] or row["device_count"] for row in claims)
@@ -422,9 +428,9 @@ class Answers:
         self.lists = lists
 
     async def ask(self, path: str) -> Any:
-        if path == ray_live.VERSION:
+        if path == VERSION:
             return {"version": "4", "ray_version": "2.60.0", "session_name": "session_s1"}
-        if path == ray_live.JOBS:
+        if path == JOBS:
             return [job()]
         if path.startswith("/nodes"):
             return {"result": True, "data": {"summary": [summary()]}}

@@ -1,0 +1,12 @@
+-- A row is the newest record of a gang, queued workload or application that has not ended, the newest first.
+select *
+from workload
+where cluster = $cluster
+qualify
+    row_number() over (
+        partition by scheduler, kind, uid
+        order by observed_us desc nulls last, rowid desc
+    ) = 1
+    and coalesce(state not in ('finished', 'failed', 'deleted'), true)
+order by observed_us desc nulls last, scheduler, kind, uid
+limit $limit;
