@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpuwatch.clock import SECOND_US
 from gpuwatch.collectors.exposition import Reader, timed
 from gpuwatch.collectors.link_metrics import Links
+from gpuwatch.collectors.scrape_clock import Look
 from gpuwatch.collectors.scrape_config import Group, Target, groups_of
 from gpuwatch.collectors.scrape_discovery import MAX_FOUND, Claims, Discovery, Finder
 from gpuwatch.collectors.scrape_discovery_dns import finder_of
@@ -97,6 +98,7 @@ class DcgmSource:
         """
         failures = 0
         beat_us = 0
+        clock = Look(lambda offset_us, at_us: sink.clock(self.cluster, self.name, offset_us, at_us))
         storing: set[asyncio.Task[None]] = set()
         try:
             async with self._client.session() as session:
@@ -106,7 +108,7 @@ class DcgmSource:
                     start_us = now_us()
                     at_us = beat_us if abs(start_us - beat_us) <= ALIGN_US else start_us
                     try:
-                        page = await self._page(session, at_us)
+                        page = await self._page(session, at_us, clock, now_us)
                     except (SourceUnreachable, UnreadableInput) as error:
                         failures += 1
                         sink.failed(self.name, at_us, str(error))
@@ -123,8 +125,10 @@ class DcgmSource:
             for task in storing:
                 task.cancel()
 
-    async def _page(self, session: aiohttp.ClientSession, at_us: int) -> Page:
-        body = await fetch(session, self._target)
+    async def _page(self, session: aiohttp.ClientSession, at_us: int, clock: Look, now_us: Callable[[], int]) -> Page:
+        asked_us = now_us()
+        dated = (lambda date: clock.at(date, asked_us, now_us())) if clock.due(asked_us) else None
+        body = await fetch(session, self._target, dated)
         if len(body) > INLINE_BYTES:
             return await asyncio.to_thread(self._pages.page, body, at_us)
         return self._pages.page(body, at_us)

@@ -6,7 +6,7 @@ import resource
 import ssl
 import zlib
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -77,8 +77,11 @@ class Client:
         )
 
 
-async def fetch(session: aiohttp.ClientSession, target: Target) -> bytes:
-    """The page of a target, decompressed. Raises SourceUnreachable that says what failed, and what to do."""
+async def fetch(session: aiohttp.ClientSession, target: Target, dated: Callable[[str], None] | None = None) -> bytes:
+    """The page of a target, decompressed. Raises SourceUnreachable that says what failed, and what to do.
+
+    `dated` is told the header Date of a good answer at the moment it arrives.
+    """
     import aiohttp
 
     try:
@@ -94,6 +97,8 @@ async def fetch(session: aiohttp.ClientSession, target: Target) -> bytes:
             ssl=tls,
         ) as response:
             _check(response)
+            if dated is not None:
+                dated(response.headers.get("Date", ""))
             return await _body(response, target.max_bytes)
     except SourceUnreachable as error:
         why = str(error)

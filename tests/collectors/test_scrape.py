@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from email.utils import formatdate
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 from gpuwatch.clock import SECOND_US
 from gpuwatch.collectors import scrape
 from gpuwatch.collectors.scrape import MAX_PAUSE_US, DcgmSource, Page, Pages, configure
+from gpuwatch.collectors.scrape_clock import offset_us
 from gpuwatch.collectors.scrape_config import Secret, Target, Tls
 from gpuwatch.collectors.scrape_http import Client, fetch
 from gpuwatch.errors import SourceUnreachable, StoreBusy, UnreadableInput
@@ -109,6 +111,7 @@ class FakeSink:
         self.committed: list[tuple[str, list[Records | Points], Rejects | None]] = []
         self.good: list[tuple[str, int, int]] = []
         self.bad: list[tuple[str, int, str]] = []
+        self.clocks: list[tuple[str, str, int, int]] = []
         self.enough = asyncio.Event()
         self._rounds, self._busy = rounds, busy
 
@@ -133,7 +136,7 @@ class FakeSink:
         """Nothing is listed here."""
 
     def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
-        """No clock is read here."""
+        self.clocks.append((cluster, name, offset_us, at_us))
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         return []
@@ -493,6 +496,39 @@ def test_scrapes_follow_each_other_and_are_committed_whole() -> None:
     assert [] == sink.bad
     assert [2] * 4 == [samples for _, _, samples in sink.good]
     assert [{at_us} for _, at_us, _ in sink.good] == times[:4]
+
+
+def test_the_clock_of_a_target_is_read_from_its_answers_once_a_minute() -> None:
+    async def work() -> FakeSink:
+        dated = formatdate(time.time() + 90, usegmt=True)
+        async with exporter(says(PAGE, "200 OK", f"Date: {dated}")) as url:
+            sink = FakeSink(3)
+            await run(sink, source(url, interval_s=0.05))
+        return sink
+
+    clocks = asyncio.run(work()).clocks
+
+    assert 1 == len(clocks)
+    assert 88.5e6 <= clocks[0][2] <= 91.5e6
+
+
+@pytest.mark.parametrize(
+    ("date", "answered_s", "expected_s"),
+    [
+        pytest.param("Thu, 01 Jan 1970 01:00:00 GMT", 5.0, None, id="an answer that took long"),
+        pytest.param("", 0.0, None, id="no date"),
+        pytest.param("yesterday", 0.0, None, id="no date that can be read"),
+        pytest.param("Thu, 01 Jan 1970 01:00:00 -0000", 0.0, None, id="no zone"),
+        pytest.param("Thu, 01 Jan 1970 01:00:00 GMT", 0.0, 0.5, id="the middle of its second"),
+        pytest.param("Thu, 01 Jan 1970 01:00:00 GMT", 1.0, 0.0, id="beside the middle of the answer"),
+        pytest.param("Thu, 01 Jan 1970 00:59:00 GMT", 1.0, -60.0, id="behind"),
+    ],
+)
+def test_how_far_a_clock_is_ahead(date: str, answered_s: float, expected_s: float | None) -> None:
+    asked_us = 3600 * SECOND_US
+    expected = None if expected_s is None else round(expected_s * SECOND_US)
+
+    assert expected == offset_us(date, asked_us, asked_us + round(answered_s * SECOND_US))
 
 
 def test_an_exporter_that_closes_the_connection_after_each_answer_loses_nothing() -> None:

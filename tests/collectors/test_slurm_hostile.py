@@ -18,7 +18,6 @@ from gpuwatch.model import Rejects, Source
 from tests.collectors.test_slurm_json import squeue
 from tests.collectors.test_slurm_live import FakeSink
 from tests.collectors.test_slurm_rest import Slurmrestd
-from tests.collectors.test_slurm_rest import rest as rest
 
 TOKEN = "eyJhbGciOi.secret.signature"
 JOB = """JobId=7 JobName=x
@@ -33,6 +32,11 @@ JOB = """JobId=7 JobName=x
    TRES=cpu=1,gres/gpu=4
 """
 GOOD_NODE = "\nNodeName=good State=IDLE Gres=gpu:4\n"
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Slurmrestd:
+    return Slurmrestd(tmp_path)
 
 
 def ends(sink: FakeSink) -> list[int | None]:
@@ -131,8 +135,8 @@ def test_a_token_that_the_server_repeats_is_not_told(rest: Slurmrestd, tmp_path:
     sink = FakeSink()
 
     assert not rest.poll(rest.source(token_file=str(tmp_path / "token")), sink)
-    assert ["***"] == [word for word in ("***",) if word in sink.errors[0]]
     assert TOKEN not in sink.errors[0]
+    assert "***" in sink.errors[0]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,16 @@ INTERNAL = 13
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _FULL = {"type": "object", "properties": {"partialSuccess": {"type": "object"}}}
+_STATUS = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "code": {"type": "integer"},
+        "message": {"type": "string"},
+        "error": {"$ref": "#/components/schemas/ErrorBody"},
+    },
+}
+"""google.rpc.Status beside our own shape of an error; who has no token is told ours alone."""
 
 router = APIRouter(prefix=PREFIX, tags=["ingest"])
 
@@ -40,8 +50,8 @@ router = APIRouter(prefix=PREFIX, tags=["ingest"])
             "content": {PROTOBUF: _BINARY, JSON: {"schema": _FULL}},
         },
         **{
-            status: {**answer, "content": {PROTOBUF: _BINARY}}
-            for status, answer in errors(415).items()
+            status: {"description": "google.rpc.Status", "content": {PROTOBUF: _BINARY, JSON: {"schema": _STATUS}}}
+            for status in errors(415)
             if status not in (408, 414, 431)
         },
     },
