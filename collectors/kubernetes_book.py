@@ -16,7 +16,7 @@ from gpuwatch.collectors.kubernetes_kinds import Kind
 from gpuwatch.collectors.kubernetes_nodes import NodeSaid, bare_node, node_said, with_inventory
 from gpuwatch.collectors.kubernetes_pods import asks_for_gpus, by_job, claims, gpu_resources, held_of, pending, spell
 from gpuwatch.collectors.kubernetes_things import News, Things, identity
-from gpuwatch.collectors.kubernetes_told import Columns, Told, differs
+from gpuwatch.collectors.kubernetes_told import NO_LONGER, Columns, Told, differs
 from gpuwatch.model import Rejects
 
 HEARTBEAT_US = MINUTE_US
@@ -377,7 +377,7 @@ class Book:
         profiles = {row["profile"] for row in rows}
         for profile in self._asked.pop(job, set()) - profiles:
             if told := self._requests.forget((job, profile)):
-                self._add("pending", told | {"evidence_us": at_us})
+                self._add("pending", told | {"evidence_us": at_us, "reason": NO_LONGER})
         if profiles:
             self._asked[job] = profiles
 

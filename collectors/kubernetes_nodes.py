@@ -34,11 +34,14 @@ KEPT_LABELS = re.compile(
     r"|(?:[^/]+/)?(?:rack|block|sub-?block|leaf|spine|row|datacenter|superpod)(?:[-_]?id)?$"
     r"|(?:node|beta)\.kubernetes\.io/instance-type$|(?:[^/]+/)?(?:capacity-?type|gke-spot)$"
 )
-"""Labels that say where a node is, what is in it and how it is paid for. Where the switches are told under a name of
-the site's own, "topology" in it is enough."""
+"""Labels that say where a node is, what is in it and how it is paid for: kept before any other."""
 DROPPED_LABELS = re.compile(
     r"nvidia\.com/(?:gpu\.deploy\.|gfd\.timestamp|cuda\.(?:driver\.|runtime)|mig-[^/]*\.engines\.)"
+    r"|feature\.node\.kubernetes\.io/|(?:beta\.)?kubernetes\.io/(?:os|arch|hostname)$"
+    r"|(?:[^/]+/)?[^/]*(?:timestamp|heartbeat|last-?(?:seen|updated?|transition))"
 )
+"""Labels of the host's software, and those that change by themselves. Others are the site's own: a Kueue Topology may
+name switches by any of them."""
 HOST_LABEL = "kubernetes.io/hostname"
 """Kept where it is not the node's name: a Kueue Topology may name hosts by it."""
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
@@ -240,11 +243,9 @@ def _unhealthy(node: Object, capacity: dict[str, int]) -> str | None:
 
 
 def _kept(labels: dict[str, str], name: str) -> dict[str, str]:
-    kept = [
-        (key, value)
-        for key, value in sorted(labels.items())
-        if key in POOL_LABELS
-        or ((KEPT_LABELS.match(key) or "topology" in key) and not DROPPED_LABELS.match(key))
-        or (key == HOST_LABEL and value != name)
-    ]
-    return dict(kept[:MAX_LABELS])
+    told = sorted((key, value) for key, value in labels.items() if not DROPPED_LABELS.match(key))
+    first = [pair for pair in told if pair[0] in POOL_LABELS or KEPT_LABELS.match(pair[0]) or "topology" in pair[0]]
+    host = [(HOST_LABEL, labels[HOST_LABEL])] if labels.get(HOST_LABEL, name) != name else []
+    chosen = {key for key, _ in first}
+    others = [pair for pair in told if pair[0] not in chosen]
+    return dict(sorted((host + first + others)[:MAX_LABELS]))

@@ -9,7 +9,7 @@ from gpuwatch.collectors.kubernetes_json import Object, mapping, string
 from gpuwatch.collectors.kubernetes_kinds import Kind
 from gpuwatch.collectors.kubernetes_stored import IDENTITY as STORED
 from gpuwatch.collectors.kubernetes_stored import Stored
-from gpuwatch.collectors.kubernetes_told import Columns, Told
+from gpuwatch.collectors.kubernetes_told import NO_LONGER, Columns, Told
 
 MAX_OBJECTS = 500_000
 MAX_ROWS = 2_000_000
@@ -117,7 +117,7 @@ def _last(table: str, row: Columns, end_us: int, at_us: int) -> list[News]:
         detail = json.loads(row["detail"]) | {"members": []}
         text = json.dumps(detail, sort_keys=True, separators=(",", ":"))
         return [(table, row | {"detail": text, "observed_us": at_us})]
-    return [(table, row | {"evidence_us": end_us})] if table == "pending" else []
+    return [(table, row | {"evidence_us": end_us, "reason": NO_LONGER})] if table == "pending" else []
 
 
 def identity(item: Object) -> tuple[str, str, str | None]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from gpuwatch.clock import HOUR_US
 
+NO_LONGER = "NoLongerWaits"
+"""The reason of the last word on a request: its pods were placed, or are gone."""
 REFRESH_US = HOUR_US
 """What does not change is written again this often."""
 

@@ -1,4 +1,4 @@
-"""Links of a node out of an agent's page: the same rows that `nvidia-smi topo -m` of that node gives."""
+"""Links of a node out of an agent's page: the rows that `nvidia-smi topo -m` of that node gives, with the GPUs' UUIDs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]{0,63})="((?:[^"\\]|\\.){0,512})",?'
 _DEVICE = re.compile(r"(?:GPU|NIC)\d{1,4}")
 _LEVEL = re.compile(r"NV\d{1,3}|PIX|PXB|PHB|NODE|SYS")
 _ESCAPES = re.compile(r"\\(.)")
-_DETAILS = ("cpu_affinity", "gpu_numa_id", "nic", "numa_affinity")
+_DETAILS = ("cpu_affinity", "gpu_numa_id", "nic", "numa_affinity", "uuid")
 _ORDER = re.compile(r"([A-Z]+)(\d+)")
 
 

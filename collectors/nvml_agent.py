@@ -28,14 +28,15 @@ class Agent:
         reader: NodeReader,
         interval_s: float,
         say: Callable[[str], None],
-        now_s: Callable[[], float] = time.time,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock_s` tells the age of a page: never the wall clock, which may be set back and leave it fresh for ever."""
         self._reader = reader
         self._interval_s = interval_s
         self._say = say
-        self._now_s = now_s
-        self._page = b""
-        self._read_s = 0.0
+        self._clock_s = clock_s
+        self._last = (b"", 0.0)
+        """The last page, and when it was read."""
         self._error = "no reading yet"
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="nvml", daemon=True)
@@ -56,8 +57,7 @@ class Agent:
         """One round. One that fails as a whole is said, and the page ages."""
         try:
             node = self._reader.read()
-            at_s = self._now_s()
-            self._page, self._read_s, self._error = page(node, at_s), at_s, ""
+            self._last, self._error = (page(node, time.time()), self._clock_s()), ""
         except Exception as error:  # noqa: BLE001 - a round that fails never stops the rounds
             said = f"reading failed: {type(error).__name__}: {error}"
             if said != self._error:
@@ -66,10 +66,11 @@ class Agent:
 
     def page(self) -> tuple[bytes, str]:
         """The last page, and why there is none to give ("" when there is)."""
-        age_s = self._now_s() - self._read_s
-        if self._page and age_s <= max(STALE_ROUNDS * self._interval_s, STALE_LEAST_S):
-            return self._page, ""
-        if self._page:
+        body, read_s = self._last
+        age_s = self._clock_s() - read_s
+        if body and age_s <= max(STALE_ROUNDS * self._interval_s, STALE_LEAST_S):
+            return body, ""
+        if body:
             return b"", f"the last reading is {age_s:.0f} s old: {self._error or 'the driver does not answer'}"
         return b"", self._error
 

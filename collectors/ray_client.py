@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,7 +102,8 @@ class Client:
             said = body[:COMPLAINT_BYTES].decode(errors="replace").strip().partition("\n")[0][:COMPLAINT_CHARS]
             raise SourceUnreachable(f"{shown}: {status} {said}; {_fix(status)}")
         try:
-            return json.loads(body)
+            # A big cluster answers with megabytes: they are read beside the loop, which other sources share.
+            return await asyncio.to_thread(json.loads, body)
         except (ValueError, RecursionError):
             raise SourceUnreachable(f"{shown}: not JSON; url in [[ray]] must be that of a Ray dashboard") from None
 

@@ -102,12 +102,12 @@ class RaySource:
         """One round: asks, writes the news, tells the sink how it went. False when the head did not answer."""
         try:
             told, cut, rejects = await self._asked(client, now_us)
-            seen = picture(told, self.name, rejects)
+            seen = await asyncio.to_thread(picture, told, self.name, rejects)
             book, news = await self._begun(seen, sink)
             if missing := sorted(book.actors() - {unit.uid for unit in seen.units})[:MAX_ASKED_ACTORS]:
                 # Actors that are listed no more: when they ended, the dashboard still knows.
                 await self._by_id(client, [unit for unit in missing if len(unit) == 32], told, rejects)
-                seen = picture(told, self.name, Rejects())
+                seen = await asyncio.to_thread(picture, told, self.name, Rejects())
             news += book.news(rows(seen, self.name, rejects), seen, cut, seen.at_us or now_us(), rejects)
             await write(sink, self.name, list(batches(news, self.cluster)), self._fresh(rejects), now_us)
         except GpuwatchError as error:

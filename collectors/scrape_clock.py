@@ -42,7 +42,7 @@ def offset_us(date: str, asked_us: int, answered_us: int) -> int | None:
         return None
     try:
         moment = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:
         return None

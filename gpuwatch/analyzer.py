@@ -56,7 +56,7 @@ class Analyzer:
         self._after = after
         self._on_pass = on_pass
         self._commits = commits
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, int, int, Settings] | None = None
         self._wake = threading.Event()
         self._stopping = False
         self._books = threading.Lock()  # held by whoever writes derived tables
@@ -90,7 +90,6 @@ class Analyzer:
     def use(self, settings: Settings) -> None:
         """Other settings, from the next pass on."""
         self._settings = settings
-        self._seen = None
         self._wake.set()
 
     def wake(self) -> None:
@@ -109,13 +108,14 @@ class Analyzer:
         return True
 
     def run_once(self) -> None:
-        """One pass in the caller's thread; nothing but `after` where neither data, rates nor rules are new."""
+        """One pass in the caller's thread; nothing but `after` where neither data, rates, rules nor settings are new."""
         began = time.monotonic()
         now_us = self._now_us()
-        new = (self._commits(), self._state.card_version("rates"), self._state.card_version("teams"))
+        settings = self._settings
+        new = (self._commits(), self._state.card_version("rates"), self._state.card_version("teams"), settings)
         try:
             if new != self._seen:
-                self._pass(began, now_us)
+                self._pass(settings, began, now_us)
                 self._seen = new
             else:
                 self._status = replace(self._status, last_success_us=now_us, last_error=None)
@@ -129,13 +129,11 @@ class Analyzer:
             self._status = replace(self._status, running=False, last_error=words, seconds=time.monotonic() - began)
         self._on_pass(self._status)
 
-    def _pass(self, began: float, now_us: int) -> None:
+    def _pass(self, settings: Settings, began: float, now_us: int) -> None:
         self._status = replace(self._status, running=True)
         day = now_us // DAY_US
         with self._books:
-            report = analyze(
-                self._store, self._state, self._settings, now_us=now_us, retention=day != self._retained_day
-            )
+            report = analyze(self._store, self._state, settings, now_us=now_us, retention=day != self._retained_day)
             self._retained_day = day
         until = self._store.sql("select max(last_us) from context_span where last_us <= $now", now=now_us)[0][0]
         self._status = AnalysisStatus(

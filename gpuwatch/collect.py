@@ -25,6 +25,7 @@ STOP_S = 10.0
 
 Submit = Callable[[str, Sequence[Records | Points], Rejects | None], Future[None]]
 OpenClaims = Callable[[str, str], list[dict[str, Any]]]
+OpenRows = Callable[[str, str], list[dict[str, Any]]]
 log = logging.getLogger(__name__)
 
 
@@ -109,6 +110,7 @@ class Collectors:
         now_us: Callable[[], int],
         open_claims: OpenClaims,
         clocks: Clocks,
+        open_rows: OpenRows = lambda cluster, table: [],
     ) -> None:
         self._live = live
         self._submit = submit
@@ -116,6 +118,7 @@ class Collectors:
         self._now_us = now_us
         self._open_claims = open_claims
         self._clocks = clocks
+        self._open_rows = open_rows
         self._lookup = ThreadPoolExecutor(1, thread_name_prefix="lookup")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Event | None = None
@@ -191,6 +194,10 @@ class Collectors:
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         """The newest record of each pod or run on a node that no record has ended."""
         return await asyncio.get_running_loop().run_in_executor(self._lookup, self._open_claims, cluster, scheduler)
+
+    async def open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
+        """The newest record of each queue or workload that no record has ended."""
+        return await asyncio.get_running_loop().run_in_executor(self._lookup, self._open_rows, cluster, table)
 
     # ---------------------------------------------------------------------------------------------------------------
 

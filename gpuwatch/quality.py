@@ -29,18 +29,18 @@ IGNORED = "ignored: "
 """How a reason begins that is no mistake of the input."""
 
 FIXES = {
-    "dcgm": "Check that dcgm-exporter runs there and answers: curl -s URL/metrics",
-    "prometheus": "Check the URL and its credentials in gpuwatch.toml: curl -s URL/api/v1/query?query=up",
+    "dcgm": "Check that dcgm-exporter runs there and answers: curl -s {url}",
+    "prometheus": "Check the URL and its credentials in gpuwatch.toml: curl -s '{url}/api/v1/query?query=up'",
     "remote-write": "Check the sender's log and its remote_write url: it ends in /api/v1/write",
     "events": "Check what posts to /api/v1/events",
     "otlp": "Check the exporter of the collector: its metrics_endpoint ends in /api/v1/otlp/v1/metrics",
-    "ray": "Check that the head's dashboard answers: curl -s URL/api/version",
-    "yunikorn": "Check that the scheduler's REST service answers: curl -s URL/ws/v1/partitions",
+    "ray": "Check that the head's dashboard answers: curl -s {url}/api/version",
+    "yunikorn": "Check that the scheduler's REST service answers: curl -s {url}/ws/v1/partitions",
     "slurm": "Check on this host, as the user of gpuwatch: scontrol ping; sacct -X -n -S now-1hour; with url: that "
     "slurmrestd runs and the token is not expired",
     "kubernetes": "Check the rights of its service account: kubectl auth can-i list pods --all-namespaces",
 }
-"""What to look at when a live source of a kind is silent."""
+"""What to look at when a live source of a kind is silent; its address stands in its name."""
 ANY_FIX = "Check its table in gpuwatch.toml, and that what it names answers"
 METRIC_KINDS = ("dcgm", "prometheus", "remote-write", "otlp", "openmetrics", "backfill")
 """Kinds whose fields verdicts need."""
@@ -101,7 +101,8 @@ def _live(source: SourceStatus, everywhere: dict[str, set[str]], now_us: int) ->
     if state == "late" and seen_us is not None and now_us - seen_us <= LATE_US_MIN:
         state = "ok"  # who pushes has no interval of ours
     missing = sorted(everywhere.get(source.cluster, ())) if source.kind in METRIC_KINDS else []
-    silent = FIXES.get(source.kind, ANY_FIX) if state != "ok" else None
+    address = next((word for word in source.name.split() if "://" in word), "URL")
+    silent = FIXES.get(source.kind, ANY_FIX).replace("{url}", address) if state != "ok" else None
     return {
         "source": source.name,
         "kind": source.kind,

@@ -14,6 +14,7 @@ from gpuwatch.clock import DAY_US, SECOND_US, rfc3339
 from gpuwatch.state import State
 from gpuwatch.store import Store
 from gpuwatch.teams import UNALLOCATED, resolve_many
+from gpuwatch.waits import GATED, REQUEST, TURN, WHY, in_words, requests, unscheduled
 
 QUEUES_MAX = 50_000
 WORKLOADS_MAX = 100_000
@@ -23,32 +24,11 @@ DEPTH_MAX = 32
 RECENT_US = DAY_US
 """Waits and evictions of a queue are those of the last day."""
 WAITING = frozenset({"pending", "inadmissible", "evicted"})
+UNPLACED = WAITING | {"reserved", "admitted"}
+"""States in which pods may wait for nodes."""
 OVER = frozenset({"finished", "failed", "deleted"})
 NAMED = frozenset({"user", "group"})
 """Kinds of rows about people, which are nobody else's business."""
-WHY = {
-    "NoMatchingFlavor": "no flavor of the queue fits what it asks for",
-    "WaitingForQuota": "waits for quota: what the queue may use is in use",
-    "ExceedsMaxQuota": "asks for more than the queue may ever use",
-    "TopologyPlacementFailed": "quota is there, but not on nodes as near to one another as it asks",
-    "WaitingForPreemptedWorkloads": "waits until those it displaces are gone",
-    "WaitingForPodsReady": "waits until the workload before it runs",
-    "Inadmissible": "its queue does not take it",
-    "Deactivated": "was switched off",
-    "InactiveWorkload": "was switched off",
-    "Preempted": "was displaced by another workload",
-    "PodsReadyTimeout": "did not get all its pods to run in time",
-    "AdmissionCheck": "an admission check took its quota back",
-    "ClusterQueueStopped": "its queue was stopped",
-    "LocalQueueStopped": "its queue was stopped",
-    "NodeFailures": "lost a node",
-    "NotEnoughResources": "too few free GPUs, or other resources, for all its members at once",
-    "NotEnoughTasks": "fewer members exist than it needs to start",
-    "Pending": "waits for its turn",
-    "Accepted": "waits for its first place",
-    "New": "was just received",
-}
-"""The schedulers' words for waiting, for those who do not know them by heart."""
 _PARENTS = {
     "local_queue": ("cluster_queue",),
     "cluster_queue": ("cohort",),
@@ -76,13 +56,17 @@ def workloads(
 ) -> list[Row]:
     """Gangs, queued workloads and applications as JSON has them: the longest waiting first, then those that run.
 
+    Also jobs that wait of which no queue tells. Where a queue does not say why, the scheduler's last word on the pods does.
+
     Without `states` those that have not ended; `queue` is a local queue, a queue or a cluster queue. `gpus` counts
     devices of `profile`, None where nobody says. With `teams` only those of these teams are told.
     """
     found = _workloads(store, state, at_us, cluster, states)
+    jobs = ((row["cluster"], row["job_id"]) for row in found if row["job_id"] is not None)
+    refused = unscheduled(store, at_us, cluster, jobs)
     wanted = None if teams is None else set(teams)
     items = [
-        _workload(row, at_us)
+        _workload(row, at_us, refused.get((row["cluster"], row["job_id"])))
         for row in found
         if (wanted is None or row["team"] in wanted)
         and (row["state"] in states if states else row["state"] not in OVER)
@@ -136,11 +120,13 @@ def _workloads(
         states=None if states is None else list(states),
         limit=WORKLOADS_MAX,
     )
+    for row in rows:
+        row["detail"] = _object(row["detail"])
+    rows += requests(store, at_us, cluster)
     owners = pa.Table.from_pylist([{name: row[name] for name in _OWNER.names} for row in rows], schema=_OWNER)
     decided = resolve_many(state.team_rules(), owners)["team"].to_pylist()
     for row, team in zip(rows, decided, strict=True):
         row["team"] = row["team"] or team or UNALLOCATED
-        row["detail"] = _object(row["detail"])
     return _merged(rows)
 
 
@@ -153,7 +139,10 @@ def _merged(rows: Sequence[Row]) -> list[Row]:
     whole = {(r["cluster"], r["scheduler"], r["namespace"], r["name"]): r for r in rows if r["kind"] == "Workload"}
     first: dict[tuple[str, str, bool], Row] = {}
     kept = []
+    groups = {(r["cluster"], r["namespace"]) for r in whole.values() if r["job_id"] is None and r["state"] in WAITING}
     for row in sorted(rows, key=_rank):
+        if row["reason"] == GATED and (row["cluster"], row["namespace"]) in groups:
+            continue  # a pod that Kueue holds back waits as its group
         if row["kind"] == "PendingWorkload":
             target = whole.get((row["cluster"], row["scheduler"], row["namespace"], row["name"]))
             if target is None:
@@ -177,11 +166,18 @@ def _rank(row: Row) -> int:
     """Kueue's word first, then that of Volcano's Jobs and of other controllers, then of groups of pods."""
     if row["scheduler"] == "kueue":
         return 0
-    return {"PodGroup": 4, "Workload": 5, "Application": 3}.get(row["kind"], 1 if row["scheduler"] == "volcano" else 2)
+    return {"PodGroup": 4, "Workload": 5, "Application": 3, REQUEST: 6}.get(
+        row["kind"], 1 if row["scheduler"] == "volcano" else 2
+    )
 
 
 def _fill(target: Row, row: Row) -> None:
     """Adds to a gang what another object says of it: of one that waits also why, which controllers do not know."""
+    if row["kind"] == REQUEST:
+        # Those of its pods that wait: how many it has in all is not theirs to say.
+        if target["state"] in WAITING:
+            target["reason"] = target["reason"] or row["reason"]
+        return
     target["places"] += row["places"]
     if target["scheduler"] != "kueue" and row["kind"] == "PodGroup" and target["state"] in WAITING and row["reason"]:
         target["reason"], target["message"] = row["reason"], row["message"]
@@ -213,8 +209,12 @@ def _path(workload: Row, index: Mapping[Key, Row]) -> list[Key]:
     return path
 
 
-def _workload(row: Row, at_us: int) -> Row:
+def _workload(row: Row, at_us: int, refused: Row | None) -> Row:
     detail = row["detail"]
+    if refused is not None and (
+        row["state"] not in UNPLACED or row["start_us"] is not None or refused["last_us"] < (row["submit_us"] or 0)
+    ):
+        refused = None
     waits = row["state"] in WAITING
     begun = row["admitted_us"] if row["admitted_us"] is not None else row["reserved_us"] or row["start_us"]
     until = at_us if waits else begun
@@ -234,8 +234,9 @@ def _workload(row: Row, at_us: int) -> Row:
         "priority": row["priority"],
         "state": row["state"],
         "reason": row["reason"],
-        "why": WHY.get(_word(row)) if row["state"] not in OVER else None,
-        "message": row["message"],
+        "why": _why(row, refused),
+        "message": row["message"] or (refused["message"] if refused else None),
+        "unscheduled": {"pods": refused["pods"], "at": _time(refused["last_us"])} if refused else None,
         "pods": row["pod_count"],
         "pods_min": row["min_count"],
         "gpus": row["device_count"],
@@ -256,6 +257,15 @@ def _workload(row: Row, at_us: int) -> Row:
         "detail": detail,
         "observed_at": _time(row["observed_us"]),
     }
+
+
+def _why(row: Row, refused: Row | None) -> str | None:
+    """In words why it waits: as its queue says; where that says nothing, or let it in, as the scheduler does."""
+    if row["state"] in OVER:
+        return None
+    word = _word(row)
+    told = WHY.get(word) if row["state"] in WAITING or refused is None else None
+    return told if refused is None or (told and word != TURN) else in_words(refused["message"])
 
 
 def _word(row: Row) -> str:

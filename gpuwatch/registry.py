@@ -98,6 +98,9 @@ class Sink(Protocol):
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         """The newest record (columns of model.CLAIM) of each pod or run on a node that no record has ended."""
 
+    async def open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
+        """The newest record of each queue ("queue") that was not deleted, or workload ("workload") that has not ended."""
+
 
 class LiveSource(Protocol):
     """One thing that is read for ever: an endpoint, a Slurm controller, a Kubernetes API server."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from gpuwatch.telemetry import Telemetry
 
 BODIES_QUEUED_MAX = 64
 """Pushed bodies that may wait to be decoded; beyond, senders are told to come back."""
+OPEN_ROWS_MAX = 1_000_000
 PUSH_INTERVAL_S = 60.0
 """What lateness of a sender that pushes is measured against."""
 REPRICE_WAIT_S = 5.0
@@ -94,7 +96,9 @@ class Service:
         self._analyzer = Analyzer(
             store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
         )
-        self._collectors = Collectors(plan.live, self.submit, self._sources, now_us, self._open_claims, self._clocks)
+        self._collectors = Collectors(
+            plan.live, self.submit, self._sources, now_us, self._open_claims, self._clocks, self._open_rows
+        )
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
         self._decoding = threading.BoundedSemaphore(BODIES_QUEUED_MAX)
         self._receivers: dict[str, Receive] = {}
@@ -243,9 +247,14 @@ class Service:
             found.append(str(error))
         return found
 
-    def submit(self, source: str, batches: Batches, rejects: Rejects | None = None) -> Future[None]:
-        """Queues batches for the disk; the future is done when they are there. Raises StoreBusy when the queue is full."""
-        return self._writer.submit(source, batches, rejects)
+    def submit(
+        self, source: str, batches: Batches, rejects: Rejects | None = None, *, patient: bool = False
+    ) -> Future[None]:
+        """Queues batches for the disk; the future is done when they are there, `patient` ones a little later.
+
+        Raises StoreBusy when the queue is full.
+        """
+        return self._writer.submit(source, batches, rejects, patient=patient)
 
     def receive(self, name: str, body: bytes, content_type: str, cluster: str, source: str) -> Future[Received]:
         """Decodes a pushed body and stores it; the future is done when it is on disk.
@@ -348,3 +357,7 @@ class Service:
     def _open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         with self.reader() as store:
             return store.rows("reports/open_claim", cluster=cluster, scheduler=scheduler)
+
+    def _open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
+        with self.reader() as store:
+            return store.rows(f"reports/open_{table}", cluster=cluster, limit=OPEN_ROWS_MAX)

@@ -238,6 +238,7 @@ def test_the_unit_is_locked_down() -> None:
         "CapabilityBoundingSet": "",
         "StateDirectory": "gpuwatch",
         "Restart": "on-failure",
+        "ExecReload": "/bin/kill -HUP $MAINPID",
     }
 
     assert wanted == {name: service[name][-1] for name in wanted}

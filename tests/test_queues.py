@@ -303,3 +303,22 @@ def test_only_repeats_are_removed(state: State, rows: list[tuple[str, Row]], kep
 
     assert [(kept,)] == store.sql(count)
     assert before == (queues(store, state, NOW_US), workloads(store, state, NOW_US))
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "expected"),
+    [
+        pytest.param("workload", [gang("a", state="finished"), gang("b", state="deleted")], [], id="all have ended"),
+        pytest.param("workload", [gang("a"), gang("a", 1, state="failed")], [], id="ended since"),
+        pytest.param("workload", [gang("a", cluster="c2")], [], id="a workload of another cluster"),
+        pytest.param("workload", [gang("a"), gang("b", 5, state=None)], ["b", "a"], id="still there, the newest first"),
+        pytest.param("queue", [queue("q"), queue("q", 1, state="deleted")], [], id="a queue that was deleted"),
+        pytest.param(
+            "queue", [queue("q", 1), queue("q", 2, state="deleted", flavor="f")], ["q"], id="a flavor of it was"
+        ),
+    ],
+)
+def test_what_the_store_has_open(table: str, rows: list[tuple[str, Row]], expected: list[str]) -> None:
+    found = store_of(*rows).rows(f"reports/open_{table}", cluster=CLUSTER, limit=100)
+
+    assert expected == [row["name"] for row in found]

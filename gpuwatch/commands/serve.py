@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import queue
 import shlex
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,10 +58,22 @@ def serve(
     try:
         plan = load(config, os.environ)
         service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj)
-        again.call = lambda: service.reload(lambda: load(config, os.environ))
+        again.call = lambda: service.reload(lambda: read_again(config, os.environ))
         run(service, host, port, lambda url: write(f"gpuwatch serves {url}\n"), beside=again)
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def read_again(config: Path | None, environ: Mapping[str, str]) -> Plan:
+    """The plan of a configuration that was read before.
+
+    Raises as plan.load, and UsageError for what is no file: a pipe that was read once would seem empty, and end all.
+    """
+    from gpuwatch.plan import load
+
+    if config is not None and config.exists() and not (config.is_file() or config.is_dir()):
+        raise UsageError(f"{config}: is not a file and cannot be read again; restart the service")
+    return load(config, environ)
 
 
 def described(plan: Plan) -> str:
@@ -182,7 +195,8 @@ class Again:
 
     def __init__(self) -> None:
         self.call: Callable[[], object] = lambda: None
-        self._asked = threading.Event()
+        # Its `put` may be interrupted by a signal that puts too; a lock would wait for itself.
+        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ended = False
         self._thread = threading.Thread(target=self._work, name="reload", daemon=True)
 
@@ -192,18 +206,23 @@ class Again:
 
     def ask(self) -> None:
         """Asks for one call: safe in a signal handler."""
-        self._asked.set()
+        if self._asked.empty():
+            self._asked.put(None)
 
     def stop(self) -> None:
         """Ends after the call that runs."""
         self._ended = True
-        self._asked.set()
+        self._asked.put(None)
         if self._thread.ident is not None:
             self._thread.join()
 
     def _work(self) -> None:
-        while self._asked.wait() and not self._ended:
-            self._asked.clear()
+        while True:
+            self._asked.get()
+            while not self._asked.empty():
+                self._asked.get()
+            if self._ended:
+                return
             self.call()
 
 

@@ -150,6 +150,8 @@ def test_what_is_wrong_with_a_node(parts: dict[str, Any], expected: tuple[str, s
         ("example.com/rack", "r1"),
         ("karpenter.sh/capacity-type", "spot"),
         ("kubernetes.io/hostname", "other-name"),
+        ("acme.example/aisle", "a7"),
+        ("hall", "north"),
     ],
 )
 def test_labels_that_place_a_node_are_kept(label: str, value: str) -> None:
@@ -164,6 +166,10 @@ def test_labels_that_place_a_node_are_kept(label: str, value: str) -> None:
         "feature.node.kubernetes.io/cpu-cpuid.AVX2",
         "nvidia.com/gpu.deploy.dcgm",
         "nvidia.com/gfd.timestamp",
+        "kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "acme.example/last-seen",
+        "agent-heartbeat",
         "nvidia.com/mig-1g.10gb.engines.copy",
     ],
 )
@@ -179,7 +185,10 @@ def test_a_host_name_that_is_the_nodes_name_is_said_once() -> None:
 
 def test_labels_are_bounded() -> None:
 
-    assert 300 == len(json.loads(made({f"nvidia.com/x{n}": "1" for n in range(1000)})["labels"]))
+    labels = {f"acme/x{n}": "1" for n in range(1000)} | {"nvidia.com/gpu.clique": "c"}
+    kept = json.loads(made(labels)["labels"])
+
+    assert (300, "c") == (len(kept), kept["nvidia.com/gpu.clique"]), "what is known to matter comes before the rest"
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ import http.client
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 
+from gpuwatch.collectors import nvml_agent
 from gpuwatch.collectors.nvml import NodeReader
 from gpuwatch.collectors.nvml_agent import STALE_LEAST_S, Agent
 from gpuwatch.collectors.nvml_http import MAX_CONNECTIONS, only_here, server
@@ -92,6 +94,18 @@ def test_a_page_is_given_until_it_is_old() -> None:
     assert b"DCGM_FI_DEV_SM_CLOCK" in readings.page()[0]
     clock[0] += 1
     assert (b"", "the last reading is 31 s old: the driver does not answer") == readings.page()
+
+
+def test_a_wall_clock_that_is_set_back_leaves_no_page_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, wall = [1_000.0], [1_790_000_000.0]
+    monkeypatch.setattr(nvml_agent, "time", SimpleNamespace(time=lambda: wall[0]))
+    readings = agent(Nvml(Gpu(0)), [], clock)
+    readings.read()
+    assert b"gpuwatch_agent_read_timestamp_seconds" in readings.page()[0]
+    wall[0] -= 3_600
+    clock[0] += STALE_LEAST_S + 1
+
+    assert b"" == readings.page()[0]
 
 
 def test_a_round_that_fails_is_said_once_and_the_next_is_tried() -> None:

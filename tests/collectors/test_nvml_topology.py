@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_cpu_masks_are_lists(words: list[int], expected: str) -> None:
     assert expected == cpu_list([word & (1 << 64) - 1 for word in words])
 
 
-def test_both_sources_tell_the_same_rows(tmp_path: Path) -> None:
+def test_both_sources_tell_the_same_rows_and_the_agent_who_the_gpus_are(tmp_path: Path) -> None:
     (tmp_path / "n1.txt").write_text(MATRIX)
     rejects = Rejects()
     batches = read_topo(Source(str(tmp_path / "n1.txt"), "c1", observed_us=AT_US), rejects)
@@ -108,7 +109,12 @@ def test_both_sources_tell_the_same_rows(tmp_path: Path) -> None:
     found = rows_of(Links().records(told(tmp_path, Gpu(0, links=18), Gpu(1, links=18)), "c1", AT_US))
 
     assert {} == rejects.counts
-    assert expected == found
+    details = [json.loads(row["detail"]) for row in found]
+    assert [Gpu(0).uuid, Gpu(1).uuid] == [detail.pop("uuid") for detail in details if "uuid" in detail]
+    assert expected == [
+        row | {"detail": json.dumps(detail, sort_keys=True, separators=(",", ":"))}
+        for row, detail in zip(found, details, strict=True)
+    ]
 
 
 def test_without_nvlink_gpus_are_as_far_apart_as_the_driver_says(tmp_path: Path) -> None:

@@ -115,8 +115,9 @@ class Both:
 
     def until(self, what: str, job: str, states: set[str]) -> None:
         def holds() -> bool:
-            self.poll()
-            return state_of(self.slurm, job) in states
+            came = state_of(self.slurm, job) in states
+            self.poll()  # afterwards: both have seen it
+            return came
 
         self.slurm.until(what, holds)
 
@@ -184,7 +185,7 @@ def test_polled_jobs_add_up_to_what_sacct_says(slurm: Slurm) -> None:
     both.until("the wide job ends", wide, {"COMPLETED"})
     slurm.run("scancel", cancelled)
     slurm.run("scontrol", "requeue", requeued)
-    unseen = slurm.submit("--gres=gpu:1", wrap="true")
+    unseen = slurm.submit("--gres=gpu:1", wrap="sleep 1")
     slurm.until("the short job ends", lambda: state_of(slurm, unseen) == "COMPLETED")
     both.until("the requeued job waits again", requeued, {"PENDING"})
     slurm.run("scancel", requeued)

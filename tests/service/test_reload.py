@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
+import os
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,8 +19,9 @@ from typing import Any
 import pytest
 
 from gpuwatch import collect
+from gpuwatch.analyze import AnalyzeReport
 from gpuwatch.collect import Collectors, Exchange, unchanged
-from gpuwatch.commands.serve import Again
+from gpuwatch.commands.serve import Again, read_again
 from gpuwatch.errors import UsageError
 from gpuwatch.plan import Plan, load, made
 from gpuwatch.registry import Sink
@@ -30,6 +33,7 @@ from tests.service.feed import NOW_US
 from tests.service.process import Server, gpu_labels, now_ms, until
 
 RELOADS = 5
+STORM = 50
 WAIT_S = 20.0
 TAKEN = "configuration taken over"
 CHANNEL = {"name": "ops", "kind": "slack", "url": "https://hooks.slack.com/services/T0/B0/abcdefghijklmnop"}
@@ -201,7 +205,22 @@ def test_a_bad_file_changes_nothing_and_is_told_until_it_is_mended(tmp_path: Pat
             assert 1 == a.connections
 
 
-def test_a_file_that_is_gone_is_a_bad_file(tmp_path: Path) -> None:
+def test_signals_in_a_storm_are_taken_together(tmp_path: Path) -> None:
+    config = tmp_path / "gpuwatch.toml"
+    config.write_text(tables())
+    with Server(tmp_path / "data", config=config) as server:
+        for _ in range(STORM):
+            server.process.send_signal(signal.SIGHUP)
+        until(lambda: TAKEN in server.log, "the first one is taken over")
+        reload(server, config, tables(settings="idle_minutes = 20"))
+        until(lambda: '"idle_minutes"' in server.log, "the last one is taken over")
+
+        assert server.ready()
+        server.process.send_signal(signal.SIGHUP)
+        assert 0 == server.stop(), server.log
+
+
+def test_a_configuration_that_is_gone_is_a_bad_one(tmp_path: Path) -> None:
     config = tmp_path / "gpuwatch.toml"
     config.write_text(tables())
     with Server(tmp_path / "data", config=config) as server:
@@ -409,6 +428,59 @@ def test_a_reload_that_fails_is_told_and_the_next_clears_it(service: Service) ->
     assert [] == names(service)
 
 
+def directory(path: Path) -> None:
+    path.mkdir()
+
+
+def huge(path: Path) -> None:
+    path.write_bytes(b"#" * 10_000_000)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        pytest.param(lambda path: None, "No such file", id="is gone"),
+        pytest.param(directory, "Is a directory", id="is a directory"),
+        pytest.param(huge, "larger than", id="is huge"),
+        pytest.param(endless, "cannot be read again", id="is endless"),
+        pytest.param(os.mkfifo, "cannot be read again", id="was a pipe, which would seem empty now"),
+        pytest.param(lambda path: path.write_bytes(b"[gpuwatch\n"), "line 1", id="is no TOML"),
+    ],
+)
+def test_a_file_that_cannot_be_read_changes_nothing(
+    service: Service, tmp_path: Path, make: Callable[[Path], object], said: str
+) -> None:
+    assert service.reload(lambda: plan(Settings(idle_minutes=20), channel=[CHANNEL]))
+    make(tmp_path / "gpuwatch.toml")
+
+    assert not service.reload(lambda: read_again(tmp_path / "gpuwatch.toml", {}))
+    assert [True] == [said in (status.error or "") for status in service.sources()], service.sources()
+    assert Settings(idle_minutes=20) == service.settings
+    assert ["ops"] == [channel.name for channel in Channels(service.state).list()]
+
+
+def test_settings_that_change_while_the_books_are_made_hold_in_the_next_pass(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+
+    def analyze(store: Store, state: object, settings: Settings, **_: object) -> AnalyzeReport:
+        used.append(settings.idle_minutes)
+        if len(used) == 1:
+            assert service.reload(lambda: plan(Settings(idle_minutes=20)))
+        return AnalyzeReport()
+
+    monkeypatch.setattr("gpuwatch.analyzer.analyze", analyze)
+    for _ in range(3):
+        service.analyse_once()
+
+    assert [15, 20] == used, "the third pass has no news"
+
+
 def test_after_the_end_there_is_no_reload(tmp_path: Path) -> None:
     service = Service.open(tmp_path / "data", Settings(), {}, now_us=clock, live=False)
     service.start()
@@ -428,6 +500,29 @@ def test_a_plan_names_every_mistake_of_a_file_at_once(tmp_path: Path) -> None:
 
     words = ("threads", "dram_roof", "/nonexistent/token", "kind must be one of", "[smoke]")
     assert [] == [word for word in words if word not in str(told.value)], str(told.value)
+
+
+def test_a_signal_in_the_middle_of_a_signal_never_hangs() -> None:
+    again, calls = Again(), threading.Semaphore(0)
+    again.call = calls.release
+    again.start()
+
+    def storm() -> None:
+        def between(frame: object, event: str, argument: object) -> Any:
+            again.ask()
+            return between
+
+        sys.settrace(between)
+        again.ask()
+        sys.settrace(None)
+
+    asking = threading.Thread(target=storm, daemon=True)
+    asking.start()
+    asking.join(WAIT_S)
+
+    assert not asking.is_alive()
+    assert calls.acquire(timeout=WAIT_S)
+    again.stop()
 
 
 def test_asked_before_it_is_started_it_calls_then_and_asked_often_it_calls_once_more() -> None:

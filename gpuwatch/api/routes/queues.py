@@ -49,6 +49,11 @@ class Queues(Shape):
     next: str | None
 
 
+class Unscheduled(Shape):
+    pods: int
+    at: Time
+
+
 class Workload(Shape):
     cluster: str
     scheduler: str
@@ -62,6 +67,7 @@ class Workload(Shape):
     state: str | None
     reason: str | None
     why: str | None
+    unscheduled: Unscheduled | None
     pods: int | None
     pods_min: int | None
     gpus: int | None
@@ -111,7 +117,9 @@ def workloads(
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """As their schedulers last told: gangs that wait the longest come first. Without `state` those that have not ended."""
+    """As their schedulers last told: gangs that wait the longest come first. Without `state` those that have not ended.
+    `why` says in words why one waits; `unscheduled` counts its pods that no node took, as the scheduler last said.
+    """
     from gpuwatch.queues import workloads as look
 
     teams, states = seen(access.teams, split(team)), split(state)

@@ -1,0 +1,242 @@
+"""The live source `prometheus` beside a real Prometheus and a real VictoriaMetrics that scrape every second."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.collectors.prometheus_live import configure
+from gpuwatch.ingest import seal_all
+from gpuwatch.model import Points, Records, Rejects
+from gpuwatch.registry import LiveSource
+from gpuwatch.store import Store
+from tests.real.test_backfill import free_port, needs, running
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_S = 20.0
+LATE_MS = 3_000
+LABELS = 'UUID="{gpu}",gpu="{index}",Hostname="n1",exported_namespace="lab",exported_pod="train"'
+KSM = """\
+kube_pod_container_resource_requests{namespace="lab",pod="train",uid="u1",node="n1",container="c",resource="nvidia_com_gpu"} 2
+kube_pod_info{namespace="lab",pod="train",uid="u1",node="n1"} 1
+kube_pod_owner{namespace="lab",pod="train",uid="u1",owner_kind="Job",owner_name="fit",owner_is_controller="true"} 1
+kube_pod_status_phase{namespace="lab",pod="train",uid="u1",phase="Running"} 1
+"""
+SCRAPE = """\
+global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+scrape_configs:
+- {{job_name: dcgm, metrics_path: /dcgm, static_configs: [{{targets: ['{at}']}}]}}
+- {{job_name: ksm, metrics_path: /ksm, honor_labels: true, static_configs: [{{targets: ['{at}']}}]}}
+"""
+
+Reading = tuple[str, int, float]
+"""GPU, milliseconds, watts."""
+
+
+class Exporters(ThreadingHTTPServer):
+    """A page of two GPUs with times of their own and one of kube-state-metrics; notes what it served.
+
+    The second GPU is told of an instant ago, and each third page has an older reading that was not told before.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.served: list[set[Reading]] = []
+        self.start_s = time.time() - 60
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+    def page(self, path: str) -> str:
+        """What a scrape gets."""
+        if path == "/ksm":
+            started = (
+                f'kube_pod_container_state_started{{namespace="lab",pod="train",uid="u1",container="c"}} {self.start_s}'
+            )
+            return f"{KSM}{started}\n"
+        number, now_ms = len(self.served), time.time_ns() // 1_000_000
+        late = number % 3 == 2
+        readings = {("GPU-a", now_ms, 100.5 + number), ("GPU-b", now_ms - late * LATE_MS - 1, 200.25 + number)}
+        self.served.append(readings)
+        return "".join(
+            f"DCGM_FI_DEV_POWER_USAGE{{{LABELS.format(gpu=gpu, index='ab'.index(gpu[-1]))}}} {value} {at_ms}\n"
+            for gpu, at_ms, value in sorted(readings)
+        )
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Exporters
+
+    def do_GET(self) -> None:
+        body = self.server.page(self.path).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def exporters() -> Iterator[Exporters]:
+    server = Exporters()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def prometheus(directory: Path, target: str, port: int) -> list[str]:
+    """The command of a Prometheus that scrapes the target, and takes what is late."""
+    needs("prometheus")
+    file = directory / "prometheus.yml"
+    file.write_text(SCRAPE.format(at=target) + "storage: {tsdb: {out_of_order_time_window: 10m}}\n")
+    data = f"--storage.tsdb.path={directory / 'tsdb'}"
+    return ["prometheus", f"--config.file={file}", data, f"--web.listen-address=127.0.0.1:{port}"]
+
+
+def victoria(directory: Path, target: str, port: int) -> list[str]:
+    """The command of a VictoriaMetrics that scrapes the target."""
+    needs("victoria-metrics")
+    file = directory / "scrape.yml"
+    file.write_text(SCRAPE.format(at=target))
+    data = f"-storageDataPath={directory / 'vm'}"
+    return ["victoria-metrics", f"-promscrape.config={file}", data, f"-httpListenAddr=127.0.0.1:{port}"]
+
+
+class StoreSink:
+    """Appends what a source commits to a store; remembers what it says of itself."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.good = 0
+        self.errors: list[str] = []
+        self.refused: dict[str, int] = {}
+
+    async def commit(self, source: str, batches: Sequence[Records | Points], rejects: Rejects | None = None) -> None:
+        self.refused |= rejects.counts if rejects else {}
+        with self.store.transaction():
+            for batch in batches:
+                self.store.append(batch)
+
+    def succeeded(self, source: str, at_us: int, samples: int) -> None:
+        self.good += 1
+
+    def failed(self, source: str, at_us: int, error: str) -> None:
+        self.errors.append(error)
+
+    def added(self, source: LiveSource) -> None:
+        raise AssertionError("it finds no other sources")
+
+    def dropped(self, source: str) -> None:
+        raise AssertionError("it finds no other sources")
+
+    def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        raise AssertionError("it reads no clock")
+
+    async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
+        return self.store.rows("reports/open_claim", cluster=cluster, scheduler=scheduler)
+
+    def readings(self) -> list[Reading]:
+        """What is stored, every row."""
+        return self.store.sql(
+            "select gpu, observed_us // 1000, power_watts from (from sample_tail union all by name from sample)"
+            " join context using (context_id) order by all"
+        )
+
+    def claims(self) -> list[tuple[object, ...]]:
+        """What claims say, each once."""
+        return self.store.sql(
+            "select distinct job_id, pod, node, device_count, start_us, end_us from claim order by all"
+        )
+
+
+@asynccontextmanager
+async def watched(url: str, sink: StoreSink) -> AsyncIterator[None]:
+    """The source, new, until the end of the block."""
+    problems: list[str] = []
+    [source] = configure([{"url": url, "cluster": "c1", "interval_s": 1, "catch_up_s": 120}], problems)
+    assert [] == problems
+    task = asyncio.create_task(source.run(sink, lambda: time.time_ns() // 1000))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not in {PATIENCE_S:g} s: {what}"
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("server", [prometheus, victoria])
+def test_what_was_served_is_stored_once_whatever_stops(
+    tmp_path: Path, server: Callable[[Path, str, int], list[str]]
+) -> None:
+    """A source that starts while its server runs; starts again; and whose server is away for a while."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+
+    async def work(pages: Exporters, sink: StoreSink) -> None:
+        def has(page: int) -> Callable[[], bool]:
+            return lambda: len(pages.served) > page and pages.served[page] <= set(sink.readings())
+
+        def up(name: str) -> Any:
+            return running(server(tmp_path, pages.address, port), f"{url}/-/healthy", tmp_path / name)
+
+        with up("first.log"):
+            await until(lambda: len(pages.served) > 2, "pages were scraped")
+            async with watched(url, sink):
+                await until(has(4), "what was scraped before and after the start")
+                await until(lambda: bool(sink.claims()), "a claim")
+            rows = sink.readings()
+            assert sorted(set(rows)) == rows
+            seen = len(pages.served)
+            async with watched(url, sink):
+                await until(has(seen + 1), "what was scraped while it was away and after")
+                before = len(pages.served)
+        # The server is away; the last page may have been on its way to it.
+        async with watched(url, sink):
+            await until(lambda: any("cannot be reached" in error for error in sink.errors), "told that it is away")
+        sink.errors.clear()
+        with up("second.log"):
+            await until(lambda: len(pages.served) > before + 2, "pages were scraped again")
+            async with watched(url, sink):
+                await until(has(len(pages.served)), "what came after the return")
+        served = {reading for page in pages.served for reading in page}
+        lost = [number for number, page in enumerate(pages.served) if not page <= set(sink.readings())]
+        assert set() == set(sink.readings()) - served
+        assert set() == set(lost) - {before - 1, before, len(pages.served) - 1, len(pages.served) - 2}, lost
+
+    with exporters() as pages, Store.open(None, threads=1) as store:
+        sink = StoreSink(store)
+        asyncio.run(work(pages, sink))
+        seal_all(store)
+
+        rows = sink.readings()
+        assert sorted(set(rows)) == rows
+        start_us = round(pages.start_s) * 1_000_000
+        [(job, pod, node, count, began_us, end_us)] = sink.claims()
+        assert ("lab/fit", "train", "n1", 2, None) == (job, pod, node, count, end_us)
+        assert abs(int(str(began_us)) - start_us) <= 1_000_000
+        assert {} == sink.refused
