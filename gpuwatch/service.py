@@ -96,8 +96,10 @@ class Service:
         self._analyzer = Analyzer(
             store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
         )
+        # Nobody waits for an answer to what was read: many sources share a commit.
+        patient = partial(self.submit, patient=True)
         self._collectors = Collectors(
-            plan.live, self.submit, self._sources, now_us, self._open_claims, self._clocks, self._open_rows
+            plan.live, patient, self._sources, now_us, self._open_claims, self._clocks, self._open_rows
         )
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
         self._decoding = threading.BoundedSemaphore(BODIES_QUEUED_MAX)

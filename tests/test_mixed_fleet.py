@@ -96,8 +96,8 @@ def a_fleet() -> Fleet:
     sliced, drawn = fleet.node("k1", "kt", 1), fleet.node("k1", "kd", 2)
     rays, slurmd = fleet.node("k1", "kr", 2), fleet.node("k1", "ks", 2)
 
-    def pod(name: str) -> tuple[tuple[str, str], ...]:
-        return ("namespace", "ml"), ("pod", name)
+    def pod(name: str, namespace: str = "ml") -> tuple[tuple[str, str], ...]:
+        return ("namespace", namespace), ("pod", name)
 
     fleet.hold(kueue, 300, 2400, ("kubernetes", "ml/train", "ml"), label=pod("train-0"))
     fleet.hold(mig[:1], 600, 1860, ("kubernetes", "ml/mig-a", "ml"), label=pod("mig-a"))
@@ -108,7 +108,7 @@ def a_fleet() -> Fleet:
     fleet.hold(rays, 60, 3300, ("kubernetes", "ml/rays", "ml"), label=pod("rays-head-0"))
     fleet.hold(rays[:1], 600, 1200, ("ray", "tune", "ml"), depth=1)
     fleet.hold(rays, 1500, 2100, ("ray", "serve", "serving"), depth=1)
-    fleet.hold(slurmd, 0, 3600, ("kubernetes", "ml/slurmd", "ml"), label=pod("slurmd-0"))
+    fleet.hold(slurmd, 0, 3600, ("kubernetes", "slinky/slurmd", "__unallocated__"), label=pod("slurmd-0", "slinky"))
     fleet.hold(slurmd, 900, 1500, ("slurm", "501", "vision"), depth=1)
     fleet.hold(slurmd[1:], 1800, 2400, ("slurm", "502", "nlp"), depth=1)
 
@@ -220,7 +220,7 @@ def metrics(fleet: Fleet, cluster: str) -> str:
 
 
 def k8s_node(name: str, labels: Json, **devices: int) -> Json:
-    amounts = {f"nvidia.com/{key.replace('_', '.', 1) if key == 'gpu' else key}": str(n) for key, n in devices.items()}
+    amounts = {f"nvidia.com/{key}": str(count) for key, count in devices.items()}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -235,9 +235,16 @@ def k8s_node(name: str, labels: Json, **devices: int) -> Json:
 
 
 def k8s_pod(
-    name: str, node: str, start: int, end: int, limits: Json, owner: tuple[str, str, str] | None = None, **spec: Any
+    name: str,
+    node: str,
+    start: int,
+    end: int,
+    limits: Json,
+    owner: tuple[str, str, str] | None = None,
+    namespace: str = "ml",
+    **spec: Any,
 ) -> Json:
-    metadata = {"namespace": "ml", "name": name, "uid": f"uid-{name}", "creationTimestamp": at(start)}
+    metadata: Json = {"namespace": namespace, "name": name, "uid": f"uid-{name}", "creationTimestamp": at(start)}
     if owner:
         version, kind, of = owner
         metadata |= {
@@ -257,32 +264,38 @@ def k8s_pod(
 
 def kubernetes() -> Iterator[tuple[str, list[Json]]]:
     """Files of objects: nodes, pods, Kueue's, those of resource claims, and Ray's."""
-    yield "nodes", [
-        k8s_node("kw", {}, gpu=2),
-        k8s_node("km", {"nvidia.com/mig.strategy": "mixed"}, **{"gpu": 0, "mig-1g.10gb": 2, "mig-3g.40gb": 1}),
-        k8s_node(
-            "kt",
-            {
-                "nvidia.com/gpu.sharing-strategy": "time-slicing",
-                "nvidia.com/gpu.replicas": "4",
-                "nvidia.com/gpu.count": "1",
-            },
-            gpu=4,
-        ),
-        k8s_node("kd", {}, gpu=2),
-        k8s_node("kr", {}, gpu=2),
-        k8s_node("ks", {}, gpu=2),
-    ]
+    yield (
+        "nodes",
+        [
+            k8s_node("kw", {}, gpu=2),
+            k8s_node("km", {"nvidia.com/mig.strategy": "mixed"}, **{"gpu": 0, "mig-1g.10gb": 2, "mig-3g.40gb": 1}),
+            k8s_node(
+                "kt",
+                {
+                    "nvidia.com/gpu.sharing-strategy": "time-slicing",
+                    "nvidia.com/gpu.replicas": "4",
+                    "nvidia.com/gpu.count": "1",
+                },
+                gpu=4,
+            ),
+            k8s_node("kd", {}, gpu=2),
+            k8s_node("kr", {}, gpu=2),
+            k8s_node("ks", {}, gpu=2),
+        ],
+    )
     one, two = {"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "2"}
-    yield "pods", [
-        k8s_pod("train-0", "kw", 300, 2400, two, ("batch/v1", "Job", "train")),
-        k8s_pod("mig-a", "km", 600, 1860, {"nvidia.com/mig-1g.10gb": "1"}),
-        k8s_pod("mig-b", "km", 900, 3000, {"nvidia.com/mig-3g.40gb": "1"}),
-        k8s_pod("slice-a", "kt", 120, 1800, one),
-        k8s_pod("slice-b", "kt", 600, 2400, one),
-        k8s_pod("rays-head-0", "kr", 60, 3300, two, ("ray.io/v1", "RayCluster", "rays")),
-        k8s_pod("slurmd-0", "ks", 0, HOUR, two, ("apps/v1", "StatefulSet", "slurmd")),
-    ]
+    yield (
+        "pods",
+        [
+            k8s_pod("train-0", "kw", 300, 2400, two, ("batch/v1", "Job", "train")),
+            k8s_pod("mig-a", "km", 600, 1860, {"nvidia.com/mig-1g.10gb": "1"}),
+            k8s_pod("mig-b", "km", 900, 3000, {"nvidia.com/mig-3g.40gb": "1"}),
+            k8s_pod("slice-a", "kt", 120, 1800, one),
+            k8s_pod("slice-b", "kt", 600, 2400, one),
+            k8s_pod("rays-head-0", "kr", 60, 3300, two, ("ray.io/v1", "RayCluster", "rays")),
+            k8s_pod("slurmd-0", "ks", 0, HOUR, two, ("apps/v1", "StatefulSet", "slurmd"), "slinky"),
+        ],
+    )
     yield "drawn", [
         k8s_pod(
             "drawn", "kd", 600, 2700, {}, resourceClaims=[{"name": "c", "resourceClaimName": "c"}]
@@ -341,15 +354,18 @@ def kubernetes() -> Iterator[tuple[str, list[Json]]]:
             "status": {"conditions": [{"type": "Admitted", "status": "True", "lastTransitionTime": at(290), "reason": "Admitted"}]},
         }
     ]  # fmt: skip
-    yield "raycluster", [
-        {
-            "apiVersion": "ray.io/v1",
-            "kind": "RayCluster",
-            "metadata": {"namespace": "ml", "name": "rays", "uid": "uid-of-rays", "creationTimestamp": at(0)},
-            "spec": {"headGroupSpec": {"template": {"spec": {"containers": [{"resources": {"limits": two}}]}}}},
-            "status": {"state": "ready"},
-        }
-    ]
+    yield (
+        "raycluster",
+        [
+            {
+                "apiVersion": "ray.io/v1",
+                "kind": "RayCluster",
+                "metadata": {"namespace": "ml", "name": "rays", "uid": "uid-of-rays", "creationTimestamp": at(0)},
+                "spec": {"headGroupSpec": {"template": {"spec": {"containers": [{"resources": {"limits": two}}]}}}},
+                "status": {"state": "ready"},
+            }
+        ],
+    )
 
 
 def ray(host: str, gpus: int, *jobs: tuple[str, str | None, list[tuple[float, int, int]]]) -> Json:
@@ -406,9 +422,7 @@ def ray(host: str, gpus: int, *jobs: tuple[str, str | None, list[tuple[float, in
     }
 
 
-SACCT = (
-    "JobID|JobIDRaw|User|Account|Partition|QOS|JobName|State|Submit|Start|End|ElapsedRaw|Suspended|NNodes|NodeList|AllocTRES"
-)
+SACCT = "JobID|JobIDRaw|User|Account|Partition|QOS|JobName|State|Submit|Start|End|ElapsedRaw|Suspended|NNodes|NodeList|AllocTRES"
 
 
 def sacct(*jobs: tuple[str, int, str, int, int, str, str, str]) -> str:
@@ -473,9 +487,16 @@ def files(fleet: Fleet, folder: Path) -> list[File]:
         ("502", 502, "nlp", 1800, 2400, "COMPLETED", "slurmd-0", "gres/gpu=1"),
     )
     write("sacct", "k1", "sacct.txt", inside)
-    told = scontrol_job(501, "vision", 900, 1500, "slurmd-0", 2, "0-1") + scontrol_job(502, "nlp", 1800, 2400, "slurmd-0", 1, "1")
+    told = scontrol_job(501, "vision", 900, 1500, "slurmd-0", 2, "0-1") + scontrol_job(
+        502, "nlp", 1800, 2400, "slurmd-0", 1, "1"
+    )
     write("scontrol", "k1", "scontrol_job.txt", told)
-    write("scontrol", "k1", "scontrol_node.txt", "NodeName=slurmd-0 Arch=x86_64\n   Gres=gpu:2\n   State=IDLE\n   Partitions=batch\n")
+    write(
+        "scontrol",
+        "k1",
+        "scontrol_node.txt",
+        "NodeName=slurmd-0 Arch=x86_64\n   Gres=gpu:2\n   State=IDLE\n   Partitions=batch\n",
+    )
 
     ended = sacct(
         ("100_0", 100, "vision", 300, 1500, "COMPLETED", "sa", "gres/gpu=1,gres/gpu:h100=1"),
@@ -489,7 +510,9 @@ def files(fleet: Fleet, folder: Path) -> list[File]:
     )
     write("sacct", "s1", "sacct.txt", ended)
     nodes = [("sa", "gpu:h100:4(S:0-1)"), ("sb", "gpu:h100_1g.10gb:1"), ("sc", "gpu:h100:2")]
-    text = "".join(f"NodeName={name} Arch=x86_64\n   Gres={gres}\n   State=IDLE\n   Partitions=batch\n\n" for name, gres in nodes)
+    text = "".join(
+        f"NodeName={name} Arch=x86_64\n   Gres={gres}\n   State=IDLE\n   Partitions=batch\n\n" for name, gres in nodes
+    )
     write("scontrol", "s1", "scontrol_node.txt", text)
     write_ray("s1", ray("sc", 2, ("tune", None, [(2, 600, 1800)])))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from gpuwatch.ingest import seal_all
 from gpuwatch.model import Points, Records, Rejects
 from gpuwatch.registry import LiveSource
 from gpuwatch.store import Store
-from tests.real.test_backfill import free_port, needs, running
+from tests.real.test_backfill import free_port, running
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +41,8 @@ scrape_configs:
 
 Reading = tuple[str, int, float]
 """GPU, milliseconds, watts."""
+Start = Callable[[Path, str, int], list[str]]
+"""Directory, target, port -> the command of a server."""
 
 
 class Exporters(ThreadingHTTPServer):
@@ -104,7 +107,6 @@ def exporters() -> Iterator[Exporters]:
 
 def prometheus(directory: Path, target: str, port: int) -> list[str]:
     """The command of a Prometheus that scrapes the target, and takes what is late."""
-    needs("prometheus")
     file = directory / "prometheus.yml"
     file.write_text(SCRAPE.format(at=target) + "storage: {tsdb: {out_of_order_time_window: 10m}}\n")
     data = f"--storage.tsdb.path={directory / 'tsdb'}"
@@ -113,7 +115,6 @@ def prometheus(directory: Path, target: str, port: int) -> list[str]:
 
 def victoria(directory: Path, target: str, port: int) -> list[str]:
     """The command of a VictoriaMetrics that scrapes the target."""
-    needs("victoria-metrics")
     file = directory / "scrape.yml"
     file.write_text(SCRAPE.format(at=target))
     data = f"-storageDataPath={directory / 'vm'}"
@@ -189,54 +190,65 @@ async def until(holds: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("server", [prometheus, victoria])
-def test_what_was_served_is_stored_once_whatever_stops(
-    tmp_path: Path, server: Callable[[Path, str, int], list[str]]
-) -> None:
-    """A source that starts while its server runs; starts again; and whose server is away for a while."""
+async def told(directory: Path, server: Start, pages: Exporters, sink: StoreSink) -> None:
+    """A source that starts while its server runs; starts again; and whose server is away for a while.
+
+    At its end the sink has every page but those that were on their way when the server went.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
 
-    async def work(pages: Exporters, sink: StoreSink) -> None:
-        def has(page: int) -> Callable[[], bool]:
-            return lambda: len(pages.served) > page and pages.served[page] <= set(sink.readings())
+    def has(page: int) -> Callable[[], bool]:
+        return lambda: len(pages.served) > page and pages.served[page] <= set(sink.readings())
 
-        def up(name: str) -> Any:
-            return running(server(tmp_path, pages.address, port), f"{url}/-/healthy", tmp_path / name)
+    def up(name: str) -> AbstractContextManager[None]:
+        return running(server(directory, pages.address, port), f"{url}/-/healthy", directory / name)
 
-        with up("first.log"):
-            await until(lambda: len(pages.served) > 2, "pages were scraped")
-            async with watched(url, sink):
-                await until(has(4), "what was scraped before and after the start")
-                await until(lambda: bool(sink.claims()), "a claim")
-            rows = sink.readings()
-            assert sorted(set(rows)) == rows
-            seen = len(pages.served)
-            async with watched(url, sink):
-                await until(has(seen + 1), "what was scraped while it was away and after")
-                before = len(pages.served)
-        # The server is away; the last page may have been on its way to it.
+    with up("first.log"):
+        await until(lambda: len(pages.served) > 2, "pages were scraped")
         async with watched(url, sink):
-            await until(lambda: any("cannot be reached" in error for error in sink.errors), "told that it is away")
-        sink.errors.clear()
-        with up("second.log"):
-            await until(lambda: len(pages.served) > before + 2, "pages were scraped again")
-            async with watched(url, sink):
-                await until(has(len(pages.served)), "what came after the return")
-        served = {reading for page in pages.served for reading in page}
-        lost = [number for number, page in enumerate(pages.served) if not page <= set(sink.readings())]
-        assert set() == set(sink.readings()) - served
-        assert set() == set(lost) - {before - 1, before, len(pages.served) - 1, len(pages.served) - 2}, lost
-
-    with exporters() as pages, Store.open(None, threads=1) as store:
-        sink = StoreSink(store)
-        asyncio.run(work(pages, sink))
-        seal_all(store)
-
+            await until(has(4), "what was scraped before and after the start")
+            await until(lambda: bool(sink.claims()), "a claim")
         rows = sink.readings()
         assert sorted(set(rows)) == rows
-        start_us = round(pages.start_s) * 1_000_000
-        [(job, pod, node, count, began_us, end_us)] = sink.claims()
-        assert ("lab/fit", "train", "n1", 2, None) == (job, pod, node, count, end_us)
-        assert abs(int(str(began_us)) - start_us) <= 1_000_000
-        assert {} == sink.refused
+        seen = len(pages.served)
+        async with watched(url, sink):
+            await until(has(seen + 1), "what was scraped while it was away and after")
+            before = len(pages.served)
+    async with watched(url, sink):
+        await until(lambda: any("cannot be reached" in error for error in sink.errors), "told that it is away")
+    with up("second.log"):
+        await until(lambda: len(pages.served) > before + 2, "pages were scraped again")
+        async with watched(url, sink):
+            await until(has(len(pages.served)), "what came after the return")
+    stored = set(sink.readings())
+    lost = {number for number, page in enumerate(pages.served) if not page <= stored}
+    assert set() == stored - {reading for page in pages.served for reading in page}
+    assert set() == lost - {before - 1, before, len(pages.served) - 2, len(pages.served) - 1}
+
+
+def test_what_was_served_is_stored_once_whatever_stops(tmp_path: Path) -> None:
+    servers = {"prometheus": prometheus, "victoria-metrics": victoria}
+    here = [name for name in servers if shutil.which(name)]
+    if not here:
+        pytest.skip(f"not installed: {', '.join(servers)}")
+    for name in here:
+        (tmp_path / name).mkdir()
+
+    async def together(tellings: Sequence[Coroutine[Any, Any, None]]) -> None:
+        await asyncio.gather(*tellings)
+
+    with ExitStack() as open_until_end:
+        pages = [open_until_end.enter_context(exporters()) for _ in here]
+        sinks = [StoreSink(open_until_end.enter_context(Store.open(None, threads=1))) for _ in here]
+        every = zip(here, pages, sinks, strict=True)
+        asyncio.run(together([told(tmp_path / name, servers[name], own, sink) for name, own, sink in every]))
+        for sink, own in zip(sinks, pages, strict=True):
+            seal_all(sink.store)
+
+            rows = sink.readings()
+            assert sorted(set(rows)) == rows
+            assert {} == sink.refused
+            [(job, pod, node, count, began_us, end_us)] = sink.claims()
+            assert ("lab/fit", "train", "n1", 2, None) == (job, pod, node, count, end_us)
+            assert abs(int(str(began_us)) - round(own.start_s * 1_000_000)) <= 1_000_000

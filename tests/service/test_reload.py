@@ -11,13 +11,14 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.remote_write import body
 from gpuwatch import collect
 from gpuwatch.analyze import AnalyzeReport
 from gpuwatch.collect import Collectors, Exchange, unchanged
@@ -29,7 +30,7 @@ from gpuwatch.service import CONFIGURATION, Service
 from gpuwatch.settings import Settings
 from gpuwatch.state.channels import Channels
 from gpuwatch.store import Store
-from tests.service.feed import NOW_US
+from tests.service.feed import NOW_US, points
 from tests.service.process import Server, gpu_labels, now_ms, until
 
 RELOADS = 5
@@ -365,6 +366,22 @@ def test_a_source_that_does_not_end_is_left_behind(service: Service, monkeypatch
     assert ["new"] == collectors.exchange([new], ()).started
     assert new.began.wait(WAIT_S)
     collectors.stop()
+
+
+def test_what_is_read_shares_a_commit_and_what_is_pushed_does_not_wait(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, patient = service._writer.submit, list[bool]()
+
+    def noted(*arguments: Any, **named: bool) -> Future[None]:
+        patient.append(named["patient"])
+        return submit(*arguments, **named)
+
+    monkeypatch.setattr(service._writer, "submit", noted)
+    asyncio.run(service._collectors.commit("s", [points([NOW_US])]))
+    service.receive("remote-write", body([]), "", "c1", "pushed").result(WAIT_S)
+
+    assert [True, False] == patient
 
 
 # The service.
