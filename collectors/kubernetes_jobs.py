@@ -11,6 +11,7 @@ from gpuwatch.collectors.kubernetes_json import Malformed, Object, integer, labe
 from gpuwatch.collectors.kubernetes_kinds import Rows, object_kind
 from gpuwatch.collectors.kubernetes_owner import QUEUE_KEYS
 from gpuwatch.collectors.kubernetes_pods import gpu_resources, profile_of
+from gpuwatch.collectors.queue_devices import dumped
 
 MAX_MESSAGE = 1000
 MAX_LABELS = 100
@@ -158,8 +159,8 @@ def _row(
         "device_count": sum(devices.values()) if known else None,
         "profile": next(iter(devices)) or None if len(devices) == 1 else None,
         "submit_us": moment(metadata, "creationTimestamp"),
-        "labels": _json(dict(sorted(labels.items())[:MAX_LABELS])),
-        "detail": _json({"devices": devices} if len(devices) > 1 else {}),
+        "labels": dumped(dict(sorted(labels.items())[:MAX_LABELS])),
+        "detail": dumped({"devices": devices} if len(devices) > 1 else {}),
         "observed_us": observed_us,
     }
 
@@ -196,7 +197,7 @@ def _message(condition: Object | None) -> dict[str, Any]:
 
 def _is_part(item: Object) -> bool:
     owners = mappings(mapping(item, "metadata"), "ownerReferences")
-    return any(owner.get("controller") is True and owner.get("kind") in PARTS_OF for owner in owners)
+    return any(owner.get("controller") is True and string(owner, "kind") in PARTS_OF for owner in owners)
 
 
 def _job_pods(spec: Object) -> int:
@@ -216,8 +217,4 @@ def _priority(spec: Object) -> int | None:
 
 
 def _detail(row: dict[str, Any], more: dict[str, Any]) -> str | None:
-    return _json(json.loads(row["detail"] or "{}") | {key: value for key, value in more.items() if value})
-
-
-def _json(value: dict[str, Any]) -> str | None:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True) if value else None
+    return dumped(json.loads(row["detail"] or "{}") | {key: value for key, value in more.items() if value})

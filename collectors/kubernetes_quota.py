@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from gpuwatch.collectors.kubernetes_json import Malformed, Object, integer, mapping, string
 from gpuwatch.collectors.kubernetes_kinds import Rows, object_kind
 from gpuwatch.collectors.kubernetes_pods import MIG_PREFIX, profile_of
+from gpuwatch.collectors.queue_devices import dumped
 
 MAX_DESCRIPTION = 500
 DRA_CLASSES = {"gpu.nvidia.com.deviceclass.resource.k8s.io/devices": ""}
@@ -37,9 +37,9 @@ def resource_quota(item: Object, observed_us: int | None) -> Rows:
             "namespace": string(metadata, "namespace") or "default",
             "observed_us": observed_us,
             "state": "Active",
-            "quota_max": to_json(hard),
-            "used": to_json(used),
-            "detail": to_json({key: value for key, value in detail.items() if value}),
+            "quota_max": dumped(hard),
+            "used": dumped(used),
+            "detail": dumped({key: value for key, value in detail.items() if value}),
         },
     )
 
@@ -64,8 +64,8 @@ def priority_class(item: Object, observed_us: int | None) -> Rows:
             "observed_us": observed_us,
             "state": "Active",
             "priority": int(value),
-            "preemption": to_json({"preemptionPolicy": policy}),
-            "detail": to_json(detail),
+            "preemption": dumped({"preemptionPolicy": policy}),
+            "detail": dumped(detail),
         },
     )
 
@@ -88,8 +88,3 @@ def device_counts(counts: Object) -> tuple[dict[str, int], dict[str, int]]:
         elif resource.startswith("nvidia.com/") or ".nvidia.com.deviceclass." in resource:
             others[resource] = integer(counts, key) or 0
     return devices, others
-
-
-def to_json(value: object) -> str | None:
-    """Compact JSON, None for nothing."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True) if value else None

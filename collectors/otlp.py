@@ -30,7 +30,7 @@ from gpuwatch.collectors.otlp_series import (
 )
 from gpuwatch.collectors.otlp_wire import Wire, text_of, wire
 from gpuwatch.collectors.remote_write_wire import varint
-from gpuwatch.collectors.series import Samples, in_units, of_devices, points
+from gpuwatch.collectors.series import Samples, in_units, joined, of_devices, points
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Points, Records, Rejects
 from gpuwatch.registry import receiver
@@ -248,9 +248,5 @@ class _Body:
         raw = np.ascontiguousarray(heads["value"])
         values = np.where(heads["value_tag"] == _DOUBLE, raw.view(np.float64), raw.astype(np.float64))
         times = (heads["time_ns"] // 1000).astype(np.int64)
-        return Samples(
-            np.concatenate([np.array(self._numbers, np.int32), others.series]),
-            np.concatenate([values, others.value]),
-            np.concatenate([times, others.time_us]),
-            np.concatenate([np.array(self._lines, np.int64), others.line]),
-        )
+        found = Samples(np.array(self._numbers, np.int32), values, times, np.array(self._lines, np.int64))
+        return joined([found, others])

@@ -27,7 +27,7 @@ DEFAULT_TIMEOUT_S = 120.0
 """Between two pieces of an answer: Prometheus gives up on a query after two minutes."""
 WHOLE_FACTOR = 3
 """A whole answer may take that many timeouts."""
-MAX_BYTES = 128 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 READ_BYTES = 1 << 20
 MAX_ERROR_BYTES = 64 * 1024
 MAX_ERROR_TEXT = 300

@@ -100,8 +100,11 @@ def whole_or_none(devices: Mapping[str, int]) -> tuple[int, str | None]:
 
 
 def dumped(value: object) -> str | None:
-    """JSON, NULL for what is empty: unknown is not zero."""
-    return json.dumps(value, separators=(",", ":"), default=str) if value else None
+    """JSON, NULL for what is empty: unknown is not zero. Raises Malformed for what JSON has no word for."""
+    try:
+        return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False) if value else None
+    except (ValueError, RecursionError) as error:
+        raise Malformed("holds a number that is none, or is nested too deeply") from error
 
 
 def filled(**words: object) -> dict[str, object]:

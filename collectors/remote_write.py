@@ -16,7 +16,7 @@ import numpy as np
 from gpuwatch.collectors.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
 from gpuwatch.collectors.remote_write_2 import HEAD, MAX_SYMBOLS, ONE_SAMPLE, ZERO_HEAD, ZERO_SAMPLE, Texts, split
 from gpuwatch.collectors.remote_write_wire import Wire, varint, wire
-from gpuwatch.collectors.series import Contexts, Samples, SeriesNumbers, in_units, of_devices, points
+from gpuwatch.collectors.series import Contexts, Samples, SeriesNumbers, in_units, joined, of_devices, points
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Points, Records, Rejects
 from gpuwatch.registry import receiver
@@ -125,7 +125,7 @@ class RemoteWrite:
         more += [(line, series[line - 1]) for line in odd]
         if more:
             others = self._read(more, self._wire.series, lambda message, _: known.number_1(message), rejects)
-            samples = _joined(samples, others)
+            samples = joined([samples, others])
         return samples
 
     def _samples_2(self, request: Any, known: _Known, rejects: Rejects) -> Samples:
@@ -154,7 +154,7 @@ class RemoteWrite:
             return known.number_2(message, symbols, key_of.get(line, b""))
 
         more = [(line, series[line - 1]) for line in sorted(read)]
-        return _joined(samples, self._read(more, self._wire.series_2, number, rejects))
+        return joined([samples, self._read(more, self._wire.series_2, number, rejects)])
 
     def _read(
         self, series: Iterable[tuple[int, bytes]], kind: Any, number_of: Callable[[Any, int], int], rejects: Rejects
@@ -273,15 +273,6 @@ def _fast(numbers: list[int], tails: list[bytes], lines: list[int]) -> tuple[Sam
         np.array(lines, np.int64)[good],
     )
     return samples, [lines[at] for at in np.flatnonzero(~good)]
-
-
-def _joined(first: Samples, second: Samples) -> Samples:
-    return Samples(
-        np.concatenate([first.series, second.series]),
-        np.concatenate([first.value, second.value]),
-        np.concatenate([first.time_us, second.time_us]),
-        np.concatenate([first.line, second.line]),
-    )
 
 
 def _too_large(what: str) -> UnreadableInput:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuwatch.clock import SECOND_US
 from gpuwatch.collectors.exposition import Reader, timed
+from gpuwatch.collectors.exposition_repeat import Repeats
 from gpuwatch.collectors.link_metrics import Links
 from gpuwatch.collectors.scrape_clock import Look
 from gpuwatch.collectors.scrape_config import Group, Target, groups_of
@@ -19,7 +20,7 @@ from gpuwatch.collectors.scrape_discovery_dns import finder_of
 from gpuwatch.collectors.scrape_discovery_files import Files
 from gpuwatch.collectors.scrape_discovery_kubernetes import Endpoints
 from gpuwatch.collectors.scrape_http import Client, fetch
-from gpuwatch.collectors.series import SeriesNumbers, context_records, in_units, of_devices, points
+from gpuwatch.collectors.series import Samples, SeriesNumbers, context_records, in_units, joined, of_devices, points
 from gpuwatch.errors import SourceUnreachable, StoreError, UnreadableInput
 from gpuwatch.model import Points, Records, Rejects, hash64
 from gpuwatch.registry import LiveSource, Sink, live
@@ -189,6 +190,7 @@ class Pages:
         self._address = target.shown
         self._numbers = SeriesNumbers(target.cluster)
         self._reader = Reader(self._number_of, name, Rejects())
+        self._repeats = Repeats()
         self._count = 0  # samples of the last page
         self._links = Links()
         self._done = 0  # contexts that are on disk, or forgotten
@@ -204,14 +206,10 @@ class Pages:
             raise UnreadableInput(f"{self._address} answered with an HTML page, not with metrics; check port and path")
         rejects = Rejects()
         self._reader.again(rejects)
-        parts = []
-        self._count = found = 0
-        for samples in self._reader.read(io.BytesIO(body)):
-            self._count += len(samples.series)
-            samples = of_devices(samples, self._numbers, self._name, rejects)
-            found += len(samples.series)
-            parts.append(in_units(timed(samples, at_us), self._numbers, self._name, rejects))
-        if not found:
+        samples = self._samples(body, rejects)
+        self._count = len(samples.series)
+        samples = of_devices(samples, self._numbers, self._name, rejects)
+        if not len(samples.series):
             raise UnreadableInput(
                 f"{self._address} answered without a single DCGM sample ({len(body):,} bytes); check that it is "
                 "dcgm-exporter and that it sees its GPUs"
@@ -219,10 +217,21 @@ class Pages:
         batches: list[Records | Points] = []
         if self._numbers.new_contexts:
             batches.append(context_records(self._numbers.new_contexts))
-        batches += points(parts, self._numbers)
+        samples = in_units(timed(samples, at_us), self._numbers, self._name, rejects)
+        batches += points([samples], self._numbers)
         batches += self._links.records(body, self._cluster, at_us)
-        count = sum(len(part.series) for part in parts)
-        return Page(batches, count, self._done + len(self._numbers.new_contexts), rejects)
+        return Page(batches, len(samples.series), self._done + len(self._numbers.new_contexts), rejects)
+
+    def _samples(self, body: bytes, rejects: Rejects) -> Samples:
+        """What the lines of a page say."""
+        if (samples := self._repeats.read(body)) is not None:
+            return samples
+        samples = joined(list(self._reader.read(io.BytesIO(body))))
+        if rejects.total:
+            self._repeats.forget()
+        else:
+            self._repeats.learn(body, samples)
+        return samples
 
     def committed(self, contexts: int) -> None:
         """Says that a page is on disk, by its `contexts`."""
@@ -236,6 +245,7 @@ class Pages:
 
     def _forget(self) -> None:
         self._reader.forget()
+        self._repeats.forget()
         self._numbers.forget()
         self._done += len(self._numbers.new_contexts)
         self._numbers.new_contexts.clear()  # those in use are noted again

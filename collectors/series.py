@@ -24,6 +24,9 @@ FEW = 16
 MAX_RECENT = 8_192
 """Label sets kept: the fields of a device share theirs, so that most series find it there."""
 
+MAX_TABLES, MAX_TABLE_BYTES = 64, 32 * 1024
+"""Tables of series kept, and the size of the numbers of one."""
+
 _COLUMN_NAMES = pa.array([field.column or "" for field in fields.FIELDS], pa.string())
 
 
@@ -58,6 +61,7 @@ class SeriesNumbers:
         self._code, self._mig = array("h"), array("b")
         self._seen: set[int] = set()
         self._recent: dict[tuple[tuple[str, str], ...], tuple[int, int, bool] | str] = {}
+        self._tables: dict[bytes, pa.Table] = {}
 
     def __len__(self) -> int:
         return len(self._device)
@@ -120,7 +124,17 @@ class SeriesNumbers:
             yield context_records(rows)
 
     def table(self, numbers: NDArray[np.int32]) -> pa.Table:
-        """Rows of model.SERIES, numbered from 0 in the order of `numbers`."""
+        """Rows of model.SERIES, numbered from 0 in the order of `numbers`: a sender has the same ones each time."""
+        key = numbers.tobytes()
+        if (found := self._tables.get(key)) is None:
+            found = self._table(numbers)
+            if len(key) <= MAX_TABLE_BYTES:
+                if len(self._tables) >= MAX_TABLES:
+                    self._tables.clear()
+                self._tables[key] = found
+        return found
+
+    def _table(self, numbers: NDArray[np.int32]) -> pa.Table:
         return pa.table(
             [
                 pa.array(np.arange(len(numbers), dtype=np.int32)),
@@ -180,6 +194,20 @@ def in_units(samples: Samples, known: SeriesNumbers, file: str, rejects: Rejects
             example = f"{fields.FIELDS[codes[at[0]]].name} {samples.value[at[0]]!s}"
             rejects.add(fields.REASONS[reason], file, int(samples.line[at[0]]), example, count=len(at))
     return stored.where(reasons == fields.OK)
+
+
+def joined(parts: Sequence[Samples]) -> Samples:
+    """The samples of parts of one piece of input."""
+    if len(parts) == 1:
+        return parts[0]
+    none = Samples(np.empty(0, np.int32), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+    every = [none, *parts]
+    return Samples(
+        np.concatenate([part.series for part in every]),
+        np.concatenate([part.value for part in every]),
+        np.concatenate([part.time_us for part in every]),
+        np.concatenate([part.line for part in every]),
+    )
 
 
 def points(parts: Sequence[Samples], known: SeriesNumbers) -> Iterator[Points]:

@@ -82,7 +82,8 @@ def _record_rows(pairs: Pairs, source: Source, tz: ZoneInfo) -> list[Row]:
     if kind == "ReservationName":
         return [reservation_row(fields, source, tz)]
     rows = _job_rows(pairs, source.cluster, tz)
-    return rows + _workload(fields, rows, source, tz)
+    # Most jobs of many sites ask for no GPU: they are read no further.
+    return rows + _workload(fields, rows, source, tz) if rows or _requested(fields) else []
 
 
 def _job_rows(pairs: Pairs, cluster: str, tz: ZoneInfo) -> list[Row]:

@@ -17,6 +17,8 @@ MAX_HOSTS = 100_000
 MAX_DEVICES = 1_000_000
 MAX_ARRAY_TASKS = 1000
 CACHED_TEXTS = 1024
+CACHED_TIMES = 1 << 16
+"""A poll reads the times of the poll before."""
 
 _UNSET = frozenset({"", "unknown", "none", "n/a", "(null)", "invalid", "none assigned", "unlimited"})
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
@@ -140,6 +142,7 @@ def duration_us(text: str | None) -> int | None:
     return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * SECOND_US
 
 
+@lru_cache(CACHED_TIMES)
 def readings(text: str | None, tz: ZoneInfo) -> tuple[int, ...]:
     """The instants (µs) a printed time can mean: none, one, or two at a change of the clocks.
 

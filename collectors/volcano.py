@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuwatch.collectors.kubernetes_json import Malformed, Object, integer, labels_of, mapping, mappings, moment, string
+from gpuwatch.collectors.kubernetes_json import Object, integer, labels_of, mapping, mappings, moment, string
 from gpuwatch.collectors.kubernetes_kinds import Row, Rows, object_kind
 from gpuwatch.collectors.queue_devices import (
     Devices,
@@ -21,6 +21,7 @@ from gpuwatch.collectors.queue_devices import (
     owner_job,
     plus,
     pod_devices,
+    quantity,
     short,
     since,
     user_of,
@@ -207,8 +208,6 @@ def queue(item: Object, observed_us: int | None) -> Rows:
     hierarchy = labels_of(item, "annotations").get(HIERARCHY)
     waiting = [integer(status, key) for key in ("pending", "inqueue")]
     weight = spec.get("weight")
-    if weight is not None and (isinstance(weight, bool) or not isinstance(weight, int | float)):
-        raise Malformed("weight is not a number")
     parent = string(spec, "parent") or (hierarchy.rpartition("/")[0] if hierarchy else "")
     detail: dict[str, Any] = filled(
         hierarchy=hierarchy,
@@ -232,7 +231,7 @@ def queue(item: Object, observed_us: int | None) -> Rows:
             "observed_us": newest(observed_us, None if observed_us is not None else created(item)),
             "state": string(status, "state"),
             "priority": integer(spec, "priority"),
-            "weight": None if weight is None else float(weight),
+            "weight": None if weight is None else float(quantity(weight, "weight")),
             "quota": dumped(deserved or guaranteed),
             "quota_max": dumped(most),
             "lend_max": dumped(lent),

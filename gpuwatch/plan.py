@@ -15,6 +15,9 @@ from gpuwatch.settings import Settings, read_file, settings_of
 PREFIX = "settings: "
 """How the sentence about mistakes in gpuwatch.toml begins."""
 
+FREE = ("labels",)
+"""Tables whose names are the user's: none of them is an option."""
+
 T = TypeVar("T")
 
 
@@ -56,7 +59,9 @@ def _made(read: Callable[[], Settings], tables: Mapping[str, Any], live: bool) -
     settings = _tried(read, problems)
     sources = _tried(lambda: tuple(collect.configured(tables)), problems) if live else ()
     alerts = _tried(lambda: alerting.configured(tables), problems)
-    if settings is None or sources is None or alerts is None:
+    told = "; ".join(problems)
+    problems += [lack for path, lack in unreadable(tables).items() if live and path not in told]
+    if settings is None or sources is None or alerts is None or problems:
         raise UsageError(PREFIX + "; ".join(problems))
     return Plan(settings, tables, sources, alerts)
 
@@ -67,3 +72,28 @@ def _tried(make: Callable[[], T], problems: list[str]) -> T | None:
     except UsageError as error:
         problems.append(str(error).removeprefix(PREFIX))
         return None
+
+
+def unreadable(tables: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with each file that an option `<name>_file` names, of every kind: it cannot be read, or is empty."""
+    found: dict[str, str] = {}
+    left: list[tuple[str, Any]] = [(f"[[{name}]]", table) for name, table in tables.items()]
+    while left:
+        where, value = left.pop()
+        if isinstance(value, list):
+            left += [(where, each) for each in value]
+        elif isinstance(value, Mapping):
+            left += [(f"{where} {name}", each) for name, each in value.items() if name not in FREE]
+        elif isinstance(value, str) and value and where.endswith("_file") and (lack := _lack(value)):
+            found[value] = f"{where}: {value}: {lack}"
+    return dict(sorted(found.items()))
+
+
+def _lack(path: str) -> str:
+    try:
+        if not Path(path).is_file():
+            return "there is no such file"
+        with open(path, "rb") as file:
+            return "" if file.read(1) else "is empty"
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)

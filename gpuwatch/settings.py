@@ -182,12 +182,14 @@ def read_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
             raise UnreadableInput(f"{path}: larger than {MAX_FILE_BYTES} bytes; this is not a settings file")
-        return tomllib.loads(path.read_text("utf-8-sig"))
+        return tomllib.loads(content.decode("utf-8-sig"))
     except OSError as error:
         raise UnreadableInput(f"{path}: {error.strerror or error}; check --config") from error
-    except ValueError as error:  # not UTF-8, or not TOML: the message has line and column
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML: the message has line and column
         raise UnreadableInput(f"{path}: not TOML: {error}") from error
 
 

@@ -19,6 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch import topology_store
+from gpuwatch.collectors.kubernetes_book import Book
+from gpuwatch.collectors.kubernetes_kinds import kinds
 from gpuwatch.collectors.kubernetes_topology import hypernode_rows, topology_rows
 from gpuwatch.collectors.slurm import read_topology
 from gpuwatch.collectors.topo import read_topo
@@ -393,6 +395,22 @@ def test_hypernodes_by_name_pattern_and_label() -> None:
     assert {"n1": "h1", "n2": "h1", "n3": "h1", "n4": "h2", "n5": "h2", "n6": "h2"} == edges(world, "node", "leaf")
     assert {"h1": "top", "h2": "top"} == edges(world, "leaf")
     assert {"top": "all"} == edges(world, "spine")
+
+
+def test_a_hypernode_that_was_deleted_holds_nothing_from_then_on() -> None:
+    book, kind = Book(), kinds()["topology.volcano.sh", "HyperNode"]
+    said = []
+    item = {
+        "metadata": {"name": "h1", "uid": "h"},
+        "spec": {"tier": 1, "members": [chosen("Node", exactMatch={"name": "n1"})]},
+    }
+    book.thing(kind, item, us(0))
+    said += book.take(us(0))["link"]
+    book.thing_deleted(kind, "h", us(600))
+    said += book.take(us(600))["link"]
+    world = fill([{"cluster": CLUSTER, **row} for row in said], labelled("n1"))
+
+    assert [("h1", None, 600)] == versions(world, "n1", "leaf")
 
 
 def test_what_was_seen_goes_before_labels_and_labels_before_configuration() -> None:

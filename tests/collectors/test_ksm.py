@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuwatch.collectors.ksm import Told, changes, ended
+from gpuwatch.collectors.ksm import Told, Window, changes, ended
 from gpuwatch.collectors.ksm_book import Book
 from gpuwatch.collectors.ksm_names import key_of, plain, resource_of
 from gpuwatch.collectors.ksm_objects import Facts, Pod, Seen, node_object, pod_object, pods_of, quota_objects
 from gpuwatch.collectors.kubernetes import Reader
+from gpuwatch.collectors.prometheus_ask import Asker
+from gpuwatch.collectors.prometheus_http import Access, Client
+from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects
+from tests.collectors.test_prometheus import serving
 
 S = 1_000_000
 T0 = 1_793_577_600
@@ -279,3 +283,22 @@ def test_recorded_text_of_kube_state_metrics() -> None:
     assert {"uid1": {"nvidia.com/gpu": 1}} == {uid: pod.asked[(False, "pod1_con1")] for uid, pod in pods.items()}
     assert ["", True] == [pods["uid1"].node, pods["uid1"].waited_us is not None]
     assert {"nvidia.com/gpu": 4} == node_object("127.0.0.1", node, True, False, None)["status"]["capacity"]
+
+
+def test_numbers_and_labels_that_are_none_stop_nothing() -> None:
+    def reply(path: str, query: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        value = {"metric": {"instance": "a"}, "value": [T0, "NaN"]}
+        body = {"status": "success", "data": {"resultType": "vector", "result": [value]}}
+        if query["query"].startswith("{"):
+            body["data"] = {"resultType": "matrix", "result": [{"metric": {"pod": 1}, "values": [[T0, "1"]]}]}
+        return 200, {}, json.dumps(body, separators=(",", ":")).encode()
+
+    with serving(reply) as server:
+        client = Client(Access(server.url))
+        window = Window(Asker(client), T0 * S, (T0 + 60) * S)
+        targets = window.targets()
+        with pytest.raises(UnreadableInput, match="labels"):
+            window.series(("kube_pod_info",), "")
+        client.close()
+
+    assert {} == targets

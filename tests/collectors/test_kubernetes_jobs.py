@@ -9,6 +9,7 @@ import pytest
 
 from gpuwatch.clock import parse_rfc3339
 from gpuwatch.collectors.kubernetes import parse
+from gpuwatch.collectors.kubernetes_json import Malformed
 from gpuwatch.collectors.kubernetes_kinds import find
 from gpuwatch.collectors.kubernetes_owner import owner_of
 from gpuwatch.model import Rejects, Source
@@ -210,3 +211,12 @@ def test_files_hold_jobs_too() -> None:
 
     assert [("Job", "u1", 7)] == [(row["kind"], row["uid"], row["observed_us"]) for row in tables["workload"]]
     assert {} == rejects.counts
+
+
+@pytest.mark.parametrize("kind", [[], {}, ["JobSet"], 7])
+def test_an_owner_whose_kind_is_no_word_is_refused(kind: object) -> None:
+    """Not an error that would stop the source."""
+    item = job() | {"metadata": job()["metadata"] | {"ownerReferences": [{"controller": True, "kind": kind}]}}
+
+    with pytest.raises(Malformed):
+        row_of(item)

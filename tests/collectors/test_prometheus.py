@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -402,3 +403,48 @@ def test_with_only_new_a_sample_comes_once_also_a_late_one() -> None:
     ]
     assert (2, 1) == (first.rejects.total, late.rejects.total)
     assert 2 == last.samples  # of before T0 + 20: forgotten
+
+
+def test_an_answer_that_never_ends_is_given_up() -> None:
+    class Dripping(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b" ")
+                    time.sleep(0.01)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Dripping)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    client = Client(Access(f"http://127.0.0.1:{server.server_address[1]}", timeout_s=0.1))
+    try:
+        with pytest.raises(Refused, match="did not end its answer within 0.3 s"):
+            client.matrix("up[1m]", T0)
+    finally:
+        client.close()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"<html>log in</html>", id="a login page"),
+        pytest.param(b"[" * 100_000, id="lists in lists"),
+        pytest.param(b'{"status":"success","data":{"resultType":"vector","result":[1]}}', id="a number for a series"),
+        pytest.param(
+            b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":1},"value":[1,"2"]}]}}',
+            id="a label that is no text",
+        ),
+    ],
+)
+def test_what_is_no_answer_of_the_api_is_told(body: bytes) -> None:
+    with serving(lambda path, query: (200, {}, body)) as server:
+        client = Client(Access(server.url))
+        with pytest.raises(UnreadableInput, match="Prometheus API"):
+            client.vector("up", T0)
+        client.close()

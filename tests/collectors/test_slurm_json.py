@@ -14,7 +14,7 @@ import pytest
 from gpuwatch.analyze import analyze
 from gpuwatch.clock import SECOND_US, zone
 from gpuwatch.collectors.slurm_accounting import job_rows
-from gpuwatch.collectors.slurm_json_shapes import number_of
+from gpuwatch.collectors.slurm_numbers import number_of
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.ingest import import_paths
 from gpuwatch.model import TABLES, Records, Rejects, Source

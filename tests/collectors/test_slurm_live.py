@@ -21,7 +21,7 @@ from gpuwatch.collectors.slurm_files import Row
 from gpuwatch.collectors.slurm_live import SlurmSource, configure
 from gpuwatch.errors import StoreBusy
 from gpuwatch.model import Points, Records, Rejects
-from gpuwatch.registry import live_kinds
+from gpuwatch.registry import LiveSource, live_kinds
 
 T0_US = 1_793_577_600_000_000
 Json = dict[str, Any]
@@ -260,6 +260,15 @@ class FakeSink:
 
     def failed(self, source: str, at_us: int, error: str) -> None:
         self.errors.append(error)
+
+    def added(self, source: LiveSource) -> None:
+        raise AssertionError("Slurm finds no sources")
+
+    def dropped(self, source: str) -> None:
+        raise AssertionError("Slurm loses no sources")
+
+    def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        raise AssertionError("Slurm reads no clock")
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[Json]:
         return []

@@ -220,7 +220,11 @@ EXPIRED = {
             id="slurmctld is away",
         ),
         pytest.param(web.Response(status=200, text="<html>"), "not JSON", id="another server"),
-        pytest.param(web.Response(status=200, text='{"errors": [], "jobs": [{"job_'), "did it answer to the end", id="half a list"),
+        pytest.param(
+            web.Response(status=200, text='{"errors": [], "jobs": [{"job_'),
+            "did it answer to the end",
+            id="half a list",
+        ),
         pytest.param(web.Response(status=200, text='{"hello": 1}'), "not an answer of Slurm", id="another API"),
         pytest.param({"jobs": [{"name": "x" * 9000}]}, "more than 8192 bytes; raise max_bytes", id="a flood"),
         pytest.param(web.Response(status=404, text="gone"), "404 gone; load its plugins", id="404"),

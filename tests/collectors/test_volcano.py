@@ -183,6 +183,14 @@ def test_counts_and_words_of_a_queue() -> None:
     )
 
 
+def deep(depth: int) -> Json:
+    """Objects inside each other; one broken object must not stop a source."""
+    item: Json = {}
+    for _ in range(depth):
+        item = {"a": item}
+    return item
+
+
 @pytest.mark.parametrize(
     ("read", "item"),
     [
@@ -190,6 +198,10 @@ def test_counts_and_words_of_a_queue() -> None:
         pytest.param(volcano.pod_group, named({"minResources": {"nvidia.com/gpu": "-1"}}), id="less than no GPU"),
         pytest.param(volcano.queue, named({"capability": ["x"]}), id="a list for an object"),
         pytest.param(volcano.queue, named({"weight": "heavy"}), id="a word for a weight"),
+        pytest.param(volcano.queue, named({"weight": 1e999}), id="a weight that is no number to JSON"),
+        pytest.param(volcano.queue, named({"weight": 10**400}), id="a weight beyond every number"),
+        pytest.param(volcano.queue, named({"affinity": deep(5000)}), id="an object as deep as nobody wrote"),
+        pytest.param(volcano.queue, named({"affinity": {"a": 1e999}}), id="no number in what is kept as told"),
         pytest.param(volcano.job, named({"tasks": {"replicas": 1}}), id="an object for a list"),
         pytest.param(coscheduling.pod_group, {"metadata": {}}, id="no name"),
     ],

@@ -519,6 +519,40 @@ def test_a_plan_names_every_mistake_of_a_file_at_once(tmp_path: Path) -> None:
     assert [] == [word for word in words if word not in str(told.value)], str(told.value)
 
 
+SECRETS = (
+    '[[dcgm]]\ntargets = ["https://a:1"]\nbearer_token_file = "{}"\n',
+    '[[dcgm]]\nkubernetes = {{ namespace = "g", service = "s", server = "https://k:6443", bearer_token_file = "{}" }}\n',
+    '[[kubernetes]]\nserver = "https://k:6443"\nbearer_token_file = "{}"\n',
+    '[[prometheus]]\nurl = "https://p:9090"\nbearer_token_file = "{}"\n',
+    '[[ray]]\nurl = "https://r:8265"\nbearer_token_file = "{}"\n',
+    '[[slurm]]\nurl = "https://s:6820"\nuser = "u"\ntoken_file = "{}"\n',
+    '[[yunikorn]]\nurl = "https://y:9080"\nbearer_token_file = "{}"\n',
+    '[[channel]]\nname = "ops"\nkind = "slack"\nurl_file = "{}"\n',
+)
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=text.split("]]")[0][2:]) for text in SECRETS])
+def test_a_secret_file_of_any_kind_must_be_there_and_hold_something(text: str, tmp_path: Path) -> None:
+    config, secret = tmp_path / "gpuwatch.toml", tmp_path / "secret"
+    config.write_text(text.format(secret))
+    for make in (lambda: None, secret.touch, lambda: (secret.unlink(), secret.mkdir())):
+        make()
+        with pytest.raises(UsageError) as told:
+            load(config, {})
+        assert str(secret) in str(told.value)
+
+    secret.rmdir()
+    secret.write_text(CHANNEL["url"])
+    assert load(config, {}).settings == Settings()
+
+
+def test_a_label_may_be_named_as_a_file_is(tmp_path: Path) -> None:
+    config = tmp_path / "gpuwatch.toml"
+    config.write_text('[[dcgm]]\ntargets = ["a:1"]\nlabels = { made_of_file = "no" }\n')
+
+    assert 1 == len(load(config, {}).live)
+
+
 def test_a_signal_in_the_middle_of_a_signal_never_hangs() -> None:
     again, calls = Again(), threading.Semaphore(0)
     again.call = calls.release
