@@ -68,6 +68,10 @@ class Counter:
         """Nothing is scheduled here."""
         return []
 
+    async def open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
+        """Nothing is queued here."""
+        return []
+
 
 def serve(connection: Connection) -> None:
     """Serves pages on a free port; each path is a node of its own."""

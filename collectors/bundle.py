@@ -16,6 +16,9 @@ MAX_FILES = 100_000
 MAX_TOML_BYTES = 1 << 20
 MAX_SCRAPE_INTERVAL_S = 86_400
 
+RAY = "ray-json"
+"""Answers of one head lie in different files and are read together: its folder is one part."""
+
 LAYOUT: tuple[tuple[str, str], ...] = (
     (r"k8s/[^/]+\.(json|ndjson)(\.gz)?", "k8s-json"),
     (r"slurm/sacct\.txt(\.gz)?", "sacct"),
@@ -23,6 +26,8 @@ LAYOUT: tuple[tuple[str, str], ...] = (
     (r"slurm/scontrol_node\.txt(\.gz)?", "scontrol"),
     (r"slurm/scontrol_job\.txt(\.gz)?", "scontrol"),
     (r"slurm/topology\.(conf|yaml|yml)", "slurm-topology"),
+    (r"yunikorn/[^/]+\.json(\.gz)?", "yunikorn-json"),
+    (r"ray/([^/]+/)*[^/]+\.json(\.gz)?", RAY),
     (r"topo/[^/]+\.txt(\.gz)?", "topo"),
     (r"metrics/([^/]+/)*[^/]+\.prom(\.gz|\.zst)?", "openmetrics"),
 )
@@ -35,7 +40,10 @@ WITHOUT: tuple[tuple[str, str], ...] = (
         r"metrics/.*",
         "metrics/*.prom: no measured activity; allocated time is unobserved and idle GPUs cannot be judged",
     ),
-    (r"(k8s|slurm)/.*", "k8s/*.json, slurm/sacct.txt: no scheduler records; who held a GPU is known from labels only"),
+    (
+        r"(k8s|slurm|ray|yunikorn)/.*",
+        "k8s/*.json, slurm/sacct.txt: no scheduler records; who held a GPU is known from labels only",
+    ),
     (r"topo/.*", "topo/<node>.txt: placement on NVLink and PCIe cannot be judged"),
 )
 WITHOUT_SLURM: tuple[tuple[str, str], ...] = (
@@ -57,7 +65,7 @@ class BundlePlan:
     scrape_interval_us: int | None
     timezone: str
     parts: tuple[tuple[str, Path], ...]
-    """(import kind, file) in the order to read them, the same on every machine."""
+    """(import kind, file or folder) in the order to read them, the same on every machine."""
     rates: Path | None
     teams: Path | None
     missing: tuple[str, ...]
@@ -79,7 +87,10 @@ def plan(path: Path) -> BundlePlan:
     names = _names(path)
     settings = _settings(path / "bundle.toml")
     taken = {name: order for name in names if (order := _order(name)) is not None}
-    parts = tuple((LAYOUT[taken[name]][1], path / name) for name in sorted(taken, key=lambda n: (taken[n], n)))
+    parts = dict.fromkeys(
+        (LAYOUT[taken[name]][1], path / _part(name, LAYOUT[taken[name]][1]))
+        for name in sorted(taken, key=lambda n: (taken[n], n))
+    )
     strange = tuple(name for name in names if name not in taken and name not in SILENT)
     strange += tuple(f"bundle.toml: key {key!r}" for key in sorted(settings) if key not in _CHECKS)
     interval = settings.get("scrape_interval_s")
@@ -87,7 +98,7 @@ def plan(path: Path) -> BundlePlan:
         cluster=settings.get("cluster", DEFAULT_CLUSTER),
         scrape_interval_us=None if interval is None else round(interval * 1_000_000),
         timezone=settings.get("timezone", "UTC"),
-        parts=parts,
+        parts=tuple(parts),
         rates=path / "rates.csv" if "rates.csv" in names else None,
         teams=path / "teams.csv" if "teams.csv" in names else None,
         missing=tuple(_missing(names, list(taken), settings)),
@@ -109,6 +120,11 @@ def _names(path: Path) -> list[str]:
 
 def _order(name: str) -> int | None:
     return next((at for at, (pattern, _) in enumerate(LAYOUT) if re.fullmatch(pattern, name)), None)
+
+
+def _part(name: str, kind: str) -> str:
+    """What is read as one: the file, or the folder ray/ of a head."""
+    return "ray" if kind == RAY else name
 
 
 def _missing(names: list[str], taken: list[str], settings: dict[str, Any]) -> list[str]:

@@ -166,7 +166,7 @@ class Client:
             raise Refused(slow, LARGE) from None
         except failed.SSLError as error:
             raise Refused(f"{url}: {_tls(str(error))}", NEVER) from None
-        except (KeyError, TypeError, ValueError):  # of JSON too
+        except (KeyError, TypeError, ValueError, RecursionError):  # of JSON too
             raise UnreadableInput(f"{url}: the answer is not of the Prometheus API; {CHECK_PATH}") from None
         except broken.HTTPError:
             # VictoriaMetrics ends a connection when an answer that it has begun grows beyond a limit.
@@ -281,7 +281,8 @@ class _Hook:
         deadline = time.monotonic() + WHOLE_FACTOR * self.access.timeout_s
         pieces: list[bytes] = []
         size = 0
-        for piece in response.raw.stream(READ_BYTES, decode_content=True):
+        # What has come so far: stream() would wait for all of READ_BYTES, however slowly they drip.
+        while piece := response.raw.read1(READ_BYTES, decode_content=True):
             pieces.append(piece)
             size += len(piece)
             if size > most:

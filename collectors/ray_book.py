@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwatch.clock import HOUR_US, MINUTE_US
 from gpuwatch.collectors.ray_rows import SESSION, Picture, Row
+from gpuwatch.collectors.ray_units import actor_of, thing_of
 from gpuwatch.model import Rejects
 
 HEARTBEAT_US = MINUTE_US
@@ -18,6 +19,8 @@ REFRESH_US = HOUR_US
 MAX_ENDED = 200_000
 MAX_ROWS = 200_000
 """Workloads, nodes and requests that are remembered, each."""
+
+GROUP_ID_CHARS = 36
 
 Columns = dict[str, Any]
 Key = tuple[str, str, str]
@@ -43,6 +46,8 @@ class Book:
     def __init__(self) -> None:
         self._open: dict[Key, _Open] = {}
         self._ended: OrderedDict[Key, int] = OrderedDict()
+        self._last: OrderedDict[tuple[str, str], tuple[Key, int]] = OrderedDict()
+        """Where a bundle or actor was last seen holding, and when: Ray tells no later start when it comes back."""
         self._told: dict[tuple[Any, ...], tuple[Columns, int]] = {}
         self._spoken_us = 0
 
@@ -53,9 +58,10 @@ class Book:
                 evidence = max(row["evidence_us"] or 0, row["start_us"])
                 known = {name: value for name, value in row.items() if name != "cluster"}
                 self._open[_key(row)] = _Open(known, evidence, evidence)
+                self._saw(_key(row), evidence)
                 self._spoken_us = max(self._spoken_us, evidence)
 
-    def actors(self) -> set[str]:
+    def units(self) -> set[str]:
         """Units that the store believes to hold GPUs, by id."""
         return {unit for _, unit, _ in self._open}
 
@@ -80,7 +86,7 @@ class Book:
         for key in [key for key in self._open if key not in present]:
             if _kind(key[1], kinds) not in cut:
                 news += self._gone(key, seen)
-        news += self._others(said, at_us)
+        news += self._others(said, bool(cut), at_us)
         return news + self._heartbeat()
 
     def close(self) -> list[Row]:
@@ -92,6 +98,9 @@ class Book:
     def _claim(self, row: Columns, at_us: int) -> list[Row]:
         key = _key(row)
         known = self._open.get(key)
+        if not (row := self._after(key, known, row)):
+            return []
+        self._saw(key, at_us if row["end_us"] is None else row["end_us"])
         if row["end_us"] is not None:
             if known is None and self._ended.get(key) == row["end_us"]:
                 self._ended.move_to_end(key)
@@ -109,6 +118,23 @@ class Book:
         known.written_us = at_us
         self._spoken_us = max(self._spoken_us, row["evidence_us"])
         return [("claim", row)]
+
+    def _after(self, key: Key, known: _Open | None, row: Columns) -> Columns:
+        """The row, begun no earlier than where it was last held elsewhere or before; empty if nothing is left."""
+        if known is not None:
+            return row if thing_of(key[1]) == key[1] else row | {"start_us": known.row["start_us"]}
+        before, seen_us = self._last.get((key[0], thing_of(key[1])), (key, 0))
+        if before == key or seen_us <= row["start_us"]:
+            return row
+        return row | {"start_us": seen_us} if row["end_us"] is None or row["end_us"] > seen_us else {}
+
+    def _saw(self, key: Key, at_us: int) -> None:
+        thing = key[0], thing_of(key[1])
+        if thing[1] != key[1] or actor_of(key[1]):
+            self._last[thing] = key, at_us
+            self._last.move_to_end(thing)
+            while len(self._last) > MAX_ROWS:
+                self._last.popitem(last=False)
 
     def _gone(self, key: Key, seen: Picture) -> list[Row]:
         """A holder that is not listed any more: gone with its job, else when it was last seen."""
@@ -129,10 +155,12 @@ class Book:
         self._spoken_us = max(self._spoken_us, end_us)
         return [("claim", row | {"end_us": end_us, "evidence_us": end_us})]
 
-    def _others(self, said: dict[tuple[Any, ...], Row], at_us: int) -> list[Row]:
+    def _others(self, said: dict[tuple[Any, ...], Row], cut: bool, at_us: int) -> list[Row]:
         """Changed workloads, nodes and requests; the last word of those that are gone."""
         news: list[Row] = []
         for name in [name for name in self._told if name not in said]:
+            if cut and name[0] == "workload" and len(self._told) < 3 * MAX_ROWS:
+                continue  # it may be among what was left out
             row, _ = self._told.pop(name)
             if name[0] == "workload" and row["state"] == "pending":
                 news.append(("workload", row | {"state": "admitted", "reason": None, "observed_us": at_us}))
@@ -161,7 +189,8 @@ def _key(row: Columns) -> Key:
 
 def _kind(unit: str, kinds: dict[str, str]) -> str:
     """Kind of a unit that may not be listed any more: bundles have a number, tasks the longer id."""
-    return kinds.get(unit) or ("group" if len(unit.partition("/")[0]) == 36 else "actor" if len(unit) == 32 else "task")
+    group = len(unit.partition("/")[0]) == GROUP_ID_CHARS
+    return kinds.get(unit) or ("group" if group else "actor" if actor_of(unit) else "task")
 
 
 def _name(table: str, row: Columns) -> tuple[Any, ...]:

@@ -5,38 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from gpuwatch.clock import SECOND_US
+from gpuwatch.collectors.http_json import NOWHERE, Access, Client, access_of
 from gpuwatch.collectors.json_stream import Piece
 from gpuwatch.collectors.live_options import Options, backoff_s
 from gpuwatch.collectors.live_write import write
 from gpuwatch.collectors.ray import batches, inside
 from gpuwatch.collectors.ray_book import Book
-from gpuwatch.collectors.ray_client import (
-    IDS_A_QUESTION,
-    JOBS,
-    NODES,
-    VERSION,
-    Access,
-    Client,
-    actors_by_id,
-    listing,
-)
+from gpuwatch.collectors.ray_paths import IDS_A_QUESTION, JOBS, LIMIT, NODES, VERSION, actors_by_id, listing
 from gpuwatch.collectors.ray_rows import Picture, picture, rows
 from gpuwatch.collectors.ray_state import Told
-from gpuwatch.collectors.scrape_config import Secret, Tls
+from gpuwatch.collectors.ray_units import actor_of
 from gpuwatch.errors import GpuwatchError, SourceUnreachable
 from gpuwatch.model import Rejects
 from gpuwatch.registry import LiveSource, Sink, live
 
 MAX_HEADS = 1000
 MAX_WAIT_S = 300.0
-MAX_ASKED_ACTORS = 5000
-"""Actors whose start and end are asked for by id in one poll; the others wait for the next."""
+MAX_ASKED_ACTORS = LIMIT
+"""Actors whose start and end are asked for by id in one poll: all that a list can hold."""
 UTC = ZoneInfo("UTC")
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 LISTS = {
     "nodes": listing("nodes"),
@@ -63,11 +53,11 @@ def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Seque
         options = Options(table, f"[[ray]] {number}", problems)
         cluster = options.text("cluster", "default")
         interval_s = options.number("interval_s", 15, 1, 3600)
-        access = _access(options)
+        access = access_of(options, "the Ray head", "[[ray]]", "http://ray-head:8265", {}, 30)
         options.finish()
         if not cluster:
             options.wrong("cluster", "must not be empty")
-        if access.url in sources:
+        if access.url in sources and access.url != NOWHERE:
             options.wrong("url", "must differ from the other [[ray]] tables")
         sources[access.url] = RaySource(cluster, interval_s, access)
     return list(sources.values())
@@ -104,9 +94,11 @@ class RaySource:
             told, cut, rejects = await self._asked(client, now_us)
             seen = await asyncio.to_thread(picture, told, self.name, rejects)
             book, news = await self._begun(seen, sink)
-            if missing := sorted(book.actors() - {unit.uid for unit in seen.units})[:MAX_ASKED_ACTORS]:
+            if missing := sorted(book.units() - {unit.uid for unit in seen.units})[:MAX_ASKED_ACTORS]:
                 # Actors that are listed no more: when they ended, the dashboard still knows.
-                await self._by_id(client, [unit for unit in missing if len(unit) == 32], told, rejects)
+                await self._by_id(
+                    client, sorted({actor for unit in missing if (actor := actor_of(unit))}), told, rejects
+                )
                 seen = await asyncio.to_thread(picture, told, self.name, Rejects())
             news += book.news(rows(seen, self.name, rejects), seen, cut, seen.at_us or now_us(), rejects)
             await write(sink, self.name, list(batches(news, self.cluster)), self._fresh(rejects), now_us)
@@ -119,15 +111,15 @@ class RaySource:
     async def _asked(self, client: Client, now_us: Callable[[], int]) -> tuple[Told, set[str], Rejects]:
         """Everything that a head says now, and the kinds of holder of which its limit left out some."""
         told, rejects, cut = Told(UTC), Rejects(), set[str]()
-        told.add(await client.ask(VERSION), VERSION, 0, rejects)
-        for job in _listed(await client.ask(JOBS), JOBS):
+        told.add(await client.get(VERSION), VERSION, 0, rejects)
+        for job in _listed(await client.get(JOBS), JOBS):
             told.add(job, JOBS, 0, rejects)
-        for item in inside(Piece(0, "data", _data(await client.ask(NODES), NODES)), NODES, rejects):
+        for item in inside(Piece(0, "data", _data(await client.get(NODES), NODES)), NODES, rejects):
             told.add(item, NODES, 0, rejects)
         for name, path in LISTS.items():
             refused = Rejects()
             shown = path.partition("?")[0]
-            for item in inside(Piece(0, "data", _data(await client.ask(path), shown)), shown, refused):
+            for item in inside(Piece(0, "data", _data(await client.get(path), shown)), shown, refused):
                 told.add(item, shown, 0, refused)
             if refused.counts and name in CUT:
                 cut.add(CUT[name])
@@ -143,7 +135,7 @@ class RaySource:
         for at in range(0, len(ids), IDS_A_QUESTION):
             path = actors_by_id(ids[at : at + IDS_A_QUESTION])
             shown = path.partition("?")[0]
-            for item in inside(Piece(0, "data", _data(await client.ask(path), shown)), shown, rejects):
+            for item in inside(Piece(0, "data", _data(await client.get(path), shown)), shown, rejects):
                 told.add(item, shown, 0, rejects)
 
     async def _begun(self, seen: Picture, sink: Sink) -> tuple[Book, list[Any]]:
@@ -182,43 +174,3 @@ def _data(answer: Any, path: str) -> Any:
         said = answer.get("msg") if isinstance(answer, dict) else None
         raise SourceUnreachable(f"{path}: {said or 'no answer of the state API'}; see the head's dashboard.log")
     return answer.get("data")
-
-
-def _access(options: Options) -> Access:
-    """Where and how to connect; what is wrong is told."""
-    url = options.text("url").rstrip("/")
-    username = options.text("username")
-    token, password = _secret(options, "bearer_token"), _secret(options, "password")
-    ca, cert, key = options.path("ca_file"), options.path("cert_file"), options.path("key_file")
-    tls = Tls(ca, cert, key, options.flag("insecure_skip_verify", False))
-    timeout_s = options.number("timeout_s", 30, 0.1, 600)
-    max_bytes = int(options.number("max_bytes", 256 << 20, 1024, 4 << 30))
-    try:
-        parts = urlsplit(url)
-        plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
-        named = "@" in parts.netloc or (parts.port or 1) < 1
-    except ValueError:
-        parts, plain, named = urlsplit(""), None, True
-    if not plain or named:
-        options.wrong("url", "must be http(s)://head:8265 without a name or password")
-    elif parts.scheme == "http" and (token or password) and parts.hostname not in LOOPBACK:
-        options.wrong("url", "is http: a secret would be sent in the clear; use https")
-    if bool(username) != (password is not None):
-        options.wrong("username", "and password_file belong together")
-    if token is not None and password is not None:
-        options.wrong("bearer_token", "and a password exclude each other")
-    if key and not cert:
-        options.wrong("key_file", "needs cert_file")
-    if ca or cert:
-        try:
-            tls.context()
-        except ValueError as error:
-            options.wrong("ca_file", str(error))
-    return Access(url, timeout_s, max_bytes, token, username, password, tls if parts.scheme == "https" else None)
-
-
-def _secret(options: Options, name: str) -> Secret | None:
-    text, file = options.text(name), options.path(f"{name}_file")
-    if text and file:
-        options.wrong(name, f"and {name}_file exclude each other")
-    return Secret(text, file) if text or file else None

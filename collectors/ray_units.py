@@ -16,6 +16,10 @@ SUPERVISOR = "_ray_internal_job_actor_"
 WAITING_ACTOR = "PENDING_CREATION"
 WAITING_TASK = "PENDING_NODE_ASSIGNMENT"
 ENDED_TASK = ("FINISHED", "FAILED")
+PLACE, TURN = "@", "/"
+"""Between a bundle and its node, and between an actor and how often it was started again."""
+PLACE_CHARS = 8
+ACTOR_ID_CHARS = 32
 RUNNING_TASK = ("RUNNING", "RUNNING_IN_RAY_GET", "RUNNING_IN_RAY_WAIT")
 
 _group_slots = re.compile(r"gpugroup(\d*)([0-9a-f]{36})")
@@ -124,7 +128,8 @@ def _bundles(told: Told, item: Item, used: Slots) -> Iterator[Unit]:
         here = state in ("CREATED", "RESCHEDULING") and node_id is not None
         yield Unit(
             "group",
-            f"{group}/{number_}",
+            # One that is placed again elsewhere is another: its two nodes were not held at one time.
+            f"{group}/{number_}{PLACE}{node_id[:PLACE_CHARS]}" if node_id else f"{group}/{number_}",
             text(item.get("creator_job_id")),
             None,
             text(item.get("name")),
@@ -152,6 +157,10 @@ def _actor(told: Told, actor_id: str, plain: Item, logical: Item, creation: Item
     # The worker, and with it the GPU, is there from before __init__, the dashboard's start is when that returned.
     starts = (_event(told, creation, RUNNING_TASK), told.moment(logical.get("startTime"), 1000))
     start = min((at for at in starts if at is not None), default=None)
+    turn = int(max(_count(logical.get("numRestarts")), _count(plain.get("num_restarts"))))
+    if turn and state == "ALIVE":
+        # Both starts stay those of the first time; the newest change of its state is when it came back.
+        start = told.moment(logical.get("timestamp"), 1000) or start
     if state == "DEAD":
         kind = ENDED
     elif state == "ALIVE" or (state == WAITING_ACTOR and node_id and start):
@@ -162,7 +171,7 @@ def _actor(told: Told, actor_id: str, plain: Item, logical: Item, creation: Item
         return None  # waits for its arguments, or is started again: holds nothing
     return Unit(
         "actor",
-        actor_id,
+        f"{actor_id}{TURN}{turn}" if turn else actor_id,
         text(logical.get("jobId")) or text(plain.get("job_id")),
         name.removeprefix(SUPERVISOR) if name and name.startswith(SUPERVISOR) else None,
         name or text(logical.get("className")) or text(plain.get("class_name")),
@@ -176,6 +185,24 @@ def _actor(told: Told, actor_id: str, plain: Item, logical: Item, creation: Item
         state,
         plain.get("is_detached") is True or logical.get("isDetached") is True,
     )
+
+
+def _count(value: object) -> float:
+    """A count, which Ray writes as a number or as digits."""
+    return number(int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value)
+
+
+def thing_of(uid: str) -> str:
+    """The bundle or actor that a unit is, wherever it is placed and however often it was started."""
+    bundle, at, _ = uid.rpartition(PLACE)
+    actor, again, _ = uid.partition(TURN)
+    return bundle if at else actor if again and len(actor) == ACTOR_ID_CHARS else uid
+
+
+def actor_of(uid: str) -> str | None:
+    """Actor id of a unit, None where it is no actor."""
+    thing = thing_of(uid)
+    return thing if len(thing) == ACTOR_ID_CHARS else None
 
 
 def _task(told: Told, item: Item, used: Slots) -> Unit | None:

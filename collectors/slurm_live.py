@@ -126,6 +126,8 @@ class SlurmSource:
             if self._book is None:
                 book = Book()
                 self._heard_us = book.remember(await sink.open_claims(self.cluster, "slurm"))
+                for table in ("workload", "queue") if self._queues else ():
+                    self._standing.remember(await sink.open_rows(self.cluster, table), now_us())
                 self._book = book
             rows, jobs = await self._control(self._book, sink, now_us)
             if self._queues and _due(now_us(), self._next_queues_us, self._queues_every_us):

@@ -25,6 +25,9 @@ class _Told:
     row: Columns
     written_us: int
     seen_us: int
+    """When Slurm last said it."""
+    known_us: int = 0
+    """Since when it is known here, where the store told it."""
 
 
 class Standing:
@@ -33,6 +36,17 @@ class Standing:
     def __init__(self) -> None:
         self._workloads: dict[str, _Told] = {}
         self._queues: dict[tuple[str, ...], _Told] = {}
+
+    def remember(self, rows: Iterable[Columns], at_us: int) -> None:
+        """Takes workloads and queues that the store has and nobody ended, so that their ends are told."""
+        for row in rows:
+            said_us = row["observed_us"] or 0
+            if row["scheduler"] != "slurm":
+                continue
+            if "uid" in row and len(self._workloads) < MAX_TOLD:
+                self._workloads[row["uid"]] = _Told(row, said_us, said_us, at_us)
+            elif "uid" not in row:
+                self._queues["queue", row["kind"], row["name"]] = _Told(row, said_us, said_us, at_us)
 
     def workloads(self, rows: Iterable[Row], at_us: int, rejects: Rejects) -> list[Row]:
         """News of all jobs at `at_us`. A job that Slurm forgot before its end was seen ends when it was last seen."""
@@ -46,7 +60,7 @@ class Standing:
         for uid in [uid for uid in self._workloads if uid not in said]:
             told = self._workloads[uid]
             if told.row["state"] != "finished":
-                if at_us - told.seen_us < CLOSE_AFTER_US:
+                if at_us - max(told.seen_us, told.known_us) < CLOSE_AFTER_US:
                     continue
                 news.append(("workload", _finished(told.row, told.seen_us, told.row["reason"], at_us)))
             del self._workloads[uid]

@@ -38,6 +38,13 @@ class Book:
             if row.get("kind") == "yunikorn" and row.get("pod_uid"):
                 self._told["claim"][_key("claim", row)] = dict(row), row.get("evidence_us") or 0
 
+    def remember_rows(self, table: str, rows: Iterable[Row]) -> None:
+        """Takes the queues ("queue") or applications ("workload") of YuniKorn that the store has open."""
+        known = self._told[table]
+        for row in rows:
+            if row.get("scheduler") == "yunikorn" and len(known) < MAX_KEPT:
+                known[_key(table, row)] = dict(row), row.get("observed_us") or 0
+
     def take(self, rows: Iterable[tuple[str, Row]], at_us: int, unsure: Collection[str | None] = ()) -> News:
         """The news among what a whole round said at `at_us`. What is not said any more is gone: an allocation has
         ended, a queue or application is deleted. `unsure` names applications that could not be read: they are there,

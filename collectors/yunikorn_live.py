@@ -81,6 +81,8 @@ class YunikornSource:
             if self._book is None:
                 book = Book()
                 book.remember(await sink.open_claims(self.cluster, "kubernetes"))
+                for table in ("queue", "workload"):
+                    book.remember_rows(table, await sink.open_rows(self.cluster, table))
                 self._book = book
             at_us, rejects = now_us(), Rejects()
             async with Client(self._access) as client:

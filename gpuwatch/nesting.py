@@ -118,14 +118,17 @@ def _outers(inner: Inner, by_outer: Mapping[Holder, Sequence[OuterHold]]) -> lis
 
 
 def _choose(
-    inner: Inner, theirs: Sequence[OuterHold], used: Mapping[int, list[tuple[int, int, int]]], signs: set[int]
+    inner: Inner, theirs: Sequence[OuterHold], used: dict[int, list[tuple[int, int, int]]], signs: set[int]
 ) -> list[tuple[OuterHold, bool]]:
     """The holds to take, each with whether there is no doubt about it. A device may be held in several spans."""
     devices = {h.device_id: h for h in sorted(theirs, key=lambda h: (h.order, h.device_id))}
     fitting = [d for d, h in devices.items() if inner.profile is None or h.profile == inner.profile] or list(devices)
     by_index = list(devices)
     told = {by_index[i] for i in inner.indexes if i < len(by_index)}
-    loads = {d: most_units([s for s in used.get(d, ()) if _meets(s, inner)], inner.start_us) for d in fitting}
+    for device in fitting:
+        # Who comes after begins no earlier: what has ended is no rival any more.
+        used[device] = [span for span in used.get(device, ()) if span[1] > inner.start_us]
+    loads = {d: most_units([s for s in used[d] if s[0] < inner.end_us], inner.start_us) for d in fitting}
 
     def key(device: int) -> tuple[bool, bool, int, int]:
         load = loads[device]
@@ -137,10 +140,6 @@ def _choose(
     chosen = sorted(fitting, key=lambda d: (*key(d), fitting.index(d)))[: inner.count]
     every = len(fitting) == inner.count
     return [(h, every or h.device_id in signs or h.device_id in told) for h in theirs if h.device_id in chosen]
-
-
-def _meets(span: tuple[int, int, int], inner: Inner) -> bool:
-    return span[0] < inner.end_us and span[1] > inner.start_us
 
 
 def short(host: str) -> str:

@@ -27,6 +27,9 @@ PLAIN_KINDS = ("queue", "namespace", "account", "user")
 
 LABEL_KIND = "label:"
 
+WORDS = ("labels", "queue", "namespace", "account", "user_name")
+"""Columns of a run that its team is found by."""
+
 
 @dataclass(frozen=True)
 class TeamRule:
@@ -102,21 +105,31 @@ def resolve_many(rules: Sequence[TeamRule], owners: pa.Table) -> pa.Table:
     """`owners` with columns `team` and `team_why` appended.
 
     Columns read, all text, absent ones count as NULL: labels (a JSON object; anything else counts as no labels),
-    queue, namespace, account, user_name. Meant for the distinct owners of a window, which are few.
+    queue, namespace, account, user_name; and own, a JSON object of those that a run inside another said itself: they
+    decide before what it has from the outer run. Meant for the distinct owners of a window, which are few.
     """
-    names = ("labels", "queue", "namespace", "account", "user_name")
+    names = (*WORDS, "own")
     absent: list[str | None] = [None] * owners.num_rows
     columns = [owners[name].to_pylist() if name in owners.column_names else absent for name in names]
     known: dict[tuple[str | None, ...], tuple[str, str]] = {}
     decided: list[tuple[str, str]] = []
     for owner in zip(*columns, strict=True):
         if owner not in known:
-            known[owner] = resolve(rules, parse_labels(owner[0]), *owner[1:])
+            *words, own = owner
+            said = json.loads(own) if own else {}
+            team = _team(rules, [said.get(name) for name in WORDS])
+            known[owner] = team if team[0] != UNALLOCATED else _team(rules, words)
         decided.append(known[owner])
     teams = pa.array([team for team, _ in decided], pa.string())
     return owners.append_column("team", teams).append_column(
         "team_why", pa.array([why for _, why in decided], pa.string())
     )
+
+
+def _team(rules: Sequence[TeamRule], words: Sequence[str | None]) -> tuple[str, str]:
+    """(team, why) by what WORDS names."""
+    labels, queue, namespace, account, user = words
+    return resolve(rules, parse_labels(labels), queue, namespace, account, user)
 
 
 def parse_labels(text: str | None) -> dict[str, str]:

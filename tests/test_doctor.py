@@ -108,9 +108,9 @@ def test_labels_that_vanish_for_single_scrapes_are_told_apart_from_a_second_expo
     instants = minutes(0, HOUR)
     seen = [at for n, at in enumerate(instants) if n % 4]
     lost = [at for n, at in enumerate(instants) if n % 4 == 0]
-    world = World().add(
-        node(devices={"": 1}), samples(Gpu(), seen, namespace="ml", pod="a"), samples(Gpu(), lost)
-    ).book()
+    world = (
+        World().add(node(devices={"": 1}), samples(Gpu(), seen, namespace="ml", pod="a"), samples(Gpu(), lost)).book()
+    )
 
     found = checks(world.store)
 
@@ -121,11 +121,15 @@ def test_labels_that_vanish_for_single_scrapes_are_told_apart_from_a_second_expo
 
 def test_two_exporters_of_one_node_are_named() -> None:
     instants = minutes(0, HOUR, 30)
-    world = World().add(
-        node(devices={"": 1}),
-        samples(Gpu(pci="00000000:1B:00.0"), instants[::2]),
-        samples(Gpu(pci="0000:1b:00.0"), instants[1::2]),
-    ).book()
+    world = (
+        World()
+        .add(
+            node(devices={"": 1}),
+            samples(Gpu(pci="00000000:1B:00.0"), instants[::2]),
+            samples(Gpu(pci="0000:1b:00.0"), instants[1::2]),
+        )
+        .book()
+    )
 
     check = checks(world.store)["exporters"]
 

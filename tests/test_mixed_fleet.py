@@ -67,7 +67,7 @@ def owned(fleet: Fleet) -> list[Owned]:
                 left *= 1 - min(asked, Fraction(1))
             found.append((device.name, start, end, NOBODY, left))
     for gpu in sorted({device.gpu for device in fleet.devices if device.profile}):
-        rest = 1 - sum(device.share for device in fleet.devices if device.gpu == gpu)
+        rest = 1 - sum((device.share for device in fleet.devices if device.gpu == gpu), Fraction(0))
         found.append((gpu, 0, HOUR, NOBODY, rest))
     return joined([row for row in found if row[-1]])
 

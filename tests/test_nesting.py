@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -452,34 +453,62 @@ INNER = st.tuples(SPAN, st.sampled_from([0.25, 0.5, 1, 2]), st.sampled_from(["ra
 
 
 @settings(
-    max_examples=12,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
 )
-@given(outer=SPAN, count=st.integers(1, 3), inners=st.lists(INNER, max_size=5))
-def test_inner_runs_neither_add_nor_take_time(outer: tuple[int, int], count: int, inners: list[Any]) -> None:
+@given(
+    outer=SPAN,
+    count=st.integers(1, 3),
+    inners=st.lists(INNER, max_size=5),
+    measured=st.booleans(),
+    order=st.randoms(use_true_random=False),
+)
+def test_inner_runs_neither_add_nor_take_time(
+    outer: tuple[int, int], count: int, inners: list[Any], measured: bool, order: Random
+) -> None:
     gpus = FOUR[:3]
-    names = ",".join(gpu.uuid for gpu in gpus[:count])
-    rows = []
+    pods = worker(start=outer[0], end=outer[1], gpus=",".join(gpu.uuid for gpu in gpus[:count]))
+    # Without samples the scheduler's count of the node is all that is known.
+    words: dict[str, Any] = {} if measured else {"gpus": None}
+    machine = [node("n1", {"": 3}, scheduler="kubernetes")]
+    rows = [pods | words]
     for number, ((start, end), size, scheduler, told) in enumerate(inners):
-        words: dict[str, Any] = {"device_indexes": "0"} if told and size <= 1 else {}
+        indexes: dict[str, Any] = {"device_indexes": "0"} if told and size <= 1 else {}
         if scheduler == "ray":
-            rows.append(ray(f"j{number}", f"a{number}", start, end, size=size, **words))
+            rows.append(ray(f"j{number}", f"a{number}", start, end, size=size, **indexes))
         else:
-            rows.append(claim(str(number), start, end, "worker-0", max(1, int(size)), **words))
-    plain = World().add([s for gpu in gpus for s in seen(gpu)], worker(start=outer[0], end=outer[1], gpus=names))
-    nested = World().add(
-        [s for gpu in gpus for s in seen(gpu)], worker(start=outer[0], end=outer[1], gpus=names), *rows
-    )
-    plain.book()
-    nested.book()
+            rows.append(claim(str(number), start, end, "worker-0", max(1, int(size)), **indexes))
+    shuffled = order.sample(rows, len(rows))
+    of_samples = [s for gpu in gpus for s in seen(gpu)] if measured else seen(Gpu("GPU-z", "n9"))
+    plain, nested, other = (World().add(of_samples, machine, given) for given in (rows[:1], rows, shuffled))
+    for world in (plain, nested, other):
+        world.book()
 
     assert held_by_device(plain) == held_by_device(nested)
+    assert sum(held_by_device(plain).values()) == count * 1_000_000 * (outer[1] - outer[0])
     assert plain.rows("capacity") == nested.rows("capacity")
+    assert nested.segments() == other.segments()
+    assert shares(plain).keys() == shares(nested).keys()
     for instants in shares(nested).values():
         assert {Fraction(1)} == set(instants.values())
+    # Whoever is inside holds only what the pod alone would hold.
+    theirs = held_at(plain)
+    assert held_at(nested).keys() == theirs.keys()
+    assert all(Fraction(1) == share for share in held_at(nested).values())
+
+
+def held_at(world: World) -> dict[tuple[int, int], Fraction]:
+    """Share of a device that runs hold in a minute."""
+    found: dict[tuple[int, int], Fraction] = defaultdict(Fraction)
+    for device, start, end, num, den in world.store.sql(
+        "select device_id, start_us, end_us, share_num, share_den from segment where run_id is not null"
+    ):
+        for minute in range(start, end, 60_000_000):
+            found[device, minute] += Fraction(num, den)
+    return dict(found)
 
 
 def held_by_device(world: World) -> dict[int, Fraction]:

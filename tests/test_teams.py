@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 
 from gpuwatch.model import Rejects
 from gpuwatch.teams import TEAM_LABEL, UNALLOCATED, TeamRule, parse_labels, parse_teams, resolve, resolve_many
+from tests.world import CLUSTER, HOUR, Gpu, World, claim, minutes, node, pod, samples
 
 RULES = (
     TeamRule("user", "ann", "by-user"),
@@ -132,3 +135,34 @@ def test_many_owners_at_once() -> None:
 )
 def test_labels_are_a_json_object_of_text(expected: dict[str, str], text: str | None) -> None:
     assert expected == parse_labels(text)
+
+
+def test_what_a_run_inside_another_says_itself_decides_before_what_it_has_from_outside() -> None:
+    """A Slurm job in a pod of namespace ml is its account's; one whose account no rule knows is the namespace's."""
+    rules = [TeamRule("namespace", "ml", "platform"), TeamRule("account", "vision", "vision")]
+    pod_labels = {"gpuwatch.io/pool": "slurm"}
+    worker = pod("slurmd-0", "u1", 0, HOUR, namespace="ml", labels=json.dumps(pod_labels))
+    jobs = [
+        claim("501", 0, 1200, "slurmd-0", account="vision"),
+        claim("502", 1200, 2400, "slurmd-0", account="unknown"),
+    ]
+    world = World().add(
+        node(devices={"": 1}), samples(Gpu(), minutes(0, HOUR), namespace="ml", pod="slurmd-0"), worker, *jobs
+    )
+    world.book()
+
+    teams = resolve_many(rules, world.store.table("cost/owner", cluster=CLUSTER)).to_pylist()
+
+    expected = [("lab/slurmd-0", "platform", "namespace ml"), ("501", "vision", "account vision")]
+    expected.append(("502", "platform", "namespace ml"))
+    jobs_of = dict(world.store.sql("select run_id, job_id from run"))
+    assert sorted(expected) == sorted((jobs_of[t["run_id"]], t["team"], t["team_why"]) for t in teams)
+
+
+def test_a_label_of_the_outer_run_gives_way_to_an_account_of_the_inner_one() -> None:
+    own = json.dumps({"labels": None, "queue": None, "namespace": None, "account": "vision", "user_name": None})
+    owner = {"labels": '{"gpuwatch.io/team": "platform"}', "account": "vision", "own": own}
+
+    decided = resolve_many([TeamRule("account", "vision", "vision")], pa.Table.from_pylist([owner]))
+
+    assert ["vision"] == decided["team"].to_pylist()

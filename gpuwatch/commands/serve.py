@@ -43,25 +43,26 @@ def serve(
     ] = False,
 ) -> None:
     """Collectors, analyzer, alerts, API and pages in one process, until it is stopped; SIGHUP reads --config again."""
-    from gpuwatch.plan import load
-
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
-    if check:
-        write(described(load(config, os.environ)))
-        return
-    from gpuwatch.service import Service
-
-    # A file that changes while the store is opened is read again as soon as all runs.
+    # Before all that takes time: a SIGHUP that nobody takes ends the process. The file is read again as soon as all runs.
     again = Again()
     before = signal.signal(signal.SIGHUP, lambda *_: again.ask())
     try:
+        from gpuwatch.plan import load
+
         plan = load(config, os.environ)
+        if check:
+            write(described(plan))
+            return
+        from gpuwatch.service import Service
+
         service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj)
         again.call = lambda: service.reload(lambda: read_again(config, os.environ))
         run(service, host, port, lambda url: write(f"gpuwatch serves {url}\n"), beside=again)
     finally:
-        signal.signal(signal.SIGHUP, before)
+        # A process that is about to end has nothing to read again, and must not end by that signal.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if before == signal.SIG_DFL else before)
 
 
 def read_again(config: Path | None, environ: Mapping[str, str]) -> Plan:

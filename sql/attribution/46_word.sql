@@ -24,6 +24,6 @@ queued as (
     where cluster = $cluster and queue is not null and job_id is not null
     group by job_id
 )
-select w.* exclude (job_id) replace (coalesce(w.queue, q.queue) as queue)
+select w.* exclude (job_id) replace (coalesce(w.queue, q.queue) as queue), null::varchar as own
 from words w
 left join queued q using (job_id);

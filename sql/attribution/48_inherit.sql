@@ -1,6 +1,17 @@
--- An inner run has what its outer run has and it has not: so teams resolve. Run once for each level.
+-- An inner run has what its outer run has and it has not, and keeps what it says itself apart: that decides its team, and
+-- the rest where that is nothing. Run once for each level.
 update run_word
 set
+    own = coalesce(
+        run_word.own,
+        json_object(
+            'labels', run_word.labels,
+            'queue', run_word.queue,
+            'namespace', run_word.namespace,
+            'account', run_word.account,
+            'user_name', run_word.user_name
+        )::varchar
+    ),
     user_name = coalesce(run_word.user_name, o.user_name),
     account = coalesce(run_word.account, o.account),
     queue = coalesce(run_word.queue, o.queue),

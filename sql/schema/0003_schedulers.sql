@@ -2,6 +2,10 @@
 
 alter table claim add column fraction double;
 
+-- What a run inside another says itself, as a JSON object of labels, queue, namespace, account and user_name: the columns of
+-- those names hold what it has from the outer run too. NULL: it is in no other.
+alter table run add column own varchar;
+
 -- A row is what a scheduler said about one queue, quota or priority at one instant (model.QUEUE).
 create table queue (
     cluster varchar,

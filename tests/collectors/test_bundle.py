@@ -26,7 +26,8 @@ def parts(found: BundlePlan, root: Path) -> list[tuple[str, str]]:
 FULL = (
     "metrics/b.prom.gz", "metrics/a.prom", "metrics/day2/c.prom.zst", "topo/n2.txt", "topo/n1.txt",
     "slurm/topology.conf", "slurm/sacct.txt", "slurm/squeue.json", "slurm/scontrol_job.txt", "slurm/scontrol_node.txt",
-    "k8s/pods.json", "k8s/nodes.json.gz", "rates.csv", "teams.csv", "truth.json", "notes.doc", "slurm/other.txt", ".git/x",
+    "k8s/pods.json", "k8s/nodes.json.gz", "ray/jobs.json", "ray/nodes.json.gz", "ray/day/tasks.json", "yunikorn/queues.json", "ray/note.txt",
+    "rates.csv", "teams.csv", "truth.json", "notes.doc", "slurm/other.txt", ".git/x",
 )  # fmt: skip
 
 
@@ -41,6 +42,8 @@ def test_every_part_has_its_kind_in_a_fixed_order(tmp_path: Path) -> None:
         ("scontrol", "slurm/scontrol_node.txt"),
         ("scontrol", "slurm/scontrol_job.txt"),
         ("slurm-topology", "slurm/topology.conf"),
+        ("yunikorn-json", "yunikorn/queues.json"),
+        ("ray-json", "ray"),
         ("topo", "topo/n1.txt"),
         ("topo", "topo/n2.txt"),
         ("openmetrics", "metrics/a.prom"),
@@ -49,7 +52,7 @@ def test_every_part_has_its_kind_in_a_fixed_order(tmp_path: Path) -> None:
     ] == parts(found, tmp_path)
     assert (tmp_path / "rates.csv", tmp_path / "teams.csv") == (found.rates, found.teams)
     assert () == found.missing
-    assert ("notes.doc", "slurm/other.txt") == found.unknown
+    assert ("notes.doc", "ray/note.txt", "slurm/other.txt") == found.unknown
 
 
 def test_an_empty_bundle_names_all_that_is_missing(tmp_path: Path) -> None:
@@ -71,6 +74,13 @@ def test_an_empty_bundle_names_all_that_is_missing(tmp_path: Path) -> None:
         "rates.csv",
         "teams.csv",
     ] == [text.split(":")[0] for text in found.missing]
+
+
+@pytest.mark.parametrize("name", ["ray/jobs.json", "yunikorn/queues.json", "slurm/sacct.txt"])
+def test_one_scheduler_is_enough_and_nobody_is_told_of_the_others(tmp_path: Path, name: str) -> None:
+    found = plan(bundle(tmp_path, name, "metrics/a.prom"))
+
+    assert [] == [text for text in found.missing if text.startswith(("k8s", "ray", "yunikorn"))]
 
 
 def test_a_slurm_bundle_names_the_slurm_files_that_are_missing(tmp_path: Path) -> None:

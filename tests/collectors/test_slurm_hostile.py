@@ -265,3 +265,30 @@ def test_an_unknown_number_of_preemptions_is_not_zero(state: str, expected: int 
     ((_, row),) = workload_rows(facts, [("claim", held)], (), "c1", None)
 
     assert expected == row["preemptions"]
+
+
+def test_what_ended_while_nobody_looked_is_told_after_a_restart(rest: Slurmrestd) -> None:
+    """The store knows a running job, a waiting one and a partition of before; one of another scheduler stays alone."""
+    sink = FakeSink()
+    rest.poll(rest.source(), sink)
+    of = {table: [row for told, row in sink.rows if told == table] for table in ("workload", "queue")}
+    foreign = of["workload"][0] | {"scheduler": "kueue", "uid": "w"}
+    again = FakeSink()
+    again.stored = {
+        "workload": [of["workload"][0] | {"uid": "old"}, *of["workload"], foreign],
+        "queue": [*of["queue"], of["queue"][0] | {"name": "gone"}],
+    }
+    source = rest.source()
+    rest.now_us += CLOSE_AFTER_US // 2
+    rest.poll(source, again)
+
+    assert [("gone", "deleted")] == [(row["name"], row["state"]) for table, row in again.rows if table == "queue"]
+    assert [] == [row for table, row in again.rows if table == "workload"]
+
+    seen_us = rest.now_us - CLOSE_AFTER_US // 2
+    rest.now_us += CLOSE_AFTER_US
+    rest.poll(source, again)
+
+    assert [("old", "finished", seen_us)] == [
+        (row["uid"], row["state"], row["end_us"]) for table, row in again.rows if table == "workload"
+    ]

@@ -247,6 +247,7 @@ class FakeSink:
         self.refused: list[dict[str, int]] = []
         self.errors: list[str] = []
         self.read: list[int] = []
+        self.stored: dict[str, list[Json]] = {}
 
     async def commit(self, source: str, batches: Sequence[Records | Points], rejects: Rejects | None = None) -> None:
         if self.busy:
@@ -272,6 +273,9 @@ class FakeSink:
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[Json]:
         return []
+
+    async def open_rows(self, cluster: str, table: str) -> list[Json]:
+        return self.stored.get(table, [])
 
 
 class Commands:

@@ -53,7 +53,7 @@ class Slurmrestd:
         self.asked.append((request.path, dict(request.query), dict(request.headers)))
         parts = request.path.strip("/").split("/")
         if parts[0] == "openapi":
-            paths = {f"/slurm/{v}/jobs/": {} for v in (self.version, "v0.0.37")}
+            paths: Json = {f"/slurm/{v}/jobs/": {} for v in (self.version, "v0.0.37")}
             return web.json_response({"paths": paths}) if self.specified else web.Response(status=404, text="no")
         what = f"{parts[0]}/{'/'.join(parts[2:])}"
         if parts[1] != self.version or what not in self.answers:

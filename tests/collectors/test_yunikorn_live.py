@@ -69,12 +69,12 @@ class Server:
 class Sink:
     """Keeps what is committed; refuses the first `busy` commits."""
 
-    def __init__(self, open_claims: Sequence[Json] = (), busy: int = 0) -> None:
+    def __init__(self, open_claims: Sequence[Json] = (), busy: int = 0, **open_rows: Said) -> None:
         self.rows: Said = []
         self.refused: dict[str, int] = {}
         self.failures: list[str] = []
         self.successes: list[int] = []
-        self._open, self._busy = list(open_claims), busy
+        self._open, self._busy, self._open_rows = list(open_claims), busy, open_rows
 
     async def commit(self, source: str, batches: Sequence[Records | Points], rejects: Rejects | None = None) -> None:
         if self._busy:
@@ -93,6 +93,9 @@ class Sink:
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[Json]:
         return self._open
+
+    async def open_rows(self, cluster: str, table: str) -> list[Json]:
+        return [row for kept, row in self._open_rows.get("kept", []) if kept == table]
 
     def take(self) -> Said:
         taken, self.rows = self.rows, []
@@ -243,6 +246,24 @@ def test_a_new_process_ends_what_ended_meanwhile() -> None:
 
     assert [("claim", "old", AT)] == [told for told in brief(first) if told[1:] == ("old", AT)]
     assert {"w-0", "old"} == {row["pod"] for table, row in first if table == "claim"}
+
+
+def test_a_new_process_deletes_what_went_meanwhile_and_repeats_nothing() -> None:
+    """The store has what a first process told, one queue and application more, and a queue of another scheduler."""
+    (first,) = rounds(Server(), Sink())
+    queue = next(row for table, row in first if table == "queue" and row["name"] == "root.train")
+    gang = next(row for table, row in first if table == "workload")
+    stored = [
+        *first,
+        ("queue", queue | {"name": "root.old"}),
+        ("queue", queue | {"name": "root.kueue", "scheduler": "kueue"}),
+        ("workload", gang | {"uid": "app-0", "name": "app-0"}),
+    ]
+    (second,) = rounds(Server(), Sink(kept=stored))
+
+    assert [("queue", "root.old", "deleted"), ("workload", "app-0", "deleted")] == sorted(
+        said for said in brief(second) if said[0] != "claim"
+    )
 
 
 def test_claims_can_be_left_to_kubernetes() -> None:

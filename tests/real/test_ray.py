@@ -21,9 +21,10 @@ from typing import Any
 import pytest
 
 from gpuwatch import attribution
+from gpuwatch.collectors.http_json import Client
 from gpuwatch.collectors.ray import read
-from gpuwatch.collectors.ray_client import JOBS, NODES, VERSION, Client
 from gpuwatch.collectors.ray_live import LISTS, RaySource, configure
+from gpuwatch.collectors.ray_paths import JOBS, NODES, VERSION
 from gpuwatch.model import Points, Records, Rejects, Source
 from gpuwatch.registry import LiveSource
 from gpuwatch.settings import Settings

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,8 @@ from gpuwatch.settings import Settings
 from gpuwatch.state.channels import Channels
 from gpuwatch.store import Store
 from tests.service.feed import NOW_US, points
-from tests.service.process import Server, gpu_labels, now_ms, until
+from tests.service.load import Load, Sample, stored
+from tests.service.process import Server, until
 
 RELOADS = 5
 STORM = 50
@@ -109,56 +110,40 @@ def listed(server: Server) -> dict[str, str]:
 
 
 def test_what_is_acknowledged_through_five_reloads_is_stored_once(tmp_path: Path) -> None:
-    acknowledged: Counter[tuple[str, int]] = Counter()
-    statuses: Counter[int] = Counter()
-    broken: list[OSError] = []
-    ended = threading.Event()
     config = tmp_path / "gpuwatch.toml"
-
-    def load(client: int) -> None:
-        at_ms = now_ms()
-        while not ended.is_set():
-            at_ms += 1
-            try:
-                status = loaded.write([(gpu_labels(f"GPU-{client}"), [(0.5, at_ms)])]).status
-            except OSError as error:
-                broken.append(error)
-                return
-            statuses[status] += 1
-            if status == 204:
-                acknowledged[f"GPU-{client}", at_ms] += 1
-
     with exporters("a", "b") as (a, b):
         config.write_text(tables((1, [a])))
-        with Server(tmp_path / "data", config=config) as loaded, ThreadPoolExecutor(4) as pool:
-            for client in range(4):
-                pool.submit(load, client)
-            for at in range(RELOADS):
-                seen = len(acknowledged)
-                reload(
-                    loaded, config, tables((1, [a, b] if at % 2 == 0 else [a]), settings=f"idle_minutes = {at + 10}")
-                )
-                until(lambda seen=seen: len(acknowledged) > seen + 8, "samples between two reloads")
-            ended.set()
-        assert 0 == loaded.process.returncode, loaded.log
+        with Server(tmp_path / "data", config=config) as server:
+            with Load(server) as load:
+                for at in range(RELOADS):
+                    group = [a, b] if at % 2 == 0 else [a]
+                    reload(server, config, tables((1, group), settings=f"idle_minutes = {at + 10}"))
+                    load.more(8)
+            assert 0 == server.stop(), server.log
 
-    assert {204} == set(statuses), statuses
-    assert [] == broken
-    assert "traceback" not in loaded.log.lower(), loaded.log
-    with Store.open(loaded.directory, create=False) as store:
-        stored = Counter(
-            {
-                (gpu, at_ms): count
-                for gpu, at_ms, count in store.sql(
-                    """select gpu, observed_us // 1000, count(*)
-                    from (select * from sample union all by name select * from sample_tail)
-                    join context using (context_id)
-                    where gpu like 'GPU-_' and node like 'node-%'
-                    group by all"""
-                )
-            }
-        )
-    assert acknowledged == stored
+    assert ({204}, []) == (set(load.statuses), load.broken)
+    assert "traceback" not in server.log.lower(), server.log
+    assert load.acknowledged == stored(server.directory)
+
+
+def test_what_is_acknowledged_before_a_kill_in_a_reload_is_stored_once(tmp_path: Path) -> None:
+    config = tmp_path / "gpuwatch.toml"
+    acknowledged: Counter[Sample] = Counter()
+    with exporters("a", "b") as (a, b):
+        for group in ([a, b], [b], [a, b]):
+            config.write_text(tables((1, [a])))
+            server = Server(tmp_path / "data", config=config)
+            with Load(server) as load:
+                load.more(8)
+                config.write_text(tables((1, group), settings="idle_minutes = 20"))
+                server.process.send_signal(signal.SIGHUP)
+                load.more(1)
+                server.kill()
+            acknowledged += load.acknowledged
+
+    kept = stored(server.directory)
+    assert Counter() == acknowledged - kept
+    assert {1} == set(kept.values())
 
 
 def test_sources_come_go_and_change_and_the_others_are_left_alone(tmp_path: Path) -> None:
@@ -217,8 +202,10 @@ def test_signals_in_a_storm_are_taken_together(tmp_path: Path) -> None:
         until(lambda: '"idle_minutes"' in server.log, "the last one is taken over")
 
         assert server.ready()
-        server.process.send_signal(signal.SIGHUP)
-        assert 0 == server.stop(), server.log
+        server.process.send_signal(signal.SIGTERM)
+        while server.process.poll() is None:
+            server.process.send_signal(signal.SIGHUP)
+        assert 0 == server.process.returncode, server.log
 
 
 def test_a_configuration_that_is_gone_is_a_bad_one(tmp_path: Path) -> None:
