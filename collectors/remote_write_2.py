@@ -92,7 +92,8 @@ def split(series: Any, numbers: NDArray[np.int32], trailers: set[bytes]) -> Spli
         # As _after_labels, written out: this runs for every sample.
         if len(raw) > SHORTEST and raw[0] == _LABELS and (after := raw[1] + 2) < _LONGEST:
             end = after + ONE_SAMPLE
-            if raw[after : after + 3] == HEAD and raw[end:] in trailers and len(raw) >= end and raw[after - 1] < 0x80:
+            # The whole head of the sample is looked at for all of them at once, later.
+            if raw[end:] in trailers and len(raw) >= end and raw[after + 1] == HEAD[1] and raw[after - 1] < 0x80:
                 add_tail(raw[after:end])
                 add_labels(raw[2:after])
                 add_line(line)

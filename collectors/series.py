@@ -25,7 +25,7 @@ MAX_RECENT = 8_192
 """Label sets kept: the fields of a device share theirs, so that most series find it there."""
 
 MAX_TABLES, MAX_TABLE_BYTES = 64, 32 * 1024
-"""Tables of series kept, and the size of the numbers of one."""
+"""Tables of series or contexts kept, and the size of the numbers of one."""
 
 _COLUMN_NAMES = pa.array([field.column or "" for field in fields.FIELDS], pa.string())
 
@@ -153,6 +153,7 @@ class Contexts:
         self._numbers = numbers
         self._table = context_records([]).rows
         self._places: dict[int, int] = {}  # row of each context in the table
+        self._cuts: dict[bytes, Records] = {}  # what was handed out last, by the contexts
 
     def of(self, numbers: NDArray[np.int32]) -> Records:
         """The contexts of series numbers, sent before or not."""
@@ -160,8 +161,15 @@ class Contexts:
             ids = fresh.rows["context_id"].to_pylist()
             self._places |= {context_id: len(self._places) + place for place, context_id in enumerate(ids)}
             self._table = pa.concat_tables([self._table, fresh.rows]).combine_chunks()
-        used = np.unique(self._numbers.context_ids(numbers)).tolist()
-        return Records("context", self._table.take([self._places[context_id] for context_id in used]))
+        used = np.unique(self._numbers.context_ids(numbers))
+        key = used.tobytes()
+        if (found := self._cuts.get(key)) is None:
+            found = Records("context", self._table.take([self._places[context_id] for context_id in used.tolist()]))
+            if len(key) <= MAX_TABLE_BYTES:
+                if len(self._cuts) >= MAX_TABLES:
+                    self._cuts.clear()
+                self._cuts[key] = found
+        return found
 
 
 def context_records(rows: Sequence[dict[str, object]]) -> Records:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 from gpuwatch.clock import SECOND_US
+from gpuwatch.collectors.http_json import Access, Client, NotServed, access_of
 from gpuwatch.collectors.kubernetes import batches
 from gpuwatch.collectors.kubernetes_json import Malformed, Object
 from gpuwatch.collectors.kubernetes_kinds import Row
 from gpuwatch.collectors.live_options import Options, backoff_s
 from gpuwatch.collectors.live_write import write
-from gpuwatch.collectors.scrape_config import Secret, Tls
 from gpuwatch.collectors.yunikorn import IGNORED, name_of, take, what
 from gpuwatch.collectors.yunikorn_book import Book
-from gpuwatch.collectors.yunikorn_http import Access, Client, NotServed
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.errors import GpuwatchError, SourceUnreachable
 from gpuwatch.model import Rejects
 from gpuwatch.registry import LiveSource, Sink, live
 
@@ -27,6 +27,7 @@ MAX_LEAVES = 10_000
 """Leaf queues asked one by one of a YuniKorn that lists no applications of a partition."""
 MAX_REFUSED = 10_000
 MAX_WAIT_S = 300.0
+HINTS = {404: "check url in [[yunikorn]]: it is the root of YuniKorn's web service, as http://yunikorn-service:9080"}
 STATES = ("active", "completed", "rejected")
 
 
@@ -131,11 +132,11 @@ class YunikornSource:
 
 async def _everything(client: Client) -> list[Object]:
     """Partitions, their queues and their applications. Raises SourceUnreachable."""
-    partitions = await client.get("partitions")
+    partitions = await _items(client, "partitions")
     items: list[Object] = list(partitions)
     for partition in partitions[:MAX_PARTITIONS]:
         name = str(partition.get("name") or "default")
-        queues = await client.get("partition", name, "queues")
+        queues = await _items(client, "partition", name, "queues")
         items += queues
         items += await _applications(client, name, queues)
     return items
@@ -146,13 +147,13 @@ async def _applications(client: Client, partition: str, queues: Sequence[Object]
     found: list[Object] = []
     try:
         for state in STATES:
-            found += await client.get("partition", partition, "applications", state)
+            found += await _items(client, "partition", partition, "applications", state)
         return _newest(found)
     except NotServed:
         if found:  # the path is there, this state is not
             return _newest(found)
     for leaf in _leaves(queues):
-        found += await client.get("partition", partition, "queue", leaf, "applications")
+        found += await _items(client, "partition", partition, "queue", leaf, "applications")
     return _newest(found)
 
 
@@ -184,51 +185,16 @@ def _leaves(queues: Sequence[Object]) -> list[str]:
     return leaves
 
 
+async def _items(client: Client, *path: str) -> list[Object]:
+    """The objects that a path answers: its list, or the one object. Raises NotServed, SourceUnreachable."""
+    place = f"/ws/v1/{'/'.join(quote(part, safe='') for part in path)}"
+    value = await client.get(place)
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(item, dict) for item in items):
+        raise SourceUnreachable(f"{place}: neither an object nor a list of objects; is this YuniKorn?")
+    return items
+
+
 def _access(options: Options) -> Access:
-    url = options.text("url").rstrip("/").removesuffix("/ws/v1")
-    try:
-        parts = urlsplit(url)
-        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-        fine = fine and parts.username is None and not parts.query and not parts.fragment
-    except ValueError:
-        fine = False
-    if not fine:
-        options.wrong("url", "must be the address of YuniKorn's web service, as http://yunikorn-service.yunikorn:9080")
-        url = "http://invalid.invalid"
-    username, password = options.text("username"), _secret(options, "password")
-    token = _secret(options, "bearer_token")
-    if bool(username) != (password is not None):
-        options.wrong("username", "belongs together with password or password_file")
-    if token is not None and password is not None:
-        options.wrong("bearer_token", "give it, or username and password, not both")
-    ca, cert, key = (options.path(name) for name in ("ca_file", "cert_file", "key_file"))
-    tls = Tls(ca, cert, key, options.flag("insecure_skip_verify", False))
-    if ca or cert:
-        try:
-            tls.context()
-        except ValueError as error:
-            options.wrong("ca_file, cert_file, key_file", str(error))
-    return Access(
-        url,
-        options.number("timeout_s", 20, 0.1, 600),
-        int(options.number("max_bytes", 256 << 20, 1024, 4 << 30)),
-        username,
-        password,
-        token,
-        tls if url.startswith("https:") else None,
-    )
-
-
-def _secret(options: Options, name: str) -> Secret | None:
-    """A secret given in the table, or in the file that `<name>_file` names."""
-    text, file = options.text(name), options.text(f"{name}_file")
-    if text and file:
-        options.wrong(name, f"give it or {name}_file, not both")
-    if not text and not file:
-        return None
-    secret = Secret("" if file else text, file)
-    try:
-        secret.read()
-    except ValueError as error:
-        options.wrong(f"{name}_file", str(error))
-    return secret
+    found = access_of(options, "YuniKorn", "[[yunikorn]]", "http://yunikorn-service.yunikorn:9080", HINTS, 20)
+    return replace(found, url=found.url.removesuffix("/ws/v1"))

@@ -142,7 +142,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         problems = [
-            f"{f.name} = {getattr(self, f.name)!r} is not {_rule(f).words}"
+            f"{f.name} = {_shown(getattr(self, f.name))} is not {_rule(f).words}"
             for f in fields(self)
             if not _rule(f).test(getattr(self, f.name))
         ]
@@ -263,6 +263,11 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[s
 def _rule(setting: Field[Any]) -> _Rule:
     rule: _Rule = setting.metadata["rule"]
     return rule
+
+
+def _shown(value: object) -> str:
+    """A bad value for people; an address may hold a password."""
+    return "(not shown: it holds an @)" if "@" in str(value) else repr(value)
 
 
 def _names() -> frozenset[str]:

@@ -12,8 +12,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -215,7 +215,7 @@ def victoria(
         yield url
 
 
-SERVERS = {"prometheus": prometheus, "victoria": victoria}
+SERVERS: dict[str, Callable[..., AbstractContextManager[str]]] = {"prometheus": prometheus, "victoria": victoria}
 
 
 def command(url: str, data: Path, *options: str) -> list[str]:
