@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gpuwatch import gpu_models, mig
 from gpuwatch.clock import MINUTE_US, SECOND_US
-from gpuwatch.estimate import Node, Placed, Slot, Wanted, place
+from gpuwatch.estimate import WHOLE_UNITS, Node, Placed, Slot, Wanted, place
 from gpuwatch.model import WHOLE_GPU, device_key
 from gpuwatch.nesting import Holder, Inner, InnerHold, OuterHold, refine, short
 from gpuwatch.settings import Settings
@@ -169,10 +169,8 @@ def _nodes(store: Store, cluster: str) -> dict[str, Node]:
         left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid"""
     )
     for device_id, start_us, end_us, units in held:
-        if device_id in by_device and units is None:
-            by_device[device_id].held.append((start_us, end_us))
-        elif device_id in by_device:
-            by_device[device_id].parts.append((start_us, end_us, units))
+        if device_id in by_device:
+            by_device[device_id].held.add(start_us, end_us, WHOLE_UNITS if units is None else units)
     wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
     return {
         name: Node(

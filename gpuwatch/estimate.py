@@ -6,8 +6,8 @@ was told leaves no choice.
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpuwatch.model import WHOLE_GPU, device_key
@@ -35,6 +35,23 @@ class Wanted:
     """How much of each device it holds."""
 
 
+class Spans:
+    """Spans of time with units, kept by length, so that those that meet another are found without looking at all."""
+
+    def __init__(self) -> None:
+        self._by_length: dict[int, list[tuple[int, int, int]]] = {}
+
+    def add(self, start_us: int, end_us: int, units: int) -> None:
+        """One more span [start_us, end_us)."""
+        insort(self._by_length.setdefault((end_us - start_us).bit_length(), []), (start_us, end_us, units))
+
+    def meeting(self, start_us: int, end_us: int) -> Iterator[tuple[int, int, int]]:
+        """The spans (start, end, units) that share an instant with [start_us, end_us)."""
+        for bits, spans in self._by_length.items():
+            first, last = bisect_left(spans, (start_us - (1 << bits),)), bisect_left(spans, (end_us,))
+            yield from (span for span in spans[first:last] if span[1] > start_us)
+
+
 @dataclass
 class Slot:
     """A device of a node and the spans in which it is held. `measured` devices are known from samples."""
@@ -44,19 +61,17 @@ class Slot:
     index: int
     profile: str | None
     measured: bool
-    held: list[tuple[int, int]] = field(default_factory=list)
-    parts: list[tuple[int, int, int]] = field(default_factory=list)
-    """(start, end, units) of those who hold a part of it."""
+    held: Spans = field(default_factory=Spans)
+    """With the units that each holds of it."""
 
     def busy_us(self, start_us: int, end_us: int) -> int:
         """Microseconds of [start_us, end_us) in which something already holds this device."""
-        spans = self.held if not self.parts else [*self.held, *((start, end) for start, end, _ in self.parts)]
-        return sum(max(0, min(end, end_us) - max(start, start_us)) for start, end in spans)
+        spans = self.held.meeting(start_us, end_us)
+        return sum(min(end, end_us) - max(start, start_us) for start, end, _ in spans)
 
     def load(self, start_us: int, end_us: int) -> int:
         """The most units that are held at any instant of [start_us, end_us)."""
-        spans = [(start, end, WHOLE_UNITS) for start, end in self.held] + self.parts
-        return most_units([(s, e, u) for s, e, u in spans if s < end_us and e > start_us], start_us)
+        return most_units(list(self.held.meeting(start_us, end_us)), start_us)
 
 
 @dataclass(frozen=True)
@@ -126,10 +141,7 @@ class Node:
             taken.append(best)
         self._name(wanted.gpus, taken)
         for slot in taken:
-            if wanted.units < WHOLE_UNITS:
-                slot.parts.append((wanted.start_us, wanted.end_us, wanted.units))
-            else:
-                slot.held.append((wanted.start_us, wanted.end_us))
+            slot.held.add(wanted.start_us, wanted.end_us, wanted.units)
         return [
             Placed(wanted.run_id, slot.device_id, wanted.pod_uid, wanted.start_us, wanted.end_us, slot not in sure)
             for slot in taken

@@ -483,7 +483,7 @@ def test_inner_runs_neither_add_nor_take_time(
             rows.append(claim(str(number), start, end, "worker-0", max(1, int(size)), **indexes))
     shuffled = order.sample(rows, len(rows))
     of_samples = [s for gpu in gpus for s in seen(gpu)] if measured else seen(Gpu("GPU-z", "n9"))
-    plain, nested, other = (World().add(of_samples, machine, given) for given in (rows[:1], rows, shuffled))
+    plain, nested, other = (World().add(of_samples, *machine, *given) for given in (rows[:1], rows, shuffled))
     for world in (plain, nested, other):
         world.attribute()
 
@@ -496,6 +496,11 @@ def test_inner_runs_neither_add_nor_take_time(
     theirs = held_at(plain)
     assert len(theirs) == count * (outer[1] - outer[0]) // 60
     assert theirs == held_at(nested)
+    spans = {f"j{n}@s1" if inner[2] == "ray" else str(n): inner[0] for n, inner in enumerate(inners)}
+    for _, start, end, who, _ in nested.segments():
+        first, last = spans.get(who.split()[0], (start, end))
+        assert first <= start
+        assert end <= last
 
 
 def held_at(world: World) -> dict[tuple[int, int], Fraction]:
@@ -518,3 +523,19 @@ def shares(world: World) -> dict[int, dict[int, Fraction]]:
         for minute in range(start, end, 60_000_000):
             found[device][minute] += Fraction(num, den)
     return found
+
+
+def test_a_pod_that_kube_state_metrics_tells_no_more_of_is_held_up_to_its_last_word() -> None:
+    gone = pod("p", "u1", 0, None, kind="ksm", evidence=600)
+    told = pod("q", "u2", 0, 6 * HOUR, node="n9", kind="ksm", evidence=6 * HOUR)
+    world = World().add(seen(A, 0, 6 * HOUR), gone, told).book()
+
+    assert [("GPU-a", 0, 600, "u1 estimated", "1")] == [s for s in world.segments() if s[3].startswith("u1")]
+
+
+def test_a_pod_that_was_told_of_lately_runs_on() -> None:
+    runs = pod("p", "u1", 0, None, kind="ksm", evidence=5 * HOUR)
+    told = pod("q", "u2", 0, 6 * HOUR, node="n9", kind="ksm", evidence=6 * HOUR)
+    world = World().add(seen(A, 0, 6 * HOUR), runs, told).book()
+
+    assert [("GPU-a", 0, 6 * HOUR, "u1 estimated", "1")] == [s for s in world.segments() if s[3].startswith("u1")]

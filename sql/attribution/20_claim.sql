@@ -124,7 +124,8 @@ timed as (
         run_key,
         pod_uid,
         min(start_us) as start_us,
-        max(end_us) as end_us
+        max(end_us) as end_us,
+        max(greatest(start_us, evidence_us)) as last_us
     from claim
     where cluster = $cluster
     group by all
@@ -154,6 +155,11 @@ select
             -- Held up to the source's last word. Slurm's and Ray's records carry theirs; a pod list says what runs when
             -- it is written, which is the end of what the cluster's samples tell.
             case
+                -- kube-state-metrics tells of every pod all the time, and what is written of it at least once an hour:
+                -- a pod that it tells no more of for longer is held up to the last word on it.
+                when k.kind = 'ksm'
+                    and t.last_us < greatest(s.last_us, (select last_us from sampled)) - 3 * 3600000000
+                then greatest(t.last_us, t.start_us)
                 when k.scheduler in ('slurm', 'ray') then greatest(s.last_us, t.start_us)
                 else greatest(s.last_us, t.start_us, (select last_us from sampled))
             end

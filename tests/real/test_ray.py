@@ -195,6 +195,9 @@ class StoreSink:
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         return self.store.rows("reports/open_claim", cluster=cluster, scheduler=scheduler)
 
+    async def open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
+        raise AssertionError("a head asks for claims alone")
+
     def held(self) -> dict[str, tuple[float, float]]:
         """(GPUs at most, GPU-seconds) of every job after attribution."""
         attribution.attribute(self.store, "c1", Settings())

@@ -1,10 +1,9 @@
-"""What a reload does inside the process: which sources stay, settings, channels, plans with mistakes, the signal itself."""
+"""What a reload does inside the process: which sources stay, settings, channels, plans with mistakes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -17,7 +16,7 @@ from bench.remote_write import body
 from gpuwatch import collect
 from gpuwatch.analyze import AnalyzeReport
 from gpuwatch.collect import Collectors, Exchange, unchanged
-from gpuwatch.commands.serve import Again, read_again
+from gpuwatch.commands.serve import read_again
 from gpuwatch.errors import UsageError
 from gpuwatch.plan import Plan, load, made
 from gpuwatch.registry import Sink
@@ -26,7 +25,6 @@ from gpuwatch.settings import Settings
 from gpuwatch.state.channels import Channels
 from gpuwatch.store import Store
 from tests.service.feed import NOW_US, points
-from tests.service.process import until
 
 WAIT_S = 20.0
 CHANNEL = {"name": "ops", "kind": "slack", "url": "https://hooks.slack.com/services/T0/B0/abcdefghijklmnop"}
@@ -359,48 +357,3 @@ def test_a_label_may_be_named_as_a_file_is(tmp_path: Path) -> None:
     config.write_text('[[dcgm]]\ntargets = ["a:1"]\nlabels = { made_of_file = "no" }\n')
 
     assert 1 == len(load(config, {}).live)
-
-
-def test_a_signal_in_the_middle_of_a_signal_never_hangs() -> None:
-    again, calls = Again(), threading.Semaphore(0)
-    again.call = calls.release
-    again.start()
-
-    def storm() -> None:
-        def between(frame: object, event: str, argument: object) -> Any:
-            again.ask()
-            return between
-
-        sys.settrace(between)
-        again.ask()
-        sys.settrace(None)
-
-    asking = threading.Thread(target=storm, daemon=True)
-    asking.start()
-    asking.join(WAIT_S)
-
-    assert not asking.is_alive()
-    assert calls.acquire(timeout=WAIT_S)
-    again.stop()
-
-
-def test_asked_before_it_is_started_it_calls_then_and_asked_often_it_calls_once_more() -> None:
-    again, going, go = Again(), threading.Event(), threading.Event()
-    calls: list[int] = []
-
-    def call() -> None:
-        calls.append(len(calls))
-        going.set()
-        assert go.wait(WAIT_S)
-
-    again.call = call
-    again.ask()
-    again.start()
-    assert going.wait(WAIT_S)
-    for _ in range(5):
-        again.ask()
-    go.set()
-    until(lambda: calls == [0, 1], "one more call for five that asked")
-    again.stop()
-
-    assert [0, 1] == calls

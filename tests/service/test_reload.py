@@ -5,17 +5,21 @@ from __future__ import annotations
 import http.server
 import json
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from gpuwatch.commands.serve import Again
 from gpuwatch.service import CONFIGURATION
 from tests.service.load import Load, Sample, stored
 from tests.service.process import Server, until
 
 RELOADS = 5
+WAIT_S = 20.0
 STORM = 50
 TAKEN = "configuration taken over"
 
@@ -197,3 +201,51 @@ def test_a_configuration_that_is_gone_is_a_bad_one(tmp_path: Path) -> None:
 
         assert "check --config" in server.log
         assert server.ready()
+
+
+# The signal itself.
+
+
+def test_a_signal_in_the_middle_of_a_signal_never_hangs() -> None:
+    again, calls = Again(), threading.Semaphore(0)
+    again.call = calls.release
+    again.start()
+
+    def storm() -> None:
+        def between(frame: object, event: str, argument: object) -> Any:
+            again.ask()
+            return between
+
+        sys.settrace(between)
+        again.ask()
+        sys.settrace(None)
+
+    asking = threading.Thread(target=storm, daemon=True)
+    asking.start()
+    asking.join(WAIT_S)
+
+    assert not asking.is_alive()
+    assert calls.acquire(timeout=WAIT_S)
+    again.stop()
+
+
+def test_asked_before_it_is_started_it_calls_then_and_asked_often_it_calls_once_more() -> None:
+    again, going, go = Again(), threading.Event(), threading.Event()
+    calls: list[int] = []
+
+    def call() -> None:
+        calls.append(len(calls))
+        going.set()
+        assert go.wait(WAIT_S)
+
+    again.call = call
+    again.ask()
+    again.start()
+    assert going.wait(WAIT_S)
+    for _ in range(5):
+        again.ask()
+    go.set()
+    until(lambda: calls == [0, 1], "one more call for five that asked")
+    again.stop()
+
+    assert [0, 1] == calls
