@@ -187,6 +187,8 @@ class Client:
             429: f"it is asked too often: raise interval_s in {access.where}",
         }
         hint = access.hints.get(status) or hints.get(status, f"see the log of {access.what}")
+        if 300 <= status < 400:
+            hint = f"it redirects, which is not followed: put the final address into url in {access.where}"
         text = f"{shown}: {status} {said}".rstrip() + f"; {hint}"
         return NotServed(text) if status in (400, 404, 405) else SourceUnreachable(text)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from gpuwatch.collectors.kubernetes_dra import GROUP as DRA_GROUP
 from gpuwatch.collectors.kubernetes_kinds import kinds
 
 VERBS = ("get", "list", "watch")
+DISCOVERY = "discovery.k8s.io"
+"""Group of the EndpointSlices that `[[dcgm]] kubernetes` finds its targets in: they are listed, no more."""
 CORE = "core"
 """File and role of the core group's kinds beside pods, nodes and events, which the role `gpuwatch` has."""
 
@@ -23,7 +26,7 @@ metadata:
 rules:
   - apiGroups: ["{group}"]
     resources: [{resources}]
-    verbs: ["get", "list", "watch"]
+    verbs: [{verbs}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -44,7 +47,10 @@ subjects:
 
 def resources() -> dict[str, tuple[str, ...]]:
     """Names of the collections that are read live, by API group; pods, nodes and events left out."""
-    found: dict[str, set[str]] = {DRA_GROUP: {"resourceclaims", "resourceslices"}}
+    found: dict[str, set[str]] = {
+        DRA_GROUP: {"resourceclaims", "resourceslices"},
+        DISCOVERY: {"endpointslices"},
+    }
     for kind in kinds().values():
         if kind.versions:
             found.setdefault(kind.group, set()).add(kind.plural)
@@ -57,9 +63,15 @@ def manifests() -> dict[str, str]:
     for group, names in resources().items():
         stem = group or CORE
         about = f"What gpuwatch may see of {group or 'the core group beside pods, nodes and events'}. Leave it out where it is not used."
-        quoted = ", ".join(f'"{name}"' for name in names)
-        texts[f"{stem}.yaml"] = _MANIFEST.format(about=about, name=f"gpuwatch-{stem}", group=group, resources=quoted)
+        verbs = ("list",) if group == DISCOVERY else VERBS
+        texts[f"{stem}.yaml"] = _MANIFEST.format(
+            about=about, name=f"gpuwatch-{stem}", group=group, resources=_quoted(names), verbs=_quoted(verbs)
+        )
     return texts
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def main(folder: str) -> None:

@@ -181,7 +181,7 @@ def test_an_application_that_nobody_lists_is_deleted() -> None:
 @pytest.mark.parametrize(
     ("path", "answer", "words"),
     [
-        pytest.param("partition/default/applications/active", 500, "Internal Server Error", id="500"),
+        pytest.param("partition/default/applications/active", 500, "see the log of YuniKorn", id="500"),
         pytest.param("partition/default/queues", b"<html>", "not JSON", id="a page of a proxy"),
         pytest.param("partitions", [1], "neither an object nor a list of objects", id="numbers"),
         pytest.param("partitions", 401, "set bearer_token_file, or username and password_file", id="not let in"),
