@@ -119,7 +119,7 @@ class Decoder:
             taken = take(kind, item, tables, self._profiles, None)
             if not taken and kind != "Pod" and (known := find(item)) is not None:
                 taken = True
-                for table, row in known.rows(item, now_us):
+                for table, row in known.read(item, now_us):
                     tables.setdefault(table, []).append(row)
         except Malformed as error:
             raise ValueError(f"{kind}: {error}") from error

@@ -84,9 +84,13 @@ def _column(name: str, schema: pa.Schema) -> str:
     return column
 
 
-def _value(name: str, column: str, value: Any, kind: pa.DataType, now_us: int) -> str | int:
+def _value(name: str, column: str, value: Any, kind: pa.DataType, now_us: int) -> str | int | float:
     if pa.types.is_string(kind):
         return _text(name, column, value)
+    if pa.types.is_floating(kind):
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MAX_DEVICES:
+            raise ValueError(f"{name} is not a number above 0")
+        return float(value)
     if isinstance(value, str) and column.endswith("_us"):
         try:
             return parse_rfc3339(value)

@@ -13,7 +13,7 @@ from gpuwatch.collectors.kubernetes_dra import Allocations, Drawn, claim_names
 from gpuwatch.collectors.kubernetes_events import event_row
 from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, objects, read_text
 from gpuwatch.collectors.kubernetes_nodes import NodeSaid, bare_node, node_said, with_inventory
-from gpuwatch.collectors.kubernetes_pods import asks_for_gpus, by_job, claims, pending
+from gpuwatch.collectors.kubernetes_pods import asks_for_gpus, by_job, claims, pending, whole
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import TABLES, Records, Rejects, Rows, Source
 from gpuwatch.registry import importer
@@ -86,6 +86,7 @@ class Reader:
         """Takes one object; False for a kind that nothing reads. Raises Malformed."""
         kind, group = item.get("kind"), str(item.get("apiVersion") or "").rpartition("/")[0]
         if kind == "Pod" and not group:
+            whole(item)
             if claim_names(item):
                 if len(self._pods) >= MAX_DRA_PODS:
                     raise Malformed(f"more than {MAX_DRA_PODS} pods with DRA claims")
@@ -97,7 +98,7 @@ class Reader:
         elif self._own.take(item, self._observed_us):
             pass
         elif (known := kubernetes_kinds.find(item)) is not None:
-            for table, row in list(known.rows(item, self._observed_us)):
+            for table, row in list(known.read(item, self._observed_us)):
                 self.tables.setdefault(table, []).append(row)
         else:
             return False
@@ -147,6 +148,7 @@ def finish(tables: Tables, profiles: dict[str, str]) -> None:
 def take(kind: str, item: Object, tables: Tables, profiles: dict[str, str], observed_us: int | None) -> bool:
     """Adds the rows of one Pod, Node or Event that comes alone; False for what is not read so. Raises Malformed."""
     if kind == "Pod":
+        whole(item)
         if claim_names(item) and not asks_for_gpus(item):
             return False
         tables["claim"].extend(list(claims(item)))

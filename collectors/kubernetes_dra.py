@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gpuwatch.collectors.kubernetes_json import Malformed, Object, integer, mapping, mappings, string
+from gpuwatch.collectors.kubernetes_json import Malformed, Object, integer, mapping, mappings, named, string
 
 GROUP = "resource.k8s.io"
 VERSIONS: tuple[str, ...] = ("v1", "v1beta2", "v1beta1", "v1alpha3")
@@ -166,7 +166,8 @@ class Allocations:
         return old.node
 
     def take_claim(self, item: Object) -> Key | None:
-        """Takes a ResourceClaim; returns its key."""
+        """Takes a ResourceClaim; returns its key. Raises Malformed."""
+        named(item, "name")
         name = _claim_name(item)
         if name is None or (name not in self._claims and len(self._claims) >= MAX_CLAIMS):
             return None

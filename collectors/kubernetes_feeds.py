@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from gpuwatch.collectors.kubernetes_book import Book
 from gpuwatch.collectors.kubernetes_dra import GROUP as DRA_GROUP
 from gpuwatch.collectors.kubernetes_dra import VERSIONS as DRA_VERSIONS
-from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, string
+from gpuwatch.collectors.kubernetes_json import Malformed, Object, mapping, named, string
 from gpuwatch.collectors.kubernetes_kinds import Kind
+from gpuwatch.collectors.kubernetes_pods import whole
 
 
 class Feed(Protocol):
@@ -47,10 +48,12 @@ class Pods(_Core):
 
     def take(self, item: Object, at_us: int) -> str | None:
         """Takes a pod; known by its UID."""
+        whole(item)
         return self._book.pod(item, at_us)
 
     def deleted(self, item: Object, alive_us: int, at_us: int) -> None:
-        """Ends a pod."""
+        """Ends a pod, also one of which no more is told than which it was."""
+        named(item, "uid")
         self._book.pod_deleted(item, alive_us, at_us)
 
     def listed(self, known: Collection[str], alive_us: int | None, at_us: int, namespace: str | None) -> None:

@@ -111,6 +111,13 @@ def string(parent: Object, key: str) -> str | None:
     return _encodable(value)
 
 
+def named(item: Object, *keys: str) -> None:
+    """Raises Malformed that tells which of these `keys` of its metadata, by which an object is known, are not there."""
+    metadata = mapping(item, "metadata")
+    if missing := [key for key in keys if string(metadata, key) is None]:
+        raise Malformed(f"metadata has no {' and no '.join(missing)}")
+
+
 def integer(parent: Object, key: str) -> int | None:
     """The whole number under `key` (quantities may be text: "8"), None when absent; raises Malformed otherwise."""
     value = parent.get(key)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from gpuwatch.collectors.kubernetes_json import Object
+from gpuwatch.collectors.kubernetes_json import Object, named
 from gpuwatch.registry import discover
 
 Row = dict[str, Any]
@@ -29,6 +29,14 @@ class Kind:
     """Versions whose shape is read, the preferred one first."""
     namespaced: bool
     rows: Handler
+
+    def read(self, item: Object, observed_us: int | None) -> Rows:
+        """Rows of an object; Malformed where what tells it from others is missing too. A kind without versions is only
+        computed: no server keeps it, and its objects have no identity of their own.
+        """
+        if self.versions:
+            named(item, *(("name", "uid", "namespace") if self.namespaced else ("name", "uid")))
+        return self.rows(item, observed_us)
 
 
 _kinds: dict[tuple[str, str], Kind] = {}

@@ -16,6 +16,7 @@ from gpuwatch.collectors.kubernetes_json import (
     mapping,
     mappings,
     moment,
+    named,
     string,
 )
 from gpuwatch.collectors.kubernetes_owner import Owner, owner_of
@@ -30,6 +31,13 @@ PREEMPTED = ("PreemptionByScheduler", "PreemptionByKubeScheduler")
 
 _uuid = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _untold = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+
+
+def whole(pod: Object) -> None:
+    """Raises Malformed for a pod that lacks what tells it from others, or what it asks for: it is no pod without GPUs."""
+    named(pod, "name", "uid", "namespace")
+    if not mapping(pod, "spec"):
+        raise Malformed("has no spec")
 
 
 def gpu_resources(pod: Object) -> dict[str, int]:

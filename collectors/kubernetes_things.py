@@ -52,7 +52,7 @@ class Things:
     def take(self, kind: Kind, item: Object, at_us: int) -> list[News]:
         """What is news of an object as it is now. Raises Malformed."""
         uid, name, namespace = identity(item)
-        rows = list(kind.rows(item, at_us))
+        rows = list(kind.read(item, at_us))
         known = self._objects.setdefault((kind.group, kind.kind), {})
         old = known[uid][2] if uid in known else ()
         news, keys = [], []

@@ -46,6 +46,8 @@ def workload(item: Object, observed_us: int | None) -> Rows:
     """
     uid, name, namespace = identity(item)
     spec, status = mapping(item, "spec"), mapping(item, "status")
+    if not spec:
+        raise Malformed("has no spec")
     found = conditions(item)
     job_id, owner_kind = owner_job(item)
     admission = mapping(status, "admission")

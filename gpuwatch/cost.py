@@ -38,6 +38,8 @@ FAR_PAST_US, FAR_FUTURE_US = -(2**62), 2**62
 """Ends of a price that holds for ever."""
 STEPS_US = (HOUR_US, DAY_US)
 """Lengths of the steps in which a ledger can be told."""
+SEEN_PARTS_MIN = 10
+"""Where less than a tenth of the held time was observed, nobody can say how effective it was."""
 IDLE_BUCKETS = ("unobserved", "hoarded")
 """Allocated time in which nothing was seen to run."""
 EFFECTIVE_BUCKETS = ("memory_roof", "compute")
@@ -110,9 +112,11 @@ class BucketRow:
 
 @dataclass(frozen=True)
 class Amount:
-    """GPU-seconds (share-weighted) and their cost; what has no rate costs nothing here, None: currencies differ."""
+    """GPU-seconds (share-weighted) and their cost; what has no rate costs nothing here, None: currencies differ.
+    `gpu_seconds` is None where nobody knows.
+    """
 
-    gpu_seconds: Decimal
+    gpu_seconds: Decimal | None
     cost: Decimal | None
 
 
@@ -121,7 +125,8 @@ class Ledger:
     """The books of a window; `capacity_gpu_seconds` is the sum of all rows, `cost` None where currencies differ.
 
     `funnel`: from what is owned (total) to what a source measures (reporting), is held by somebody and measured
-    (allocated), was seen to run (active), and works at a roof of the GPU (effective).
+    (allocated), was seen to run (active), and works at a roof of the GPU (effective). The last two are unknown where
+    less than a tenth of what was held was observed.
     """
 
     items: tuple[BucketRow, ...]
@@ -314,7 +319,7 @@ def _funnel(sums: Iterable[Mapping[str, Any]], totals: Totals, scale: Scale) -> 
     steps = {
         "total": rows,
         "reporting": [row for row in rows if row["reporting"]],
-        "allocated": [row for row in held if row["reporting"]],
+        "allocated": [row for row in held if row["reporting"] and row["bucket"] != "unobserved"],
         "active": [row for row in held if row["bucket"] not in IDLE_BUCKETS],
         "effective": [row for row in held if row["bucket"] in EFFECTIVE_BUCKETS],
     }
@@ -328,4 +333,10 @@ def _funnel(sums: Iterable[Mapping[str, Any]], totals: Totals, scale: Scale) -> 
         amounts[name] = Amount(
             min(seconds, totals.gpu_seconds), None if cost is None or totals.cost is None else min(cost, totals.cost)
         )
+    seen, all_held = (
+        sum(int(row["units"]) for row in part)
+        for part in ([row for row in held if row["bucket"] != "unobserved"], held)
+    )
+    if seen * SEEN_PARTS_MIN < all_held:
+        amounts |= dict.fromkeys(("active", "effective"), Amount(None, None))
     return amounts

@@ -45,9 +45,11 @@ def _listing(name: str, amounts: dict[str, Amount], books: Ledger) -> Listing:
     items = [
         {
             name: word,
-            "gpu_hours": _hours(amount.gpu_seconds),
+            "gpu_hours": None if amount.gpu_seconds is None else _hours(amount.gpu_seconds),
             currency: None if amount.cost is None else f"{amount.cost:.2f}",
-            "percent": format_quantity(100 * amount.gpu_seconds / total if total else 0, 1),
+            "percent": None
+            if amount.gpu_seconds is None
+            else format_quantity(100 * amount.gpu_seconds / total if total else 0, 1),
         }
         for word, amount in amounts.items()
     ]

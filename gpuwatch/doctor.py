@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpuwatch import ledger, mig, topology_store
+from gpuwatch import doctor_sources, ledger
 from gpuwatch.advice import Advice
 from gpuwatch.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.clocks import WrongClock
 from gpuwatch.cost import FAR_FUTURE_US
+from gpuwatch.doctor_check import FAIL, NAMED_MAX, OK, WARN, Check, named, place
 from gpuwatch.errors import BooksDoNotClose
 from gpuwatch.rates import BEGINNING_US, model_tokens
+from gpuwatch.sources import SourceStatus
 from gpuwatch.store import Store
 
-OK, WARN, FAIL = "ok", "warn", "fail"
+__all__ = ["COLUMNS", "COUNTERS", "FAIL", "OK", "WARN", "Check", "clocks", "examine", "missing_fields", "wrong"]
+
 COLUMNS = ("id", "status", "what", "fix")
-NAMED_MAX = 8
-"""Nodes, owners or reasons that one check names; it counts the rest."""
 UNALLOCATED_SHARE_MAX = 0.01
 UNOBSERVED_SHARE_MAX = 0.05
 
@@ -38,20 +38,26 @@ NEEDED = tuple(name for name in COUNTERS if name != "lacks_sm_occupancy")
 FILES = Advice()
 OPEN_HOURS = 2
 """Hours that a server may owe the books without anything wrong: the one that runs, and the one before."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at: `fix` is empty when all is well."""
-
-    id: str
-    status: str
-    what: str
-    fix: str = ""
-
-    def as_dict(self) -> dict[str, str]:
-        """The check as JSON has it."""
-        return asdict(self)
+NOT_LOOKED = "not looked at: nothing has been analysed"
+NO_GPU = "not looked at: no record names a GPU"
+OF_BOOKS = (
+    "counters",
+    "verdicts",
+    "unmeasured",
+    "unscheduled",
+    "clusters",
+    "owners",
+    "rates",
+    "placement",
+    "conflicts",
+    "telemetry",
+    "exporters",
+    "labels",
+    "profiles",
+    "topology",
+    "books",
+)
+"""Checks that read what the analysis wrote, in their order."""
 
 
 def wrong(checks: Iterable[Check]) -> bool:
@@ -59,27 +65,34 @@ def wrong(checks: Iterable[Check]) -> bool:
     return any(check.status != OK for check in checks)
 
 
-def examine(store: Store, since_us: int = 0, advice: Advice = FILES) -> list[Check]:
+def examine(
+    store: Store, since_us: int = 0, advice: Advice = FILES, sources: Sequence[SourceStatus] = ()
+) -> list[Check]:
     """Every check over what the store holds; prices and teams are those of the last pricing.
 
-    `advice` says whom the fixes are for. From `since_us`, the start of an hour, on: what is measured and held before is left out.
+    `advice` says whom the fixes are for, `sources` are those of a running service. From `since_us`, the start of an
+    hour, on: what is measured and held before is left out. Where nothing has been analysed although records are
+    stored, every check of the books says NOT_LOOKED; NO_GPU where they were and name none.
     """
+    told = [_analysed(store, advice), doctor_sources.rejects(store, advice, sources)]
+    if (why := _not_looked(store)) is not None:
+        return told + [Check(name, WARN, why, told[0].fix) for name in OF_BOOKS]
     holds = store.rows("reports/doctor_holds", since_us=since_us)
     return [
-        _analysed(store, advice),
-        _rejects(store, advice),
+        *told,
         _fields(store, since_us),
         _unjudged(store),
         _unmeasured(store, advice),
-        _unknown(store, advice),
+        doctor_sources.unknown(store, advice, sources),
+        doctor_sources.clusters(store, since_us),
         _owners(store, since_us, advice),
         _rates(store, advice),
         _estimated(holds, advice),
         _conflicts(holds),
         _gaps(holds),
-        *_exporters(store, since_us),
-        _profiles(store),
-        _topology(store),
+        *doctor_sources.exporters(store, since_us),
+        doctor_sources.profiles(store),
+        doctor_sources.topology(store, advice),
         _books(store, since_us, advice),
     ]
 
@@ -88,12 +101,12 @@ def clocks(wrong_clocks: Sequence[WrongClock]) -> Check:
     """Clocks that a running service found to differ from its own."""
     if not wrong_clocks:
         return Check("clocks", OK, "no node's clock is known to be wrong")
-    named = (
+    differing = (
         f"{c.cluster}/{c.name} ({abs(c.offset_us) / SECOND_US:.0f} s {'ahead' if c.offset_us > 0 else 'behind'})"
         for c in wrong_clocks
     )
     fix = "Let chrony or systemd-timesyncd set these clocks (chronyc tracking; timedatectl), and check this machine's own."
-    return Check("clocks", WARN, f"{len(wrong_clocks)} clocks differ from this machine's: {_named(named)}", fix)
+    return Check("clocks", WARN, f"{len(wrong_clocks)} clocks differ from this machine's: {named(differing)}", fix)
 
 
 def missing_fields(row: dict[str, Any]) -> list[str]:
@@ -107,6 +120,9 @@ def _analysed(store: Store, advice: Advice) -> Check:
         " (select count(*) from device), exists(from context) or exists(from claim) or exists(from node)"
     )[0]
     if not devices and (files or stored):
+        if _not_looked(store) == NO_GPU:
+            fix = "Let metrics of GPUs come, or records of a scheduler that has GPUs: docs/sources.md."
+            return Check("analysis", WARN if advice.live else FAIL, "no record that was analysed names a GPU", fix)
         if advice.live:
             return Check("analysis", WARN, "what has come is not analysed yet", advice.book())
         return Check("analysis", FAIL, "nothing has been analysed", advice.book())
@@ -121,21 +137,16 @@ def _analysed(store: Store, advice: Advice) -> Check:
     return Check("analysis", OK, f"{files} files imported, {devices} devices, books up to date")
 
 
-def _rejects(store: Store, advice: Advice) -> Check:
-    rows = store.rows("reports/doctor_rejects")
-    if not rows:
-        return Check("rejects", OK, "no input was refused")
-    lines = [
-        f"{r['path']}:{r['line']}: {r['reason']} ({r['times']} times){': ' + r['example'] if r['example'] else ''}"
-        for r in rows[:NAMED_MAX]
-    ]
-    first = (
-        "Correct these where they come from (files are imported again while the server is stopped):"
-        if advice.live
-        else "Correct these and import the files again:"
-    )
-    what = f"{sum(r['times'] for r in rows)} pieces of input refused for {len(rows)} reasons"
-    return Check("rejects", WARN, what, "\n".join([first, *lines]))
+def _not_looked(store: Store) -> str | None:
+    """Why the checks of the books have nothing to read although records are stored; None where they have, or none are."""
+    devices, stored, analysed = store.sql(
+        "select exists(from device),"
+        " exists(from import_file) or exists(from context) or exists(from claim) or exists(from node),"
+        " exists(from run) or exists(from topology_state)"
+    )[0]
+    if devices or not stored:
+        return None
+    return NO_GPU if analysed else NOT_LOOKED
 
 
 def _fields(store: Store, since_us: int) -> Check:
@@ -145,7 +156,7 @@ def _fields(store: Store, since_us: int) -> Check:
     missing = [name for name in COUNTERS if any(r[name] for r in lacking)]
     fields = ", ".join(COUNTERS[name].split(",")[0] for name in missing)
     devices = sum(r["devices"] for r in lacking)
-    what = f"{devices} held devices give no {fields}: {_named(_place(r) for r in lacking)}"
+    what = f"{devices} held devices give no {fields}: {named(place(r) for r in lacking)}"
     fix = ["Add to the counters file of dcgm-exporter (option -f) on these nodes:"]
     return Check("counters", FAIL, what, "\n".join([*fix, *(COUNTERS[name] for name in missing)]))
 
@@ -165,7 +176,7 @@ def _unjudged(store: Store) -> Check:
         fix = ["Add to the counters file of dcgm-exporter (option -f):", *lines]
     else:
         fix = ["Import metrics of these devices: see the checks counters and unmeasured."]
-    return Check("verdicts", WARN, f"could not be judged: {_named(reasons, '; ')}", "\n".join(fix))
+    return Check("verdicts", WARN, f"could not be judged: {named(reasons, '; ')}", "\n".join(fix))
 
 
 def _unmeasured(store: Store, advice: Advice) -> Check:
@@ -175,30 +186,7 @@ def _unmeasured(store: Store, advice: Advice) -> Check:
     what = f"{sum(r['unmeasured'] for r in rows)} GPUs are known to a scheduler and were never measured: "
     then = "name it in targets of [[dcgm]] or let its sender push here" if advice.live else "import its metrics"
     fix = f"Run dcgm-exporter on these nodes for every GPU (option -d f), check that it is scraped, and {then}."
-    return Check("unmeasured", FAIL, what + _named(f"{_place(r)} ({r['unmeasured']})" for r in rows), fix)
-
-
-def _unknown(store: Store, advice: Advice) -> Check:
-    rows = [r for r in store.rows("reports/doctor_devices") if r["unknown"]]
-    if not rows:
-        return Check("unscheduled", OK, "a scheduler knows every node that is measured")
-    what = f"{sum(r['unknown'] for r in rows)} GPUs are measured on nodes that no scheduler record names: "
-    clusters = sorted({r["cluster"] for r in rows})[:NAMED_MAX]
-    if advice.live:
-        lines = [
-            "Name the scheduler in gpuwatch.toml, [[slurm]] or [[kubernetes]] (docs/sources.md), and start the server again:"
-        ]
-        lines += [f'cluster = "{cluster}"' for cluster in clusters]
-    else:
-        lines = ["Import the scheduler's records of the same time, of Slurm or of Kubernetes:"]
-        for option in (f"--cluster {shlex.quote(cluster)}" for cluster in clusters):
-            lines.append(
-                f"scontrol show node -d > nodes.txt && {advice.command(f'import scontrol nodes.txt {option}')}"
-            )
-            lines.append(
-                f"kubectl get nodes,pods -A -o json > k8s.json && {advice.command(f'import k8s-json k8s.json {option}')}"
-            )
-    return Check("unscheduled", WARN, what + _named(_place(r) for r in rows), "\n".join(lines))
+    return Check("unmeasured", FAIL, what + named(f"{place(r)} ({r['unmeasured']})" for r in rows), fix)
 
 
 def _owners(store: Store, since_us: int, advice: Advice) -> Check:
@@ -249,7 +237,7 @@ def _estimated(holds: Sequence[dict[str, Any]], advice: Advice) -> Check:
     if not rows:
         return Check("placement", OK, "which device each job held is known")
     hours = sum(r["estimated_us"] for r in rows) / HOUR_US
-    what = f"{hours:.1f} device-hours are held by a job whose devices on the node are estimated: {_named(_place(r) for r in rows)}"
+    what = f"{hours:.1f} device-hours are held by a job whose devices on the node are estimated: {named(place(r) for r in rows)}"
     fix = "Start dcgm-exporter with --hpc-job-mapping-dir and let the Slurm prolog write there, or "
     if advice.live:
         fix += "name [[slurm]] in gpuwatch.toml: it asks scontrol while jobs run."
@@ -266,7 +254,7 @@ def _conflicts(holds: Sequence[dict[str, Any]]) -> Check:
     if not rows:
         return Check("conflicts", OK, "no device is claimed by two jobs at once")
     hours = sum(r["conflict_us"] for r in rows) / HOUR_US
-    what = f"{hours:.1f} device-hours are claimed by two jobs at once, charged to the newer: {_named(_place(r) for r in rows)}"
+    what = f"{hours:.1f} device-hours are claimed by two jobs at once, charged to the newer: {named(place(r) for r in rows)}"
     fix = "Check that one scheduler owns these nodes and that their records use one time zone (import --timezone)."
     return Check("conflicts", WARN, what, fix)
 
@@ -277,69 +265,9 @@ def _gaps(holds: Sequence[dict[str, Any]]) -> Check:
         return Check(
             "telemetry", OK, f"at least {100 * (1 - UNOBSERVED_SHARE_MAX):.0f} % of held time is measured on every node"
         )
-    shares = (f"{_place(r)} ({100 * r['unobserved_us'] / r['held_us']:.0f} %)" for r in bad)
+    shares = (f"{place(r)} ({100 * r['unobserved_us'] / r['held_us']:.0f} %)" for r in bad)
     fix = "Check that dcgm-exporter runs there, that its target is scraped, and that profiling is not paused (dcgmi profile --resume)."
-    return Check("telemetry", WARN, f"held time that nobody measured: {_named(shares)}", fix)
-
-
-def _exporters(store: Store, since_us: int) -> list[Check]:
-    rows = store.rows("reports/doctor_exporters", since_us=since_us)
-    twice, absent = [r for r in rows if r["exporters"]], [r for r in rows if not r["exporters"]]
-    found = [Check("exporters", OK, "one exporter speaks for every GPU"), Check("labels", OK, "owner labels stay")]
-    if twice:
-        what = f"{sum(r['devices'] for r in twice)} GPUs are read twice, of which one reading counts: "
-        fix = (
-            "Keep one exporter and one scrape job for these nodes. Which ones there are: "
-            "count by (instance, job) (DCGM_FI_DEV_FB_USED) in Prometheus, or "
-            "kubectl get pods -A -o wide | grep dcgm-exporter"
-        )
-        found[0] = Check("exporters", WARN, what + _named(f"{_place(r)} ({r['devices']})" for r in twice), fix)
-    if absent:
-        what = f"pod or job labels of {sum(r['devices'] for r in absent)} GPUs come and go: "
-        fix = (
-            "dcgm-exporter loses them where it does not reach the kubelet in time. Check its log for pod-resources, and that "
-            "/var/lib/kubelet/pod-resources is mounted. The owner is held meanwhile."
-        )
-        found[1] = Check("labels", WARN, what + _named(_place(r) for r in absent), fix)
-    return found
-
-
-def _profiles(store: Store) -> Check:
-    wrong_names = [
-        (row, meant)
-        for row in store.rows("reports/doctor_profiles")
-        if (meant := mig.misnamed(row["model"], row["profile"])) is not None
-    ]
-    if not wrong_names:
-        return Check("profiles", OK, "every MIG profile is one of its GPU's")
-    named = (
-        f"{row['profile']} on {row['model']} ({row['slices']} slices on {_place(row)}{f', counted as {meant}' if meant else ''})"
-        for row, meant in wrong_names
-    )
-    fix = (
-        "Older exporters print a neighbour's name (1g.11gb for 1g.12gb): upgrade dcgm-exporter. What the driver has: "
-        "nvidia-smi mig -lgip; nvidia-smi -L"
-    )
-    return Check("profiles", WARN, f"MIG profiles that their GPU does not have: {_named(named, '; ')}", fix)
-
-
-def _topology(store: Store) -> Check:
-    lacking, disputed = topology_store.missing(store), topology_store.conflicts(store)
-    if not lacking and not disputed:
-        return Check("topology", OK, "what links the GPUs of every node is known")
-    said, fixes = [], []
-    for what, words in (("links", "what links the GPUs of"), ("network", "the place in the network of")):
-        if rows := [r for r in lacking if r["what"] == what]:
-            said.append(f"{words} {len(rows)} nodes is not known ({_named(_place(r) for r in rows)})")
-            fixes.append(rows[0]["fix"])
-    if disputed:
-        named = (
-            f"{r['cluster']}/{r['child']} in {r['parent']} ({r['source']}) or {r['told']} ({r['told_source']})"
-            for r in disputed
-        )
-        said.append(f"two sources place {len(disputed)} nodes differently, the first counts: {_named(named, '; ')}")
-        fixes.append("Correct the source that is wrong: docs/topology.md has their order.")
-    return Check("topology", WARN, "; ".join(said), "\n".join(fixes))
+    return Check("telemetry", WARN, f"held time that nobody measured: {named(shares)}", fix)
 
 
 def _books(store: Store, since_us: int, advice: Advice) -> Check:
@@ -355,14 +283,3 @@ def _books(store: Store, since_us: int, advice: Advice) -> Check:
 def _field(line: str) -> str:
     """`SM_ACTIVE` of a counters line, as reasons name it."""
     return line.split(",")[0].removeprefix("DCGM_FI_PROF_")
-
-
-def _place(row: dict[str, Any]) -> str:
-    return f"{row['cluster']}/{row['node']}"
-
-
-def _named(values: Iterable[str], between: str = ", ") -> str:
-    """The first NAMED_MAX of them, and how many more."""
-    every = list(values)
-    more = f" and {len(every) - NAMED_MAX} more" if len(every) > NAMED_MAX else ""
-    return between.join(every[:NAMED_MAX]) + more

@@ -16,7 +16,7 @@ SILENCE_US_MIN = 5 * MINUTE_US
 """A device reports while its last sample is no older than this, or than three of its intervals."""
 STALE_US = 15 * MINUTE_US
 """What a scheduler said longer ago than this, before the samples end, says nothing of now."""
-KEYS = ("total", "reporting", "allocated", "active", "effective")
+KEYS = ("total", "reporting", "allocated", "active", "effective", "effective_known")
 PLACES = 3
 
 _END = pa.schema([("cluster", pa.string()), ("newest_us", pa.int64()), ("as_of_us", pa.int64())])
@@ -30,7 +30,8 @@ def fleet(store: Store, now_us: int, teams: Collection[str] | None = None) -> di
     `gpus` counts whole GPUs and `slices` MIG slices; a partitioned GPU is in `partitioned` and its slices. A device that
     several share counts in parts. `reporting` is judged at now_us; the rest is what the books say at `as_of`: held at
     that instant, and on average over the RECENT_US before how many were not idle (active) and how many worked at a
-    roof of the GPU (effective), None where the held ones were not measured. With `teams` only what those hold: total is then allocated.
+    roof of the GPU (effective): None where none of the held ones gives SM, tensor or DRAM activity, and otherwise of the
+    `effective_known` held GPUs that do. With `teams` only what those hold: total is then allocated.
     """
     ends = store.rows("reports/fleet_end", stale_us=STALE_US)
     booked = [end["as_of_us"] for end in ends if end["as_of_us"] is not None]

@@ -67,7 +67,7 @@ def ledger_listing(answer: Ledger) -> Listing:
         for row in answer.items
     ]
     funnel = {
-        step: {"gpu_seconds": f"{amount.gpu_seconds:f}", "cost": _text(amount.cost)}
+        step: {"gpu_seconds": _text(amount.gpu_seconds), "cost": _text(amount.cost)}
         for step, amount in answer.funnel.items()
     }
     said = {

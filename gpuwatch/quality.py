@@ -10,6 +10,8 @@ from gpuwatch import doctor
 from gpuwatch.advice import LOCAL, Advice
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.clocks import WrongClock
+from gpuwatch.doctor_fix import source_fix
+from gpuwatch.doctor_sources import IGNORED
 from gpuwatch.sources import SourceStatus
 from gpuwatch.state import State
 from gpuwatch.state.tokens import Tokens
@@ -25,23 +27,6 @@ REJECTS_MAX = 20
 NODES_MAX = 200
 """Nodes with something wrong that are listed, the longest silent first."""
 RATIO_PLACES = 6
-IGNORED = "ignored: "
-"""How a reason begins that is no mistake of the input."""
-
-FIXES = {
-    "dcgm": "Check that dcgm-exporter runs there and answers: curl -s {url}",
-    "prometheus": "Check the URL and its credentials in gpuwatch.toml: curl -s '{url}/api/v1/query?query=up'",
-    "remote-write": "Check the sender's log and its remote_write url: it ends in /api/v1/write",
-    "events": "Check what posts to /api/v1/events",
-    "otlp": "Check the exporter of the collector: its metrics_endpoint ends in /api/v1/otlp/v1/metrics",
-    "ray": "Check that the head's dashboard answers: curl -s {url}/api/version",
-    "yunikorn": "Check that the scheduler's REST service answers: curl -s {url}/ws/v1/partitions",
-    "slurm": "Check on this host, as the user of gpuwatch: scontrol ping; sacct -X -n -S now-1hour; with url: that "
-    "slurmrestd runs and the token is not expired",
-    "kubernetes": "Check the rights of its service account: kubectl auth can-i list pods --all-namespaces",
-}
-"""What to look at when a live source of a kind is silent; its address stands in its name."""
-ANY_FIX = "Check its table in gpuwatch.toml, and that what it names answers"
 METRIC_KINDS = ("dcgm", "prometheus", "remote-write", "otlp", "openmetrics", "backfill")
 """Kinds whose fields verdicts need."""
 
@@ -75,10 +60,11 @@ def quality(
     items = [_live(source, everywhere, now_us) for source in sources]
     items += _imports(store, everywhere, now_us)
     share = store.rows("reports/quality_share", since_us=since_us)[0]
+    checks = [*doctor.examine(store, since_us, advice, sources), doctor.clocks(clocks)]
     return {
         "items": items + nodes[:NODES_MAX],
         "more_nodes": max(len(nodes) - NODES_MAX, 0),
-        "checks": [check.as_dict() for check in [*doctor.examine(store, since_us, advice), doctor.clocks(clocks)]],
+        "checks": [check.as_dict() for check in checks],
         "unattributed_ratio": _ratio(share["unattributed"], share["held"]),
         "unobserved_ratio": _ratio(share["unobserved"], share["held"]),
     }
@@ -101,8 +87,7 @@ def _live(source: SourceStatus, everywhere: dict[str, set[str]], now_us: int) ->
     if state == "late" and seen_us is not None and now_us - seen_us <= LATE_US_MIN:
         state = "ok"  # who pushes has no interval of ours
     missing = sorted(everywhere.get(source.cluster, ())) if source.kind in METRIC_KINDS else []
-    address = next((word for word in source.name.split() if "://" in word), "URL")
-    silent = FIXES.get(source.kind, ANY_FIX).replace("{url}", address) if state != "ok" else None
+    silent = source_fix(source) if state != "ok" else None
     return {
         "source": source.name,
         "kind": source.kind,

@@ -14,7 +14,7 @@ from gpuwatch.clock import DAY_US, SECOND_US, rfc3339
 from gpuwatch.state import State
 from gpuwatch.store import Store
 from gpuwatch.teams import UNALLOCATED, resolve_many
-from gpuwatch.waits import GATED, REQUEST, TURN, WHY, in_words, requests, unscheduled
+from gpuwatch.waits import GATED, REQUEST, TURN, WHY, in_words, reason_told, requests, unscheduled
 
 QUEUES_MAX = 50_000
 WORKLOADS_MAX = 100_000
@@ -264,6 +264,8 @@ def _why(row: Row, refused: Row | None) -> str | None:
     if row["state"] in OVER:
         return None
     word = _word(row)
+    if row["state"] in WAITING and word in ("", TURN):
+        word = reason_told(_message(row)) or word
     told = WHY.get(word) if row["state"] in WAITING or refused is None else None
     return told if refused is None or (told and word != TURN) else in_words(refused["message"])
 
@@ -272,7 +274,14 @@ def _word(row: Row) -> str:
     """Why it waits: what Kueue says of its quota, where it says that beside an eviction."""
     told = row["detail"].get("waits")
     word = told.get("reason") if isinstance(told, dict) and row["state"] in WAITING else None
-    return str(word if word and word != "Pending" else row["reason"] or "")
+    return str(word if word and word != TURN else row["reason"] or "")
+
+
+def _message(row: Row) -> str:
+    """What its queue says of its quota, beside whatever else is said."""
+    waits = row["detail"].get("waits")
+    told = waits.get("message") if isinstance(waits, dict) else None
+    return str(told or row["message"] or "")
 
 
 def _queue(row: Row, flavors: Sequence[Row], inside: Sequence[Row], at_us: int, bound: bool) -> Row:

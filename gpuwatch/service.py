@@ -24,7 +24,7 @@ from gpuwatch.backup import Backup, backup
 from gpuwatch.clocks import Clocks, WrongClock
 from gpuwatch.collect import Collectors, unchanged
 from gpuwatch.commit import Batches, GroupCommit
-from gpuwatch.errors import GpuwatchError, StoreBusy, StoreError
+from gpuwatch.errors import GpuwatchError, StoreBusy, StoreError, UnreadableInput
 from gpuwatch.model import Points, Rejects
 from gpuwatch.plan import Plan, made
 from gpuwatch.priority import threads, yield_to_others
@@ -321,6 +321,11 @@ class Service:
             refused = rejects.total
             stored = self.submit(source, batches, rejects)
             rows -= rejects.total - refused
+        except UnreadableInput as error:
+            self._decoding.release()
+            self._sources.unreadable(source, self.now_us(), str(error), kind, cluster)
+            answer.set_exception(error)
+            return
         except Exception as error:  # noqa: BLE001 - told to the sender
             self._decoding.release()
             self._sources.failed(source, self.now_us(), str(error), kind, cluster)

@@ -11,6 +11,7 @@ from gpuwatch.model import Rejects
 SOURCES_MAX = 20_000
 """Sources that are kept apart; a flood of further names is counted under OTHERS."""
 OTHERS = "others"
+UNREADABLE = "body cannot be read"
 LATE_INTERVALS = 3
 """Intervals without a success after which a source is late."""
 
@@ -79,6 +80,20 @@ class Sources:
             for reason, count in rejects.counts.items():
                 where, line, example = rejects.first.get(reason, (name, 0, ""))
                 mine.add(reason, where, line, example, count)
+
+    def unreadable(self, name: str, at_us: int, error: str, kind: str = "", cluster: str = "") -> None:
+        """A body that was pushed could not be read: that sender's mistake. It is refused like a piece of input where its
+        sender was understood before, and a failure where it never was.
+        """
+        told = Rejects()
+        told.add(UNREADABLE, name, 0, " ".join(error.split()))
+        with self._lock:
+            source = self._get(name, kind, cluster, 0.0)
+            source.last_attempt_us = at_us
+            understood = source.last_success_us is not None
+        if not understood:
+            self.failed(name, at_us, error, kind, cluster)
+        self.rejected(name, told, kind, cluster)
 
     def all(self) -> list[SourceStatus]:
         """A copy of every status, by name."""

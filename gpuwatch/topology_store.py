@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import defaultdict
 from typing import Any
 
 import pyarrow as pa
 
+from gpuwatch.advice import LOCAL, Advice
 from gpuwatch.store import Store
 from gpuwatch.topology import (
     KINDS,
@@ -31,6 +33,8 @@ MOVES_MAX = 64
 """Changes of place of one GPU that are believed; more come from exporters that disagree about a node's name."""
 DEPTH_MAX = 16
 """Switches above each other."""
+SERVED = Advice(url=LOCAL)
+"""Fixes for whoever asks a server, as the API does."""
 
 _MEMBER = pa.schema(
     [
@@ -152,41 +156,61 @@ def conflicts(store: Store, cluster: str | None = None) -> list[dict[str, Any]]:
     return store.rows("topology/conflict", cluster=cluster)
 
 
-def missing(store: Store, cluster: str | None = None) -> list[dict[str, Any]]:
+def missing(store: Store, cluster: str | None = None, advice: Advice = SERVED) -> list[dict[str, Any]]:
     """Nodes with GPUs whose links, or whose place in the network, no source tells now, each with the fix to paste.
 
     Rows: cluster, node, gpus, what ("links", "network"), fix. A single GPU needs no links, a single node no network.
+    `advice` says whom the fixes are for.
     """
     rows = []
     for row in store.rows("topology/missing", cluster=cluster):
         name, where = row["node"], row["cluster"]
         if row["lacks_links"]:
-            rows.append({"cluster": where, "node": name, "gpus": row["gpus"], "what": "links", "fix": links_fix(name)})
+            fix = links_fix(where, name, advice)
+            rows.append({"cluster": where, "node": name, "gpus": row["gpus"], "what": "links", "fix": fix})
         if row["lacks_network"]:
-            fix = network_fix(name, row["kubernetes"])
+            fix = network_fix(where, name, row["kubernetes"], advice)
             rows.append({"cluster": where, "node": name, "gpus": row["gpus"], "what": "network", "fix": fix})
     return rows
 
 
-def links_fix(node: str) -> str:
+def links_fix(cluster: str, node: str, advice: Advice) -> str:
     """How to tell what links the GPUs of a node."""
-    return (
-        f"On {node}: (date -u +'# observed %FT%TZ'; nvidia-smi topo -m) > {node}.txt\n"
-        f"then: gpuwatch import topo {node}.txt (or run gpuwatch agent there)"
-    )
+    file = shlex.quote(f"{node}.txt")
+    lines = [
+        f"On {node}: (date -u +'# observed %FT%TZ'; nvidia-smi topo -m) > {file}",
+        *_imported(f"topo {file}", cluster, advice),
+    ]
+    if advice.live:
+        agent = f"Run gpuwatch agent --host 0.0.0.0 on {node} in place of dcgm-exporter and name it in targets of [[dcgm]], or:"
+        lines.insert(0, agent)
+    return "\n".join(lines)
 
 
-def network_fix(node: str, kubernetes: bool) -> str:
+def network_fix(cluster: str, node: str, kubernetes: bool, advice: Advice) -> str:
     """How to tell where a node is in the network."""
     if kubernetes:
-        return (
+        label = (
             f"Label it with its switch, e.g. by Topograph, or: kubectl label node {node} "
             "fabric.topograph.run/tier-0=LEAF fabric.topograph.run/tier-1=SPINE"
         )
-    return (
-        "(date -u +'# observed %FT%TZ'; scontrol show topology) > topology.conf\n"
-        "then: gpuwatch import slurm-topology topology.conf"
-    )
+        lines = [label]
+        if not advice.live:
+            lines.append("kubectl get nodes,pods -A -o json > k8s.json")
+            lines += _imported("k8s-json k8s.json", cluster, advice)
+        return "\n".join(lines)
+    lines = ["(date -u +'# observed %FT%TZ'; scontrol show topology) > topology.conf"]
+    if advice.live:
+        lines.insert(0, "[[slurm]] does not ask for it; where [[kubernetes]] has the node, its labels tell, or:")
+    return "\n".join([*lines, *_imported("slurm-topology topology.conf", cluster, advice)])
+
+
+def _imported(words: str, cluster: str, advice: Advice) -> list[str]:
+    """Lines that import a file, on the data directory of `advice`: nothing can be imported beside a server."""
+    command = advice.command(f"import {words} --cluster {shlex.quote(cluster)}")
+    if not advice.live:
+        return [command, advice.book()]
+    return ["While the server is stopped, with its data directory for DIR:", f"{command} --data DIR"]
 
 
 def _matrices(store: Store) -> dict[str, NodeLinks]:

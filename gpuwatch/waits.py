@@ -42,6 +42,20 @@ WHY = {
     GATED: "is held back by a scheduling gate",
 }
 """The schedulers' words for waiting, for those who do not know them by heart."""
+_told = tuple(
+    (word, re.compile(pattern, re.IGNORECASE | re.DOTALL))
+    for word, pattern in (
+        ("WaitingForPreemptedWorkloads", r"pending the preemption of"),
+        ("WaitingForQuota", r"\binsufficient unused quota\b|\bborrowing limit\b.{0,200}\bexceeded\b"),
+        ("ExceedsMaxQuota", r"> maximum capacity"),
+        ("WaitingForQuota", r"\binsufficient\b.{0,200}\bquota\b|\bquota\b.{0,200}\binsufficient\b"),
+        ("TopologyPlacementFailed", r"\btopology\b.{0,200}\b(?:allows to fit only|doesn't allow to fit)\b"),
+        ("WaitingForPodsReady", r"waiting for all admitted workloads to be in (?:the )?PodsReady"),
+        ("NoMatchingFlavor", r"untolerated taint|doesn't match node affinity|unavailable in ClusterQueue"),
+    )
+)
+"""Messages of queues whose reason says nothing: the first that fits. Of several flavors that do not take it, the one that
+is only full comes before those that never can."""
 ROWS_MAX = 100_000
 WORDS_MAX = 500
 """Characters of an explanation."""
@@ -90,6 +104,11 @@ def unscheduled(store: Store, at_us: int, cluster: str | None, jobs: Iterable[Jo
             told = found.setdefault(job, {"message": row["message"], "last_us": row["last_us"], "pods": 0})
             told["pods"] += 1
     return found
+
+
+def reason_told(message: str | None) -> str | None:
+    """The word of WHY that a queue's message stands for ("insufficient unused quota for nvidia.com/gpu ...")."""
+    return next((word for word, pattern in _told if pattern.search(message or "")), None)
 
 
 def in_words(message: str | None) -> str | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
+from gpuwatch import attribution, topology_store
 from gpuwatch.advice import Advice
-from gpuwatch.doctor import Check, _rate_lines, examine, wrong
-from gpuwatch.model import Rejects
+from gpuwatch.doctor import NO_GPU, NOT_LOOKED, OF_BOOKS, Check, _rate_lines, examine, wrong
+from gpuwatch.model import CONTEXT, Records, Rejects, context_key, device_key
 from gpuwatch.rates import parse_rates
+from gpuwatch.sources import SourceStatus
 from gpuwatch.store import Store
-from tests.world import HOUR, Gpu, World, claim, minutes, node, samples, us
+from tests.world import HOUR, SETTINGS, Gpu, Sample, World, batch, claim, minutes, node, samples, us
 
 SM_ACTIVE = "DCGM_FI_PROF_SM_ACTIVE, gauge, The ratio of cycles an SM has at least 1 warp assigned."
 SM_OCCUPANCY = "DCGM_FI_PROF_SM_OCCUPANCY, gauge, The ratio of number of warps resident on an SM."
@@ -177,3 +180,151 @@ def test_gpus_of_a_node_whose_links_nobody_tells_are_named_with_the_command() ->
 
     assert ("warn", "what links the GPUs of 1 nodes is not known (c1/n1)") == (check.status, check.what)
     assert "nvidia-smi topo -m" in check.fix
+
+
+# What nobody looked at ----------------------------------------------------------------------------------------------
+
+SERVER = Advice(url="http://localhost:1")
+
+
+def test_an_analysed_store_was_looked_at() -> None:
+    world = World().add(node(devices={"": 1}), claim("1", 0, HOUR), samples(Gpu(), minutes(0, HOUR))).book()
+
+    found = examine(world.store)
+
+    assert [] == [check.id for check in found if check.what == NOT_LOOKED]
+    assert set(OF_BOOKS) | {"analysis", "rejects"} == {check.id for check in found}
+
+
+@pytest.mark.parametrize(
+    ("advice", "status", "fix"),
+    [
+        pytest.param(
+            Advice("gpuwatch", "d"), "fail", "gpuwatch analyze --data d", id="files are analysed by a command"
+        ),
+        pytest.param(SERVER, "warn", SERVER.book(), id="a server analyses by itself"),
+    ],
+)
+def test_what_is_stored_and_not_analysed_was_not_looked_at(advice: Advice, status: str, fix: str) -> None:
+    world = World().add(node(devices={"": 1}), claim("1", 0, HOUR), samples(Gpu(), minutes(0, HOUR)))
+    with world.store:
+        found = {check.id: check for check in examine(world.store, advice=advice)}
+
+    assert status == found["analysis"].status
+    assert {(name, "warn", NOT_LOOKED, fix) for name in OF_BOOKS} == {
+        (check.id, check.status, check.what, check.fix) for check in found.values() if check.id in OF_BOOKS
+    }
+    assert "ok" == found["rejects"].status
+
+
+def test_a_fleet_without_gpus_is_not_sent_to_the_analysis_again() -> None:
+    world = World().add(node(), claim("1", 0, HOUR, count=0)).attribute()
+    topology_store.derive(world.store, "c1")
+    found = checks(world.store)
+
+    assert ("fail", "no record that was analysed names a GPU") == (found["analysis"].status, found["analysis"].what)
+    assert {("warn", NO_GPU)} == {(check.status, check.what) for check in found.values() if check.id in OF_BOOKS}
+    assert "analyze" not in found["books"].fix
+
+
+# Live sources beside what is stored ---------------------------------------------------------------------------------
+
+
+def live(kind: str, name: str, error: str | None = None, last_us: int | None = None) -> SourceStatus:
+    return SourceStatus(name, kind, "c1", 60.0, 0, last_us, last_us, error)
+
+
+def test_what_a_live_source_ignores_is_not_refused() -> None:
+    source = live("dcgm", "dcgm http://n1:9400/metrics")
+    source.rejects.add("ignored: a metric of another exporter", "x", 3, "node_cpu", 900)
+    with Store.open(None, threads=1) as store:
+        found = {check.id: check for check in examine(store, advice=SERVER, sources=[source])}
+
+    assert ("ok", "no input was refused") == (found["rejects"].status, found["rejects"].what)
+
+
+def test_pieces_that_live_sources_and_files_refused_are_told_together() -> None:
+    source = live("dcgm", "dcgm http://n1:9400/metrics")
+    source.rejects.add("not a number", "x", 7, "DCGM_FI_DEV_GPU_UTIL x", 5)
+    with Store.open(None, threads=1) as store:
+        store.sql("insert into reject values ('d', 'sacct', 'c1', 'dump.txt', 'no end time', 2, 4, '12|')")
+        found = {check.id: check for check in examine(store, advice=SERVER, sources=[source])}
+
+    assert ("warn", "7 pieces of input refused for 2 reasons") == (found["rejects"].status, found["rejects"].what)
+    assert [
+        "dcgm http://n1:9400/metrics:7: not a number (5 times): DCGM_FI_DEV_GPU_UTIL x",
+        "dump.txt:4: no end time (2 times): 12|",
+    ] == found["rejects"].fix.splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("sources", "lines"),
+    [
+        pytest.param(
+            [live("dcgm", "dcgm http://n1:9400/metrics")],
+            ["gpuwatch.toml, [[slurm]] or [[kubernetes]] (docs/sources.md), and send SIGHUP", 'cluster = "c1"'],
+            id="no scheduler is configured",
+        ),
+        pytest.param(
+            [live("slurm", "slurm c1", "scontrol: refused")],
+            ["is configured (slurm c1) and fails: scontrol: refused", "scontrol ping"],
+            id="the configured one fails",
+        ),
+        pytest.param(
+            [live("kubernetes", "kubernetes https://k:6443")],
+            ["and has not answered yet", "curl -sk https://k:6443/version"],
+            id="the configured one never answered",
+        ),
+        pytest.param(
+            [live("slurm", "slurm c1", last_us=us(0))],
+            ["answers without these nodes"],
+            id="the configured one has other nodes",
+        ),
+    ],
+)  # fmt: skip
+def test_gpus_that_no_scheduler_names_beside_a_server(sources: list[SourceStatus], lines: list[str]) -> None:
+    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+
+    check = {check.id: check for check in examine(world.store, advice=SERVER, sources=sources)}["unscheduled"]
+
+    assert "warn" == check.status
+    assert len(lines) == len(check.fix.splitlines())
+    assert [] == [want for want, line in zip(lines, check.fix.splitlines(), strict=True) if want not in line]
+
+
+# One GPU in two clusters --------------------------------------------------------------------------------------------
+
+
+def second_cluster(world: World, readings: list[Sample]) -> World:
+    """The same readings under another cluster's name, both attributed."""
+    contexts, points = batch(readings)
+    rows = [{**row, "cluster": "c2"} for row in contexts.rows.to_pylist()]
+    for row in rows:
+        row["device_id"] = device_key("c2", row["gpu"], row["gi"])
+        row["context_id"] = context_key(row)
+    table = points.rows.set_column(0, "device_id", pa.array([rows[0]["device_id"]] * len(readings), pa.int64()))
+    place = table.schema.get_field_index("context_id")
+    table = table.set_column(place, "context_id", pa.array([rows[0]["context_id"]] * len(readings), pa.int64()))
+    with world.store.transaction():
+        world.store.append(Records("context", pa.Table.from_pylist(rows, schema=CONTEXT)))
+        world.store.append(Records("sample", table))
+    world.attribute()
+    attribution.attribute(world.store, "c2", SETTINGS)
+    return world
+
+
+def test_a_gpu_that_moved_to_another_cluster_counts_once() -> None:
+    world = second_cluster(World().add(samples(Gpu(), minutes(0, 60))), samples(Gpu(), minutes(600, 660)))
+
+    assert "ok" == checks(world.store)["clusters"].status
+
+
+def test_a_gpu_that_is_read_under_two_clusters_counts_twice() -> None:
+    world = second_cluster(World().add(samples(Gpu(), minutes(0, HOUR))), samples(Gpu(), minutes(0, HOUR)))
+
+    check = checks(world.store)["clusters"]
+
+    assert ("warn", "1 GPUs are measured in two clusters at once and count twice: GPU-a (c1, c2)") == (
+        check.status, check.what,
+    )  # fmt: skip
+    assert "one cluster name" in check.fix

@@ -15,7 +15,11 @@ from tests.facts_world import fleet_of_three
 from tests.world import BUSY, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, node, pod, samples, us
 
 NOW_US = us(HOUR)
-NONE = {"total": 0, "reporting": 0, "allocated": 0, "active": 0, "effective": 0}
+NONE = {"total": 0, "reporting": 0, "allocated": 0, "active": 0, "effective": 0, "effective_known": 0}
+FULL = {"total": 1, "reporting": 1, "allocated": 1, "active": 1, "effective": 0.5, "effective_known": 1}
+"""One held GPU that is BUSY."""
+NO_PROF = {"gpu_util_ratio": 0.97, "fb_used_bytes": 60e9, "power_watts": 612.0}
+"""What an exporter gives whose profiling fields are commented out."""
 AS_OF = rfc3339(NOW_US - 2 * MINUTE_US)
 """The last sample lies half a minute before the hour; an interval before that the books are sure of every device."""
 
@@ -49,7 +53,7 @@ def test_a_held_gpu_that_works() -> None:
     found = look(world)
 
     assert AS_OF == found["as_of"]
-    assert {"total": 1, "reporting": 1, "allocated": 1, "active": 1, "effective": 0.5} == found["total"]["gpus"]
+    assert FULL == found["total"]["gpus"]
     assert NONE == found["total"]["slices"]
 
 
@@ -62,7 +66,9 @@ def test_a_free_gpu_is_there_and_rests() -> None:
 def test_a_hoarded_gpu_is_allocated_and_not_active() -> None:
     world = World().add(node("n1", {"": 1}), claim("1", 0, None, evidence=HOUR), samples(Gpu(), minutes(0, HOUR), IDLE))
 
-    assert {"total": 1, "reporting": 1, "allocated": 1, "active": 0, "effective": 0} == gpus(world)
+    assert {"total": 1, "reporting": 1, "allocated": 1, "active": 0, "effective": 0, "effective_known": 1} == gpus(
+        world
+    )
 
 
 def test_half_of_the_last_minutes_is_half_a_gpu() -> None:
@@ -75,7 +81,9 @@ def test_half_of_the_last_minutes_is_half_a_gpu() -> None:
         samples(Gpu(), minutes(turn, HOUR), BUSY),
     )
 
-    assert {"total": 1, "reporting": 1, "allocated": 1, "active": 0.5, "effective": 0.25} == gpus(world)
+    assert {"total": 1, "reporting": 1, "allocated": 1, "active": 0.5, "effective": 0.25, "effective_known": 1} == gpus(
+        world
+    )
 
 
 def test_a_job_that_ended_holds_nothing_now() -> None:
@@ -146,7 +154,62 @@ def test_a_gpu_that_only_the_scheduler_knows_is_there() -> None:
 def test_a_held_gpu_that_nobody_measures_is_not_known_to_work() -> None:
     world = World().add(node("n1", {"": 1}, at=HOUR), claim("1", 0, None, evidence=HOUR))
 
-    assert {"total": 1, "reporting": 0, "allocated": 1, "active": None, "effective": None} == gpus(world)
+    assert NONE | {"total": 1, "allocated": 1, "active": None, "effective": None} == gpus(world)
+
+
+def test_a_busy_gpu_without_sm_activity_is_not_known_to_work() -> None:
+    """An exporter without DCGM_FI_PROF_*: busy by name, at 97 %."""
+    world = World().add(
+        node("n1", {"": 1}), claim("1", 0, None, evidence=HOUR), samples(Gpu(), minutes(0, HOUR), NO_PROF)
+    )
+    found = look(world)
+    expected = NONE | {"total": 1, "reporting": 1, "allocated": 1, "active": None, "effective": None}
+
+    assert expected == found["total"]["gpus"]
+    assert expected == found["items"][0]["gpus"]
+
+
+def test_a_gpu_at_rest_by_name_is_known_not_to_work() -> None:
+    world = World().add(
+        node("n1", {"": 1}),
+        claim("1", 0, None, evidence=HOUR),
+        samples(Gpu(), minutes(0, HOUR), NO_PROF | {"gpu_util_ratio": 0.0}),
+    )
+
+    assert 0 == gpus(world)["effective"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"sm_active_ratio": 0.6}, {"active": 1, "effective": None}, id="SM activity, no pipe and no DRAM"),
+        pytest.param(
+            {"sm_active_ratio": 0.8, "dram_active_ratio": 0.2},
+            {"active": 1, "effective_known": 1},
+            id="SM and DRAM activity",
+        ),
+    ],
+)
+def test_what_the_sms_do_is_known_by_parts(fields: dict[str, float], expected: dict[str, Any]) -> None:
+    world = World().add(
+        node("n1", {"": 1}),
+        claim("1", 0, None, evidence=HOUR),
+        samples(Gpu(), minutes(0, HOUR), {"gr_engine_ratio": 1.0} | fields),
+    )
+    found = gpus(world)
+
+    assert expected == {name: found[name] for name in expected}
+
+
+def test_effective_counts_the_gpus_that_are_measured_and_says_how_many() -> None:
+    world = World().add(
+        node("n1", {"": 2}),
+        claim("1", 0, None, evidence=HOUR, count=2),
+        samples(Gpu(), minutes(0, HOUR)),
+        samples(Gpu("GPU-b", index=1), minutes(0, HOUR), NO_PROF),
+    )
+
+    assert FULL | {"total": 2, "reporting": 2, "allocated": 2} == gpus(world)
 
 
 def test_slices_are_counted_apart_from_whole_gpus() -> None:
@@ -160,7 +223,7 @@ def test_slices_are_counted_apart_from_whole_gpus() -> None:
     )
     found = look(world)
 
-    assert {"total": 2, "reporting": 2, "allocated": 1, "active": 1, "effective": 0.5} == found["total"]["slices"]
+    assert FULL | {"total": 2, "reporting": 2} == found["total"]["slices"]
     assert NONE | {"total": 1, "reporting": 1} == found["total"]["gpus"]
     assert 1 == found["total"]["partitioned"]
 
@@ -174,7 +237,7 @@ def test_a_gpu_that_two_share_is_one_gpu() -> None:
         samples(Gpu(), minutes(0, HOUR), BUSY, pod="one", namespace="lab"),
     )
 
-    assert {"total": 1, "reporting": 1, "allocated": 1, "active": 1, "effective": 0.5} == gpus(world)
+    assert FULL == gpus(world)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +245,10 @@ def test_a_gpu_that_two_share_is_one_gpu() -> None:
     [
         pytest.param([], NONE, id="no team"),
         pytest.param(["__platform__"], NONE, id="what nobody holds is nobody's"),
-        pytest.param(["search"], NONE | {"total": 1, "reporting": 1, "allocated": 1}, id="one idle GPU"),
+        pytest.param(["search"], FULL | {"active": 0, "effective": 0}, id="one idle GPU"),
         pytest.param(
             ["search", "__unallocated__"],
-            {"total": 2, "reporting": 2, "allocated": 2, "active": 1, "effective": 0.5},
+            FULL | {"total": 2, "reporting": 2, "allocated": 2, "effective_known": 2},
             id="and the one whose team is not known",
         ),
     ],

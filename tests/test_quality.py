@@ -194,3 +194,36 @@ def test_held_time_that_nobody_measured_is_a_share() -> None:
     world = World().add(node("n1", {"": 1}), claim("1", 0, 2 * HOUR), samples(Gpu(), minutes(0, HOUR)))
     with world.book().store:
         assert 0.5 == quality(world.store, None, [], us(2 * HOUR))["unobserved_ratio"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error", "fix"),
+    [
+        pytest.param("dcgm", "dcgm discovery 2", "e", "Check file_sd, dns or kubernetes of [[dcgm]] table 2", id="what finds targets"),
+        pytest.param("slurm", "slurm c1", "scontrol: not found", "scontrol ping", id="Slurm by its commands"),
+        pytest.param("slurm", "slurm c1", "slurmrestd http://h:6820/slurm/v0.0.41/jobs: no answer", "$SLURM_JWT\" http://h:6820/openapi/v3", id="slurmrestd over TCP"),
+        pytest.param("slurm", "slurm c1", "slurmrestd https://h:6820: serves none", "-sk -H \"X-SLURM-USER-TOKEN: $SLURM_JWT\" https://h:6820/openapi/v3", id="slurmrestd over TLS"),
+        pytest.param("slurm", "slurm c1", "slurmrestd /run/s.sock: permission denied", "--unix-socket /run/s.sock http://localhost/openapi/v3", id="slurmrestd over a socket"),
+        pytest.param("slurm", "slurm c1", "slurmrestd /run/s.sock/slurmdb/v0.0.41/jobs: 404; load", "--unix-socket /run/s.sock http://", id="a socket that refused"),
+        pytest.param("slurm", "slurm c1", "slurmrestd /slurm/v0.0.41/nodes: down; x", "$SLURM_JWT\" URL/openapi/v3", id="an answer that names no address"),
+        pytest.param("kubernetes", "kubernetes https://k:6443", "https://k:6443/api: refused; check", "curl -sk https://k:6443/version", id="an API server that is away"),
+        pytest.param("kubernetes", "kubernetes https://k:6443", "https://k:6443/api: 500 busy", "curl -sk https://k:6443/version", id="an API server that is busy"),
+        pytest.param("kubernetes", "kubernetes https://k:6443", "https://k:6443/api/v1/pods: 403 no; bind", "kubectl auth can-i", id="an account that may not"),
+        pytest.param("kubernetes", "kubernetes https://k:6443", "https://k:6443/api: 401 no; renew", "kubectl auth can-i", id="an account that is not known"),
+        pytest.param("gpuwatch.toml", "gpuwatch.toml", "not taken over: [[dcgm]]: x", "gpuwatch serve --check --config gpuwatch.toml", id="a configuration with mistakes"),
+    ],
+)  # fmt: skip
+def test_the_fix_is_that_of_the_kind_and_the_error(store: Store, kind: str, name: str, error: str, fix: str) -> None:
+    item = only(quality(store, None, [SourceStatus(name, kind, "c1", 60.0, 0, NOW_US, NOW_US, error)], NOW_US))
+
+    assert fix in item["fix"]
+    assert ("kill -HUP" in item["fix"]) == (kind == "gpuwatch.toml")
+
+
+def test_what_live_sources_refused_is_in_the_checks(store: Store) -> None:
+    status = source(1)
+    status.rejects.add("not a number", URL, 7, "x", 2)
+    check = next(one for one in quality(store, None, [status], NOW_US)["checks"] if one["id"] == "rejects")
+
+    assert ("warn", "2 pieces of input refused for 1 reasons") == (check["status"], check["what"])
+    assert f"{URL}:7: not a number (2 times): x" in check["fix"]

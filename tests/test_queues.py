@@ -150,6 +150,54 @@ def test_workloads_of_one_job_count_each(state: State) -> None:
             "waits for quota: what the queue may use is in use",
             id="evicted, and now waits for another reason",
         ),
+        pytest.param({"reason": "Pending", "message": "next in line"}, "waits for its turn", id="no more is told"),
+        pytest.param(
+            {"reason": "Preempted", "state": "evicted", "message": "insufficient unused quota"},
+            "was displaced by another workload",
+            id="a reason that is known counts more than a message",
+        ),
+        pytest.param(
+            {
+                "reason": "Pending",
+                "message": "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in "
+                "flavor h100, 8 more needed",
+            },
+            "waits for quota: what the queue may use is in use",
+            id="the message says that quota is in use",
+        ),
+        pytest.param(
+            {
+                "reason": "Pending",
+                "message": "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor "
+                "h100, previously considered podsets requests (0) + current podset request (16) > maximum capacity (8)",
+            },
+            "asks for more than the queue may ever use",
+            id="the message says that there never is as much",
+        ),
+        pytest.param(
+            {
+                "reason": "Pending",
+                "message": "insufficient quota for nvidia.com/gpu in flavor a, request > maximum capacity (16 > 8), "
+                "insufficient unused quota for nvidia.com/gpu in flavor b, 8 more needed",
+            },
+            "waits for quota: what the queue may use is in use",
+            id="one of two flavors is only full",
+        ),
+        pytest.param(
+            {"scheduler": "volcano", "reason": None, "message": "queue resource quota insufficient"},
+            "waits for quota: what the queue may use is in use",
+            id="in the words of another scheduler",
+        ),
+        pytest.param(
+            {"reason": "Pending", "message": "Pending the preemption of 2 workload(s)"},
+            "waits until those it displaces are gone",
+            id="the message says whom it waits for",
+        ),
+        pytest.param(
+            {"reason": None, "detail": '{"waits":{"reason":"Pending","message":"insufficient quota in flavor a"}}'},
+            "waits for quota: what the queue may use is in use",
+            id="said of its quota beside the rest",
+        ),
     ],
 )
 def test_why_in_words(state: State, words: Row, why: str | None) -> None:

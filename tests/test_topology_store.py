@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch import topology_store
+from gpuwatch.advice import Advice
 from gpuwatch.collectors.kubernetes_book import Book
 from gpuwatch.collectors.kubernetes_kinds import kinds
 from gpuwatch.collectors.kubernetes_topology import hypernode_rows, topology_rows
@@ -139,6 +140,49 @@ def test_nothing_is_assumed_of_a_node_of_which_nobody_told() -> None:
 
 def test_a_single_gpu_and_a_single_node_lack_nothing() -> None:
     assert [] == topology_store.missing(fill(sampled("GPU-a", "n1", 0)).attribute().store)
+
+
+def test_a_fix_on_files_is_commands_with_the_cluster_and_the_data_directory() -> None:
+    world = fill(sampled("GPU-a", "n1", 0), sampled("GPU-b", "n1", 1), sampled("GPU-c", "n2", 0)).attribute()
+    rows = topology_store.missing(world.store, advice=Advice(data="my data"))
+    found = {(row["node"], row["what"]): row["fix"].splitlines() for row in rows}
+
+    assert [
+        "gpuwatch import topo n1.txt --cluster c1 --data 'my data'",
+        "gpuwatch analyze --data 'my data'",
+    ] == found["n1", "links"][1:]
+    assert [
+        "(date -u +'# observed %FT%TZ'; scontrol show topology) > topology.conf",
+        "gpuwatch import slurm-topology topology.conf --cluster c1 --data 'my data'",
+        "gpuwatch analyze --data 'my data'",
+    ] == found["n2", "network"]
+
+
+def test_a_fix_beside_a_server_imports_while_it_is_stopped() -> None:
+    world = fill(sampled("GPU-a", "n1", 0), sampled("GPU-b", "n1", 1), sampled("GPU-c", "n2", 0)).attribute()
+    found = {(row["node"], row["what"]): row["fix"].splitlines() for row in topology_store.missing(world.store)}
+    stopped = "While the server is stopped, with its data directory for DIR:"
+
+    assert "Run gpuwatch agent --host 0.0.0.0 on n1" in found["n1", "links"][0]
+    assert [stopped, "gpuwatch import topo n1.txt --cluster c1 --data DIR"] == found["n1", "links"][-2:]
+    assert "[[slurm]] does not ask for it" in found["n2", "network"][0]
+    assert [stopped, "gpuwatch import slurm-topology topology.conf --cluster c1 --data DIR"] == found["n2", "network"][
+        -2:
+    ]
+
+
+@pytest.mark.parametrize(
+    ("advice", "last"),
+    [
+        pytest.param(topology_store.SERVED, "kubectl label node n1", id="a server reads labels by itself"),
+        pytest.param(Advice(), "gpuwatch analyze", id="files are written and imported again"),
+    ],
+)
+def test_a_node_of_kubernetes_is_labelled(advice: Advice, last: str) -> None:
+    lines = topology_store.network_fix("c1", "n1", True, advice).splitlines()
+
+    assert "kubectl label node n1" in lines[0]
+    assert last in lines[-1]
 
 
 @pytest.mark.parametrize(

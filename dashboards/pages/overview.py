@@ -21,6 +21,8 @@ from gpuwatch.dashboards.theme import BUCKETS, PRODUCTIVE, STAGES, Scheme
 from gpuwatch.dashboards.waterfall import waterfall
 
 TOP_FINDINGS = 4
+PARTLY = 1 - books.UNSEEN_MAX
+"""Part of the held time that nobody measured, above which a ratio is of what is measured."""
 NOTHING_BEFORE = "no period before"
 
 
@@ -99,6 +101,19 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
     def part(of: Mapping[str, Sum], names: list[str], all_: Sum) -> Decimal | None:
         return books.ratio(books.total(of, names).seconds, all_.seconds)
 
+    def productive() -> parts.Headline:
+        now, then = worked(sums), worked(before) if known else None
+        partial = measured_partly(sums)
+        alike = then is not None and not partial and not measured_partly(before)
+        return parts.Headline(
+            "Productive",
+            parts.percent(now),
+            words.points(now, then) if alike else None,
+            None if now is None or then is None else now >= then,
+            worked_by_step(steps),
+            not_measured(query) if now is None and whole.seconds else "of what is measured" if partial else alone,
+        )
+
     def share(label: str, names: list[str], good_up: bool | None, href: str | None = None) -> parts.Headline:
         now = part(sums, names, whole)
         then = part(before, names, past) if known else None
@@ -116,7 +131,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
                 note=parts.gpu_time(whole.seconds),
                 href=query.link("/teams"),
             ),
-            share("Productive", list(PRODUCTIVE), True),
+            productive(),
             share("Allocated", allocated, None),
             parts.Headline(
                 "Held idle",
@@ -132,10 +147,47 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
     )
 
 
+def unseen(sums: Mapping[str, Sum]) -> Decimal:
+    """The part of the held time that nobody measured (0..1)."""
+    held = books.total(sums, [bucket.name for bucket in BUCKETS if bucket.allocated]).seconds
+    return sums.get("unobserved", Sum()).seconds / held if held else Decimal(0)
+
+
+def measured_partly(sums: Mapping[str, Sum]) -> bool:
+    """Whether so much of the held time was not measured that a ratio of all of it would say too little."""
+    return unseen(sums) > PARTLY
+
+
+def worked(sums: Mapping[str, Sum]) -> Decimal | None:
+    """Productive part of the time (0..1), of what is measured where much is not; None where (nearly) nothing held is."""
+    if unseen(sums) > books.UNSEEN_MAX:
+        return None
+    whole = books.total(sums).seconds
+    if measured_partly(sums):
+        whole -= sums.get("unobserved", Sum()).seconds
+    return books.ratio(books.total(sums, PRODUCTIVE).seconds, whole)
+
+
+def worked_by_step(steps: books.Trend) -> list[float | None]:
+    """The productive part of each step; None where it is not known."""
+    found: list[float | None] = []
+    for at in range(len(steps.starts)):
+        known = {name: Sum(Decimal(str(series[at] or 0))) for name, series in steps.hours.items()}
+        part = worked(known)
+        found.append(None if part is None else float(part))
+    return found
+
+
+def not_measured(query: Query) -> Component:
+    """Why nobody knows what the held GPUs did, leading to the fix."""
+    return parts.link("SM activity is not measured", query.link("/quality"), "more", "Data quality says how to fix it")
+
+
 def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
     """Owned to effective: GPU-hours and money of the window, GPUs of this minute."""
     priced = pool_stages(sums)
-    stages: Row = priced if query.get("pool") else data.books.now.get("funnel") or {}
+    # Which free GPUs report is not in the buckets; what is held and measured is.
+    stages: Row = priced if query.get("pool") else {**(data.books.now.get("funnel") or {}), **priced}
     now = running(data.fleet or {}, query)
     whole, team = words.number((stages.get("total") or {}).get("gpu_seconds")), query.get("team")
     rows = []
@@ -143,11 +195,12 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
         stage: Row = stages.get(name) or {}
         share = books.ratio(stage.get("gpu_seconds"), whole)
         # A stage says 0.00 also where no bucket of it has a price.
-        cost = stage.get("cost") if (priced.get(name) or priced["total"])["cost"] is not None else None
+        known = name in stages and (priced.get(name) or priced["total"])["cost"] is not None
+        cost = stage.get("cost") if known else None
         rows.append(
             [
                 html.Span("Held" if name == "total" and team else word, title=meaning),
-                parts.bar(float(share or 0), f"f-{name}"),
+                parts.bar(float(share), f"f-{name}") if share is not None else None,
                 parts.percent(share),
                 parts.hours(stage.get("gpu_seconds")),
                 parts.money(cost, currency),
@@ -164,17 +217,19 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
     if not team:
         hint = "GPUs, and MIG slices of partitioned GPUs, in the last booked minutes"
         columns.append(parts.Column("Now", "r now", hint=hint))
-    effective = books.ratio((stages.get("effective") or {}).get("gpu_seconds"), whole)
-    title = (
-        f"{words.percent(effective)} of the GPU time {'held' if team else 'owned'} did effective work"
-        if effective is not None
-        else "How far the GPU time got"
-    )
-    return parts.card(title, parts.table(columns, rows, label="Funnel"), name="tight")
+    effective, partial = worked(sums), measured_partly(sums)
+    of = "of what is measured" if partial else f"of the GPU time {'held' if team else 'owned'}"
+    title = f"{words.percent(effective)} {of} did effective work"
+    if effective is None:
+        title = "How much of the GPU time did effective work is not known" if partial else "How far the GPU time got"
+    note = not_measured(query) if effective is None and partial else None
+    return parts.card(title, parts.table(columns, rows, label="Funnel"), note=note, name="tight")
 
 
 def pool_stages(sums: Mapping[str, Sum]) -> Row:
-    """The funnel of a pool from its buckets; which free GPUs report is not in them, so that stage is unknown."""
+    """The funnel from buckets; which free GPUs report is not in them, so that stage is unknown, and so is what the held
+    ones did where (nearly) nobody measured it.
+    """
     held = [bucket.name for bucket in BUCKETS if bucket.allocated and bucket.name != "unobserved"]
     stages = {
         "total": list(sums),
@@ -183,7 +238,10 @@ def pool_stages(sums: Mapping[str, Sum]) -> Row:
         "effective": list(PRODUCTIVE),
     }
     found = {name: books.total(sums, names) for name, names in stages.items()}
-    return {name: {"gpu_seconds": part.seconds, "cost": part.cost} for name, part in found.items()}
+    rows: Row = {name: {"gpu_seconds": part.seconds, "cost": part.cost} for name, part in found.items()}
+    if unseen(sums) > books.UNSEEN_MAX:
+        rows |= {name: {"gpu_seconds": None, "cost": None} for name in ("active", "effective")}
+    return rows
 
 
 def running(fleet: Row, query: Query) -> dict[str, tuple[Decimal | None, Decimal | None]]:
@@ -195,7 +253,8 @@ def running(fleet: Row, query: Query) -> dict[str, tuple[Decimal | None, Decimal
     ]
     if query.get("team"):
         return {}
-    return {name: (added(items, "gpus", name), added(items, "slices", name)) for name, _, _ in STAGES}
+    keys = {name: "effective_known" if name == "allocated" else name for name, _, _ in STAGES}
+    return {name: (added(items, "gpus", key), added(items, "slices", key)) for name, key in keys.items()}
 
 
 def added(items: list[Row], kind: str, stage: str) -> Decimal | None:
@@ -237,7 +296,7 @@ def trend(data: Data, query: Query, scheme: Scheme) -> Component:
     unit = "hour" if data.books.step == "1h" else "day"
     if not steps.starts:
         return parts.card("Trend", states.advice("No books over time for this window yet."))
-    share = steps.share(list(PRODUCTIVE))
+    share = worked_by_step(steps)
     known = [
         (value, start)
         for at, (value, start) in enumerate(zip(share, steps.starts, strict=True))

@@ -71,6 +71,7 @@ class Gpus(Shape):
     allocated: float | None
     active: float | None
     effective: float | None
+    effective_known: float
 
 
 class FleetRow(Shape):
@@ -105,12 +106,17 @@ class Amount(Shape):
     cost: Money | None
 
 
+class KnownAmount(Shape):
+    gpu_seconds: Quantity | None
+    cost: Money | None
+
+
 class Funnel(Shape):
     total: Amount
     reporting: Amount
     allocated: Amount
-    active: Amount
-    effective: Amount
+    active: KnownAmount
+    effective: KnownAmount
 
 
 class Ledger(Shape):

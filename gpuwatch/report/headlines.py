@@ -12,6 +12,8 @@ from gpuwatch.report.facts import PRODUCTIVE, Amount, Facts
 
 MOST = 5
 """Headline numbers of a page."""
+UNSEEN_MAX = Decimal("0.9")
+"""Part of the held time that nobody measured, above which nobody can say what it did."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,12 @@ def headlines(facts: Facts) -> tuple[Headline, ...]:
 
 
 def productive_ratio(facts: Facts, before: bool = False) -> Fraction | None:
-    """Productive part of all GPU time paid for (of the time held, for a team); None of no time."""
+    """Productive part of all GPU time paid for (of the time held, for a team); None of no time, and where (nearly)
+    nothing of what was held was measured.
+    """
+    held = facts.of(*HELD_BUCKETS, before=before).gpu_seconds
+    if facts.of("unobserved", before=before).gpu_seconds > held * UNSEEN_MAX:
+        return None
     whole = facts.of(*FREE_BUCKETS, *HELD_BUCKETS, before=before).gpu_seconds
     return words.ratio(facts.of(*PRODUCTIVE, before=before).gpu_seconds, whole)
 

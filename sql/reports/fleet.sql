@@ -56,14 +56,23 @@ asked as (
     from weighed
     where $teams::varchar[] is null or (held and list_contains($teams, team))
 ),
--- The minutes of a device are those of all who share it; they are held in the parts of their owners.
+-- The minutes of a device are those of all who share it; they are held in the parts of their owners. Where nobody read
+-- what the SMs do, a minute is not known to work; where nobody read the pipes and DRAM, not how well. Idle time is known.
 minute as (
     select
         m.cluster,
         m.device_id,
         m.start_us,
-        m.gap_us + m.communication_us + m.stalled_us + m.below_roof_us + m.memory_roof_us + m.compute_us as active_us,
-        m.memory_roof_us + m.compute_us as effective_us
+        m.below_roof_us + m.memory_roof_us + m.compute_us as worked_us,
+        m.communication_us + m.stalled_us + worked_us as busy_us,
+        case
+            when m.unobserved_us = 0 or worked_us > 0 then m.gap_us + busy_us
+            -- Busy with SMs at rest: the rest of its busy time, of which only the roof is not known, is active too.
+            when busy_us > 0 then m.gap_us + busy_us + m.unobserved_us
+        end as active_us,
+        m.unobserved_us = 0 or worked_us > 0 as known,
+        case when known then m.memory_roof_us + m.compute_us end as effective_us,
+        case when known then m.unobserved_us + m.hoarded_us + m.gap_us + busy_us else 0 end as known_us
     from device_minute m
     join cluster_end e using (cluster)
     where m.hour_us >= $since_hour_us
@@ -88,10 +97,11 @@ worked as (
         m.cluster,
         m.device_id,
         m.active_us * (sum(o.share) filter (where o.asked)) / sum(o.share) / $recent_us as active,
-        m.effective_us * (sum(o.share) filter (where o.asked)) / sum(o.share) / $recent_us as effective
+        m.effective_us * (sum(o.share) filter (where o.asked)) / sum(o.share) / $recent_us as effective,
+        m.known_us * (sum(o.share) filter (where o.asked)) / sum(o.share) / $recent_us as effective_known
     from minute m
     join owned o on o.device_id = m.device_id and m.start_us >= o.start_us and m.start_us < o.end_us
-    group by m.cluster, m.device_id, m.start_us, m.active_us, m.effective_us
+    group by m.cluster, m.device_id, m.start_us, m.active_us, m.effective_us, m.known_us
 ),
 counted as (
     select
@@ -100,11 +110,12 @@ counted as (
         sum(part) as total,
         sum(part) filter (where held) as allocated,
         null::double as active,
-        null::double as effective
+        null::double as effective,
+        null::double as effective_known
     from asked
     group by cluster, device_id
     union all
-    select cluster, device_id, null, null, sum(active), sum(effective)
+    select cluster, device_id, null, null, sum(active), sum(effective), sum(effective_known)
     from worked
     group by cluster, device_id
 )
@@ -125,6 +136,7 @@ select
     -- What is held and was not measured is not known to work, nor to rest.
     case when sum(c.allocated) > 0 then sum(c.active) else 0 end::double as active,
     case when sum(c.allocated) > 0 then sum(c.effective) else 0 end::double as effective,
+    case when sum(c.allocated) > 0 then coalesce(sum(c.effective_known), 0) else 0 end::double as effective_known,
     count(distinct d.parent_id) filter (where c.total is not null) as boards
 from counted c
 join seen d on d.device_id = c.device_id and d.cluster = c.cluster

@@ -115,20 +115,41 @@ def test_refused_samples_are_counted(bare: Api, monkeypatch: pytest.MonkeyPatch)
     assert (204, "3") == (answer.status_code, answer.headers["x-gpuwatch-rejected"])
 
 
+@pytest.mark.parametrize(
+    ("cluster", "body", "refused"),
+    [
+        pytest.param(
+            "q1", '{"kind":"ConfigMap","metadata":{"name":"c"}}', 0, id="a kind that is not read is no mistake"
+        ),
+        pytest.param("q2", '{"kind":"Pod"}', 1, id="a pod that nothing tells from others"),
+        pytest.param("q3", '[{"kind":"Pod"},{"kind":"ConfigMap"}]', 1, id="only the mistake of the two counts"),
+    ],
+)
+def test_the_answer_counts_what_quality_counts(bare: Api, cluster: str, body: str, refused: int) -> None:
+    answer = bare.request(
+        "POST", f"{EVENTS}?cluster={cluster}", content=body, headers={"Content-Type": "application/json"}
+    )
+    told = bare.request("GET", "/api/v1/quality").json()["items"]
+    (source,) = (item for item in told if item["cluster"] == cluster)
+
+    assert (204, refused) == (answer.status_code, int(answer.headers.get("x-gpuwatch-rejected", 0)))
+    assert refused == source["rejected"] == sum(reject["count"] for reject in source["rejects"])
+
+
 def test_a_sender_of_version_2_is_told_what_is_on_disk(api: Api) -> None:
     """Else it takes the receiver for one of 1.0. The body is one reading, and one of another exporter."""
     body = request_2(("DCGM_FI_DEV_GPU_UTIL", NOW_US // 1000, 50.0), ("up", NOW_US // 1000, 1.0))
     kind = {**PROTO, "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}
     answer = api.request("POST", WRITE, content=pa.Codec("snappy").compress(body, asbytes=True), headers=kind)
 
-    assert [204, "1", "0", "0", "1"] == [
+    assert [204, "1", "0", "0"] == [
         answer.status_code,
         *(
             answer.headers[f"x-prometheus-remote-write-{what}-written"]
             for what in ("samples", "histograms", "exemplars")
         ),
-        answer.headers["x-gpuwatch-rejected"],
     ]
+    assert "x-gpuwatch-rejected" not in answer.headers, "what is not read is no mistake"
     assert [(0.5,)] == api.service.store.sql("select gpu_util_ratio from sample_tail")
 
 

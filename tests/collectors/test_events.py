@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuwatch.clock import SECOND_US, rfc3339
+from gpuwatch.clock import SECOND_US, parse_rfc3339, rfc3339
 from gpuwatch.collectors import events
 from gpuwatch.collectors.events import Decoder
+from gpuwatch.collectors.events_record import NEEDED
 from gpuwatch.errors import UnreadableInput
-from gpuwatch.model import Records, Rejects
+from gpuwatch.model import TABLES, Records, Rejects
 from gpuwatch.registry import make_receiver
 from tests.world import CLUSTER, IDLE, T0_US, Gpu, World, minutes, samples
 
@@ -108,6 +111,63 @@ def test_a_bad_item_is_refused_at_its_place_and_the_others_are_kept(item: Json, 
     assert ["1", "3"] == [row["job_id"] for row in rows(batches, "claim")]
     assert [True] == [known.startswith(reason) for known in rejects.counts]
     assert [("events", 2)] == [first[:2] for first in rejects.first.values()]
+
+
+def without(item: Json, *names: str) -> Json:
+    """An object without these members of its metadata; "spec" is its own."""
+    kept = {key: value for key, value in item.items() if key not in names}
+    return kept | {"metadata": {key: value for key, value in item["metadata"].items() if key not in names}}
+
+
+def test_a_whole_pod_without_gpus_is_no_mistake() -> None:
+    batches, rejects = decode([pod(gpus=0), {"type": "DELETED", "object": pod("b", gpus=0)}])
+
+    assert ([], {}) == (batches, rejects.counts)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        pytest.param("name", "metadata has no name", id="no name"),
+        pytest.param("uid", "metadata has no uid", id="no uid"),
+        pytest.param("namespace", "metadata has no namespace", id="no namespace"),
+        pytest.param("spec", "has no spec", id="no word of what it asks for"),
+    ],
+)
+@pytest.mark.parametrize("make_one", [pod, lambda: workload()], ids=["Pod", "Workload"])
+@pytest.mark.parametrize("word", [None, "ADDED", "DELETED"])
+def test_an_object_that_nothing_identifies_is_refused(
+    make_one: Callable[[], Json], word: str | None, name: str, reason: str
+) -> None:
+    """It could be stored nowhere: its sender must hear of it."""
+    item = without(make_one(), name)
+    batches, rejects = decode([item if word is None else {"type": word, "object": item}])
+
+    assert ([], {f"{item['kind']}: {reason}": 1}) == (batches, rejects.counts)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param('{"kind":"Pod"}', "Pod: metadata has no name and no uid and no namespace", id="one object"),
+        pytest.param('[{"kind":"Pod"}]', "Pod: metadata has no name and no uid and no namespace", id="in a list"),
+        pytest.param(
+            '{"kind":"PodList","items":[{"metadata":{"name":"p"}}]}',
+            "Pod: metadata has no uid and no namespace",
+            id="in a typed list",
+        ),
+        pytest.param(
+            '{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","metadata":{"name":"w"}}',
+            "Workload: metadata has no uid and no namespace",
+            id="a workload of which only the name is told",
+        ),
+        pytest.param('{"kind":"Node","metadata":{}}', "Node: metadata has no name", id="a node"),
+    ],
+)
+def test_a_bare_object_is_refused(body: str, reason: str) -> None:
+    batches, rejects = decode(body)
+
+    assert ([], {reason: 1}) == (batches, rejects.counts)
 
 
 def test_a_torn_line_is_refused_alone() -> None:
@@ -324,3 +384,43 @@ def test_a_gang_that_waits_without_pods_does_not_add_to_pods_that_wait() -> None
     both = decode([workload(), pod("a", running=False, gpus=4)])[0]
 
     assert len(rows(one, "pending")) + 1 == len(rows(both, "pending"))
+
+
+# What docs/api.md says of records.
+
+PAGE = (Path(__file__).parents[2] / "docs/api.md").read_text("utf-8")
+SHAPES = ("claim", "node", "pending", "event")
+
+
+def documented(shape: str) -> dict[str, str]:
+    """Fields of a type of record by whether they are needed, as the page has them."""
+    at = 1 + SHAPES.index(shape)
+    lines = [line for line in PAGE.splitlines() if line.startswith("| `") and line.count("|") == 8]
+    cells = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: row[at] for row in cells if row[at] != "-"}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_field_of_a_record_is_documented(shape: str) -> None:
+    fields = set(TABLES[shape].names) - {"cluster", "kind", "event_id"}
+    spelt = {f if f == "suspended_us" else f.removesuffix("_us").replace("user_name", "user") for f in fields}
+    told = documented(shape)
+
+    assert spelt == set(told)
+    assert set(NEEDED[shape]) == {name for name, word in told.items() if word.startswith("required")}
+
+
+def test_the_records_of_the_documentation_are_taken() -> None:
+    lines = [line for line in PAGE.splitlines() if line.startswith('{"id"')]
+    batches, rejects = decode("\n".join(lines), now_us=parse_rfc3339("2026-11-21T12:00:00Z"))
+
+    assert {} == rejects.counts
+    assert [2, 1, 1, 1] == [len(rows(batches, shape)) for shape in SHAPES]
+
+
+@pytest.mark.parametrize("fraction", [0, -0.5, True, "half", 2e6])
+def test_a_fraction_of_a_gpu_is_a_number_above_none(fraction: object) -> None:
+    batches, rejects = decode([claim(fraction=0.5), claim("e2", fraction=fraction)])
+
+    assert [0.5] == [row["fraction"] for row in rows(batches, "claim")]
+    assert {"fraction is not a number above 0": 1} == rejects.counts

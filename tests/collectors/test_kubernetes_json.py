@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,8 @@ def test_a_file_over_the_bound_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_one_malformed_item_is_refused_by_name_and_line(tmp_path: Path) -> None:
     bad_time = {"kind": "Event", "metadata": {"namespace": "ml", "name": "x", "uid": "e"}, "lastTimestamp": "soon"}
-    bad_pod = {"kind": "Pod", "metadata": {"namespace": "ml", "name": "p"}, "spec": {"containers": "none"}}
+    named = {"namespace": "ml", "name": "p", "uid": "u"}
+    bad_pod = {"kind": "Pod", "metadata": named, "spec": {"containers": "none"}}
     items = [EVENTS[0], bad_time, bad_pod, 7, {"kind": "Service"}, {"kind": "Service"}]
     file = tmp_path / "mixed.json"
     file.write_text('{"kind": "List", "items": [\n' + ",\n".join(json.dumps(i) for i in items) + "\n]}")
@@ -122,6 +124,27 @@ def test_one_malformed_item_is_refused_by_name_and_line(tmp_path: Path) -> None:
     assert 2 == rejects.counts["ignored: kind Service"]
 
 
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        pytest.param({"kind": "Pod"}, "Pod: metadata has no name and no uid and no namespace", id="a bare pod"),
+        pytest.param(
+            {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "w"}},
+            "Workload: metadata has no uid and no namespace",
+            id="a workload of which only the name is told",
+        ),
+        pytest.param({"kind": "ResourceClaim"}, "ResourceClaim: metadata has no name", id="a claim of nobody"),
+    ],
+)
+def test_an_object_that_nothing_identifies_is_refused(tmp_path: Path, item: dict[str, Any], reason: str) -> None:
+    file = tmp_path / "bare.json"
+    file.write_text(json.dumps([item, EVENTS[0]]))
+    rejects = Rejects()
+
+    assert {"event": 1} == counts(file, rejects)
+    assert {reason: 1} == rejects.counts
+
+
 def test_a_torn_line_of_ndjson_costs_only_itself(tmp_path: Path) -> None:
     file = tmp_path / "torn.ndjson"
     file.write_text(json.dumps(EVENTS[0]) + "\n" + json.dumps(EVENTS[1]) + "\n" + json.dumps(EVENTS[1])[:50])
@@ -132,7 +155,8 @@ def test_a_torn_line_of_ndjson_costs_only_itself(tmp_path: Path) -> None:
 
 
 def test_devices_of_dra_claims_are_named_as_unknown(tmp_path: Path) -> None:
-    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{}], "resourceClaims": [{"name": "gpu"}]}}
+    named = {"namespace": "ml", "name": "p", "uid": "u"}
+    pod = {"kind": "Pod", "metadata": named, "spec": {"containers": [{}], "resourceClaims": [{"name": "gpu"}]}}
     file = tmp_path / "dra.json"
     file.write_text(json.dumps(pod))
     rejects = Rejects()

@@ -10,6 +10,8 @@ import pytest
 from gpuwatch.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.collectors.kubernetes_book import Book
 from gpuwatch.collectors.kubernetes_client import _fix
+from gpuwatch.collectors.kubernetes_feeds import Pods
+from gpuwatch.collectors.kubernetes_json import Malformed
 from gpuwatch.collectors.kubernetes_live import _access, chosen, configure, watches
 from gpuwatch.collectors.live_options import Options
 
@@ -218,6 +220,34 @@ def test_what_cannot_be_read_is_counted_once_per_object() -> None:
 
     assert [1] == list(book.rejects.counts.values())
     assert {} == book.take(us(0))
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        pytest.param({}, "metadata has no name and no uid and no namespace", id="nothing at all"),
+        pytest.param(pod(uid=""), "metadata has no uid", id="no uid"),
+        pytest.param(pod() | {"spec": {}}, "has no spec", id="no word of what it asks for"),
+    ],
+)
+def test_a_pod_that_nothing_identifies_is_malformed(item: Json, reason: str) -> None:
+    """A whole one without GPUs is not."""
+    pods = Pods(Book())
+    assert pods.take(pod(count=0), us(0)) is None
+
+    with pytest.raises(Malformed, match=f"^{reason}$"):
+        pods.take(item, us(0))
+
+
+def test_a_pod_that_went_need_not_be_whole() -> None:
+    book = Book()
+    pods = Pods(book)
+    pods.take(pod(), us(0))
+    pods.deleted({"metadata": {"uid": "uid-a"}}, us(5), us(5))
+
+    assert [None, us(5)] == [row["end_us"] for row in news(book, 5, "claim")]
+    with pytest.raises(Malformed, match="metadata has no uid"):
+        pods.deleted({"metadata": {}}, us(5), us(5))
 
 
 # Options -----------------------------------------------------------------------------------------------------------

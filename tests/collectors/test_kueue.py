@@ -255,6 +255,7 @@ def test_a_dra_workload_does_not_say_how_many() -> None:
     ("change", "reason"),
     [
         pytest.param({"metadata": {}}, "metadata has no name", id="no name"),
+        pytest.param({"spec": {}}, "has no spec", id="nothing is asked for"),
         pytest.param({"spec": []}, "spec is not an object", id="a list for an object"),
         pytest.param({"status": {"conditions": [1]}}, "conditions is not a list of objects", id="a number"),
         pytest.param(

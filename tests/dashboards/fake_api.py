@@ -348,7 +348,14 @@ DETECTORS: Json = {
 
 def fleet() -> Json:
     """GPUs now."""
-    counts = {"total": 128, "reporting": 118, "allocated": 102, "active": 71.4, "effective": 40.25}
+    counts = {
+        "total": 128,
+        "reporting": 118,
+        "allocated": 102,
+        "active": 71.4,
+        "effective": 40.25,
+        "effective_known": 96.5,
+    }
     none = dict.fromkeys(counts, 0)
     item = {"cluster": "sim", "pool": "h100", "gpu_model": "NVIDIA H100 80GB HBM3", "gpus": counts, "slices": none}
     return {"at": at(NOW), "as_of": at(NOW), "items": [item], "total": {"gpus": counts, "slices": none}}

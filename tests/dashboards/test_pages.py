@@ -165,6 +165,55 @@ def test_a_funnel_without_prices_has_no_money() -> None:
     assert [words.MISSING] * 5 == [text(row.children[4]) for row in body.children]
 
 
+def blind(shares: dict[str, str]) -> Component:
+    """The overview where the buckets have these GPU-hours."""
+    data = asyncio.run(overview.load(api(), Query()))
+    now = [{"bucket": name, "gpu_seconds": f"{Decimal(size) * 3600}", "cost": size} for name, size in shares.items()]
+    stepped = [{**row, "start": f"2026-11-1{day}T00:00:00Z"} for day in (4, 5) for row in now]
+    told = {**data.books.now, "items": now}
+    return overview.layout(
+        replace(data, books=History(told, None, {"items": stepped}, "1d", data.fleet)), Query(), "light"
+    )
+
+
+def test_work_that_nobody_measured_is_not_zero() -> None:
+    """Every held GPU is busy at 97 % by an exporter without SM activity."""
+    layout = blind({"unobserved": "62", "gap": "2", "schedulable": "36"})
+    said = text(layout)
+
+    assert "Productive – SM activity is not measured" in said
+    assert "How much of the GPU time did effective work is not known" in said
+    assert "Held, measured 2.0 %" in said
+    assert "Active – – –" in said
+    assert "Effective – – –" in said
+    assert "Not measured 62 %" in said
+    assert "productive" not in said
+    assert 2 <= sum(href == "/ui/quality" for href in links(layout))
+
+
+def test_work_that_was_measured_in_part_says_so() -> None:
+    said = text(blind({"compute": "20", "unobserved": "60", "schedulable": "20"}))
+
+    assert "Productive 50 % of what is measured" in said
+    assert "50 % of what is measured did effective work" in said
+    assert "Held, measured 20 %" in said
+
+
+def test_time_that_nobody_held_did_no_work() -> None:
+    said = text(blind({"schedulable": "36"}))
+
+    assert "0 % of the GPU time owned did effective work" in said
+    assert "SM activity is not measured" not in said
+
+
+def test_held_and_measured_now_are_the_held_gpus_whose_work_is_known() -> None:
+    """Of 102 held GPUs 96.5 give activity."""
+    said = text(shown("/"))
+
+    assert "Held, measured 72 % 15,483 $37.2 k 96.5" in said
+    assert " 102 " not in said
+
+
 def test_a_funnel_of_a_team_has_neither_the_fleet_nor_owners() -> None:
     said = text(shown("/?team=nlp"))
 

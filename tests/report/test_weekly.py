@@ -347,3 +347,17 @@ def test_the_report_is_written_once(fleet: Fleet, tmp_path: Path) -> None:
     assert {out / WEEK} == {path.parent for path in written}
     assert [] == write_due(store, fleet.state, out, monday + 26 * HOUR_US)
     assert WEEK == fleet.state.setting(SETTING)
+
+
+def test_work_that_nobody_measured_is_not_known(tmp_path: Path) -> None:
+    """Ants hold a GPU that is busy by name, without SM activity."""
+    fleet = Fleet(tmp_path)
+    fleet.world = World().add(
+        node("node-ant", {"": 1}),
+        samples(A, minutes(0, 3 * HOUR), {"gpu_util_ratio": 0.97}),
+        claim("ant-1", 0, 3 * HOUR, "node-ant", user_name="ann"),
+    )
+    said = " ".join(Read(fleet.analyse().files()["fleet.html"]).text.split())
+
+    assert "Productive GPU time not known" in said
+    assert "did productive work" not in said

@@ -78,6 +78,26 @@ def test_an_unreadable_body_is_told_and_the_next_one_is_taken(service: Service) 
     assert service.sources()[0].error is None
 
 
+def test_one_bad_body_of_a_sender_that_was_understood_is_its_reject(service: Service) -> None:
+    """A sender may be quiet for long: one mistake must not look like a source that fails until it sends again."""
+
+    def decode(body: bytes, *_: Any) -> Sequence[Any]:
+        if body == b"bad":
+            raise UnreadableInput("not a\n body")
+        return [points([NOW_US])]
+
+    receiving(service, decode)
+    told = []
+    for body in (b"bad", b"good", b"bad"):
+        failure = service.receive("test", body, "", "c1", "sender").exception(WAIT_S)
+        (source,) = service.sources()
+        told.append((failure is None, source.state(NOW_US), source.rejects.counts))
+    unread = "body cannot be read"
+
+    assert [(False, "failing", {unread: 1}), (True, "ok", {unread: 1}), (False, "ok", {unread: 2})] == told
+    assert ("sender", 0, "not a body") == service.sources()[0].rejects.first[unread]
+
+
 def test_refused_readings_are_counted_for_their_sender(service: Service) -> None:
     receiving(service, lambda *_: [points([NOW_US, 0])])
     received = service.receive("test", b"", "", "c1", "sender").result(WAIT_S)

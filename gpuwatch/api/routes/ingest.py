@@ -27,6 +27,8 @@ PROTOCOLS = {
 """Content type for the decoder by `proto` of the request's: version 1.0, 1.0 and 2.0."""
 WRITTEN = "X-Prometheus-Remote-Write-{}-Written"
 """What a sender of 2.0 must be told, or it takes the receiver for one of 1.0 that understood nothing."""
+IGNORED = "ignored: "
+"""How a reason begins that is no mistake: quality counts it neither."""
 EVENT_TYPES = ("application/x-ndjson", "application/json", "application/jsonl")
 CLUSTER = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
 CLUSTER_DEFAULT = "default"
@@ -43,7 +45,8 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
         "description": "Stored, on disk. Sending it again changes nothing.",
         "headers": {
             "X-Gpuwatch-Rejected": {
-                "description": "How many samples or events of the body were refused; /api/v1/quality says why.",
+                "description": "How many samples or events of the body were refused; /api/v1/quality says why. What "
+                "nothing here reads, such as a ConfigMap or another exporter's metric, is not among them.",
                 "schema": {"type": "string", "pattern": "^[0-9]+$"},
             },
             **{
@@ -143,5 +146,5 @@ async def receive(
 
 
 def _stored(done: Received, headers: dict[str, str]) -> Response:
-    refused = {"X-Gpuwatch-Rejected": str(done.rejects.total)} if done.rejects.total else {}
-    return Response(status_code=204, headers=headers | refused)
+    count = sum(count for reason, count in done.rejects.counts.items() if not reason.startswith(IGNORED))
+    return Response(status_code=204, headers=headers | ({"X-Gpuwatch-Rejected": str(count)} if count else {}))
