@@ -229,7 +229,8 @@ def quota_objects(facts: Sequence[Fact]) -> list[Object]:
         {
             "kind": "ResourceQuota",
             "apiVersion": "v1",
-            "metadata": {"name": name, "namespace": namespace},
+            # kube-state-metrics tells no UID: the name stands for it, as for a pod of which none is told.
+            "metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}"},
             "spec": {},
             "status": status,
         }

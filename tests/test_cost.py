@@ -411,3 +411,14 @@ def test_seven_equal_slices_of_a_thousand_share_its_cents() -> None:
     assert {Decimal("142.857142857143")} == {charge.cost_exact for charge in bill.items}
     scale = scale_of(world.store, Window(us(0), us(HOUR)))
     assert 0 == scale.shares % 7
+
+
+def test_what_nobody_observed_is_neither_active_nor_effective_and_not_zero_either() -> None:
+    """GPU_UTIL alone: 97 % of the held time cannot be told apart."""
+    world = World().add(samples(Gpu(), minutes(0, HOUR), {"gpu_util_ratio": 0.97}), claim("1", 0, HOUR))
+    state = priced(world.book(), rate("2"))
+
+    funnel = cost.ledger(world.store, state, Window(us(0), us(HOUR))).funnel
+
+    assert (None, None) == (funnel["effective"].gpu_seconds, funnel["active"].gpu_seconds)
+    assert Decimal(108) == funnel["allocated"].gpu_seconds

@@ -21,7 +21,7 @@ from gpuwatch.collectors.kubernetes_live import configure
 from gpuwatch.model import Points, Records, Rejects
 
 T0_US = 1_793_577_600_000_000
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 Json = dict[str, Any]
 
 
