@@ -248,6 +248,7 @@ def test_filters_live_in_the_address(fake: tuple[str, FastAPI], tab: Open) -> No
     page.wait_for_url(re.compile("/ui/findings.*team=vision"), timeout=WAIT_MS)
     opened.shown()
     page.go_back()
+    opened.shown()
     page.go_back()
     opened.shown()
 
