@@ -138,8 +138,8 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
             command, env=environment, capture_output=True, text=True, timeout=START_S_MAX, check=False
         )
         assert 0 == started.returncode, started.stdout + started.stderr
-        until(lambda: running.get(VERSION))
-        until(lambda: running.get(LISTS["nodes"])["data"]["result"]["result"])
+        until(lambda: running.get(VERSION), START_S_MAX)
+        until(lambda: running.get(LISTS["nodes"])["data"]["result"]["result"], START_S_MAX)
         yield running
     finally:
         running.pids = descendants(str(folder))
