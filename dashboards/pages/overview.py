@@ -111,7 +111,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
             words.points(now, then) if alike else None,
             None if now is None or then is None else now >= then,
             worked_by_step(steps),
-            not_measured(query) if now is None and whole.seconds else "of what is measured" if partial else alone,
+            not_measured(query) if now is None and whole.seconds else "of the measured" if partial else alone,
         )
 
     def share(label: str, names: list[str], good_up: bool | None, href: str | None = None) -> parts.Headline:

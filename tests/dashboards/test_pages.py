@@ -194,7 +194,7 @@ def test_work_that_nobody_measured_is_not_zero() -> None:
 def test_work_that_was_measured_in_part_says_so() -> None:
     said = text(blind({"compute": "20", "unobserved": "60", "schedulable": "20"}))
 
-    assert "Productive 50 % of what is measured" in said
+    assert "Productive 50 % of the measured" in said
     assert "50 % of what is measured did effective work" in said
     assert "Held, measured 20 %" in said
 
