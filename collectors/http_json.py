@@ -145,7 +145,7 @@ class Client:
             options: dict[str, Any] = {"headers": self._headers(), "timeout": timeout, "ssl": tls}
             # A redirect could carry the secret to another host.
             async with self._session.get(access.url + path, allow_redirects=False, **options) as answer:
-                body, status = await _bounded(answer, access.max_bytes), answer.status
+                body, status = await bounded(answer, access.max_bytes), answer.status
         except ValueError as error:
             raise SourceUnreachable(f"{shown} was not asked: {error}; check {access.where}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -203,7 +203,7 @@ class Client:
         return headers
 
 
-async def _bounded(answer: aiohttp.ClientResponse, most: int) -> bytes:
+async def bounded(answer: aiohttp.ClientResponse, most: int) -> bytes:
     """The body, at most one piece longer than `most` bytes."""
     found, size = list[bytes](), 0
     async for piece in answer.content.iter_any():

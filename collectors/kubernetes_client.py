@@ -6,10 +6,11 @@ import json
 import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from gpuwatch.collectors.http_json import bounded
 from gpuwatch.collectors.kubernetes_json import Object
+from gpuwatch.collectors.tls_files import context_of
 from gpuwatch.errors import SourceUnreachable
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Client:
         try:
             async with self._session.get(**self._request(path, query), timeout=timeout) as answer:
                 await self._checked(answer, path)
-                body = await _bounded(answer, MAX_PAGE_BYTES)
+                body = await bounded(answer, MAX_PAGE_BYTES)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(path, error) from error
         if len(body) > MAX_PAGE_BYTES:
@@ -147,7 +148,7 @@ class Client:
     async def _checked(self, answer: aiohttp.ClientResponse, path: str) -> None:
         if answer.status == 200:
             return
-        said = _message(await _bounded(answer, MAX_COMPLAINT_BYTES))
+        said = _message(await bounded(answer, MAX_COMPLAINT_BYTES))
         if answer.status == 410:
             raise Gone(f"{path}: {said or 'the resource version is too old'}")
         raise Refused(
@@ -202,17 +203,6 @@ def _message(body: bytes) -> str:
     return next(iter(str(text or "").strip().splitlines()), "")[:300]
 
 
-async def _bounded(answer: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body, at most one piece longer than `most` bytes."""
-    pieces, size = list[bytes](), 0
-    async for piece in answer.content.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if size > most:
-            break
-    return b"".join(pieces)
-
-
 def _token(path: str) -> str:
     try:
         with open(path, "rb") as file:
@@ -224,13 +214,5 @@ def _token(path: str) -> str:
 def _tls(access: Access) -> ssl.SSLContext | bool:
     if not access.server.startswith("https:"):
         return True
-    try:
-        context = ssl.create_default_context(cafile=access.ca_file or None)
-        if access.cert_file:
-            context.load_cert_chain(access.cert_file, access.key_file or None)
-    except (OSError, ssl.SSLError) as error:
-        named = ", ".join(Path(p).name for p in (access.ca_file, access.cert_file, access.key_file) if p)
-        raise SourceUnreachable(f"{named}: cannot be used for TLS ({error}); check [[kubernetes]]") from error
-    if access.insecure_skip_verify:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+    insecure = access.insecure_skip_verify
+    return context_of(access.ca_file, access.cert_file, access.key_file, insecure, "[[kubernetes]]")

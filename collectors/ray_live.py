@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.clock import SECOND_US
 from gpuwatch.collectors.http_json import NOWHERE, Access, Client, access_of
 from gpuwatch.collectors.json_stream import Piece
-from gpuwatch.collectors.live_options import Options, backoff_s
+from gpuwatch.collectors.live_options import Options
+from gpuwatch.collectors.live_rounds import rounds
 from gpuwatch.collectors.live_write import write
 from gpuwatch.collectors.ray import batches, inside
 from gpuwatch.collectors.ray_book import Book
@@ -23,7 +23,6 @@ from gpuwatch.model import Rejects
 from gpuwatch.registry import LiveSource, Sink, live
 
 MAX_HEADS = 1000
-MAX_WAIT_S = 300.0
 MAX_ASKED_ACTORS = LIMIT
 """Actors whose start and end are asked for by id in one poll: all that a list can hold."""
 UTC = ZoneInfo("UTC")
@@ -79,14 +78,9 @@ class RaySource:
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Polls for ever. Begins with what the store knows, also when it is started again."""
-        self._book, self._session, failures = None, None, 0
+        self._book, self._session = None, None
         async with Client(self.access) as client:
-            while True:
-                started_us = now_us()
-                failures = 0 if await self.poll(client, sink, now_us) else failures + 1
-                spent_s = max(0, now_us() - started_us) / SECOND_US
-                wait_s = self.interval_s + (backoff_s(failures, self.interval_s, MAX_WAIT_S) if failures else 0.0)
-                await asyncio.sleep(max(0.1, wait_s - spent_s))
+            await rounds(lambda: self.poll(client, sink, now_us), self.interval_s, now_us)
 
     async def poll(self, client: Client, sink: Sink, now_us: Callable[[], int]) -> bool:
         """One round: asks, writes the news, tells the sink how it went. False when the head did not answer."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from gpuwatch.clock import DAY_US, SECOND_US
-from gpuwatch.collectors.live_options import Options, backoff_s
+from gpuwatch.collectors.live_options import Options
+from gpuwatch.collectors.live_rounds import rounds
 from gpuwatch.collectors.live_write import write
 from gpuwatch.collectors.slurm_asking import Asking, reindexed
 from gpuwatch.collectors.slurm_book import Book
@@ -26,7 +27,6 @@ from gpuwatch.registry import LiveSource, Sink, live
 
 MAX_CATCH_UP_US = 7 * DAY_US
 """How far accounting is ever asked to reach back."""
-MAX_WAIT_S = 300.0
 MAX_CLUSTERS = 100
 MAX_DEVICES_A_NODE = 64
 
@@ -112,13 +112,8 @@ class SlurmSource:
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Polls for ever. Begins with what the store knows, also when it is started again."""
-        self._book, self._standing, self._fresh, failures = None, Standing(), True, 0
-        while True:
-            started_us = now_us()
-            failures = 0 if await self.poll(sink, now_us) else failures + 1
-            spent_s = max(0, now_us() - started_us) / SECOND_US
-            wait_s = self.interval_s + (backoff_s(failures, self.interval_s, MAX_WAIT_S) if failures else 0.0)
-            await asyncio.sleep(max(0.1, wait_s - spent_s))
+        self._book, self._standing, self._fresh = None, Standing(), True
+        await rounds(lambda: self.poll(sink, now_us), self.interval_s, now_us)
 
     async def poll(self, sink: Sink, now_us: Callable[[], int]) -> bool:
         """One round: asks, writes the news, tells the sink how it went. False when the controller did not answer."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import ssl
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from gpuwatch.collectors.tls_files import context_of
 from gpuwatch.errors import SourceUnreachable
 
 if TYPE_CHECKING:
@@ -181,13 +181,5 @@ def _connector(access: Access) -> aiohttp.BaseConnector:
 def _tls(access: Access) -> Any:
     if not access.url.startswith("https:"):
         return True
-    try:
-        context = ssl.create_default_context(cafile=access.ca_file or None)
-        if access.cert_file:
-            context.load_cert_chain(access.cert_file, access.key_file or None)
-    except (OSError, ssl.SSLError) as error:
-        named = ", ".join(Path(p).name for p in (access.ca_file, access.cert_file, access.key_file) if p)
-        raise SourceUnreachable(f"{named}: cannot be used for TLS ({error}); check [[slurm]]") from error
-    if access.insecure_skip_verify:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+    insecure = access.insecure_skip_verify
+    return context_of(access.ca_file, access.cert_file, access.key_file, insecure, "[[slurm]]")

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from gpuwatch.clock import SECOND_US
 from gpuwatch.collectors.http_json import Access, Client, NotServed, access_of
 from gpuwatch.collectors.kubernetes import batches
 from gpuwatch.collectors.kubernetes_json import Malformed, Object
 from gpuwatch.collectors.kubernetes_kinds import Row
-from gpuwatch.collectors.live_options import Options, backoff_s
+from gpuwatch.collectors.live_options import Options
+from gpuwatch.collectors.live_rounds import rounds
 from gpuwatch.collectors.live_write import write
 from gpuwatch.collectors.yunikorn import IGNORED, name_of, take, what
 from gpuwatch.collectors.yunikorn_book import Book
@@ -26,7 +26,6 @@ MAX_PARTITIONS = 100
 MAX_LEAVES = 10_000
 """Leaf queues asked one by one of a YuniKorn that lists no applications of a partition."""
 MAX_REFUSED = 10_000
-MAX_WAIT_S = 300.0
 HINTS = {404: "check url in [[yunikorn]]: it is the root of YuniKorn's web service, as http://yunikorn-service:9080"}
 STATES = ("active", "completed", "rejected")
 
@@ -65,13 +64,8 @@ class YunikornSource:
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
         """Polls for ever. Begins with what the store knows, also when it is started again."""
-        self._book, failures = None, 0
-        while True:
-            started_us = now_us()
-            failures = 0 if await self.poll(sink, now_us) else failures + 1
-            spent_s = max(0, now_us() - started_us) / SECOND_US
-            wait_s = self.interval_s + (backoff_s(failures, self.interval_s, MAX_WAIT_S) if failures else 0.0)
-            await asyncio.sleep(max(0.1, wait_s - spent_s))
+        self._book = None
+        await rounds(lambda: self.poll(sink, now_us), self.interval_s, now_us)
 
     async def poll(self, sink: Sink, now_us: Callable[[], int]) -> bool:
         """One round: asks, writes the news, tells the sink how it went. False when YuniKorn did not answer it whole.
