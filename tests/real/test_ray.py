@@ -126,16 +126,18 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "GPUWATCH_TEST_RAY": str(folder),
         "RAY_TMPDIR": str(folder),
+        # Ray ends its dashboard when that took longer than 60 s, and `ray start` succeeds without it.
+        "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(START_S_MAX),
     }
     command = [str(program), "start", "--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=4"]
-    command += [f"--num-gpus={GPUS}", f"--dashboard-port={dashboard}", "--disable-usage-stats"]
-    command += [f"--temp-dir={folder}", "--object-store-memory=100000000"]
+    command += [f"--num-gpus={GPUS}", "--include-dashboard=true", f"--dashboard-port={dashboard}"]
+    command += ["--disable-usage-stats", f"--temp-dir={folder}", "--object-store-memory=100000000"]
     if len(str(folder)) > 60:
         pytest.skip("the path of the temporary folder is too long for Ray's sockets")
     running = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}", folder)
     try:
         started = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=START_S_MAX, check=False
+            command, env=environment, capture_output=True, text=True, timeout=2 * START_S_MAX, check=False
         )
         assert 0 == started.returncode, started.stdout + started.stderr
         until(lambda: running.get(VERSION), START_S_MAX)
