@@ -10,9 +10,9 @@ from gpuwatch import doctor_sources, ledger
 from gpuwatch.advice import Advice
 from gpuwatch.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.clocks import WrongClock
-from gpuwatch.cost import FAR_FUTURE_US
 from gpuwatch.doctor_check import FAIL, NAMED_MAX, OK, WARN, Check, named, place
 from gpuwatch.errors import BooksDoNotClose
+from gpuwatch.pricing import FAR_FUTURE_US
 from gpuwatch.rates import BEGINNING_US, model_tokens
 from gpuwatch.sources import SourceStatus
 from gpuwatch.store import Store

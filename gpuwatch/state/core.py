@@ -24,7 +24,7 @@ from gpuwatch.teams import TeamRule
 FILE = "state.sqlite"
 """Name of the SQLite file in the data directory."""
 
-SCHEMA = "0002"
+SCHEMA = "0003"
 """The newest migration below state_migrations/versions."""
 
 BUSY_TIMEOUT_MS = 10_000
