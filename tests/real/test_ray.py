@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
@@ -125,6 +126,14 @@ def descendants(marker: str) -> list[int]:
 def head() -> Iterator[Head]:
     # Not pytest's own folder: with several workers its path leaves no room for the names of Ray's sockets.
     folder = Path(mkdtemp(prefix="ray", dir="/tmp"))
+    # One head at a time, whichever worker has these tests: two would take each other's ports.
+    with Path("/tmp/gpuwatch-test-ray.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield from started(folder)
+
+
+def started(folder: Path) -> Iterator[Head]:
+    """A head that runs in `folder`, until the tests are done with it."""
     port, dashboard = free_port(20100), free_port(22200)
     program = Path(sys.executable).with_name("ray")
     environment = os.environ | {
@@ -139,10 +148,10 @@ def head() -> Iterator[Head]:
     command += ["--disable-usage-stats", f"--temp-dir={folder}", "--object-store-memory=100000000"]
     running = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}", folder)
     try:
-        started = subprocess.run(
+        answer = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=2 * START_S_MAX, check=False
         )
-        assert 0 == started.returncode, started.stdout + started.stderr
+        assert 0 == answer.returncode, answer.stdout + answer.stderr
         until(lambda: running.get(VERSION), START_S_MAX)
         until(lambda: running.get(LISTS["nodes"])["data"]["result"]["result"], START_S_MAX)
         yield running
