@@ -81,14 +81,14 @@ def write(store: Store, *, gpus: int, days: int, seed: int = 1, step_s: int = ST
     steps = days * DAY_US // (step_s * SECOND_US)
     plan = _plan(dice, gpus, steps, step_s)
     contexts = _contexts(plan, gpus)
-    devices = np.array([device_key(CLUSTER, _uuid(gpu)) for gpu in range(gpus)])
+    devices = np.array([device_key(CLUSTER, uuid(gpu)) for gpu in range(gpus)])
     rows = fields = 0
     with store.transaction():
         store.append(Records("context", pa.Table.from_pylist(contexts, schema=CONTEXT)))
         store.append(Records("claim", _claims(plan)))
     context_of = np.array([row["context_id"] for row in contexts])
     seconds: list[float] = []
-    for batch in _samples(dice, plan, gpus, steps, devices, context_of):
+    for batch in samples(dice, plan, gpus, steps, devices, context_of):
         with store.transaction():
             rows += store.append(Records("sample", batch))
         fields = batch.num_columns - 3
@@ -108,19 +108,19 @@ def _plan(dice: np.random.Generator, gpus: int, steps: int, step_s: int) -> Plan
         if node < gang:
             width = GANG_NODES[node // GANG_NODES[-1] % len(GANG_NODES)]
             together = {n: list(range(n * GPUS_A_NODE, (n + 1) * GPUS_A_NODE)) for n in range(node, node + width)}
-            _fill(dice, plan, together, steps, 6.0)
+            fill(dice, plan, together, steps, 6.0)
             node += width
             continue
         at = node * GPUS_A_NODE
         rest = gpus - at
         for size in BLOCKS[node % len(BLOCKS)] if rest >= GPUS_A_NODE else (1,) * rest:
-            _fill(dice, plan, {node: list(range(at, at + size))}, steps, 1.0)
+            fill(dice, plan, {node: list(range(at, at + size))}, steps, 1.0)
             at += size
         node += 1
     return plan
 
 
-def _fill(dice: np.random.Generator, plan: Plan, held: dict[int, list[int]], steps: int, longer: float) -> None:
+def fill(dice: np.random.Generator, plan: Plan, held: dict[int, list[int]], steps: int, longer: float) -> None:
     """One job after another on the same GPUs, with free time between."""
     at_s, end_s = 0.0, steps * plan.step_s
     while True:
@@ -141,11 +141,11 @@ def _contexts(plan: Plan, gpus: int) -> list[dict[str, object]]:
     for gpu, job in [(gpu, None) for gpu in range(gpus)] + [(h.gpu, h.job) for h in plan.holds]:
         row: dict[str, object] = dict.fromkeys(CONTEXT.names)
         row |= {
-            "device_id": device_key(CLUSTER, _uuid(gpu)),
+            "device_id": device_key(CLUSTER, uuid(gpu)),
             "cluster": CLUSTER,
-            "gpu": _uuid(gpu),
+            "gpu": uuid(gpu),
             "gi": WHOLE_GPU,
-            "node": _node(gpu // GPUS_A_NODE),
+            "node": node_name(gpu // GPUS_A_NODE),
             "gpu_index": gpu % GPUS_A_NODE,
             "pci_bus_id": f"00000000:{gpu % GPUS_A_NODE:02X}:00.0",
             "model": MODEL,
@@ -169,7 +169,7 @@ def _claims(plan: Plan) -> pa.Table:
                     "kind": "sacct",
                     "job_id": _job(number),
                     "run_key": str(start_us),
-                    "node": _node(node),
+                    "node": node_name(node),
                     "gpu_type": "h100",
                     "device_count": len(members),
                     "submit_us": start_us - 60 * SECOND_US,
@@ -179,6 +179,7 @@ def _claims(plan: Plan) -> pa.Table:
                     "state": "COMPLETED",
                     "user_name": f"user{number % 40:02d}",
                     "account": team,
+                    "namespace": f"ns-{team}",
                     "queue": "gpu",
                     "name": f"job-{number % 300}",
                 }
@@ -186,7 +187,7 @@ def _claims(plan: Plan) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=CLAIM)
 
 
-def _samples(
+def samples(
     dice: np.random.Generator, plan: Plan, gpus: int, steps: int, devices: Numbers, context_of: Numbers
 ) -> Iterator[pa.Table]:
     """A batch a day, in the order in which scrapes arrive: by time, then by GPU."""
@@ -292,11 +293,13 @@ def _columns(
     }
 
 
-def _uuid(gpu: int) -> str:
+def uuid(gpu: int) -> str:
+    """The UUID of a GPU by its number."""
     return f"GPU-00000000-0000-4000-8000-{gpu:012x}"
 
 
-def _node(node: int) -> str:
+def node_name(node: int) -> str:
+    """The name of a node by its number."""
     return f"node{node:04d}"
 
 

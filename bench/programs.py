@@ -41,8 +41,8 @@ def gpuwatch(
 
 @contextmanager
 def prometheus(directory: Path, config: str, *options: str, cpu: int | None = None) -> Iterator[Process]:
-    """Prometheus with a new store."""
-    directory.mkdir(parents=True)
+    """Prometheus with a new store, or the blocks that lie in DIRECTORY/tsdb."""
+    directory.mkdir(parents=True, exist_ok=True)
     file = directory / "prometheus.yml"
     file.write_text(config)
     command = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={directory / 'tsdb'}"]
@@ -52,10 +52,12 @@ def prometheus(directory: Path, config: str, *options: str, cpu: int | None = No
 
 
 @contextmanager
-def victoria(directory: Path, config: str = "", *, cpu: int | None = None) -> Iterator[Process]:
+def victoria(
+    directory: Path, config: str = "", *, cpu: int | None = None, options: Sequence[str] = ("-retentionPeriod=1",)
+) -> Iterator[Process]:
     """VictoriaMetrics with a new store; `config` tells it what to scrape."""
     directory.mkdir(parents=True)
-    command = ["victoria-metrics", f"-storageDataPath={directory / 'data'}", "-retentionPeriod=1"]
+    command = ["victoria-metrics", f"-storageDataPath={directory / 'data'}", *options]
     command += [f"-httpListenAddr=127.0.0.1:{VICTORIA}"]
     if config:
         file = directory / "scrape.yml"

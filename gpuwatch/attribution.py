@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from math import lcm
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from gpuwatch import gpu_models, mig
+from gpuwatch.attribution_shares import method_spans, method_table, unit_table, unseen_table
 from gpuwatch.clock import MINUTE_US, SECOND_US
 from gpuwatch.estimate import WHOLE_UNITS, Node, Placed, Slot, Wanted, place
 from gpuwatch.model import WHOLE_GPU, device_key
@@ -22,6 +23,8 @@ LABEL_LAG_US = 2 * MINUTE_US
 """How far labels of samples may run ahead of or behind the scheduler's times."""
 LAYOUT_SILENCE_US = 10 * MINUTE_US
 """A MIG slice silent for longer may have been another slice meanwhile."""
+PROCESS_SLACK = 0.02
+"""Processes together may say this much more than their device does: they are not read at one instant."""
 
 _HOLD = pa.schema(
     [
@@ -47,24 +50,10 @@ _INNER = pa.schema(
         ("estimated", pa.bool_()),
     ]
 )
-_UNSEEN = pa.schema(
-    [
-        ("device_id", pa.int64()),
-        ("gpu", pa.string()),
-        ("profile", pa.string()),
-        ("node", pa.string()),
-        ("gpu_index", pa.int32()),
-        ("start_us", pa.int64()),
-        ("end_us", pa.int64()),
-        ("share_num", pa.int64()),
-        ("share_den", pa.int64()),
-    ]
-)
 INNER_SCHEDULERS = ("slurm", "ray")
 """Schedulers whose nodes may be held by another one's runs, the outer before the inner."""
 
 _PARENT = pa.schema([("gpu", pa.string()), ("parent_id", pa.int64())])
-_UNIT = pa.schema([("model", pa.string()), ("profile", pa.string()), ("units", pa.int64())])
 _TRAIT = pa.schema(
     [
         ("device_id", pa.int64()),
@@ -77,11 +66,15 @@ _TRAIT = pa.schema(
 )
 
 
-def attribute(store: Store, cluster: str, settings: Settings) -> None:
+def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[tuple[int, str]] = ()) -> None:
     """Rebuilds devices, runs, capacity and segments of a cluster; marks the hours that changed as dirty.
 
-    All in one transaction. The result depends on the stored records only, not on their order.
+    `methods` are (from_us, share method) as policies date them; before the first, the setting `mig_share_method` holds.
+    All in one transaction. The result depends on the stored records only, not on their order; days whose raw samples are
+    gone keep the methods that they were booked with. Raises UsageError for an unknown method.
     """
+    spans = method_spans(store, cluster, settings.mig_share_method, methods)
+    by_process = settings.sharing_split == "process"
     times = {
         "cluster": cluster,
         "default_interval_us": int(settings.default_interval_s * SECOND_US),
@@ -103,20 +96,23 @@ def attribute(store: Store, cluster: str, settings: Settings) -> None:
         inner = _inner(store, nodes) if nested else []
         with store.view("inner_rows", _inner_table(inner)):
             store.run("attribution/26_inner_hold")
+        if by_process or _rows(store, "select 1 from process_use"):
+            store.run("attribution/28_process_use", by_process=by_process, ratio_slack=PROCESS_SLACK, **times)
         seen_gpus = [row[0] for row in store.sql("select distinct gpu from seen order by 1")]
         parents = pa.Table.from_pydict(
             {"gpu": seen_gpus, "parent_id": [device_key(cluster, gpu) for gpu in seen_gpus]}, schema=_PARENT
         )
-        unseen = _unseen(store, nodes, placed, settings)
-        units, whole = _share_units(store, settings)
         with (
             store.view("gpu_parent", parents),
-            store.view("unseen_device", unseen),
-            store.view("share_unit", units),
+            store.view("unseen_device", unseen_table(store, nodes, spans)),
+            store.view("method_span", method_table(spans)),
+            store.view("share_unit", unit_table(store, spans)),
         ):
-            store.run("attribution/30_capacity", share_units=whole, **times)
+            store.run("attribution/30_capacity", **times)
             store.run("attribution/35_new_device", **times)
             store.run("attribution/40_holder", **times)
+            if _rows(store, "select 1 from process_use where units is not null"):
+                store.run("attribution/41_process", **times)
             store.run("attribution/46_word", **times)
             for level, scheduler in enumerate(INNER_SCHEDULERS) if nested else ():
                 store.run("attribution/42_inner", level=level)
@@ -324,60 +320,3 @@ def _hold_table(placed: list[Placed]) -> pa.Table:
         },
         schema=_HOLD,
     )
-
-
-def _unseen(store: Store, nodes: dict[str, Node], placed: list[Placed], settings: Settings) -> pa.Table:
-    """Devices known to the scheduler and never measured, owned from the first to the last evidence of their node."""
-    evidence = {
-        node: (start, end) for node, start, end in store.sql("select node, start_us, end_us from node_evidence")
-    }
-    models = dict(store.sql("select node, gpu_model from site"))
-    fleet = store.sql("select start_us, end_us from fleet_span")[0]
-    rows: list[dict[str, object]] = []
-    for name, node in nodes.items():
-        start_us, end_us = evidence.get(name, (None, None))
-        if start_us is None or end_us is None or end_us <= start_us:
-            # Only a node list names it: it was there as long as the cluster was looked at.
-            start_us, end_us = fleet
-        if start_us is None or end_us is None or end_us <= start_us:
-            continue
-        for slot in node.slots:
-            if slot.measured:
-                continue
-            share = mig.share(models.get(name), slot.profile, settings.mig_share_method) if slot.profile else None
-            units, whole = (1, 1) if slot.profile is None else (0, 1)
-            if share is not None:
-                units, whole = share.units.numerator, mig.SHARE_UNITS * share.units.denominator
-            if units == 0:
-                continue
-            rows.append(
-                {
-                    "device_id": slot.device_id,
-                    "gpu": slot.gpu,
-                    "profile": slot.profile,
-                    "node": name,
-                    "gpu_index": slot.index,
-                    "start_us": start_us,
-                    "end_us": end_us,
-                    "share_num": units,
-                    "share_den": whole,
-                }
-            )
-    return pa.Table.from_pylist(rows, schema=_UNSEEN)
-
-
-def _share_units(store: Store, settings: Settings) -> tuple[pa.Table, int]:
-    """Integer units of every (model, profile) seen, and the units of a whole GPU."""
-    pairs = store.sql("select distinct model, profile from seen_span where gi >= 0 order by all")
-    shares = [mig.share(model, profile, settings.mig_share_method) for model, profile in pairs]
-    scale = lcm(1, *(s.units.denominator for s in shares if s is not None))
-    table = pa.Table.from_pydict(
-        {
-            "model": [model for model, _ in pairs],
-            "profile": [profile for _, profile in pairs],
-            # A profile that cannot be read at all is counted as the smallest slice, never as a whole GPU.
-            "units": [int(s.units * scale) if s else mig.SHARE_UNITS // 7 * scale for s in shares],
-        },
-        schema=_UNIT,
-    )
-    return table, mig.SHARE_UNITS * scale

@@ -27,6 +27,8 @@ DIMENSIONS = (
     "cluster",
     "pool",
 )
+CAUSE = "cause"
+"""Of charges only: why somebody pays who did not hold it, or does not pay who did."""
 RUN_WORDS = frozenset(("user", "queue", "namespace", "account", "job"))
 """Dimensions that only a run has."""
 SECOND_PLACES = 6
@@ -58,6 +60,10 @@ class Scale:
         """Units as published GPU-seconds."""
         return quotient_to_decimal(units, self.shares * SECOND_US, SECOND_PLACES)
 
+    def gpu_seconds_exact(self, units: int) -> Decimal:
+        """Units as GPU-seconds that are not rounded to microseconds."""
+        return quotient_to_decimal(units, self.shares * SECOND_US, EXACT_PLACES)
+
     def money(self, amount: int, places: int = CENT_PLACES) -> Decimal:
         """An amount as money."""
         return quotient_to_decimal(amount, self.hour, places)
@@ -67,26 +73,30 @@ class Scale:
         return self.money(amount, EXACT_PLACES)
 
 
-def scale_of(store: Store, window: Window) -> Scale:
+def scale_of(store: Store, window: Window, finer_places: int = 0) -> Scale:
     """The scale in which all time and all prices of a window are whole numbers.
 
-    Raises UsageError where its sums would not fit in 128 bits: years of a large fleet at prices of many decimals.
+    With `finer_places` prices have so many decimal places more, and the scale is that of the whole history: what is
+    rounded in it is rounded alike in every window. Raises UsageError where its sums would not fit in 128 bits: years of
+    a large fleet at prices of many decimals.
     """
-    found = store.rows("cost/scale", start_us=window.start_us, end_us=window.end_us)[0]
+    span = {"start_us": window.start_us, "end_us": window.end_us}
+    ever = {"ever": finer_places > 0}
+    found = store.rows("cost/scale", **span, **ever)[0]
     prices = [Decimal(text) for text in found["prices"] or ()]
     places = max((-int(price.as_tuple().exponent) for price in prices), default=0)
-    scale = Scale(lcm(1, *(found["share_dens"] or ())), max(places, 0))
+    scale = Scale(lcm(1, *(found["share_dens"] or ())), max(places, 0) + finer_places)
     dearest = int(max(prices, default=Decimal(0)).scaleb(scale.places))
     if max(int(found["capacity_us"] or 0) * scale.shares * dearest, scale.hour) > AMOUNT_MAX:
         raise UsageError("window: too long to add up exactly at these prices and shares; ask for a shorter one")
     return scale
 
 
-def check_dimensions(by: Sequence[str]) -> None:
+def check_dimensions(by: Sequence[str], known: Sequence[str] = DIMENSIONS) -> None:
     """Raises UsageError naming the first dimension that is not known."""
     for name in by:
-        if name not in DIMENSIONS:
-            raise UsageError(f"--by {name}: not a dimension; known: {', '.join(DIMENSIONS)}")
+        if name not in known:
+            raise UsageError(f"--by {name}: not a dimension; known: {', '.join(known)}")
 
 
 def question(
@@ -155,12 +165,15 @@ class Totals:
     cost: Decimal | None
     currency: str | None
     unpriced_gpu_seconds: Decimal
+    external_cost: Decimal | None = Decimal(0)
+    """What of `cost` no device costs: amounts that a policy adds."""
 
     @classmethod
     def of(cls, sums: Iterable[Mapping[str, Any]]) -> Totals:
-        """From rows of `currency`, `lacks`, `micros` and `cents`."""
+        """From rows of `currency`, `lacks`, `external`, `micros` and `cents`."""
         rows = list(sums)
         currencies = sorted({row["currency"] for row in rows if not row["lacks"]})
+        external = sum(int(row["cents"]) for row in rows if row["external"])
         micros, cents = sum(int(row["micros"]) for row in rows), sum(int(row["cents"]) for row in rows)
         return cls(
             gpu_seconds=units_to_decimal(micros, SECOND_PLACES),
@@ -170,4 +183,5 @@ class Totals:
             unpriced_gpu_seconds=units_to_decimal(
                 sum(int(row["micros"]) for row in rows if row["lacks"]), SECOND_PLACES
             ),
+            external_cost=units_to_decimal(external, CENT_PLACES) if len(currencies) <= 1 else None,
         )

@@ -231,6 +231,61 @@ RESERVATION = pa.schema(
 )
 """Nodes that a scheduler keeps for somebody during [start_us, end_us)."""
 
+MONEY = pa.decimal128(38, 18)
+"""An amount of a bill: exact to 18 places."""
+
+BILL = pa.schema(
+    [
+        ("file_id", pa.int64()),  # hash of the file's content
+        ("line", pa.int64()),  # record of the file, the first after the header is 1
+        ("part", pa.int32()),  # of a record that tells several charges (credits of a GCP row), else 0
+        ("line_key", pa.int64()),  # hash of the line's natural key
+        ("provider", pa.string()),  # aws | azure | gcp | oci, or what a FOCUS file says
+        ("account", pa.string()),  # who pays: payer, billing account, tenancy
+        ("sub_account", pa.string()),  # whose it is: usage account, subscription, project, compartment
+        ("invoice", pa.string()),
+        ("billing_start_us", pa.int64()),
+        ("billing_end_us", pa.int64()),
+        ("start_us", pa.int64()),  # the charge is for [start_us, end_us)
+        ("end_us", pa.int64()),
+        ("resource", pa.string()),
+        ("resource_name", pa.string()),
+        ("service", pa.string()),
+        ("sku", pa.string()),
+        ("instance_type", pa.string()),
+        ("description", pa.string()),
+        ("region", pa.string()),
+        ("category", pa.string()),  # Usage | Purchase | Tax | Credit | Adjustment, as FOCUS has them
+        ("charge_type", pa.string()),  # the provider's own word
+        ("pricing", pa.string()),  # Standard | Committed | Dynamic | Other
+        ("commitment", pa.string()),
+        ("commitment_status", pa.string()),  # Used | Unused
+        ("billed_cost", MONEY),  # what the invoice says
+        ("effective_cost", MONEY),  # with purchases spread over what they cover; NULL: not told
+        ("list_cost", MONEY),
+        ("contracted_cost", MONEY),
+        ("currency", pa.string()),
+        ("quantity", MONEY),
+        ("unit", pa.string()),  # "Hours" where it is hours of an instance or a GPU, else as told
+        ("tags", pa.string()),  # JSON object
+        ("gpu_count", pa.int32()),  # GPUs of one unit of quantity, NULL: no GPU is told
+        ("gpu_model", pa.string()),
+    ]
+)
+"""One line of a cloud's bill."""
+
+BILL_FILE = pa.schema(
+    [
+        ("file_id", pa.int64()),
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("assembly", pa.string()),  # files of one assembly stand side by side, another one replaces them
+        ("scope", pa.string()),  # what it restates: period (all of it), days (its own), lines (nothing: it adds)
+        ("records", pa.int64()),
+    ]
+)
+"""A file of a bill, told after all its lines."""
+
 TABLES: dict[str, pa.Schema] = {
     "context": CONTEXT,
     "claim": CLAIM,
@@ -241,6 +296,8 @@ TABLES: dict[str, pa.Schema] = {
     "queue": QUEUE,
     "workload": WORKLOAD,
     "reservation": RESERVATION,
+    "bill": BILL,
+    "bill_file": BILL_FILE,
 }
 """Store tables with a fixed schema. `sample` has the columns that its batch brings (see fields.py)."""
 

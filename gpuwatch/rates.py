@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import pairwise
 
 from gpuwatch import mig
-from gpuwatch.clock import parse_rfc3339, rfc3339
-from gpuwatch.errors import UnreadableInput, UsageError
+from gpuwatch.clock import rfc3339
+from gpuwatch.errors import UsageError
 from gpuwatch.model import Rejects
-from gpuwatch.money import EXACT_PLACES
+from gpuwatch.rate_models import ANY_MODEL, device_tokens, model_tokens, unknown_profile
+from gpuwatch.rate_table import amount, moment, read_rows, whole_number
+
+__all__ = ["ANY_MODEL", "PRICINGS", "Rate", "check_rates", "describe", "match_models", "missing_rate", "model_tokens"]
+__all__ += ["parse_rates", "price_spans", "ranked", "read_rows", "resolve"]
 
 PRICINGS = ("reserved", "owned", "spot", "on_demand")
 """Pricing models, the one that wins among equally specific rates first (domain: committed money is spent anyway)."""
 
 REQUIRED = ("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from", "valid_to")
-OPTIONAL = ("cluster", "pool", "mig_profile", "currency")
-
-MAX_ROWS = 100_000
-"""Rows read from one file; the rest is refused and counted."""
+SCOPE = ("cluster", "pool", "mig_profile", "currency")
+MORE = ("quantity", "commitment_id", "sku", "list_price", "contracted_price")
+"""Columns that few rates have."""
+OPTIONAL = (*SCOPE, *MORE)
 
 BEGINNING_US = 0
 """Where a price history starts: the Unix epoch."""
 
-MAX_NAMES = 4096
-"""Distinct model names whose tokens are remembered."""
-
-MAX_WHOLE_DIGITS = 26
-"""Digits before the point of an amount: DECIMAL(38,12)."""
-
-ANY_MODEL = "*"
+QUANTITY_MAX = 10_000_000
+"""GPUs of one commitment."""
 
 OVERLAP = "validity overlaps an earlier rate of the same model, scope and pricing"
 
-_AMOUNT = re.compile(r"[+-]?(\d+)(?:\.(\d*))?", re.ASCII)
 _CURRENCY = re.compile(r"[A-Z]{3}")
-_VENDOR_WORDS = frozenset({"nvidia", "tesla", "geforce"})
 
 
 @dataclass(frozen=True)
@@ -65,6 +59,13 @@ class Rate:
     currency: str = "USD"
     line: int = field(default=0, compare=False)
     """Line of the file it came from, 0 where it did not come from one."""
+    quantity: int | None = None
+    """GPUs that were committed to; None covers every one of the scope."""
+    commitment_id: str | None = None
+    sku: str | None = None
+    list_price: Decimal | None = None
+    contracted_price: Decimal | None = None
+    """Per whole GPU-hour in `currency`, beside the effective price; None: the same."""
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -74,7 +75,17 @@ class Rate:
         """Whether the instant lies in its validity."""
         return self.valid_from_us <= at_us and (self.valid_to_us is None or at_us < self.valid_to_us)
 
+    @property
+    def commitment(self) -> str | None:
+        """The name of the commitment that it is a part of: its own, else its scope where it has a quantity."""
+        if self.commitment_id is not None or self.quantity is None:
+            return self.commitment_id
+        return "-".join(word for word in (self.gpu_model, self.cluster, self.pool, self.pricing) if word is not None)
 
+
+Covered = tuple[int, int | None]
+"""(start_us, end_us or None for ever) in which a commitment covers a device."""
+NOTHING_COVERED: Mapping[Rate, Sequence[Covered]] = {}
 Span = tuple[int, int | None, Rate | None]
 """(start_us, end_us or None for ever, the rate or None where there is none)."""
 
@@ -131,36 +142,64 @@ def match_models(rates: Sequence[Rate], model_names: Iterable[str]) -> dict[str,
     return {name: tuple(rate for _, rate in _matches(rates, name)) for name in model_names}
 
 
+def ranked(rates: Sequence[Rate], cluster: str, pool: str | None, model: str, profile: str | None) -> tuple[Rate, ...]:
+    """The rates in whose scope a device class lies, the one that wins where several are valid first.
+
+    Most specific first (profile, then pool, then cluster, then how closely the model is named), then PRICINGS in order;
+    among those the one that began last.
+    """
+    wanted = _profile_or_text(profile)
+    found: list[tuple[tuple[object, ...], Rate]] = []
+    for closeness, rate in _matches(rates, model):
+        if rate.cluster in (None, cluster) and rate.pool in (None, pool) and rate.mig_profile in (None, wanted):
+            scope = (rate.mig_profile is None, rate.pool is None, rate.cluster is None, -closeness)
+            tie = (PRICINGS.index(rate.pricing), -rate.valid_from_us, rate.gpu_model, rate.commitment or "")
+            found.append(((*scope, *tie), rate))
+    return tuple(rate for _, rate in sorted(found, key=lambda entry: entry[0]))
+
+
 def resolve(
     rates: Sequence[Rate], cluster: str, pool: str | None, model: str, profile: str | None, at_us: int
 ) -> Rate | None:
     """The rate of one device class at one instant; None where there is none, which is an error row, not zero.
 
-    Most specific first (profile, then pool, then cluster, then how closely the model is named), then PRICINGS in order;
-    among those the one that began last.
+    Commitments to a number of GPUs are left out: whom they cover depends on the fleet (rate_cover).
     """
-    ranked = _ranked(rates, cluster, pool, model, profile)
-    return next((rate for _, rate in ranked if rate.valid_at(at_us)), None)
+    found = (rate for rate in ranked(rates, cluster, pool, model, profile) if rate.quantity is None)
+    return next((rate for rate in found if rate.valid_at(at_us)), None)
 
 
 def price_spans(
-    rates: Sequence[Rate], cluster: str, pool: str | None, model: str, profile: str | None
+    rates: Sequence[Rate],
+    cluster: str,
+    pool: str | None,
+    model: str,
+    profile: str | None,
+    covered: Mapping[Rate, Sequence[Covered]] = NOTHING_COVERED,
 ) -> tuple[Span, ...]:
-    """The price of one device class over all time: adjoining spans from BEGINNING_US, the last one without end."""
-    ranked = [rate for _, rate in _ranked(rates, cluster, pool, model, profile)]
-    starts = sorted((max(rate.valid_from_us, BEGINNING_US), place) for place, rate in enumerate(ranked))
+    """The price of one device class over all time: adjoining spans from BEGINNING_US, the last one without end.
+
+    A rate with a quantity counts only while it covers these devices: in its spans of `covered`.
+    """
+    running: list[int] = []  # heap of places in `entries`, the winner on top; ended ones leave when they surface
+    entries: list[tuple[int, int | None, Rate]] = []
+    for rate in ranked(rates, cluster, pool, model, profile):
+        if rate.quantity is None:
+            entries.append((rate.valid_from_us, rate.valid_to_us, rate))
+        else:
+            entries += [(start, end, rate) for start, end in covered.get(rate, ())]
+    starts = sorted((max(start, BEGINNING_US), place) for place, (start, _, _) in enumerate(entries))
     edges = {BEGINNING_US, *(start for start, _ in starts)}
-    edges.update(r.valid_to_us for r in ranked if r.valid_to_us is not None and r.valid_to_us > BEGINNING_US)
+    edges.update(end for _, end, _ in entries if end is not None and end > BEGINNING_US)
     spans: list[Span] = []
     begun = 0
-    running: list[int] = []  # heap of places in `ranked`, the winner on top; ended ones leave when they surface
     for edge in sorted(edges):
         while begun < len(starts) and starts[begun][0] <= edge:
             heappush(running, starts[begun][1])
             begun += 1
-        while running and not ranked[running[0]].valid_at(edge):
+        while running and (end := entries[running[0]][1]) is not None and end <= edge:
             heappop(running)
-        best = ranked[running[0]] if running else None
+        best = entries[running[0]][2] if running else None
         if spans and spans[-1][2] is best:
             continue
         if spans:
@@ -175,76 +214,13 @@ def missing_rate(cluster: str, pool: str | None, model: str, profile: str | None
     return f"no rate for model {model!r}, {scope} at {rfc3339(at_us)}: add a line to rates.csv that covers it"
 
 
-def read_rows(
-    text: str | bytes, file: str, required: Sequence[str], optional: Sequence[str], rejects: Rejects
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, row) of each line; a row has every required and present optional column, stripped of blanks.
-
-    Columns may come in any order and case; missing cells at the end of a line are empty. A line with too many cells
-    is refused; an unknown column is reported once and ignored. Raises UnreadableInput for text that is not UTF-8, is
-    empty, or lacks a required column.
-    """
-    reader = csv.reader(io.StringIO(_decoded(text, file), newline=""), strict=True)
-    header = _header(reader, file, required)
-    wanted = {name: header.index(name) for name in (*required, *optional) if name in header}
-    for name in header:
-        if name not in wanted:
-            known = ", ".join((*required, *optional))
-            rejects.add(f"column {name!r} is not known and was ignored; known: {known}", file, 1, ",".join(header))
-    for count in range(MAX_ROWS + 1):
-        line = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            rejects.add(f"line is not CSV: {error}", file, line)
-            continue
-        if cells is None:
-            return
-        if count == MAX_ROWS:
-            rejects.add(f"file has more than {MAX_ROWS} rows; the rest was not read", file, line)
-            return
-        if not any(cell.strip() for cell in cells):
-            continue
-        if any(cell.strip() for cell in cells[len(header) :]):
-            rejects.add("line has more cells than the header has columns", file, line, ",".join(cells))
-            continue
-        cells += [""] * (len(header) - len(cells))
-        yield line, {name: cells[column].strip() for name, column in wanted.items()}
-
-
-@lru_cache(MAX_NAMES)
-def model_tokens(name: str) -> frozenset[str]:
-    """What a model name says: its words without the vendor's, SXM of any number alike, `80g` as `80gb`.
-
-    HBM3 on H100 and H200 exists only on SXM boards, so it says SXM too.
-    """
-    words = set(re.findall(r"[a-z0-9]+", mig.base_model_name(name).lower())) - _VENDOR_WORDS
-    words = {re.sub(r"^sxm\d+$", "sxm", re.sub(r"^(\d{2,})g$", r"\1gb", word)) for word in words}
-    if words & {"h100", "h200"} and words & {"hbm3", "hbm3e"} and not words & {"nvl", "pcie"}:
-        words.add("sxm")
-    return frozenset(words)
-
-
-def _driver_tokens(name: str) -> frozenset[str]:
-    """The words of a device's model plus the memory that a full driver name implies (`NVIDIA H100 PCIe`: 80gb).
-
-    `NVIDIA H200` without more is the SXM board; the NVL card says so.
-    """
-    words = model_tokens(name)
-    if not re.match(r"nvidia\b", name.strip(), re.IGNORECASE):
-        return words
-    key = mig.model_key(name)
-    implied = {key.rsplit("-", 1)[-1].lower()} if key else set()
-    return words | implied | ({"sxm"} if words == {"h200"} else set())
-
-
 def _matches(rates: Sequence[Rate], model: str) -> list[tuple[int, Rate]]:
     """(closeness, rate) of the rates that name `model`, closest first.
 
     Exact spelling; else every word of the rate is in the model's name, more words closer; else, where nothing names
     it so and the model's words are part of one rate model only (a gres type `h100`), that one; `*` last.
     """
-    words, plain = _driver_tokens(model), model_tokens(model)
+    words, plain = device_tokens(model), model_tokens(model)
     found: list[tuple[int, Rate]] = []
     for rate in rates:
         tokens = model_tokens(rate.gpu_model)
@@ -259,27 +235,13 @@ def _matches(rates: Sequence[Rate], model: str) -> list[tuple[int, Rate]]:
     return sorted(found, key=lambda match: -match[0])
 
 
-def _ranked(
-    rates: Sequence[Rate], cluster: str, pool: str | None, model: str, profile: str | None
-) -> list[tuple[tuple[object, ...], Rate]]:
-    """The rates in whose scope the device class lies, the one that wins first."""
-    wanted = _profile_or_text(profile)
-    ranked: list[tuple[tuple[object, ...], Rate]] = []
-    for closeness, rate in _matches(rates, model):
-        if rate.cluster in (None, cluster) and rate.pool in (None, pool) and rate.mig_profile in (None, wanted):
-            scope = (rate.mig_profile is None, rate.pool is None, rate.cluster is None, -closeness)
-            tie = (PRICINGS.index(rate.pricing), -rate.valid_from_us, rate.gpu_model)
-            ranked.append(((*scope, *tie), rate))
-    return sorted(ranked, key=lambda entry: entry[0])
-
-
 def _profile_or_text(profile: str | None) -> str | None:
     return (mig.profile_name(profile) or profile) if profile else None
 
 
 def _scope(rate: Rate) -> tuple[object, ...]:
     name = model_tokens(rate.gpu_model) or rate.gpu_model
-    return (name, rate.pricing, rate.cluster, rate.pool, rate.mig_profile)
+    return (name, rate.pricing, rate.cluster, rate.pool, rate.mig_profile, rate.commitment_id)
 
 
 def _overlap(a: Rate, b: Rate) -> bool:
@@ -290,37 +252,29 @@ def _overlap(a: Rate, b: Rate) -> bool:
 
 def _rate(row: dict[str, str], line: int) -> Rate:
     """A row as a Rate; raises ValueError or UsageError with what is wrong."""
-    valid_to = row.get("valid_to")
+    valid_to, currency, quantity = row.get("valid_to"), row.get("currency"), row.get("quantity")
     profile = row.get("mig_profile") or None
-    return Rate(
+    if currency == "":
+        raise ValueError("currency is empty: write a three-letter code such as USD, or leave the column out for USD")
+    rate = Rate(
         row["gpu_model"],
         row["pricing"],
-        _amount(row["usd_per_gpu_hour"]),
-        _time(row["valid_from"], "valid_from"),
-        _time(valid_to, "valid_to") if valid_to else None,
+        amount(row["usd_per_gpu_hour"], "usd_per_gpu_hour"),
+        moment(row["valid_from"], "valid_from"),
+        moment(valid_to, "valid_to") if valid_to else None,
         row.get("cluster") or None,
         row.get("pool") or None,
         _profile_or_text(profile),
-        row.get("currency") or "USD",
+        currency or "USD",
         line,
+        quantity=whole_number(quantity, "quantity") if quantity else None,
+        commitment_id=row.get("commitment_id") or None,
+        sku=row.get("sku") or None,
+        **{name: amount(text, name) for name in ("list_price", "contracted_price") if (text := row.get(name))},
     )
-
-
-def _amount(text: str) -> Decimal:
-    """A plain decimal of DECIMAL(38,12): no exponent, thousands separator, currency sign, NaN or infinity."""
-    match = _AMOUNT.fullmatch(text)
-    if match is None:
-        raise ValueError("usd_per_gpu_hour is not a plain decimal number such as 2.49")
-    if len(match[1].lstrip("0")) > MAX_WHOLE_DIGITS or len((match[2] or "").rstrip("0")) > EXACT_PLACES:
-        raise ValueError(f"usd_per_gpu_hour has more than {MAX_WHOLE_DIGITS} digits or {EXACT_PLACES} decimal places")
-    return Decimal(text)
-
-
-def _time(text: str, column: str) -> int:
-    try:
-        return parse_rfc3339(text)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{column} is not an RFC 3339 time such as 2026-11-01T00:00:00Z") from None
+    if problem := unknown_profile(rate.gpu_model, rate.mig_profile):
+        raise ValueError(problem)
+    return rate
 
 
 def _problems(rate: Rate) -> Iterable[str]:
@@ -337,28 +291,17 @@ def _problems(rate: Rate) -> Iterable[str]:
         yield "valid_to is not after valid_from"
     if rate.mig_profile is not None and mig.profile_name(rate.mig_profile) != rate.mig_profile:
         yield "mig_profile is not a MIG profile such as 1g.10gb"
+    if rate.quantity is not None and rate.pricing != "reserved":
+        yield "quantity is for pricing reserved: a commitment to so many GPUs"
+    if rate.commitment_id is not None and rate.pricing != "reserved":
+        yield "commitment_id is for pricing reserved"
+    if rate.quantity is not None and not 0 < rate.quantity <= QUANTITY_MAX:
+        yield f"quantity is not a number of GPUs from 1 to {QUANTITY_MAX}"
+    if rate.quantity is not None and rate.mig_profile is not None:
+        yield "quantity counts whole GPUs: leave mig_profile empty"
+    for name in ("list_price", "contracted_price"):
+        price = getattr(rate, name)
+        if price is not None and (not price.is_finite() or price < 0):
+            yield f"{name} is negative or not a number"
     if not _CURRENCY.fullmatch(rate.currency):
         yield "currency is not a three-letter ISO 4217 code such as USD"
-
-
-def _decoded(text: str | bytes, file: str) -> str:
-    if isinstance(text, str):
-        return text.removeprefix("\ufeff")
-    try:
-        return text.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnreadableInput(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
-
-
-def _header(reader: Iterator[list[str]], file: str, required: Sequence[str]) -> list[str]:
-    """The first non-empty line's names in lower case."""
-    try:
-        cells = next((row for row in reader if any(cell.strip() for cell in row)), [])
-    except csv.Error as error:
-        raise UnreadableInput(f"{file}: its first line is not CSV ({error}); expected {','.join(required)}") from error
-    header = [cell.strip().lower() for cell in cells]
-    if missing := [name for name in required if name not in header]:
-        raise UnreadableInput(
-            f"{file}: no column {', '.join(missing)} in its first line; expected {','.join(required)}"
-        )
-    return header

@@ -25,6 +25,9 @@ MAX_FILE_BYTES = 1_000_000
 NEAR = 0.8
 """An unknown environment variable this similar to a setting's is taken for a misspelling."""
 
+SHARING_SPLITS = ("bound", "process")
+"""How a GPU that several pods are bound to is divided among them."""
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:[KMGT]i?B|%)")
 
 
@@ -138,6 +141,12 @@ class Settings:
     mig_share_method: ShareMethod = field(
         default="dominant",
         metadata=_about(_one_of(SHARE_METHODS), "What a MIG slice pays by: its larger share, compute, memory or SMs."),
+    )
+    sharing_split: str = field(
+        default="bound",
+        metadata=_about(
+            _one_of(SHARING_SPLITS), "How pods that share a GPU pay: equally (bound), or by what their processes used."
+        ),
     )
 
     def __post_init__(self) -> None:

@@ -199,6 +199,8 @@ class Store:
         with self.view("batch_rows", batch.rows):
             if table == "context":
                 return self.run("attribution/new_context")
+            if table == "bill_file":
+                return self.run("bills/complete")
             self.insert(table, names, "batch_rows")
         return int(batch.rows.num_rows)
 

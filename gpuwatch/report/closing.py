@@ -7,9 +7,9 @@ from fractions import Fraction
 from gpuwatch.clock import rfc3339
 from gpuwatch.ledger import FREE_BUCKETS
 from gpuwatch.output import BUCKET_WORDS
-from gpuwatch.report import chart, words
+from gpuwatch.report import words
+from gpuwatch.report.document import Block, Cell, Column, Heading, Notice, Section, Table, Terms, Text, row
 from gpuwatch.report.facts import HOUR_S, UNOWNED, Facts
-from gpuwatch.report.markup import Html, tag
 
 RATES_NAMED = 8
 """Missing rates that a report names."""
@@ -33,7 +33,7 @@ MEANINGS = {
 """What is in a bucket, for a reader who has not seen one before."""
 
 
-def quality(facts: Facts) -> Html:
+def quality(facts: Facts) -> Section:
     """One line of data quality, and the fix of each thing that is missing."""
     q = facts.quality
     said = []
@@ -52,15 +52,10 @@ def quality(facts: Facts) -> Html:
         said.append(f"the books cover {words.days(facts.covered)}")
     fixes = _fixes(facts)
     line = f"{'; '.join(said)}."
-    return tag(
-        "section",
-        tag("h2", "Data quality"),
-        tag("p", line[0].upper() + line[1:]),
-        tag("div", tag("p", tag("b", "To make it whole")), tag("ul", [tag("li", f) for f in fixes]), cls="notice")
-        if fixes
-        else None,
-        cls="quality",
-    )
+    blocks: list[Block] = [Text(line[0].upper() + line[1:])]
+    if fixes:
+        blocks.append(Notice("To make it whole", tuple(fixes)))
+    return Section("Data quality", tuple(blocks), "quality")
 
 
 def _fixes(facts: Facts) -> list[str]:
@@ -88,10 +83,11 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else text
 
 
-def how(facts: Facts) -> Html:
+def how(facts: Facts) -> Section:
     """The formulas, the versions and the window, on the last page."""
+    v = facts.versions
     buckets = [b for b in BUCKET_WORDS if facts.team is None or b not in FREE_BUCKETS]
-    rows = [tag("tr", tag("td", chart.swatch(b), f"\u00a0{BUCKET_WORDS[b]}"), tag("td", MEANINGS[b])) for b in buckets]
+    rows = tuple(row([Cell(BUCKET_WORDS[b], swatch=b), MEANINGS[b]]) for b in buckets)
     ends = f"{rfc3339(facts.window.start_us)} to {rfc3339(facts.window.end_us)}"
     compared = (
         "nothing, because the books do not cover the week before"
@@ -103,24 +99,35 @@ def how(facts: Facts) -> Html:
         "Cost": "Every microsecond of every GPU has one owner and one bucket. Cost = GPU-seconds / 3600 \u00d7 the price of a "
         "GPU-hour in force at that time for that GPU. It is rounded once, here: rows get the cents by largest remainder, "
         "so that they add up to the total.",
-        "GPU-seconds and slices": "A MIG slice counts as its share of the GPU: 7 s of a slice of 1/7 are 1 GPU-second.",
-        "Who pays": "Who held a GPU pays for it, busy or not. What nobody held is paid by the platform at the GPU's own price.",
+        "GPU-seconds and slices": "A MIG slice counts as its share of the GPU: 7 s of a slice of 1/7 are 1 GPU-second."
+        + ("" if v.method is None else f" Method of the share: {v.method}."),
+        "Who pays": _who_pays(facts),
+        "Held idle while others waited": "GPUs that were held idle through a whole hour, for the part of it in which a "
+        "request of another team waited that asked for that cluster, queue, kind of GPU and slice, and for no more "
+        "devices than were idle there. Requests that waited for something else (held, dependent) do not count. It is "
+        "a lower bound.",
         "Productive": f"Productive GPU time = {BUCKET_WORDS['compute']} + {BUCKET_WORDS['memory_roof']}. Cost of a productive "
         "GPU-hour = everything paid / productive GPU-hours.",
         "Findings": "A finding's waste is GPU-seconds of the books that no other finding claims, at their own price. It is "
         "listed where its time touches the week.",
         "Change": "This week against the same hours one week earlier; less than half a percent is \u201csame\u201d.",
-        "Versions": f"Rate card {_version(facts.rate_version)}; ownership rules {_version(facts.team_version)}.",
-        "Exact values": "The table file (CSV) beside this page has every number unrounded.",
+        "Versions": f"Rate card {_version(v.rates)}; ownership rules {_version(v.teams)}; policies "
+        f"{_version(v.policies)}; exchange rates {_version(v.fx)}.",
+        "Exact values": "The table files (CSV, XLSX, Parquet) beside this page have every number unrounded.",
     }
-    listed = [part for term, text in terms.items() for part in (tag("dt", term), tag("dd", text))]
-    return tag(
-        "section",
-        tag("h2", "How this was computed"),
-        tag("dl", listed),
-        tag("h3", "What the buckets hold"),
-        tag("table", tag("tbody", rows), cls="meanings"),
-        cls="how",
+    meanings = Table((Column("", part=1), Column("", part=3)), rows, "meanings")
+    blocks = (Terms(tuple(terms.items())), Heading("What the buckets hold"), meanings)
+    return Section("How this was computed", blocks, "how")
+
+
+def _who_pays(facts: Facts) -> str:
+    if not facts.versions.policies:
+        return (
+            "Who held a GPU pays for it, busy or not. What nobody held is paid by the platform at the GPU's own price."
+        )
+    return (
+        f"By the policies of version {facts.versions.policies}. Where charges differ from the cost of the time that was "
+        "held, a table goes from one to the other line by line."
     )
 
 

@@ -103,6 +103,50 @@ class SliceHold:
 
 
 @dataclass(frozen=True)
+class ModelUse:
+    """What an owner paid for one GPU model and size of slice (None: whole GPUs)."""
+
+    team: str | None
+    gpu_model: str | None
+    mig_profile: str | None
+    kind: str
+    amount: Amount
+
+
+@dataclass(frozen=True)
+class Waited:
+    """GPU time that was held idle while requests of other teams waited that it would have fitted: at least so much."""
+
+    amount: Amount
+    requests: int
+    """Such requests, each counted once."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent in a period, what is spent of it, and what will be by its end, where somebody foretells it."""
+
+    period: str
+    amount: Decimal
+    spent: Decimal | None
+    currency: str
+    forecast: Decimal | None = None
+    forecast_low: Decimal | None = None
+    forecast_high: Decimal | None = None
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Versions of what people set, 0 where nothing is; `method`: what a MIG slice pays by, None unknown."""
+
+    rates: int
+    teams: int
+    policies: int = 0
+    fx: int = 0
+    method: str | None = None
+
+
+@dataclass(frozen=True)
 class Quality:
     """How far the numbers can be trusted. Ratios are of held GPU-seconds, None where nothing was held."""
 
@@ -137,9 +181,16 @@ class Facts:
     jobs: tuple[Payer, ...]
     charges: tuple[Charge, ...]
     quality: Quality
-    rate_version: int
-    team_version: int
+    versions: Versions
     books_from_us: int
+    priced: Mapping[str | None, Amount] = field(default_factory=dict)
+    """By owner: what the buckets cost at their price, before any policy."""
+    models: tuple[ModelUse, ...] = ()
+    waited: Waited | None = None
+    """None where no scheduler said what waited."""
+    waited_by: Mapping[str, Waited] = field(default_factory=dict)
+    """By team, for the fleet."""
+    budget: Budget | None = None
 
     @property
     def currency(self) -> str | None:

@@ -7,14 +7,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any, TypeVar
 
 from gpuwatch import cost, findings
 from gpuwatch.clock import DAY_US, HOUR_US, Window, parse_window, rfc3339
 from gpuwatch.errors import UsageError
 from gpuwatch.findings import Finding
 from gpuwatch.money import CENT_PLACES, largest_remainder
-from gpuwatch.report.facts import Amount, Charge, SliceHold
+from gpuwatch.report.facts import Amount, Charge, ModelUse, SliceHold, Versions, Waited
 from gpuwatch.report.holds import slice_holds
+from gpuwatch.report.waited import idle_while_waiting
 from gpuwatch.state import State
 from gpuwatch.state.actions import Actions
 from gpuwatch.store import Store
@@ -22,8 +24,11 @@ from gpuwatch.store import Store
 WEEK_US = 7 * DAY_US
 CENT = Decimal(1).scaleb(-CENT_PLACES)
 FINE = ("team", "user", "cluster", "job")
+ROUNDING_CENTS = 2
+"""Cents a bucket by which two roundings of the same money may differ."""
 
 Buckets = Mapping[str, Amount]
+_Owned = TypeVar("_Owned", Charge, ModelUse, Finding, SliceHold)
 
 
 @dataclass(frozen=True)
@@ -35,21 +40,32 @@ class Week:
     covered: Window
     compared: Window | None
     books_from_us: int
-    charges: tuple[Charge, ...]
+    charges: Mapping[str | None, tuple[Charge, ...]]
+    """By team, the dearest first, as in `everything`."""
+    models: Mapping[str | None, tuple[ModelUse, ...]]
     users_before: Mapping[tuple[str | None, str | None], Amount]
     teams_before: Mapping[str | None, Amount]
     buckets: Mapping[str | None, Buckets]
     buckets_before: Mapping[str | None, Buckets]
     job_buckets: Mapping[tuple[str | None, ...], Buckets]
-    findings: tuple[Finding, ...]
-    slices: tuple[SliceHold, ...]
+    findings: Mapping[str, tuple[Finding, ...]]
+    slices: Mapping[str | None, tuple[SliceHold, ...]]
+    waited: Mapping[str, Waited] | None
     stale_hours: int
-    versions: tuple[int, int]
+    versions: Versions
 
 
-def gather(store: Store, state: State, week: str, teams: Collection[str] | None, now_us: int | None) -> Week:
+def gather(
+    store: Store,
+    state: State,
+    week: str,
+    teams: Collection[str] | None,
+    now_us: int | None,
+    method: str | None = None,
+) -> Week:
     """Everything that the reports of a week are made of. `now_us`: the findings' owners' actions in force then count.
 
+    `method` is what a MIG slice pays by, where the caller knows.
     Raises UsageError for what is no week, and for a week without books.
     """
     window, books = week_window(week), books_of(store)
@@ -60,7 +76,8 @@ def gather(store: Store, state: State, week: str, teams: Collection[str] | None,
     earlier = Window(covered.start_us - WEEK_US, covered.end_us - WEEK_US)
     compared = earlier if earlier.start_us >= books.start_us else None
     before = _Before(store, state, compared, teams)
-    charges = _charges(store, state, window, teams)
+    published = _published(store, state, window, teams)
+    charges = _charges(store, state, window, teams, published)
     actions = {} if now_us is None else Actions(state).current(now_us)
     stale = store.sql(
         "select count(distinct hour_us) from dirty_hour where hour_us >= $start_us and hour_us < $end_us",
@@ -73,16 +90,18 @@ def gather(store: Store, state: State, week: str, teams: Collection[str] | None,
         covered=covered,
         compared=compared,
         books_from_us=books.start_us,
-        charges=charges,
+        charges=_grouped(charges),
+        models=_models(store, state, window, teams, published),
         users_before=before.users(),
         teams_before=before.teams(),
         buckets=_bucket_amounts(store, state, window, teams, _by_team(charges)),
         buckets_before=before.buckets(),
         job_buckets=_job_buckets(store, state, window, teams),
-        findings=tuple(findings.read(store, window=window, teams=teams, actions=actions)),
-        slices=slice_holds(store, state, window, teams),
+        findings=_grouped(findings.read(store, window=window, teams=teams, actions=actions)),
+        slices=_grouped(slice_holds(store, state, window, teams)),
+        waited=idle_while_waiting(store, state, window, teams),
         stale_hours=stale[0][0],
-        versions=(state.card_version("rates"), state.card_version("teams")),
+        versions=Versions(*(state.card_version(kind) for kind in ("rates", "teams", "policies", "fx")), method),
     )
 
 
@@ -105,29 +124,70 @@ def overlap(one: Window, other: Window) -> Window | None:
     return Window(start_us, end_us) if start_us < end_us else None
 
 
-def _charges(store: Store, state: State, window: Window, teams: Collection[str] | None) -> tuple[Charge, ...]:
-    """The bill by job. Its cents are dealt within each team, so that a team's page and the fleet's say the same."""
-    published = {
+def _grouped(rows: Iterable[_Owned]) -> dict[Any, tuple[_Owned, ...]]:
+    """Rows by team, in their order."""
+    groups: dict[Any, list[_Owned]] = defaultdict(list)
+    for row in rows:
+        groups[row.team].append(row)
+    return {team: tuple(group) for team, group in groups.items()}
+
+
+Published = Mapping[tuple[str | None, str, str | None], Decimal]
+"""What a team pays of a kind in a currency, in cents: every finer row of it adds up to that."""
+
+
+def _published(store: Store, state: State, window: Window, teams: Collection[str] | None) -> Published:
+    return {
         (c.group["team"], c.kind, c.currency): c.cost
         for c in cost.chargeback(store, state, window, ("team",), teams=teams).items
         if c.cost is not None
     }
+
+
+def _dealt(charges: Iterable[cost.Charge], published: Published) -> Iterable[tuple[cost.Charge, Decimal | None]]:
+    """Charges with their cents dealt within each team, so that a team's report and the fleet's say the same."""
     fine: dict[tuple[str | None, str, str | None], list[cost.Charge]] = defaultdict(list)
-    for charge in cost.chargeback(store, state, window, FINE, teams=teams).items:
+    for charge in charges:
         fine[(charge.group["team"], charge.kind, charge.currency)].append(charge)
-    rows: list[Charge] = []
-    for key, charges in fine.items():
-        priced = [c for c in charges if c.cost_exact is not None]
+    for key, group in fine.items():
+        priced = [c for c in group if c.cost_exact is not None]
         cents = largest_remainder(
             [c.cost_exact for c in priced if c.cost_exact is not None],
             CENT_PLACES,
             [f"{c.group}" for c in priced],
             total=published.get(key),
         )
-        rows += [_row(c, amount) for c, amount in zip(priced, cents, strict=True)]
-        rows += [_row(c, None) for c in charges if c.cost_exact is None]
+        yield from zip(priced, cents, strict=True)
+        yield from ((c, None) for c in group if c.cost_exact is None)
+
+
+def _charges(
+    store: Store, state: State, window: Window, teams: Collection[str] | None, published: Published
+) -> list[Charge]:
+    """The bill by job."""
+    fine = cost.chargeback(store, state, window, FINE, teams=teams).items
+    rows = [_row(charge, amount) for charge, amount in _dealt(fine, published)]
     rows.sort(key=lambda c: (c.kind == "platform", -(c.cost or Decimal(0)), str((c.team, c.user, c.cluster, c.job))))
-    return tuple(rows)
+    return rows
+
+
+def _models(
+    store: Store, state: State, window: Window, teams: Collection[str] | None, published: Published
+) -> dict[str | None, tuple[ModelUse, ...]]:
+    """The bill by GPU model and size of slice."""
+    fine = cost.chargeback(store, state, window, ("team", "gpu_model", "mig_profile"), teams=teams).items
+    rows = [
+        ModelUse(
+            c.group["team"],
+            c.group["gpu_model"],
+            c.group["mig_profile"],
+            c.kind,
+            amount_of(c.gpu_seconds, amount, c.currency),
+        )
+        for c, amount in _dealt(fine, published)
+    ]
+    rows.sort(key=lambda m: (-sum((c for _, c in m.amount.costs), Decimal(0)), str((m.gpu_model, m.mig_profile))))
+    return _grouped(rows)
 
 
 def _row(charge: cost.Charge, amount: Decimal | None) -> Charge:
@@ -165,14 +225,18 @@ def _bucket_amounts(
 
 
 def _settled(buckets: dict[str, Amount], paid: Amount) -> Buckets:
-    """Deals the cents by which rounding of rows differs from rounding of the team, one each to the largest buckets."""
+    """Deals the cents by which rounding of rows differs from rounding of the team, one each to the largest buckets.
+
+    A larger difference is a policy's: then the buckets stay at their price, and the report bridges them to the charges.
+    """
     settled = dict(buckets)
     for currency, total in paid.costs:
         mine = [(dict(a.costs)[currency], bucket) for bucket, a in buckets.items() if currency in dict(a.costs)]
         mine.sort(key=lambda pair: (-pair[0], pair[1]))
         missing = total - sum((amount for amount, _ in mine), Decimal(0))
         step = CENT if missing > 0 else -CENT
-        for number in range(min(int(abs(missing) / CENT), 2 * len(mine))):
+        cents = int(abs(missing) / CENT)
+        for number in range(cents if cents <= ROUNDING_CENTS * len(mine) else 0):
             bucket = mine[number % len(mine)][1]
             settled[bucket] += Amount(costs=((currency, step),))
     return settled

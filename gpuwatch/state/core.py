@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from gpuwatch.errors import StoreError, UsageError
-from gpuwatch.rates import Rate, check_rates
+from gpuwatch.rates import MORE, Rate, check_rates
 from gpuwatch.teams import TeamRule
 
 FILE = "state.sqlite"
@@ -63,6 +63,7 @@ _rate = sa.Table(
     sa.Column("mig_profile", sa.Text),
     sa.Column("currency", sa.String),
     sa.Column("line", sa.Integer),
+    sa.Column("more", sa.Text),
 )
 _rule = sa.Table(
     "ownership_rule",
@@ -169,8 +170,10 @@ class State:
         The order of rates does not matter. Raises UsageError naming two rates that are valid at once.
         """
         check_rates(rates)
+        told = [name for name in _columns(_rate) if name != "more"]
         rows = [
-            {name: getattr(rate, name) for name in _columns(_rate)} | {"usd_per_gpu_hour": _text(rate.usd_per_gpu_hour)}
+            {name: getattr(rate, name) for name in told}
+            | {"usd_per_gpu_hour": _text(rate.usd_per_gpu_hour), "more": _more(rate)}
             for rate in rates
         ]
         rows.sort(key=_content)
@@ -179,7 +182,7 @@ class State:
     def rates(self, version: int | None = None) -> tuple[Rate, ...]:
         """The rate card in force, or an older version of it; () where there is none."""
         rows = self._rows("rates", _rate, version)
-        return tuple(Rate(**(row | {"usd_per_gpu_hour": Decimal(row["usd_per_gpu_hour"])})) for row in rows)
+        return tuple(_as_rate(row) for row in rows)
 
     def replace_team_rules(self, rules: Sequence[TeamRule], actor: str, source: str, at_us: int) -> bool:
         """Makes `rules` the ownership rules in force, as a new version. True if that changed them. Their order counts."""
@@ -366,8 +369,22 @@ def _columns(table: sa.Table) -> list[str]:
 
 
 def _content(row: _Row) -> str:
-    """What a row says, without the line it stood on."""
-    return dumps([value for name, value in row.items() if name != "line"])
+    """What a row says, without the line it stood on; what few rates have counts only where they have it."""
+    return dumps([value for name, value in row.items() if name != "line" and not (name == "more" and value is None)])
+
+
+def _more(rate: Rate) -> str | None:
+    """What few rates have (rates.MORE), as JSON; None where this one has nothing of it."""
+    found = {name: value for name in MORE if (value := getattr(rate, name)) is not None}
+    texts = {name: _text(value) if isinstance(value, Decimal) else value for name, value in found.items()}
+    return dumps(texts) if texts else None
+
+
+def _as_rate(row: _Row) -> Rate:
+    """A row of the state as a rate."""
+    more: dict[str, Any] = loads(row.pop("more") or "{}")
+    more |= {name: Decimal(more[name]) for name in ("list_price", "contracted_price") if name in more}
+    return Rate(**row | more | {"usd_per_gpu_hour": Decimal(row["usd_per_gpu_hour"])})
 
 
 def _json(value: object) -> str | None:

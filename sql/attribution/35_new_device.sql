@@ -51,7 +51,7 @@ every as (
     where p.parent_id not in (select device_id from seen)
     group by p.parent_id, p.gpu
     union all by name
-    select device_id, gpu, -1 as gi, profile, node, gpu_index, false as measured
+    select distinct device_id, gpu, -1 as gi, profile, node, gpu_index, false as measured
     from unseen_device
 )
 select

@@ -64,12 +64,17 @@ with edge as (
     select d.device_id, o.from_us from outage o join new_device d using (node)
     union
     select d.device_id, o.to_us from outage o join new_device d using (node) where o.to_us is not null
+    union
+    -- What processes used is told by the hour, so that a late sample changes the shares of one.
+    select device_id, unnest([hour_us, hour_us + 3600000000])
+    from process_use
+    where cluster = $cluster and units is not null
 ),
 span as (
     select device_id, at_us as start_us, lead(at_us) over (partition by device_id order by at_us) as end_us
     from edge
 )
-select s.device_id, s.start_us, s.end_us, c.share_num, c.share_den, c.profile
+select s.device_id, s.start_us, s.end_us, c.share_num, c.share_den, c.profile, c.method
 from span s
 join capacity_span c
     on c.device_id = s.device_id and not c.remainder and s.start_us >= c.start_us and s.end_us <= c.end_us;
@@ -101,23 +106,23 @@ chosen as (
     from present p
     join first_choice f using (device_id, start_us, declared)
 ),
--- A device is shared where its node says so, or where samples of one instant name several owners.
+-- A device is shared where its node says so, where samples of one instant name several owners, or where pods were given
+-- it by a resource claim.
 shared_span as (
-    select e.device_id, e.start_us
+    select e.device_id, e.start_us, false as drawn
     from elementary e
     join owner_span o
         on o.device_id = e.device_id and o.shared
         and o.first_us - $label_lag_us < e.end_us and o.last_us + $label_lag_us > e.start_us
     group by all
     union
-    select e.device_id, e.start_us
+    select e.device_id, e.start_us, false
     from elementary e
     join new_device d using (device_id)
     join site s on s.node = d.node
     where s.sharing in ('time-slicing', 'mps')
     union
-    -- Pods that were given one device by a resource claim share it.
-    select e.device_id, e.start_us
+    select e.device_id, e.start_us, true
     from elementary e
     join placed_hold h
         on h.device_id = e.device_id and h.start_us <= e.start_us and h.end_us >= e.end_us
@@ -126,6 +131,11 @@ shared_span as (
         )
     group by all
     having count(*) > 1
+),
+shared_once as (
+    select device_id, start_us, bool_or(drawn) as drawn
+    from shared_span
+    group by all
 ),
 -- Under MPS a pod has one of R replicas; the others are free (domain.md 7.2). Time slices are divided among those bound.
 replica as (
@@ -137,16 +147,18 @@ replica as (
 counted as (
     select
         c.*,
-        greatest(
-            sum(parts) over (partition by device_id, start_us), (select any_value(r.replicas) from replica r where r.device_id = c.device_id)
-        ) as all_parts,
-        count(*) over (partition by device_id, start_us) as owners,
+        r.replicas,
+        s.drawn,
+        greatest(sum(parts) over (partition by c.device_id, c.start_us), r.replicas) as all_parts,
+        count(*) over (partition by c.device_id, c.start_us) as owners,
         -- Only fractions on a device share it by what each asked for; what nobody asked for is free.
-        greatest(sum(units) over (partition by device_id, start_us), 10000) as all_units,
-        bool_and(units < 10000 * parts) over (partition by device_id, start_us) as fractional,
-        row_number() over (partition by device_id, start_us order by held_us desc, run_id) as newest,
-        (device_id, start_us) in (select (device_id, start_us) from shared_span) as shared
+        greatest(sum(units) over (partition by c.device_id, c.start_us), 10000) as all_units,
+        bool_and(units < 10000 * parts) over (partition by c.device_id, c.start_us) as fractional,
+        row_number() over (partition by c.device_id, c.start_us order by held_us desc, run_id) as newest,
+        s.device_id is not null as shared
     from chosen c
+    left join shared_once s on s.device_id = c.device_id and s.start_us = c.start_us
+    left join replica r on r.device_id = c.device_id
 )
 select
     device_id,
@@ -156,13 +168,25 @@ select
     case when shared then all_parts when fractional then all_units else 1 end::bigint as all_parts,
     estimated,
     owners > 1 and not shared and (not fractional or all_units > 10000) as conflict,
+    case
+        when shared and parts = all_parts then null
+        when shared and drawn then 'claim'
+        when shared and replicas is not null then 'replica'
+        when shared then 'bound'
+        when fractional then 'fraction'
+    end as split,
     0 as level
 from counted
 where shared or fractional or newest = 1;
 
 -- A row of free_part is an elementary span and the part of it that its holders leave free.
 create or replace temp table free_part as
-select device_id, start_us, any_value(all_parts) as all_parts, sum(parts)::bigint as bound
+select
+    device_id,
+    start_us,
+    any_value(all_parts) as all_parts,
+    sum(parts)::bigint as bound,
+    any_value(split) as split
 from holder
 group by all
 having any_value(all_parts) > sum(parts);

@@ -8,6 +8,7 @@ select
     any_value(h.parts) as outer_parts,
     any_value(h.all_parts) as all_parts,
     any_value(h.conflict) as conflict,
+    any_value(h.split) as split,
     bool_or(h.estimated) as outer_estimated,
     i.run_id,
     sum(i.units)::bigint as units,
@@ -40,6 +41,7 @@ with divided as (
         all_parts * all_units as all_parts,
         estimated or outer_estimated as estimated,
         conflict,
+        split,
         $level + 1 as level
     from taken_whole
     union all
@@ -51,6 +53,7 @@ with divided as (
         any_value(all_parts * all_units),
         any_value(outer_estimated) or bool_or(estimated),
         any_value(conflict),
+        any_value(split),
         -1
     from taken_whole
     group by device_id, start_us, outer_run_id
@@ -78,6 +81,8 @@ select
     any_value(w.all_parts)::bigint as all_parts,
     bool_or(estimated) as estimated,
     bool_or(conflict) as conflict,
+    coalesce(any_value(split), case when sum(r.parts * (w.all_parts // r.all_parts)) < any_value(w.all_parts) then 'fraction' end)
+        as split,
     max(level) as level
 from reduced r
 join whole w using (device_id, start_us, run_id)

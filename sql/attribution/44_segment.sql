@@ -1,6 +1,38 @@
 -- A row of new_segment is a device, a span and one of its owners, or the bucket of what nobody holds.
 create or replace temp table new_segment as
-with cut as (
+-- What no slice covers is out of service where the GPU is: while its node is, and where none of its slices gives samples.
+with remainder_silent as (
+    select c.device_id, greatest(max(s.start_us), c.start_us) as start_us, c.end_us
+    from capacity_span c
+    join new_device d on d.parent_id = c.device_id and d.gi >= 0
+    join capacity_span p on p.device_id = d.device_id and p.start_us = c.start_us and p.end_us = c.end_us
+    left join silent s on s.device_id = p.device_id and s.start_us < c.end_us and s.end_us >= c.end_us
+    where c.remainder
+    group by c.device_id, c.start_us, c.end_us
+    having count(*) = count(s.device_id)
+),
+remainder_out as (
+    select d.device_id, o.from_us as start_us, coalesce(o.to_us, 9223372036854775807) as end_us
+    from outage o
+    join new_device d using (node)
+    where d.device_id in (select device_id from capacity_span where remainder)
+    union all
+    select * from remainder_silent
+),
+remainder_edge as (
+    select device_id, start_us as at_us from capacity_span where remainder
+    union
+    select device_id, end_us from capacity_span where remainder
+    union
+    select device_id, start_us from remainder_out
+    union
+    select device_id, end_us from remainder_out
+),
+remainder_part as (
+    select device_id, at_us as start_us, lead(at_us) over (partition by device_id order by at_us) as end_us
+    from remainder_edge
+),
+cut as (
     select
         e.device_id,
         e.start_us,
@@ -25,7 +57,9 @@ with cut as (
             else 'schedulable'
         end as free_bucket,
         coalesce(h.estimated, false) as estimated,
-        coalesce(h.conflict, false) as conflict
+        coalesce(h.conflict, false) as conflict,
+        e.method,
+        h.split
     from elementary e
     left join holder h using (device_id, start_us)
     union all
@@ -39,13 +73,36 @@ with cut as (
         e.profile,
         'schedulable',
         false,
-        false
+        false,
+        e.method,
+        h.split
     from elementary e
     join free_part h using (device_id, start_us)
     union all
-    select device_id, start_us, end_us, null, share_num, share_den, null, 'mig_remainder', false, false
-    from capacity_span
-    where remainder
+    select
+        c.device_id,
+        p.start_us,
+        p.end_us,
+        null,
+        c.share_num,
+        c.share_den,
+        null,
+        case
+            when exists (
+                select 1
+                from remainder_out o
+                where o.device_id = c.device_id and o.start_us <= p.start_us and o.end_us >= p.end_us
+            ) then 'out_of_service'
+            else 'mig_remainder'
+        end,
+        false,
+        false,
+        c.method,
+        null
+    from capacity_span c
+    join remainder_part p
+        on p.device_id = c.device_id and p.start_us >= c.start_us and p.end_us <= c.end_us
+    where c.remainder
 ),
 -- Those who share a device are cut together: where one comes or goes, all of them begin anew, also when their own share
 -- stays as it was.
@@ -67,14 +124,18 @@ linked as (
     from cut
     left join company m using (device_id, start_us)
     window alike as (
-        partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, members order by start_us
+        partition by
+            device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, method, split, members
+        order by start_us
     )
 ),
 numbered as (
     select
         *,
         count(*) filter (where begins) over (
-            partition by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, members order by start_us
+            partition by
+            device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, method, split, members
+        order by start_us
         ) as turn
     from linked
 )
@@ -89,6 +150,9 @@ select
     profile,
     free_bucket,
     estimated,
-    conflict
+    conflict,
+    method,
+    split
 from numbered
-group by device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, members, turn;
+group by
+    device_id, run_id, share_num, share_den, profile, free_bucket, estimated, conflict, method, split, members, turn;

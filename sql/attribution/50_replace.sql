@@ -1,14 +1,15 @@
--- Puts the new devices, runs, capacity and segments in place of the old and marks the hours in which they differ.
+-- Puts the new devices, runs, capacity and segments in place of the old and marks the hours in which they differ: in more
+-- than by which method the same shares were reckoned.
 create or replace temp table changed as
 with gone as (
-    select * from segment where cluster = $cluster
+    select * exclude (method, split) from segment where cluster = $cluster
     except
-    select * from new_segment
+    select * exclude (method, split) from new_segment
 ),
 come as (
-    select * from new_segment
+    select * exclude (method, split) from new_segment
     except
-    select * from segment where cluster = $cluster
+    select * exclude (method, split) from segment where cluster = $cluster
 ),
 moved as (
     select g.device_id, g.start_us, g.end_us, c.end_us as other_end_us

@@ -1,5 +1,6 @@
 -- A row of booked is a group of charges: units are device microseconds times share, in parts of 1 / $scale; amount is
--- units times the price of its kind. A dimension that was not asked for is NULL in every row. shown: the row filter lets it
+-- units times the price of its kind. kind: who pays, and why: cause is NULL where it is not asked for; external: money that no
+-- device costs. A dimension that was not asked for is NULL in every row. shown: the row filter lets it
 -- through; what it hides is rounded with the rest, so that everybody reads the same numbers.
 create or replace temp table booked as
 with fine_segment as (
@@ -118,6 +119,9 @@ select
     null::varchar as bucket,
     null::integer as bucket_place,
     s.held,
+    case when s.held then 'allocated' else 'platform' end as kind,
+    null::varchar as cause,
+    false as external,
     s.shown,
     k.currency,
     k.lacks,

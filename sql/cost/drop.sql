@@ -15,6 +15,8 @@ drop table if exists booked;
 
 drop table if exists book;
 
+drop table if exists piece;
+
 drop table if exists cut_span;
 
 drop table if exists kind;

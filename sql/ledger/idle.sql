@@ -1,20 +1,52 @@
+-- A row of company is a span of a device that is divided by what processes used, and when its owners came together: new
+-- shares are no new owners.
+create or replace temp table company as
+with member as (
+    select device_id, start_us, end_us, sum(hash(run_id)::hugeint) as members
+    from segment
+    where cluster = $cluster and start_us < $piece_until_us and end_us > $piece_from_us and run_id is not null
+        and device_id in (
+            select device_id
+            from segment
+            where cluster = $cluster and split = 'process' and start_us < $piece_until_us and end_us > $piece_from_us
+        )
+    group by device_id, start_us, end_us
+),
+linked as (
+    select
+        *,
+        (start_us, members) is distinct from (
+            lag(end_us) over (partition by device_id order by start_us),
+            lag(members) over (partition by device_id order by start_us)
+        ) as begins
+    from member
+)
+select
+    device_id,
+    start_us as span_us,
+    max(case when begins then start_us end) over (partition by device_id order by start_us) as company_us
+from linked;
+
 -- A row of idle_piece is an idle piece of a held device, with the start and the length of the idle run it lies in.
 -- A busy piece, a piece that nobody measured, or a new owner ends a run.
 create or replace temp table idle_piece as
-with linked as (
+with idle as (
+    select p.device_id, p.span_us, p.from_us, p.to_us, coalesce(c.company_us, p.span_us) as company_us
+    from piece p
+    left join company c on c.device_id = p.device_id and c.span_us = p.span_us
+    where p.idle
+),
+linked as (
     select
-        device_id,
-        span_us,
-        from_us,
-        to_us,
-        from_us is distinct from lag(to_us) over (partition by device_id, span_us order by from_us) as begins
-    from piece
-    where idle
+        *,
+        from_us is distinct from lag(to_us) over (partition by device_id, company_us order by from_us) as begins
+    from idle
 ),
 placed as (
     select
         *,
-        max(case when begins then from_us end) over (partition by device_id, span_us order by from_us) as run_start_us
+        max(case when begins then from_us end) over (partition by device_id, company_us order by from_us)
+            as run_start_us
     from linked
 )
 select
@@ -22,10 +54,12 @@ select
     span_us,
     from_us,
     run_start_us,
-    max(to_us) over (partition by device_id, span_us, run_start_us) as run_end_us,
+    max(to_us) over (partition by device_id, company_us, run_start_us) as run_end_us,
     -- One reading is the average of seconds: it does not prove a quarter of an hour.
-    count(*) over (partition by device_id, span_us, run_start_us) >= 3 as proven
+    count(*) over (partition by device_id, company_us, run_start_us) >= 3 as proven
 from placed;
+
+drop table company;
 
 delete from idle_span where cluster = $cluster and hour_us in (select hour_us from slice_hour);
 

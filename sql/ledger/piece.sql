@@ -124,7 +124,8 @@ select
     a.fp_active_ratio,
     a.gpu_util_ratio,
     a.fb_used_bytes,
-    a.power_watts,
+    -- The power of the card is no slice's: every slice's row repeats it.
+    case when not a.slice then a.power_watts end as power_watts,
     a.link_ratio,
     a.pcie_bytes_per_s,
     a.clocks_event_reasons & 232 > 0 as throttled,

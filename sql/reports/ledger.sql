@@ -40,9 +40,10 @@ set variable uncut_from_us = coalesce(getvariable('uncut').from_us, 0);
 
 set variable uncut_until_us = coalesce(getvariable('uncut').until_us, 0);
 
--- A row of book is a group of the books of one kind: microseconds of its devices in each bucket. Whole days come from
--- team_day or book_day, whole hours from ledger_hour; what is cut is added by reports/ledger_cut.sql.
-create or replace temp table book as
+-- A row of piece is what a run, a team or nobody had of devices of one kind: their microseconds in each bucket. Whole days
+-- come from team_day or book_day, whole hours from ledger_hour; what is cut is added by reports/ledger_cut.sql.
+-- Numbers group faster than words, and runs are told apart only where their words are asked for.
+create or replace temp table piece as
 with fine_hour as (
     select *
     from ledger_hour
@@ -56,7 +57,7 @@ with fine_hour as (
         and hour_us + 3600000000 <= least($end_us, getvariable('fine_until_us'))
         and hour_us >= getvariable('quiet_from_us') and hour_us >= getvariable('quiet_until_us')
 ),
-piece as (
+whole as (
     select
         d.cluster,
         d.day_us // $step_us as step,
@@ -135,89 +136,27 @@ piece as (
     join unit u on u.device_id = l.device_id and u.profile is not distinct from l.profile and u.cluster = l.cluster
     join priced_unit p on p.unit_id = u.unit_id and p.start_us <= l.hour_us and p.end_us > l.hour_us
     where l.hour_us not in (select hour_us from cut_span)
-),
--- Numbers group faster than words, and runs are told apart only where their words are asked for.
-summed as (
-    select
-        cluster,
-        step,
-        case when $by_run or $by_team or $teams is not null then run_id end as run_id,
-        held,
-        team,
-        kind_id,
-        share_num,
-        share_den,
-        sum(schedulable_us) as schedulable_us,
-        sum(stranded_us) as stranded_us,
-        sum(out_of_service_us) as out_of_service_us,
-        sum(mig_remainder_us) as mig_remainder_us,
-        sum(unobserved_us) as unobserved_us,
-        sum(hoarded_us) as hoarded_us,
-        sum(gap_us) as gap_us,
-        sum(communication_us) as communication_us,
-        sum(stalled_us) as stalled_us,
-        sum(below_roof_us) as below_roof_us,
-        sum(memory_roof_us) as memory_roof_us,
-        sum(compute_us) as compute_us
-    from piece
-    group by all
-),
-owned as (
-    select
-        s.step,
-        s.held,
-        case when s.held then coalesce(s.team, t.team, '__unallocated__') else '__platform__' end as owner,
-        coalesce(list_contains($teams::varchar[], owner), true) as shown,
-        case when $by_team then owner end as team,
-        case when $by_user then r.user_name end as user,
-        case when $by_queue then r.queue end as queue,
-        case when $by_namespace then r.namespace end as namespace,
-        case when $by_account then r.account end as account,
-        case when $by_job then r.job_id end as job,
-        s.kind_id,
-        s.share_num,
-        s.share_den,
-        s.schedulable_us,
-        s.stranded_us,
-        s.out_of_service_us,
-        s.mig_remainder_us,
-        s.unobserved_us,
-        s.hoarded_us,
-        s.gap_us,
-        s.communication_us,
-        s.stalled_us,
-        s.below_roof_us,
-        s.memory_roof_us,
-        s.compute_us
-    from summed s
-    left join (select * from run where $by_run) r on r.run_id = s.run_id and r.cluster = s.cluster
-    left join (select * from run_team where $by_team or $teams is not null) t
-        on t.run_id = s.run_id and t.cluster = s.cluster
 )
 select
+    cluster,
     step,
+    case when $by_run or $by_team or $teams is not null then run_id end as run_id,
     held,
-    shown,
     team,
-    user,
-    queue,
-    namespace,
-    account,
-    job,
     kind_id,
     share_num,
     share_den,
-    sum(schedulable_us) as schedulable,
-    sum(stranded_us) as stranded,
-    sum(out_of_service_us) as out_of_service,
-    sum(mig_remainder_us) as mig_remainder,
-    sum(unobserved_us) as unobserved,
-    sum(hoarded_us) as hoarded,
-    sum(gap_us) as gap,
-    sum(communication_us) as communication,
-    sum(stalled_us) as stalled,
-    sum(below_roof_us) as below_roof,
-    sum(memory_roof_us) as memory_roof,
-    sum(compute_us) as compute
-from owned
+    sum(schedulable_us) as schedulable_us,
+    sum(stranded_us) as stranded_us,
+    sum(out_of_service_us) as out_of_service_us,
+    sum(mig_remainder_us) as mig_remainder_us,
+    sum(unobserved_us) as unobserved_us,
+    sum(hoarded_us) as hoarded_us,
+    sum(gap_us) as gap_us,
+    sum(communication_us) as communication_us,
+    sum(stalled_us) as stalled_us,
+    sum(below_roof_us) as below_roof_us,
+    sum(memory_roof_us) as memory_roof_us,
+    sum(compute_us) as compute_us
+from whole
 group by all;

@@ -30,6 +30,9 @@ select
         s.bucket
     ) as bucket_place,
     s.held,
+    null::varchar as kind,
+    null::varchar as cause,
+    false as external,
     s.shown,
     k.currency,
     k.lacks,

@@ -1,5 +1,5 @@
--- Adds to book what the hours hold that the window or a new price cuts: their segments, divided by their minutes.
-insert into book by name
+-- Adds to piece what the hours hold that the window or a new price cuts: their segments, divided by their minutes.
+insert into piece by name
 with near_segment as (
     select *
     from segment
@@ -95,7 +95,7 @@ cut_observed as (
     join cut_minute m on m.device_id = s.device_id and m.from_us >= s.from_us and m.from_us < s.to_us
     group by all
 ),
-piece as (
+cut_piece as (
     select
         s.cluster,
         s.from_us // $step_us as step,
@@ -127,89 +127,27 @@ piece as (
     left join cut_observed o
         on s.run_id is not null
         and o.device_id = s.device_id and o.start_us = s.start_us and o.from_us = s.from_us
-),
--- Numbers group faster than words, and runs are told apart only where their words are asked for.
-summed as (
-    select
-        cluster,
-        step,
-        case when $by_run or $by_team or $teams is not null then run_id end as run_id,
-        held,
-        team,
-        kind_id,
-        share_num,
-        share_den,
-        sum(schedulable_us) as schedulable_us,
-        sum(stranded_us) as stranded_us,
-        sum(out_of_service_us) as out_of_service_us,
-        sum(mig_remainder_us) as mig_remainder_us,
-        sum(unobserved_us) as unobserved_us,
-        sum(hoarded_us) as hoarded_us,
-        sum(gap_us) as gap_us,
-        sum(communication_us) as communication_us,
-        sum(stalled_us) as stalled_us,
-        sum(below_roof_us) as below_roof_us,
-        sum(memory_roof_us) as memory_roof_us,
-        sum(compute_us) as compute_us
-    from piece
-    group by all
-),
-owned as (
-    select
-        s.step,
-        s.held,
-        case when s.held then coalesce(s.team, t.team, '__unallocated__') else '__platform__' end as owner,
-        coalesce(list_contains($teams::varchar[], owner), true) as shown,
-        case when $by_team then owner end as team,
-        case when $by_user then r.user_name end as user,
-        case when $by_queue then r.queue end as queue,
-        case when $by_namespace then r.namespace end as namespace,
-        case when $by_account then r.account end as account,
-        case when $by_job then r.job_id end as job,
-        s.kind_id,
-        s.share_num,
-        s.share_den,
-        s.schedulable_us,
-        s.stranded_us,
-        s.out_of_service_us,
-        s.mig_remainder_us,
-        s.unobserved_us,
-        s.hoarded_us,
-        s.gap_us,
-        s.communication_us,
-        s.stalled_us,
-        s.below_roof_us,
-        s.memory_roof_us,
-        s.compute_us
-    from summed s
-    left join (select * from run where $by_run) r on r.run_id = s.run_id and r.cluster = s.cluster
-    left join (select * from run_team where $by_team or $teams is not null) t
-        on t.run_id = s.run_id and t.cluster = s.cluster
 )
 select
+    cluster,
     step,
+    case when $by_run or $by_team or $teams is not null then run_id end as run_id,
     held,
-    shown,
     team,
-    user,
-    queue,
-    namespace,
-    account,
-    job,
     kind_id,
     share_num,
     share_den,
-    sum(schedulable_us) as schedulable,
-    sum(stranded_us) as stranded,
-    sum(out_of_service_us) as out_of_service,
-    sum(mig_remainder_us) as mig_remainder,
-    sum(unobserved_us) as unobserved,
-    sum(hoarded_us) as hoarded,
-    sum(gap_us) as gap,
-    sum(communication_us) as communication,
-    sum(stalled_us) as stalled,
-    sum(below_roof_us) as below_roof,
-    sum(memory_roof_us) as memory_roof,
-    sum(compute_us) as compute
-from owned
+    sum(schedulable_us) as schedulable_us,
+    sum(stranded_us) as stranded_us,
+    sum(out_of_service_us) as out_of_service_us,
+    sum(mig_remainder_us) as mig_remainder_us,
+    sum(unobserved_us) as unobserved_us,
+    sum(hoarded_us) as hoarded_us,
+    sum(gap_us) as gap_us,
+    sum(communication_us) as communication_us,
+    sum(stalled_us) as stalled_us,
+    sum(below_roof_us) as below_roof_us,
+    sum(memory_roof_us) as memory_roof_us,
+    sum(compute_us) as compute_us
+from cut_piece
 group by all;

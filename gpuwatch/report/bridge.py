@@ -1,0 +1,111 @@
+"""From what GPU time cost at its price to what is charged: policies, shared costs and corrections, line by line. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from decimal import Decimal
+
+from gpuwatch.report import words
+from gpuwatch.report.document import Column, Row, Section, Table, Text, row
+from gpuwatch.report.facts import PLATFORM, UNOWNED, Amount, Facts
+from gpuwatch.report.markup import name
+
+OWNERS_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """Of one owner, in one currency: `at_price` + `policy` + `shared` + `correction` = `charged`."""
+
+    owner: str | None
+    at_price: Decimal
+    policy: Decimal
+    shared: Decimal
+    correction: Decimal
+
+    @property
+    def charged(self) -> Decimal:
+        """What the owner pays."""
+        return self.at_price + self.policy + self.shared + self.correction
+
+
+def bridges(facts: Facts) -> tuple[Bridge, ...]:
+    """One for each owner of the fleet, or the team's; empty where currencies differ or something has no price."""
+    currency = facts.currency
+    charged: dict[str | None, dict[str, Amount]] = defaultdict(lambda: defaultdict(Amount))
+    for charge in facts.charges:
+        money = () if charge.cost is None or charge.currency is None else ((charge.currency, charge.cost),)
+        lacking = charge.gpu_seconds if charge.cost is None else Decimal(0)
+        charged[charge.team][charge.kind] += Amount(charge.gpu_seconds, money, lacking)
+    found = []
+    for owner in {*charged, *facts.priced}:
+        kinds = charged.get(owner, {})
+        held = (kinds.get(kind, Amount()) for kind in ("allocated", "platform"))
+        at_price = facts.priced.get(owner, Amount()).cost_in(currency)
+        paid = sum(held, start=Amount()).cost_in(currency)
+        shared, correction = (kinds.get(kind, Amount()).cost_in(currency) for kind in ("shared", "correction"))
+        if at_price is None or paid is None or shared is None or correction is None:
+            return ()
+        found.append(Bridge(owner, at_price, paid - at_price, shared, correction))
+    return tuple(sorted(found, key=lambda b: (b.owner == PLATFORM, -b.charged, str(b.owner))))
+
+
+def needed(facts: Facts) -> bool:
+    """Whether a policy makes the charges differ from the cost of the buckets: by default they do not."""
+    return any(b.policy or b.shared for b in bridges(facts))
+
+
+def bridge(facts: Facts) -> Section | None:
+    """The lines between the waterfall and the bill; nothing where they are the same."""
+    if not needed(facts):
+        return None
+    found = bridges(facts)
+    policy = f"Policy version {facts.versions.policies}" if facts.versions.policies else "The policy in force"
+    if facts.team is not None:
+        (one,) = found
+        lines = [
+            ("GPU time held, at its price (the waterfall)", one.at_price),
+            (f"{policy}: what is paid for that time, instead of its price", one.policy),
+            ("Idle, stranded and shared costs that the policy passes on", one.shared),
+            ("Corrections of closed periods", one.correction),
+        ]
+        shown = [(label, amount) for label, amount in lines if amount]
+        costs = [*(_exact(amount, facts.currency) for _, amount in shown), _exact(one.charged, facts.currency)]
+        rows = [row([label, cost]) for (label, _), cost in zip(shown, costs, strict=False)]
+        rows.append(row(["To pay", costs[-1]], "sum"))
+        table = Table((Column("", part=4), Column("Cost", number=True)), tuple(rows))
+        return Section("From the cost of GPU time to what is charged", (table,))
+    columns = (
+        Column("Owner", part=2.2),
+        *(Column(head, number=True) for head in ("At its price", "Policy", "Passed on", "Corrections", "Charged")),
+    )
+    kept, rest = list(found[:OWNERS_SHOWN]), found[OWNERS_SHOWN:]
+    rows = [_row(_owner(b.owner), b, facts.currency) for b in kept]
+    if rest:
+        rows.append(_row(f"{len(rest)} more", _sum(rest), facts.currency, "other"))
+    rows.append(_row("Total", _sum(found), facts.currency, "sum"))
+    text = f"{policy} charges otherwise than by the time that each team held; every line adds up to what is charged."
+    return Section("From the cost of GPU time to what is charged", (Text(text, "soft"), Table(columns, tuple(rows))))
+
+
+def _sum(many: tuple[Bridge, ...]) -> Bridge:
+    zero = Decimal(0)
+    parts = (sum((getattr(b, n) for b in many), zero) for n in ("at_price", "policy", "shared", "correction"))
+    return Bridge(None, *parts)
+
+
+def _row(label: str, one: Bridge, currency: str | None, kind: str = "") -> Row:
+    cells = [_exact(a, currency) for a in (one.at_price, one.policy, one.shared, one.correction, one.charged)]
+    return row([label, *cells], kind)
+
+
+def _exact(amount: Decimal, currency: str | None) -> str:
+    """To the cent: these lines are for those who add them up."""
+    return words.plain(amount, 2, currency)
+
+
+def _owner(owner: str | None) -> str:
+    if owner == PLATFORM:
+        return "Not allocated (platform)"
+    return "Held, no team known" if owner == UNOWNED else name(owner)

@@ -1,0 +1,172 @@
+"""The facts of a week as a document: what was paid, where it went, what to do, who pays, how far to trust it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from gpuwatch.ledger import FREE_BUCKETS
+from gpuwatch.output import BUCKET_WORDS
+from gpuwatch.report import bridge, closing, tables, wastes, words
+from gpuwatch.report.document import TOTAL, Bar, Cell, Column, Document, Numbers, Row, Section, Table, Text, row
+from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts
+from gpuwatch.report.headlines import compared_cost, headlines, productive_ratio, trend
+from gpuwatch.report.markup import name
+
+
+def document(facts: Facts) -> Document:
+    """The whole report."""
+    sections = [
+        _where(facts),
+        wastes.wastes(facts),
+        tables.slices(facts),
+        wastes.waited(facts),
+        tables.payers(facts),
+        tables.models(facts),
+        bridge.bridge(facts),
+        closing.quality(facts),
+        closing.how(facts),
+    ]
+    return Document(
+        title=title(facts),
+        window=f"{words.days(facts.window)}, UTC",
+        head=_head(facts),
+        sections=tuple(section for section in sections if section is not None),
+        keywords=("GPU", "chargeback", facts.week),
+    )
+
+
+def title(facts: Facts) -> str:
+    """`Team search: GPU spend, week 2026-W47`."""
+    return f"{whose(facts)}: GPU spend, week {facts.week}"
+
+
+def whose(facts: Facts) -> str:
+    """Whom the report is about."""
+    if facts.team is None:
+        return "The fleet"
+    return "Held, without a team" if facts.team == UNOWNED else f"Team {name(facts.team)}"
+
+
+def lead(facts: Facts) -> str:
+    """The sentence that says it all: what was paid, against the week before, and how much of it worked."""
+    who = whose(facts)
+    verb = "cost" if facts.team is None else "pays"
+    if facts.total.costs or not facts.total.unpriced_gpu_seconds:
+        said = f"{who} {verb} {words.amount_money(facts.total, facts.currency)} in week {facts.week}{trend(facts)}."
+    else:
+        said = f"What {who[0].lower()}{who[1:]} {verb} in week {facts.week} is not known: no rate covers its GPU time."
+    if (part := productive_ratio(facts)) is not None:
+        of = "the GPU time paid for" if facts.team is None else "the GPU time it held"
+        said += f" {words.percent(part)} of {of} did productive work."
+    return said
+
+
+def budgeted(facts: Facts) -> str:
+    """What is spent of the budget, and how it will end, where one is set."""
+    budget = facts.budget
+    if budget is None:
+        return "No budget is set."
+    said = f"Budget of {words.money(budget.amount, budget.currency)} for {budget.period}: "
+    if budget.spent is None:
+        return f"{said}what is spent of it is not known."
+    part = words.percent(words.ratio(budget.spent, budget.amount))
+    said += f"{words.money(budget.spent, budget.currency)} ({part}) is spent"
+    if budget.forecast is None:
+        return f"{said}."
+    said += f", and {words.money(budget.forecast, budget.currency)} is expected by its end"
+    if budget.forecast_low is not None and budget.forecast_high is not None:
+        low, high = (words.money(value, budget.currency) for value in (budget.forecast_low, budget.forecast_high))
+        said += f" (between {low} and {high})"
+    return f"{said}."
+
+
+def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
+    lines = [f"{words.days(facts.window)}, UTC."]
+    if facts.covered != facts.window:
+        lines.append(f"The books cover {words.days(facts.covered)}: the numbers are of that time.")
+    if facts.compared is None:
+        begin = words.moment(facts.books_from_us)
+        lines.append(f"No comparison with the week before: the books begin on {begin}.")
+    else:
+        lines.append(f"Changes are against {words.days(facts.compared)}.")
+    lines.append(budgeted(facts))
+    return Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts))
+
+
+def _where(facts: Facts) -> Section:
+    """The waterfall: every bucket begins where the one above it ended."""
+    by_cost = sum((facts.of(b) for b in _buckets(facts)), start=Amount()).cost_in(facts.currency) is not None
+    sizes = {bucket: _size(facts, facts.of(bucket), by_cost) for bucket in _buckets(facts)}
+    whole = sum(sizes.values(), Fraction(0))
+    costs = words.column([facts.of(bucket).cost_in(facts.currency) for bucket in sizes], facts.currency)
+    total = sum((facts.of(bucket) for bucket in sizes), start=Amount())
+    rows = [_bar_row(facts, TOTAL, "All GPU time", total, Fraction(0), Fraction(bool(whole)), None)]
+    start = Fraction(0)
+    for (bucket, size), cost in zip(sizes.items(), costs, strict=True):
+        length = size / whole if whole else Fraction(0)
+        rows.append(_bar_row(facts, bucket, BUCKET_WORDS[bucket], facts.of(bucket), start, length, cost))
+        start += length
+    columns = (
+        Column("", label=True, part=2.5),
+        Column("", chart=True, part=3),
+        Column("Cost", number=True),
+        Column("GPU-hours", number=True, wide=True),
+        Column("Part", number=True, part=0.8),
+        Column("Change", number=True, wide=True, part=0.9),
+    )
+    blocks: list[Text | Table] = [
+        Text(f"Bars are {'money' if by_cost else 'GPU-hours, because some time has no price'}.", "soft"),
+        Table(columns, tuple(rows), "fall"),
+    ]
+    if (facts.corrections.costs or facts.corrections.gpu_seconds) and not bridge.needed(facts):
+        paid = words.amount_money(facts.corrections, facts.currency)
+        blocks.append(Text(f"Corrections of closed periods, in the total and in no bucket: {paid}."))
+    return Section(f"Where it went: {_largest_loss(facts, sizes, whole)}", tuple(blocks))
+
+
+def _buckets(facts: Facts) -> list[str]:
+    """In their one order; a team has none of those that nobody holds."""
+    return [b for b in BUCKET_WORDS if facts.team is None or b not in FREE_BUCKETS]
+
+
+def _size(facts: Facts, amount: Amount, by_cost: bool) -> Fraction:
+    return Fraction(amount.cost_in(facts.currency) or 0) if by_cost else amount.gpu_hours
+
+
+def _bar_row(
+    facts: Facts, kind: str, label: str, amount: Amount, start: Fraction, length: Fraction, cost: str | None
+) -> Row:
+    if cost is None:
+        cost = words.column([amount.cost_in(facts.currency)], facts.currency)[0]
+    if kind == TOTAL:
+        before = sum((facts.of(b, before=True) for b in _buckets(facts)), start=Amount())
+    else:
+        before = facts.of(kind, before=True)
+    change = compared_cost(facts, amount, before) if facts.compared is not None else ""
+    part = words.percent(length)
+    return row(
+        [
+            Cell(label, swatch=None if kind == TOTAL else kind),
+            Cell(bar=Bar(kind, start, length, f"{label}: {cost}, {part}")),
+            cost,
+            words.count(amount.gpu_hours),
+            part,
+            change,
+        ],
+        "sum" if kind == TOTAL else "",
+    )
+
+
+def _largest_loss(facts: Facts, sizes: Mapping[str, Fraction], whole: Fraction) -> str:
+    lost = {bucket: size for bucket, size in sizes.items() if bucket not in PRODUCTIVE}
+    bucket = max(lost, key=lambda b: lost[b])
+    if not whole:
+        return "nothing was paid for"
+    if not lost[bucket]:
+        return "all of it did productive work"
+    amount = words.amount_money(facts.of(bucket), facts.currency)
+    return (
+        f"the largest part without productive work is \u201c{BUCKET_WORDS[bucket]}\u201d, {amount} "
+        f"({words.percent(lost[bucket] / whole)})"
+    )

@@ -1,0 +1,70 @@
+-- A row of batch_rows is a file of a bill (model.BILL_FILE) whose lines are all in bill: from here they count, and what they
+-- restate is gone.
+-- Lines that are there twice come from an import that broke off, or from the same content under another name.
+delete from bill
+where rowid in (
+    select rowid
+    from (
+        select rowid, row_number() over (partition by file_id, line, part order by rowid) as place
+        from bill
+        where file_id in (select file_id from batch_rows)
+            and (select count(*) from bill where file_id in (select file_id from batch_rows))
+            > (select sum(records) from batch_rows)
+    )
+    where place > 1
+);
+
+-- Reports that only add: a line that another file has brought is the same line.
+delete from bill
+where file_id in (select file_id from batch_rows where scope = 'lines')
+    and line_key in (
+        select line_key
+        from bill
+        where file_id in (select file_id from bill_file where scope = 'lines')
+            and file_id not in (select file_id from batch_rows)
+    );
+
+-- A row of restated is an account and billing period that the file tells anew: whole, or of one sub-account from the first
+-- of its days to the last.
+create or replace temp table restated as
+select
+    f.assembly,
+    f.name,
+    f.scope,
+    b.provider,
+    b.account,
+    b.billing_start_us,
+    case when f.scope = 'days' then b.sub_account end as sub_account,
+    min(b.start_us) as from_us,
+    max(b.start_us) as to_us
+from bill b
+join batch_rows f using (file_id)
+where f.scope <> 'lines'
+group by all;
+
+-- Parts of one assembly stand side by side; of a file with the same name, and of another assembly, the newer holds.
+delete from bill
+where rowid in (
+    select b.rowid
+    from bill b
+    join bill_file f using (file_id)
+    join restated r
+        on r.provider = b.provider
+        and r.account is not distinct from b.account
+        and r.billing_start_us = b.billing_start_us
+        and (r.assembly <> f.assembly or r.name = f.name)
+    where b.file_id not in (select file_id from batch_rows)
+        and (
+            r.scope = 'period'
+            or (r.sub_account is not distinct from b.sub_account and b.start_us between r.from_us and r.to_us)
+        )
+);
+
+drop table restated;
+
+delete from bill_file
+where file_id in (select file_id from batch_rows) or file_id not in (select distinct file_id from bill);
+
+insert into bill_file
+select file_id, kind, name, assembly, scope, records
+from batch_rows;
