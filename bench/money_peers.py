@@ -95,11 +95,12 @@ def _write(store: Store, file: Path, from_us: int, seconds: bool) -> None:
         "|| '\",hpc_job=\"' || coalesce(p.job, '') || '\"} '"
     )
     store.sql(
-        f"copy (select line from (select 0 as part, '{METRIC}' || {labels} || s.gr_engine_ratio || ' ' || {at} as line "
+        f"copy (select line from (select 0 as part, '{METRIC}' || {labels} || s.gr_engine_ratio || ' ' || {at} as line, "
+        f"s.observed_us as at_us "
         f"from sample s join peer_series p using (context_id) where {within} "
-        f"union all select 1, '{RULE}{{namespace=\"' || r.namespace || '\"}} ' || r.gpu_hours || ' ' || {at_rule} "
+        f"union all select 1, '{RULE}{{namespace=\"' || r.namespace || '\"}} ' || r.gpu_hours || ' ' || {at_rule}, r.hour "
         f"from peer_rule r where r.hour * 3600000000 > {from_us} and r.hour * 3600000000 <= {from_us + DAY_US}) "
-        f"order by part) to '{file}' (format csv, header false, quote '', escape '', delimiter '\\x01')"
+        f"order by part, at_us) to '{file}' (format csv, header false, quote '', escape '', delimiter '\\x01')"
     )
 
 

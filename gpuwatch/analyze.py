@@ -17,6 +17,7 @@ from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.detectors.rule import Rule, rules, version_of
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.ingest import INTERVAL_SETTING, seal_all
+from gpuwatch.periods import find_corrections
 from gpuwatch.retention import compact, drop_late, retain, skip_retired
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
@@ -62,6 +63,8 @@ class AnalyzeReport:
     failed_rules: list[str] = field(default_factory=list)
     left_out: int = 0
     """Late samples of days whose raw samples are gone."""
+    corrections: int = 0
+    """Lines that were posted of closed periods."""
 
 
 def analyze(
@@ -97,6 +100,7 @@ def analyze(
         report.clusters.append(cluster)
         _analyze_cluster(store, state, settings, cluster, now_us, since_us, until_us, chosen, report, progress)
     _derive_topology(store, report)
+    report.corrections = find_corrections(store, state, now_us)
     if retention:
         compact(store)
         topology_store.compact(store)

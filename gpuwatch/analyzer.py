@@ -15,6 +15,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.priority import yield_to_others
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
+from gpuwatch.state.periods import Periods
 from gpuwatch.store import Store
 
 REST_SHARE = 1.0
@@ -56,7 +57,7 @@ class Analyzer:
         self._after = after
         self._on_pass = on_pass
         self._commits = commits
-        self._seen: tuple[int, int, int, Settings] | None = None
+        self._seen: tuple[int, dict[str, int], Settings] | None = None
         self._wake = threading.Event()
         self._stopping = False
         self._books = threading.Lock()  # held by whoever writes derived tables
@@ -108,11 +109,11 @@ class Analyzer:
         return True
 
     def run_once(self) -> None:
-        """One pass in the caller's thread; nothing but `after` where neither data, rates, rules nor settings are new."""
+        """One pass in the caller's thread; nothing but `after` where neither data, cards nor settings are new."""
         began = time.monotonic()
         now_us = self._now_us()
         settings = self._settings
-        new = (self._commits(), self._state.card_version("rates"), self._state.card_version("teams"), settings)
+        new = (self._commits(), Periods(self._state).versions(), settings)
         try:
             if new != self._seen:
                 self._pass(settings, began, now_us)

@@ -173,7 +173,7 @@ class Totals:
         """From rows of `currency`, `lacks`, `external`, `micros` and `cents`."""
         rows = list(sums)
         currencies = sorted({row["currency"] for row in rows if not row["lacks"]})
-        external = sum(int(row["cents"]) for row in rows if row["external"])
+        external = sum(int(row["cents"]) for row in rows if row.get("external"))
         micros, cents = sum(int(row["micros"]) for row in rows), sum(int(row["cents"]) for row in rows)
         return cls(
             gpu_seconds=units_to_decimal(micros, SECOND_PLACES),

@@ -11,7 +11,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gpuwatch.commands import agent, answers, backfill, data, report, serve, show, token
+from gpuwatch.commands import (
+    agent,
+    answers,
+    audit_log,
+    backfill,
+    data,
+    decide,
+    period,
+    rates,
+    reconcile,
+    report,
+    serve,
+    show,
+    token,
+)
 from gpuwatch.commands.shared import say
 from gpuwatch.errors import GpuwatchError
 
@@ -57,10 +71,15 @@ app.command("analyze")(data.analyze)
 app.command("findings")(answers.findings)
 app.command("chargeback")(answers.chargeback)
 app.command("ledger")(answers.ledger)
+app.command("reconcile")(reconcile.reconcile)
 app.command("doctor")(answers.doctor)
 app.command("simulate")(data.simulate)
 app.command("backup")(serve.backup)
+app.command("audit-log")(audit_log.audit_log)
 app.add_typer(report.report, name="report")
+app.add_typer(decide.decide, name="decide")
+app.add_typer(rates.app, name="rates")
+app.add_typer(period.period, name="period")
 tokens = typer.Typer(help="API tokens: create, list, revoke.", rich_markup_mode=None, no_args_is_help=True)
 tokens.command("create")(token.create)
 tokens.command("list")(token.list_)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from gpuwatch import charges
 from gpuwatch.books import (
+    CAUSE,
     DIMENSIONS,
     SECOND_PLACES,
     Scale,
@@ -22,13 +24,16 @@ from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.errors import UsageError
 from gpuwatch.ledger import HELD_BUCKETS
 from gpuwatch.money import CENT_PLACES, units_to_decimal
+from gpuwatch.policy import Policies, in_force
 from gpuwatch.pricing import price, price_all
 from gpuwatch.rates import missing_rate
 from gpuwatch.state import State
 from gpuwatch.store import Store
 
-__all__ = ["DIMENSIONS", "chargeback", "check_dimensions", "ledger", "price", "price_all"]
+__all__ = ["CHARGE_DIMENSIONS", "DIMENSIONS", "chargeback", "check_dimensions", "ledger", "price", "price_all"]
 
+CHARGE_DIMENSIONS = (*DIMENSIONS, CAUSE)
+"""Dimensions of charges; `cause` tells why who did not hold something pays (idle, a shared cost), or pays less."""
 STEPS_US = (HOUR_US, DAY_US)
 """Lengths of the steps in which a ledger can be told."""
 SEEN_PARTS_MIN = 10
@@ -42,7 +47,8 @@ EFFECTIVE_BUCKETS = ("memory_roof", "compute")
 class Charge:
     """One published row: `cost` is rounded so that the rows add up to the total; `cost_exact` is not rounded.
 
-    `cost` is None where no rate covers the time; `error` then says which rate is missing.
+    `cost` is None where no rate covers the time; `error` then says which rate is missing. `gpu_seconds_exact` is not
+    rounded to microseconds. `cause` is told where it is asked for, and of money that no device costs.
     """
 
     group: dict[str, str | None]
@@ -52,11 +58,16 @@ class Charge:
     cost_exact: Decimal | None
     currency: str | None
     error: str | None
+    cause: str | None = None
+    gpu_seconds_exact: Decimal | None = None
 
 
 @dataclass(frozen=True)
 class Chargeback:
-    """Charges of a window and the totals of all of them; `cost` is None where currencies differ."""
+    """Charges of a window and the totals of all of them; `cost` is None where currencies differ.
+
+    `external_cost` is the part of it that no device costs: what policies add. The rest is rates x capacity.
+    """
 
     items: tuple[Charge, ...]
     window: Window
@@ -67,6 +78,9 @@ class Chargeback:
     by: tuple[str, ...]
     next_offset: int | None
     """Where the next page starts, None after the last row."""
+    external_cost: Decimal | None = Decimal(0)
+    cluster: str | None = None
+    pool: str | None = None
 
 
 @dataclass(frozen=True)
@@ -127,24 +141,38 @@ def chargeback(
     pool: str | None = None,
     limit: int | None = None,
     offset: int = 0,
+    policy: Policies | None = None,
+    closed: bool = True,
 ) -> Chargeback:
-    """Who pays what in a window, by any of DIMENSIONS: the dearest rows first, what nobody held last.
+    """Who pays what in a window, by any of CHARGE_DIMENSIONS: the dearest rows first, what nobody held last.
 
     With `teams` only the rows of those teams are told, in the very numbers in which they stand among all rows;
     `__platform__` is one only where it is named. Totals are sums of the rows told, of which `limit` from `offset` on
     are returned. `cluster` and `pool` ask for these devices only. Prices and teams are those of the last pricing
-    (price_all): this reads and never writes. Raises UsageError for an unknown dimension, or a window whose money
-    does not fit.
+    (price_all): this reads and never writes. `policy` is what to charge by instead of the policies in force. `closed`:
+    the exact window of a closed period is answered from its frozen rows, and corrections posted within the window are
+    rows of kind correction; False: the live books alone. Raises UsageError for an unknown dimension, or a window whose
+    money does not fit.
     """
-    check_dimensions(by)
+    from gpuwatch.periods_answer import corrected, frozen_answer
+
+    check_dimensions(by, CHARGE_DIMENSIONS)
+    live = policy is not None or not closed
+    where = {"pool": pool, "limit": limit}
+    if not live and (told := frozen_answer(state, window, by, cluster, teams, **where, offset=offset)) is not None:
+        return told
+    rules = in_force(state) if policy is None else policy
     with working_tables(store):
-        scale = scale_of(store, window)
-        asked = question(window, by, cluster, teams, scale, pool=pool)
-        store.run("cost/kind", **asked)
-        store.run("cost/charge", **asked)
+        if CAUSE not in by and rules.plain(window.start_us, window.end_us):
+            scale = scale_of(store, window)
+            asked = question(window, by, cluster, teams, scale, pool=pool)
+            store.run("cost/kind", **asked)
+            store.run("cost/charge", **asked)
+        else:
+            scale, _ = charges.book(store, rules, window, by, cluster, teams, pool)
         rows, following = page(store, scale, limit, offset, dearest_first=True)
         totals = Totals.of(store.rows("cost/total"))
-    return Chargeback(
+    answer = Chargeback(
         items=tuple(_charge(row, by, scale) for row in rows),
         window=window,
         gpu_seconds=totals.gpu_seconds,
@@ -153,7 +181,11 @@ def chargeback(
         unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
         by=tuple(by),
         next_offset=following,
+        external_cost=totals.external_cost,
+        cluster=cluster,
+        pool=pool,
     )
+    return answer if live else corrected(state, answer, cluster, teams, pool=pool, limit=limit)
 
 
 def ledger(
@@ -187,6 +219,7 @@ def ledger(
         store.run("reports/ledger", **asked)
         if store.sql("select 1 from cut_span limit 1"):
             store.run("reports/ledger_cut", **asked)
+        store.run("reports/ledger_owned", **asked)
         store.run("reports/ledger_bucket", **asked)
         sums = store.rows("reports/funnel", **asked)
         rows, following = page(store, scale, limit, offset, dearest_first=False)
@@ -214,12 +247,14 @@ def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale) -> Charge:
     )
     return Charge(
         group={name: row[name] for name in by},
-        kind="allocated" if row["held"] else "platform",
+        kind=row["kind"],
         gpu_seconds=units_to_decimal(int(row["micros"]), SECOND_PLACES),
         cost=None if lacks else units_to_decimal(int(row["cents"]), CENT_PLACES),
         cost_exact=None if lacks else scale.money_exact(int(row["amount"])),
         currency=row["currency"],
         error=missing,
+        cause=row["cause"],
+        gpu_seconds_exact=scale.gpu_seconds_exact(int(row["units"])),
     )
 
 

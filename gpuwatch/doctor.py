@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpuwatch import doctor_sources, ledger
+from gpuwatch import doctor_sources, ledger, rate_checks
 from gpuwatch.advice import Advice
 from gpuwatch.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.clocks import WrongClock
@@ -15,6 +15,7 @@ from gpuwatch.errors import BooksDoNotClose
 from gpuwatch.pricing import FAR_FUTURE_US
 from gpuwatch.rates import BEGINNING_US, model_tokens
 from gpuwatch.sources import SourceStatus
+from gpuwatch.state import State
 from gpuwatch.store import Store
 
 __all__ = ["COLUMNS", "COUNTERS", "FAIL", "OK", "WARN", "Check", "clocks", "examine", "missing_fields", "wrong"]
@@ -66,11 +67,15 @@ def wrong(checks: Iterable[Check]) -> bool:
 
 
 def examine(
-    store: Store, since_us: int = 0, advice: Advice = FILES, sources: Sequence[SourceStatus] = ()
+    store: Store,
+    since_us: int = 0,
+    advice: Advice = FILES,
+    sources: Sequence[SourceStatus] = (),
+    state: State | None = None,
 ) -> list[Check]:
     """Every check over what the store holds; prices and teams are those of the last pricing.
 
-    `advice` says whom the fixes are for, `sources` are those of a running service. From `since_us`, the start of an
+    `advice` says whom the fixes are for, `sources` are those of a running service; `state` has the rules and exchange rates. From `since_us`, the start of an
     hour, on: what is measured and held before is left out. Where nothing has been analysed although records are
     stored, every check of the books says NOT_LOOKED; NO_GPU where they were and name none.
     """
@@ -87,6 +92,7 @@ def examine(
         doctor_sources.clusters(store, since_us),
         _owners(store, since_us, advice),
         _rates(store, advice),
+        *(rate_checks.checks(store, state, advice) if state is not None else ()),
         _estimated(holds, advice),
         _conflicts(holds),
         _gaps(holds),

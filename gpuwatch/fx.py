@@ -44,6 +44,15 @@ class Exchange:
             raise UsageError(f"exchange rate {self.base} to {self.quote}: {problem}") from ValueError(problem)
 
 
+@dataclass(frozen=True)
+class Converted:
+    """An amount, its currency, and the rate by which it came about (None: it was in that currency)."""
+
+    amount: Decimal
+    currency: str
+    by: Exchange | None
+
+
 Piece = tuple[int, int | None, Exchange | None]
 """(start_us, end_us or None for ever, the exchange rate or None where there is none)."""
 
@@ -61,6 +70,19 @@ class Fx:
             raise UsageError(f"reporting currency {self.currency!r}: write a three-letter ISO 4217 code such as USD")
         if not 0 < self.max_age_days <= MAX_AGE_DAYS_MAX:
             raise UsageError(f"max_age_days {self.max_age_days}: write a number from 1 to {MAX_AGE_DAYS_MAX}")
+
+    @classmethod
+    def read(cls, state: State) -> Fx:
+        """The exchange rates in force; Fx() where none were set."""
+        rows = Cards(state).rows(CARD)
+        if not rows:
+            return cls()
+        head, *rates = rows
+        return cls(
+            tuple(Exchange(r["from"], r["to"], Decimal(r["rate"]), r["valid_from_us"]) for r in rates),
+            head["currency"],
+            head["max_age_days"],
+        )
 
     @cached_property
     def _pairs(self) -> dict[tuple[str, str], list[Exchange]]:
@@ -82,14 +104,20 @@ class Fx:
             raise UsageError(f"{wanted}: {first}; add a line {base},{quote},RATE,{rfc3339(at_us)}")
         if at_us >= self._ends_us(known[place - 1]):
             began = rfc3339(known[place - 1].valid_from_us)
-            raise UsageError(f"{wanted}: the latest is of {began}, older than {self.max_age_days} days; add a newer one")
+            raise UsageError(
+                f"{wanted}: the latest is of {began}, older than {self.max_age_days} days; add a newer one"
+            )
         return known[place - 1]
 
-    def convert(self, value: Decimal, base: str, at_us: int) -> Decimal:
-        """An amount in the reporting currency, to EXACT_PLACES, half to even. Raises UsageError where no rate is known."""
+    def convert(self, value: Decimal, base: str, at_us: int) -> Converted | None:
+        """An amount in the reporting currency, its own where none is set; None where no rate is known (`at` says why)."""
         if self.currency is None or base == self.currency:
-            return value
-        return exchanged(value, self.at(base, self.currency, at_us))
+            return Converted(value, base, None)
+        try:
+            by = self.at(base, self.currency, at_us)
+        except UsageError:
+            return None
+        return Converted(exchanged(value, by), by.quote, by)
 
     def pieces(self, base: str, start_us: int, end_us: int | None) -> list[Piece]:
         """A span cut where the rate into the reporting currency changes: adjoining pieces that cover it whole."""
@@ -155,19 +183,6 @@ def check_fx(rates: Iterable[Exchange]) -> None:
             raise UsageError(f"fx: {REPEATED}: {one.base} to {one.quote}, {rfc3339(one.valid_from_us)}; keep one")
 
 
-def read(state: State) -> Fx:
-    """The exchange rates in force; Fx() where none were set."""
-    rows = Cards(state).rows(CARD)
-    if not rows:
-        return Fx()
-    head, *rates = rows
-    return Fx(
-        tuple(Exchange(r["from"], r["to"], Decimal(r["rate"]), r["valid_from_us"], r["line"]) for r in rates),
-        head["currency"],
-        head["max_age_days"],
-    )
-
-
 def replace(state: State, fx: Fx, actor: str, source: str, at_us: int) -> bool:
     """Makes `fx` what is in force, as a new version. True if that changed it. Raises UsageError: see check_fx."""
     check_fx(fx.rates)
@@ -186,7 +201,7 @@ def shown(rates: Sequence[Exchange]) -> list[dict[str, Any]]:
 
 def _row(one: Exchange) -> dict[str, Any]:
     rate = plain(one.rate)
-    return {"from": one.base, "to": one.quote, "rate": rate, "valid_from_us": one.valid_from_us, "line": 0}
+    return {"from": one.base, "to": one.quote, "rate": rate, "valid_from_us": one.valid_from_us}
 
 
 def _problems(one: Exchange) -> Iterable[str]:

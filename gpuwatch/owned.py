@@ -186,6 +186,11 @@ def shown(one: Owned) -> dict[str, Any]:
     }
 
 
+def priced(one: Owned) -> dict[str, Any]:
+    """A record with its price and the formula."""
+    return shown(one) | {"usd_per_gpu_hour": plain(one.hourly), "formula": one.formula()}
+
+
 def _ratio(text: str, column: str) -> Decimal:
     """`0.2` or `20%`."""
     percent = _PERCENT.fullmatch(text)

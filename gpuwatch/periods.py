@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from gpuwatch import cost, ledger
+from gpuwatch.books import CAUSE
 from gpuwatch.clock import DAY_US, Window, rfc3339
-from gpuwatch.errors import BooksDoNotClose, StoreBusy, UsageError
+from gpuwatch.errors import BooksDoNotClose, StoreBusy
 from gpuwatch.periods_rows import (
     COARSE,
+    EXTERNAL,
     NOTHING,
     WORDS,
     Amounts,
@@ -24,8 +25,8 @@ from gpuwatch.periods_rows import (
     differences,
     digest_of,
     lines,
-    sums_of,
     summary,
+    sums_of,
 )
 from gpuwatch.state import State
 from gpuwatch.state import periods as stored
@@ -33,6 +34,8 @@ from gpuwatch.state.corrections import Corrections
 from gpuwatch.state.periods import Closing, Frozen, InForce, PeriodConflict, Periods, finished
 from gpuwatch.store import Store
 
+FINE = (*WORDS, CAUSE)
+"""Dimensions that are frozen."""
 HOURS = 24
 NAMED_MAX = 8
 """Days, or missing rates, that a refusal names; it counts the rest."""
@@ -71,7 +74,7 @@ def close(
     # One transaction: what is checked and what is frozen are of the same books.
     with store.transaction():
         missing = _check(store, name, window, force)
-        fine, teams = (_live(store, state, window, by) for by in (WORDS, ("team",)))
+        fine, teams = (_live(store, state, window, by) for by in (FINE, ("team",)))
         unpriced = [charge.error for charge in fine.items if charge.error is not None]
         if unpriced and not force:
             named = "; ".join(sorted(set(unpriced))[:NAMED_MAX])
@@ -79,7 +82,7 @@ def close(
                 f"period {name}: {fine.unpriced_gpu_seconds:f} GPU-seconds have no price: {named}",
                 "add the rates first, or close it with force: they become corrections when a price is known",
             )
-    rows = [_row(charge, WORDS) for charge in fine.items]
+    rows = [_row(charge) for charge in fine.items]
     published = [_published(charge, ("team",)) for charge in teams.items]
     context = {
         "forced": force,
@@ -114,32 +117,6 @@ def find_corrections(store: Store, state: State, now_us: int) -> int:
         posted += count
         state.note(SEEN + one.name, json.dumps({"print": print_, "number": one.number, "versions": versions}))
     return posted
-
-
-@dataclass(frozen=True)
-class Verified:
-    """The digest that a closing has, and that of its content as it is stored now."""
-
-    name: str
-    number: int
-    digest: str
-    recomputed: str
-
-    @property
-    def holds(self) -> bool:
-        """Whether nobody has changed what was frozen."""
-        return self.digest == self.recomputed
-
-
-def verify(state: State, name: str) -> list[Verified]:
-    """Every closing of a period, its digest computed anew. Raises UsageError where the period was never closed."""
-    periods = Periods(state)
-    history = periods.history(name)
-    if not history:
-        raise UsageError(f"period {name}: was never closed; gpuwatch period list names those that were")
-    return [
-        Verified(name, one.number, one.digest, digest_of(periods.content(name, one.number))) for one in history
-    ]
 
 
 def _check(store: Store, name: str, window: Window, force: bool) -> list[str]:
@@ -180,12 +157,12 @@ def _correct(store: Store, state: State, one: InForce, why: str, now_us: int) ->
     posted = Corrections(state).of(one.name)
     told = Periods(state).rows(one)
     fine = one.level == stored.FINE
-    by = WORDS if fine else COARSE
+    by = FINE if fine else COARSE
     with store.transaction():
         live = _live(store, state, one.window, by)
-    charges = [charge for charge in live.items if charge.kind != "correction"]
+    charges = live.items
     before = _plus(by_key(told["rows"] if fine else coarse(told["rows"])), sums_of(posted))
-    now = [_row(charge, by) for charge in charges] if fine else coarse([_published(charge, by) for charge in charges])
+    now = [_row(charge) for charge in charges] if fine else coarse([_published(charge, by) for charge in charges])
     deltas = differences(before, by_key(now))
     published = told["published" if fine else "rows"]
     said = cents_by_currency([(row["currency"], row["cost"]) for row in published])
@@ -214,18 +191,19 @@ def _why(was: Mapping[str, int], now: Mapping[str, int]) -> str:
 
 def _live(store: Store, state: State, window: Window, by: Sequence[str]) -> cost.Chargeback:
     """What the books say now, whatever is closed."""
-    return cost.chargeback(store, state, window, by)
+    return cost.chargeback(store, state, window, by, closed=False)
 
 
-def _row(charge: cost.Charge, by: Sequence[str]) -> dict[str, Any]:
-    """A charge as it is frozen: exact."""
-    seconds = getattr(charge, "gpu_seconds_exact", None)
+def _row(charge: cost.Charge) -> dict[str, Any]:
+    """A charge by FINE as it is frozen: exact."""
+    assert charge.gpu_seconds_exact is not None, "charges of the books have it"
     row: dict[str, Any] = {
-        **{name: charge.group[name] for name in by},
+        **{name: charge.group[name] for name in WORDS},
         "kind": charge.kind,
-        "cause": getattr(charge, "cause", None),
+        "cause": charge.cause,
+        "origin": _origin(charge),
         "currency": charge.currency,
-        "gpu_seconds": f"{charge.gpu_seconds if seconds is None else seconds:f}",
+        "gpu_seconds": f"{charge.gpu_seconds_exact:f}",
         "cost_exact": None if charge.cost_exact is None else f"{charge.cost_exact:f}",
     }
     return row if charge.error is None else row | {"error": charge.error}
@@ -233,10 +211,17 @@ def _row(charge: cost.Charge, by: Sequence[str]) -> dict[str, Any]:
 
 def _published(charge: cost.Charge, by: Sequence[str]) -> dict[str, Any]:
     """A charge as it was told: to the cent."""
+    origin = _origin(charge)
     return {
         **{name: charge.group[name] for name in by},
         "kind": charge.kind,
+        "cause": charge.cause if origin else None,
+        "origin": origin,
         "currency": charge.currency,
         "gpu_seconds": f"{charge.gpu_seconds:f}",
         "cost": None if charge.cost is None else f"{charge.cost:f}",
     }
+
+
+def _origin(charge: cost.Charge) -> str | None:
+    return EXTERNAL if getattr(charge, "external", False) else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.books import SECOND_PLACES, Totals
+from gpuwatch.books import CAUSE, SECOND_PLACES, Totals
 from gpuwatch.clock import Window
 from gpuwatch.cost import Charge, Chargeback
 from gpuwatch.money import CENT_PLACES, EXACT_PLACES, largest_remainder
@@ -30,7 +30,7 @@ from gpuwatch.state.corrections import Corrections
 from gpuwatch.state.periods import FINE, Periods
 
 CORRECTION = "correction"
-PLATFORM = "platform"
+PLATFORM = "__platform__"
 CORRECTIONS_FROM = 2**40
 """Offset of the first correction row: no answer has as many rows of the books."""
 LACKING = ("gpu_model", "mig_profile", "cluster", "pool")
@@ -43,12 +43,14 @@ class _Group:
 
     words: dict[str, str | None]
     kind: str
+    cause: str | None
+    origin: str | None
     currency: str | None
+    held: bool
     shown: bool
+    place: Key
     amounts: Amounts = NOTHING
     error: str | None = None
-    cause: str | None = None
-    place: Key = field(default=())
 
 
 def frozen_answer(
@@ -70,24 +72,31 @@ def frozen_answer(
     same numbers; by team they are those that were published.
     """
     periods = Periods(state)
-    if not set(by) <= set(WORDS) or (found := periods.at(window)) is None:
+    if not set(by) <= {*WORDS, CAUSE} or (found := periods.at(window)) is None:
         return None
     fine = found.level == FINE
     if not fine and (not set(by) <= set(COARSE) or pool is not None):
         return None
     told = periods.rows(found)
     rows = told["rows"] if fine else coarse(told["rows"])
-    rows = [row for row in rows if (cluster is None or row["cluster"] == cluster) and (pool is None or row["pool"] == pool)]
+    rows = [
+        row for row in rows if (cluster is None or row["cluster"] == cluster) and (pool is None or row["pool"] == pool)
+    ]
     groups = _grouped(rows, by, teams)
     whole = cluster is None and pool is None
     published = told.get("published", ()) if whole and tuple(by) == ("team",) else ()
     dealt = [one for one in _dealt(groups, _known(published)) if one[0].shown]
-    dealt.sort(key=lambda one: (one[0].kind == PLATFORM, -one[2], one[0].place))
-    sums = [
-        {"currency": group.currency, "lacks": group.amounts.cost is None, "micros": micros, "cents": cents}
+    dealt.sort(key=lambda one: (not one[0].held, -one[2], one[0].place))
+    totals = Totals.of(
+        {
+            "currency": group.currency,
+            "lacks": group.amounts.cost is None,
+            "external": group.origin is not None,
+            "micros": micros,
+            "cents": cents,
+        }
         for group, micros, cents in dealt
-    ]
-    totals = Totals.of(sums)
+    )
     end = None if limit is None else offset + limit
     page = [_charge(*one) for one in dealt[offset:end]]
     answer = Chargeback(
@@ -99,6 +108,9 @@ def frozen_answer(
         unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
         by=tuple(by),
         next_offset=end if end is not None and end < len(dealt) else None,
+        external_cost=totals.external_cost,
+        cluster=cluster,
+        pool=pool,
     )
     return corrected(state, answer, cluster, teams, pool=pool, limit=limit, offset=offset)
 
@@ -137,6 +149,8 @@ def corrections_in(
             cost_exact=None if exact.cost is None else rounded(exact.cost, EXACT_PLACES),
             currency=key[-1],
             error=None,
+            cause=group.get(CAUSE),
+            gpu_seconds_exact=rounded(exact.gpu_seconds, EXACT_PLACES),
         )
         for key, (group, exact, told) in groups.items()
         if exact.gpu_seconds or exact.cost or told.cost
@@ -161,7 +175,9 @@ def corrected(
         return answer
     start = max(offset - CORRECTIONS_FROM, 0)
     room = None if limit is None else max(limit - len(answer.items), 0)
-    shown: list[Charge] = [] if answer.next_offset is not None else found[start : None if room is None else start + room]
+    shown: list[Charge] = (
+        [] if answer.next_offset is not None else found[start : None if room is None else start + room]
+    )
     following = answer.next_offset
     if following is None and start + len(shown) < len(found):
         following = CORRECTIONS_FROM + start + len(shown)
@@ -184,18 +200,28 @@ def corrected(
 
 
 def _grouped(rows: Iterable[Mapping[str, Any]], by: Sequence[str], teams: Collection[str] | None) -> list[_Group]:
-    """Rows by what is asked for, in the order of their words."""
+    """Rows by what is asked for, in the order in which the books publish them."""
     groups: dict[Key, _Group] = {}
     for row in rows:
-        lacks = row["cost_exact"] is None
-        words = {name: row[name] for name in by}
+        lacks, held, origin = row["cost_exact"] is None, row["team"] != PLATFORM, row.get("origin")
         shown = teams is None or row["team"] in teams
-        more = tuple(row.get(name) for name in LACKING) if lacks else ()
-        place = (*words.values(), *more, row["currency"], row["kind"], row.get("cause"))
-        key = (*place, str(shown), str(lacks))
-        group = groups.setdefault(
-            key, _Group(words, row["kind"], row["currency"], shown, cause=row.get("cause"), place=_place(key))
+        cause = row.get(CAUSE) if CAUSE in by or origin else None
+        asked = {name: row[name] if name in by or (lacks and name in LACKING) else None for name in WORDS}
+        marks = (
+            f"{not held}",
+            f"{lacks}",
+            row["currency"],
+            row["kind"],
+            f"{origin is not None}",
+            cause,
+            f"{not shown}",
         )
+        key = (*asked.values(), *marks)
+        group = groups.get(key)
+        if group is None:
+            words = {name: cause if name == CAUSE else row[name] for name in by}
+            group = _Group(words, row["kind"], cause, origin, row["currency"], held, shown, _place(key))
+            groups[key] = group
         cost = None if lacks else pico(row["cost_exact"])
         group.amounts = group.amounts.plus(Amounts(pico(row["gpu_seconds"]), cost))
         group.error = group.error or row.get("error")
@@ -203,28 +229,34 @@ def _grouped(rows: Iterable[Mapping[str, Any]], by: Sequence[str], teams: Collec
 
 
 def _dealt(groups: Sequence[_Group], known: Mapping[Key, tuple[int, int]]) -> list[tuple[_Group, int, int]]:
-    """Each group with its GPU microseconds and cents: those that were published, else by largest remainder."""
-    if known and all((group.words["team"], group.kind, group.currency) in known for group in groups):
-        return [(group, *known[(group.words["team"], group.kind, group.currency)]) for group in groups]
+    """Each group with its GPU microseconds and cents: those that were published, else by largest remainder, where money
+    that no device costs is dealt apart.
+    """
+    if known and all(_published_key(group) in known for group in groups):
+        return [(group, *known[_published_key(group)]) for group in groups]
     names = [f"{number:09d}" for number in range(len(groups))]
     time = [Fraction(group.amounts.gpu_seconds, 10**EXACT_PLACES) for group in groups]
     micros = [int(value.scaleb(SECOND_PLACES)) for value in largest_remainder(time, SECOND_PLACES, names)]
     cents = [0] * len(groups)
-    currencies: dict[str | None, list[int]] = defaultdict(list)
+    sums: dict[Key, list[int]] = defaultdict(list)
     for number, group in enumerate(groups):
-        currencies[group.currency].append(number)
-    for numbers in currencies.values():
+        sums[(group.currency, group.origin)].append(number)
+    for numbers in sums.values():
         money = [Fraction(groups[n].amounts.cost or 0, 10**EXACT_PLACES) for n in numbers]
         for n, value in zip(numbers, largest_remainder(money, CENT_PLACES, [names[n] for n in numbers]), strict=True):
             cents[n] = int(value.scaleb(CENT_PLACES))
     return list(zip(groups, micros, cents, strict=True))
 
 
+def _published_key(group: _Group) -> Key:
+    return group.words["team"], group.kind, group.currency, group.origin, group.cause
+
+
 def _known(published: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[int, int]]:
-    """Microseconds and cents by team, kind and currency, as they were published at the closing; each in one row only."""
+    """Microseconds and cents of rows by team, as they were published at the closing; {} where two are of one key."""
     found: dict[Key, tuple[int, int]] = {}
     for row in published:
-        key = (row["team"], row["kind"], row["currency"])
+        key = (row["team"], row["kind"], row["currency"], row.get("origin"), row.get(CAUSE))
         if key in found:
             return {}
         cents = 0 if row["cost"] is None else pico(row["cost"]) // CENT_PICO
@@ -242,6 +274,8 @@ def _charge(group: _Group, micros: int, cents: int) -> Charge:
         cost_exact=None if cost is None else rounded(cost, EXACT_PLACES),
         currency=group.currency,
         error=group.error,
+        cause=group.cause,
+        gpu_seconds_exact=rounded(group.amounts.gpu_seconds, EXACT_PLACES),
     )
 
 

@@ -17,8 +17,9 @@ WORDS = ("team", "user", "queue", "namespace", "account", "job", "gpu_model", "m
 """Dimensions of a frozen row; slices are not among them: their ids are used again."""
 COARSE = ("team", "cluster", "gpu_model", "mig_profile")
 """Dimensions of rows that were frozen before rows were fine, and of the summary of a period."""
-KEY = (*WORDS, "kind", "cause")
-"""What a row is known by, beside its currency."""
+KEY = (*WORDS, "kind", "cause", "origin")
+"""What a row is known by, beside its currency: `origin` is EXTERNAL for money that no device costs, else None."""
+EXTERNAL = "external"
 FORMAT = "gpuwatch-period-1"
 CENT_PICO = 10 ** (EXACT_PLACES - CENT_PLACES)
 
@@ -55,9 +56,7 @@ def digest_of(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def content_of(
-    name: str, start: str, end: str, versions: Mapping[str, int], parts: Mapping[str, Iterable[Row]]
-) -> str:
+def content_of(name: str, start: str, end: str, versions: Mapping[str, int], parts: Mapping[str, Iterable[Row]]) -> str:
     """The text that is hashed: what the period is, with which versions it was priced, and its rows, each list sorted by
     the text of its rows.
     """
@@ -168,11 +167,10 @@ def cents_by_currency(amounts: Iterable[tuple[str | None, Decimal | str | None]]
 
 def summary(rows: Sequence[Row], published: Sequence[Row], by: Sequence[str] = COARSE) -> list[dict[str, Any]]:
     """Frozen rows by fewer words, with cents: each team's add up to what was published of it."""
-    totals = {(row["team"], row["kind"], row["currency"]): row for row in published}
+    totals = {_outer(row): row for row in published}
     groups: dict[Key, dict[Key, Amounts]] = defaultdict(dict)
     for row in rows:
-        outer = (row["team"], row["kind"], row["currency"])
-        inner = tuple(row[name] for name in by)
+        outer, inner = _outer(row), tuple(row[name] for name in by)
         cost = None if row["cost_exact"] is None else pico(row["cost_exact"])
         groups[outer][inner] = groups[outer].get(inner, NOTHING).plus(Amounts(pico(row["gpu_seconds"]), cost))
     out: list[dict[str, Any]] = []
@@ -183,10 +181,18 @@ def summary(rows: Sequence[Row], published: Sequence[Row], by: Sequence[str] = C
         dealt = largest_remainder(money, CENT_PLACES, names, total=_near(money, total, "cost", CENT_PLACES))
         time = [Fraction(part.gpu_seconds, 10**EXACT_PLACES) for part in parts.values()]
         spent = largest_remainder(time, 6, names, total=_near(time, total, "gpu_seconds", 6))
+        _, kind, currency, _, cause = outer
         for (inner, part), cents, seconds in zip(parts.items(), dealt, spent, strict=True):
             known = {"cost": None if part.cost is None else f"{cents:f}", "gpu_seconds": f"{seconds:f}"}
-            out.append(dict(zip(by, inner, strict=True)) | {"kind": outer[1], "currency": outer[2]} | known)
+            words = dict(zip(by, inner, strict=True)) | {"kind": kind, "cause": cause, "currency": currency}
+            out.append(words | known)
     return sorted(out, key=canonical)
+
+
+def _outer(row: Row) -> Key:
+    """What rows by team are published by: the cause of external money only."""
+    origin = row.get("origin")
+    return row["team"], row["kind"], row["currency"], origin, row.get("cause") if origin else None
 
 
 def _near(values: Sequence[Fraction], row: Row | None, name: str, places: int) -> Decimal | None:

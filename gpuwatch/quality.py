@@ -60,7 +60,7 @@ def quality(
     items = [_live(source, everywhere, now_us) for source in sources]
     items += _imports(store, everywhere, now_us)
     share = store.rows("reports/quality_share", since_us=since_us)[0]
-    checks = [*doctor.examine(store, since_us, advice, sources), doctor.clocks(clocks)]
+    checks = [*doctor.examine(store, since_us, advice, sources, state), doctor.clocks(clocks)]
     return {
         "items": items + nodes[:NODES_MAX],
         "more_nodes": max(len(nodes) - NODES_MAX, 0),

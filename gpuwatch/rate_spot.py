@@ -157,6 +157,13 @@ def spot_rates(prices: Sequence[SpotPrice]) -> tuple[Rate, ...]:
     return tuple(rates)
 
 
+def shown(one: SpotPrice) -> dict[str, Any]:
+    """A price as API and command line show it."""
+    row = as_row(one)
+    row["at"] = rfc3339(row.pop("at_us"))
+    return row
+
+
 def as_row(one: SpotPrice) -> dict[str, Any]:
     """A price as a card keeps it."""
     return vars(one) | {"price": plain(one.price)}

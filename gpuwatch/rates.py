@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from heapq import heappop, heappush
 from itertools import pairwise
+from json import dumps, loads
+from typing import Any
 
 from gpuwatch import mig
 from gpuwatch.clock import rfc3339
 from gpuwatch.errors import UsageError
 from gpuwatch.model import Rejects
 from gpuwatch.rate_models import ANY_MODEL, device_tokens, model_tokens, unknown_profile
-from gpuwatch.rate_table import amount, moment, read_rows, whole_number
+from gpuwatch.rate_table import amount, moment, plain, read_rows, whole_number
 
 __all__ = ["ANY_MODEL", "PRICINGS", "Rate", "check_rates", "describe", "match_models", "missing_rate", "model_tokens"]
 __all__ += ["parse_rates", "price_spans", "ranked", "read_rows", "resolve"]
@@ -28,6 +30,9 @@ SCOPE = ("cluster", "pool", "mig_profile", "currency")
 MORE = ("quantity", "commitment_id", "sku", "list_price", "contracted_price")
 """Columns that few rates have."""
 OPTIONAL = (*SCOPE, *MORE)
+
+STORED = ("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from_us", "valid_to_us", *SCOPE, "line")
+"""Fields of a rate that a row of the state has a column for, in the order of the columns."""
 
 BEGINNING_US = 0
 """Where a price history starts: the Unix epoch."""
@@ -137,6 +142,35 @@ def describe(rate: Rate) -> str:
     return " ".join([rate.gpu_model, *scope, rate.pricing, f"{rfc3339(rate.valid_from_us)}..{until}"]) + where
 
 
+def stored(rate: Rate) -> dict[str, Any]:
+    """A rate as a row of texts and numbers: what few rates have (MORE) is one JSON text, NULL where it has nothing of it."""
+    told: dict[str, Any] = {name: getattr(rate, name) for name in (*STORED, *MORE)}
+    texts = {name: plain(value) if isinstance(value, Decimal) else value for name, value in told.items()}
+    more = {name: texts[name] for name in MORE if texts[name] is not None}
+    return {name: texts[name] for name in STORED} | {"more": dumps(more) if more else None}
+
+
+def from_stored(row: Mapping[str, Any]) -> Rate:
+    """The rate that `stored` made a row of."""
+    known = {name: row[name] for name in STORED} | loads(row["more"] or "{}")
+    amounts = ("usd_per_gpu_hour", "list_price", "contracted_price")
+    return Rate(**known | {name: Decimal(known[name]) for name in amounts if name in known})
+
+
+def shown(rate: Rate) -> dict[str, Any]:
+    """A rate in texts, as API and command line show it and take it."""
+    more = {name: getattr(rate, name) for name in MORE}
+    return {
+        "gpu_model": rate.gpu_model,
+        "pricing": rate.pricing,
+        "usd_per_gpu_hour": plain(rate.usd_per_gpu_hour),
+        "valid_from": rfc3339(rate.valid_from_us),
+        "valid_to": None if rate.valid_to_us is None else rfc3339(rate.valid_to_us),
+        **{name: getattr(rate, name) for name in SCOPE},
+        **{name: plain(value) if isinstance(value, Decimal) else value for name, value in more.items()},
+    }
+
+
 def match_models(rates: Sequence[Rate], model_names: Iterable[str]) -> dict[str, tuple[Rate, ...]]:
     """For each model name the rates that may price it, best name match first, then in the order given."""
     return {name: tuple(rate for _, rate in _matches(rates, name)) for name in model_names}
@@ -146,14 +180,16 @@ def ranked(rates: Sequence[Rate], cluster: str, pool: str | None, model: str, pr
     """The rates in whose scope a device class lies, the one that wins where several are valid first.
 
     Most specific first (profile, then pool, then cluster, then how closely the model is named), then PRICINGS in order;
-    among those the one that began last.
+    among those commitments to a number of GPUs, the oldest first, then the one that began last.
     """
     wanted = _profile_or_text(profile)
     found: list[tuple[tuple[object, ...], Rate]] = []
     for closeness, rate in _matches(rates, model):
         if rate.cluster in (None, cluster) and rate.pool in (None, pool) and rate.mig_profile in (None, wanted):
             scope = (rate.mig_profile is None, rate.pool is None, rate.cluster is None, -closeness)
-            tie = (PRICINGS.index(rate.pricing), -rate.valid_from_us, rate.gpu_model, rate.commitment or "")
+            # A GPU keeps its commitment when another one begins: of commitments to a number the oldest comes first.
+            began = (1, -rate.valid_from_us) if rate.quantity is None else (0, rate.valid_from_us)
+            tie = (PRICINGS.index(rate.pricing), *began, rate.gpu_model, rate.commitment or "")
             found.append(((*scope, *tie), rate))
     return tuple(rate for _, rate in sorted(found, key=lambda entry: entry[0]))
 
@@ -220,7 +256,7 @@ def _matches(rates: Sequence[Rate], model: str) -> list[tuple[int, Rate]]:
     Exact spelling; else every word of the rate is in the model's name, more words closer; else, where nothing names
     it so and the model's words are part of one rate model only (a gres type `h100`), that one; `*` last.
     """
-    words, plain = device_tokens(model), model_tokens(model)
+    words, said = device_tokens(model), model_tokens(model)
     found: list[tuple[int, Rate]] = []
     for rate in rates:
         tokens = model_tokens(rate.gpu_model)
@@ -228,8 +264,8 @@ def _matches(rates: Sequence[Rate], model: str) -> list[tuple[int, Rate]]:
             found.append((len(words) + 2, rate))
         elif tokens and tokens <= words:
             found.append((len(tokens) + 1, rate))
-    if not found and plain:
-        wider = {tokens for rate in rates if plain <= (tokens := model_tokens(rate.gpu_model))}
+    if not found and said:
+        wider = {tokens for rate in rates if said <= (tokens := model_tokens(rate.gpu_model))}
         found = [(1, rate) for rate in rates if len(wider) == 1 and model_tokens(rate.gpu_model) in wider]
     found += [(0, rate) for rate in rates if rate.gpu_model == ANY_MODEL]
     return sorted(found, key=lambda match: -match[0])

@@ -49,7 +49,8 @@ def slices(
     `gpu_seconds` and `cost` are parts of cost.chargeback by slice and team, and add up to it; `device_seconds` is the
     slice's own time and `idle_seconds` what of it was hoarded. What nobody held is `__platform__`'s. `teams` is the
     row filter: other teams' slices are not told, nor is the remainder, which is the platform's. Prices and teams are
-    those of the last pricing (cost.price_all).
+    those of the last pricing (cost.price_all). `share_method` is what the slice is counted by (mig.ShareMethod), `split`
+    how it was divided among several owners (a column of sql/schema/0007), None where it had one.
     """
     with working_tables(store):
         if not store.sql("select 1 from device where gi >= 0 limit 1"):
@@ -112,6 +113,8 @@ def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:
         "start": rfc3339(row["start_us"]),
         "end": rfc3339(row["end_us"]),
         "share": str(Fraction(row["share_num"], row["share_den"])),
+        "share_method": row["method"],
+        "split": row["split"],
         "gpu_seconds": _seconds(row["micros"]),
         "device_seconds": _seconds(row["device_us"]),
         "cost": None if row["cents"] is None else f"{units_to_decimal(int(row['cents']), CENT_PLACES):f}",

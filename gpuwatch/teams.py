@@ -27,6 +27,9 @@ PLAIN_KINDS = ("queue", "namespace", "account", "user")
 
 LABEL_KIND = "label:"
 
+WILD_MAX = 200
+"""Earlier rules with stars that begin alike and are compared with a later one."""
+
 WORDS = ("labels", "queue", "namespace", "account", "user_name")
 """Columns of a run that its team is found by."""
 
@@ -56,10 +59,10 @@ class TeamRule:
 def parse_teams(text: str | bytes, file: str, rejects: Rejects) -> tuple[TeamRule, ...]:
     """The rules of a teams.csv, in file order; a bad line goes to `rejects` and the rest is kept.
 
-    A line that gives an earlier line's match to another team can never decide, so it is refused, naming both. Raises
-    UnreadableInput where the file is not CSV with the required columns.
+    A line that gives to another team what an earlier line matches, wholly, can never decide, so it is refused, naming
+    both. Raises UnreadableInput where the file is not CSV with the required columns.
     """
-    rules: dict[tuple[str, str], TeamRule] = {}
+    kept = Decided()
     for line, row in read_rows(text, file, COLUMNS, (), rejects):
         shown = ",".join(row.values())
         try:
@@ -67,11 +70,41 @@ def parse_teams(text: str | bytes, file: str, rejects: Rejects) -> tuple[TeamRul
         except UsageError as error:
             rejects.add(str(error.__cause__ or error), file, line, shown)
             continue
-        first = rules.setdefault((rule.match_kind, rule.match), rule)
-        if first.team != rule.team:
+        if (first := kept.add(rule)) is None:
+            continue
+        if first.match == rule.match:
             reason = "the same match is given to another team by an earlier line, which decides"
             rejects.add(reason, file, line, f"line {line} contradicts line {first.line}: {shown}")
-    return tuple(rules.values())
+        else:
+            reason = "an earlier line gives all that this one matches to another team, and decides"
+            rejects.add(reason, file, line, f"line {line} never decides after line {first.line}: {shown}")
+    return tuple(kept.rules.values())
+
+
+class Decided:
+    """Rules in their order, and which of them can never decide because an earlier one of another team always does."""
+
+    def __init__(self) -> None:
+        self.rules: dict[tuple[str, str], TeamRule] = {}
+        self._wild: dict[tuple[str, str], list[TeamRule]] = {}  # by kind and the text before the first star
+        self._lengths: dict[str, set[int]] = {}  # of those texts, by kind
+
+    def add(self, rule: TeamRule) -> TeamRule | None:
+        """Takes a rule; or leaves it out and returns the earlier one that decides in its place."""
+        same = self.rules.get((rule.match_kind, rule.match))
+        if same is not None:
+            return same if same.team != rule.team else None
+        for length in sorted(self._lengths.get(rule.match_kind, ())):
+            # A star of this rule is a character like others here: only a star of the earlier one stands for it.
+            for earlier in self._wild.get((rule.match_kind, rule.match[:length]), ())[:WILD_MAX]:
+                if earlier.team != rule.team and _glob(earlier.match, rule.match):
+                    return earlier
+        self.rules[rule.match_kind, rule.match] = rule
+        if "*" in rule.match:
+            fixed = rule.match.partition("*")[0]
+            self._wild.setdefault((rule.match_kind, fixed), []).append(rule)
+            self._lengths.setdefault(rule.match_kind, set()).add(len(fixed))
+        return None
 
 
 def resolve(

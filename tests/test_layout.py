@@ -16,7 +16,19 @@ FOLDERS = {"gpuwatch": "gpuwatch", "collectors": "gpuwatch.collectors", "dashboa
 
 MAX_LINES = 400
 CORE = {"model", "fields", "field_table", "errors", "clock", "registry"}
-DOMAIN = CORE | {"mig", "mig_profiles", "money", "rates", "teams", "topology", "fragmentation", "settings", "sqlfile"}
+DOMAIN = CORE | {
+    "mig",
+    "mig_profiles",
+    "money",
+    "rates",
+    "rate_models",
+    "rate_table",
+    "teams",
+    "topology",
+    "fragmentation",
+    "settings",
+    "sqlfile",
+}
 DOMAIN_MAY = {"pyarrow", "numpy"}
 """Tables and arrays are no framework: the nouns are Arrow schemas."""
 

@@ -94,6 +94,8 @@ def test_a_held_slice_tells_its_owner_time_money_and_use() -> None:
         "start": rfc3339(us(0)),
         "end": rfc3339(us(HOUR)),
         "share": "2/7",
+        "share_method": "dominant",
+        "split": None,
         "gpu_seconds": "1028.571428",  # Three equal parts lack two microseconds; this is the third.
         "device_seconds": "3600.000000",
         "cost": "8.00",

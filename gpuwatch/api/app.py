@@ -18,7 +18,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gpuwatch.api import browse, errors, schema_set
+from gpuwatch.api import browse, errors, schema_rates, schema_set
 from gpuwatch.api import routes as packaged
 from gpuwatch.api.auth import Guard
 from gpuwatch.api.envelope import Envelope
@@ -35,7 +35,11 @@ BODIES: tuple[type[BaseModel], ...] = (
     schema_set.ChannelsBody,
     schema_set.PeriodBody,
     schema_set.RatesBody,
+    schema_set.ReopenBody,
+    schema_set.SignBody,
     schema_set.TeamsBody,
+    schema_rates.FxBody,
+    schema_rates.OwnedBody,
 )
 """Bodies that routes read themselves, so that who asks is known before what they sent is looked at."""
 OPEN = frozenset({"/healthz", "/readyz"})

@@ -162,6 +162,8 @@ class SliceRow(Shape):
     start: Time
     end: Time
     share: str
+    share_method: str | None
+    split: str | None
     gpu_seconds: Quantity
     device_seconds: Quantity
     cost: Money | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,11 @@ class Rate(Strict):
     pool: str | None = Field(None, max_length=200)
     mig_profile: str | None = Field(None, max_length=200)
     currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
+    quantity: int | None = Field(None, ge=1, le=10_000_000, description="GPUs committed to; for pricing reserved.")
+    commitment_id: str | None = Field(None, min_length=1, max_length=200)
+    sku: str | None = Field(None, min_length=1, max_length=200)
+    list_price: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$")] | None = None
+    contracted_price: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$")] | None = None
 
 
 class Rates(Strict):
@@ -56,6 +61,7 @@ class Replaced(Strict):
     changed: bool
     version: int
     rows: int
+    warnings: list[str] = Field(default_factory=list)
 
 
 class FrozenRow(Strict):
@@ -64,22 +70,46 @@ class FrozenRow(Strict):
     gpu_model: str | None
     mig_profile: str | None
     kind: str
+    cause: str | None = Field(None, description="Of money that no device costs.")
     currency: str | None
     gpu_seconds: Quantity
     cost: Money | None
 
 
+class Closing(Strict):
+    number: int
+    closed_at: Time
+    closed_by: str
+    digest: str
+    reopened_at: Time | None
+    reopened_by: str | None
+    reason: str | None
+
+
+class Signature(Strict):
+    number: int
+    digest: str
+    signer: str
+    note: str | None = Field(description="Not told to tokens of a team.")
+    signed_at: Time
+
+
 class Period(Strict):
     period: str
+    state: Literal["closed", "reopened"]
+    number: int = Field(description="Which closing this is: 1, and one more each time it is closed again.")
     window: Span
     closed_at: Time
     closed_by: str
     digest: str
+    versions: dict[str, int] = Field(description="Versions of the cards that it was priced with.")
     gpu_seconds: Quantity
     cost: Money | None
     currency: str | None
     rows: list[FrozenRow]
     corrections: list[FrozenRow]
+    signatures: list[Signature]
+    closings: list[Closing]
 
 
 class Periods(Strict):
@@ -87,9 +117,54 @@ class Periods(Strict):
     next: str | None
 
 
+class PeriodRow(Shape):
+    currency: str | None
+    gpu_seconds: Quantity
+    cost_exact: Money | None
+
+
+class PeriodRows(Strict):
+    period: Period
+    items: list[PeriodRow]
+    next: str | None
+
+
 class PeriodBody(Strict):
     period: str = Field(max_length=16, examples=["2026-W47"])
-    force: bool = Field(default=False, description="Also where the books do not cover every day of it.")
+    force: bool = Field(
+        default=False, description="Also where the books do not cover every day of it, or time has no price."
+    )
+
+
+class ReopenBody(Strict):
+    reason: str = Field(min_length=1, max_length=500, examples=["wrong rates of pool b"])
+
+
+class SignBody(Strict):
+    name: str | None = Field(None, min_length=1, max_length=200, description="Default: the name of the token.")
+    note: str = Field("", max_length=500)
+
+
+class Difference(Strict):
+    added: list[dict[str, Any]]
+    removed: list[dict[str, Any]]
+    added_count: int
+    removed_count: int
+
+
+class AuditEntry(Strict):
+    id: int
+    at: Time
+    actor: str
+    what: str
+    before: Any | None
+    after: Any | None
+    difference: Difference | None
+
+
+class Audit(Strict):
+    items: list[AuditEntry]
+    next: str | None
 
 
 class Channel(Shape):

@@ -167,7 +167,7 @@ def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: F
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
-            checks = examine(store, advice=Advice(program(), str(data)))
+            checks = examine(store, advice=Advice(program(), str(data)), state=state)
     if chosen == "table":
         # Fixes are pasted as they stand: below the line, never folded into a cell.
         marks = {"ok": "ok  ", "warn": "WARN", FAIL: "FAIL"}

@@ -43,6 +43,17 @@ def post(note: Note, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def send(
+    note: Note, method: str, route: str, content: bytes, kind: str, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The answer to a file that is sent: `kind` is its content type."""
+    given = {name: value for name, value in parameters.items() if value is not None}
+    query = f"?{urlencode(given, doseq=True)}" if given else ""
+    request = Request(f"{note.url}{route}{query}", content, {"Content-Type": kind}, method=method)
+    answer: dict[str, Any] = json.loads(_open(note, request) or b"{}")
+    return answer
+
+
 def _open(note: Note, request: Request) -> bytes:
     request.add_header("Authorization", f"Bearer {note.secret}")
     try:

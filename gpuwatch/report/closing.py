@@ -85,16 +85,23 @@ def _sentence(text: str) -> str:
 
 def how(facts: Facts) -> Section:
     """The formulas, the versions and the window, on the last page."""
-    v = facts.versions
     buckets = [b for b in BUCKET_WORDS if facts.team is None or b not in FREE_BUCKETS]
     rows = tuple(row([Cell(BUCKET_WORDS[b], swatch=b), MEANINGS[b]]) for b in buckets)
+    meanings = Table((Column("", part=1), Column("", part=3)), rows, "meanings")
+    blocks = (Terms(tuple(terms(facts).items())), Heading("What the buckets hold"), meanings)
+    return Section("How this was computed", blocks, "how")
+
+
+def terms(facts: Facts) -> dict[str, str]:
+    """What each word of the report means, and the versions that were in force."""
+    v = facts.versions
     ends = f"{rfc3339(facts.window.start_us)} to {rfc3339(facts.window.end_us)}"
     compared = (
         "nothing, because the books do not cover the week before"
         if facts.compared is None
         else f"{rfc3339(facts.compared.start_us)} to {rfc3339(facts.compared.end_us)}"
     )
-    terms = {
+    return {
         "Window": f"{ends}, the end excluded; ISO week {facts.week}; time zone UTC. Compared with {compared}.",
         "Cost": "Every microsecond of every GPU has one owner and one bucket. Cost = GPU-seconds / 3600 \u00d7 the price of a "
         "GPU-hour in force at that time for that GPU. It is rounded once, here: rows get the cents by largest remainder, "
@@ -115,9 +122,6 @@ def how(facts: Facts) -> Section:
         f"{_version(v.policies)}; exchange rates {_version(v.fx)}.",
         "Exact values": "The table files (CSV, XLSX, Parquet) beside this page have every number unrounded.",
     }
-    meanings = Table((Column("", part=1), Column("", part=3)), rows, "meanings")
-    blocks = (Terms(tuple(terms.items())), Heading("What the buckets hold"), meanings)
-    return Section("How this was computed", blocks, "how")
 
 
 def _who_pays(facts: Facts) -> str:

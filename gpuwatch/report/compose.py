@@ -107,17 +107,17 @@ def _where(facts: Facts) -> Section:
         length = size / whole if whole else Fraction(0)
         rows.append(_bar_row(facts, bucket, BUCKET_WORDS[bucket], facts.of(bucket), start, length, cost))
         start += length
-    columns = (
-        Column("", label=True, part=2.5),
+    columns = [
+        Column("", label=True, part=2.9),
         Column("", chart=True, part=3),
         Column("Cost", number=True),
         Column("GPU-hours", number=True, wide=True),
         Column("Part", number=True, part=0.8),
-        Column("Change", number=True, wide=True, part=0.9),
-    )
+    ]
+    columns += [Column("Change", number=True, wide=True, part=0.9)] if facts.compared is not None else []
     blocks: list[Text | Table] = [
         Text(f"Bars are {'money' if by_cost else 'GPU-hours, because some time has no price'}.", "soft"),
-        Table(columns, tuple(rows), "fall"),
+        Table(tuple(columns), tuple(rows), "fall"),
     ]
     if (facts.corrections.costs or facts.corrections.gpu_seconds) and not bridge.needed(facts):
         paid = words.amount_money(facts.corrections, facts.currency)
@@ -143,19 +143,16 @@ def _bar_row(
         before = sum((facts.of(b, before=True) for b in _buckets(facts)), start=Amount())
     else:
         before = facts.of(kind, before=True)
-    change = compared_cost(facts, amount, before) if facts.compared is not None else ""
     part = words.percent(length)
-    return row(
-        [
-            Cell(label, swatch=None if kind == TOTAL else kind),
-            Cell(bar=Bar(kind, start, length, f"{label}: {cost}, {part}")),
-            cost,
-            words.count(amount.gpu_hours),
-            part,
-            change,
-        ],
-        "sum" if kind == TOTAL else "",
-    )
+    cells: list[Cell | str] = [
+        Cell(label, swatch=None if kind == TOTAL else kind),
+        Cell(bar=Bar(kind, start, length, f"{label}: {cost}, {part}")),
+        cost,
+        words.count(amount.gpu_hours),
+        part,
+    ]
+    cells += [compared_cost(facts, amount, before)] if facts.compared is not None else []
+    return row(cells, "sum" if kind == TOTAL else "")
 
 
 def _largest_loss(facts: Facts, sizes: Mapping[str, Fraction], whole: Fraction) -> str:

@@ -47,7 +47,8 @@ class Week:
     teams_before: Mapping[str | None, Amount]
     buckets: Mapping[str | None, Buckets]
     buckets_before: Mapping[str | None, Buckets]
-    job_buckets: Mapping[tuple[str | None, ...], Buckets]
+    job_buckets: Mapping[str | None, Mapping[tuple[str | None, ...], Buckets]]
+    """By team, then by FINE."""
     findings: Mapping[str, tuple[Finding, ...]]
     slices: Mapping[str | None, tuple[SliceHold, ...]]
     waited: Mapping[str, Waited] | None
@@ -244,13 +245,13 @@ def _settled(buckets: dict[str, Amount], paid: Amount) -> Buckets:
 
 def _job_buckets(
     store: Store, state: State, window: Window, teams: Collection[str] | None
-) -> dict[tuple[str | None, ...], Buckets]:
-    """Buckets by (team, user, cluster, job)."""
-    found: dict[tuple[str | None, ...], dict[str, Amount]] = defaultdict(dict)
+) -> dict[str | None, dict[tuple[str | None, ...], Buckets]]:
+    """Buckets by team and (team, user, cluster, job)."""
+    found: dict[str | None, dict[tuple[str | None, ...], dict[str, Amount]]] = defaultdict(lambda: defaultdict(dict))
     for row in cost.ledger(store, state, window, (*FINE, "bucket"), teams=teams).items:
-        mine = found[tuple(row.group[name] for name in FINE)]
+        mine = found[row.group["team"]][tuple(row.group[name] for name in FINE)]
         mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
-    return dict(found)
+    return {team: dict(jobs) for team, jobs in found.items()}
 
 
 @dataclass(frozen=True)
@@ -288,9 +289,9 @@ class _Before:
 
 
 def _by_team(charges: Iterable[Charge]) -> dict[str | None, Amount]:
-    """What the buckets of each team cost: everything but corrections of other periods."""
+    """What each team pays for the buckets: without corrections of other periods and what a policy passes on."""
     paid: dict[str | None, Amount] = defaultdict(Amount)
     for charge in charges:
-        if charge.kind != "correction":
+        if charge.kind in ("allocated", "platform"):
             paid[charge.team] += amount_of(charge.gpu_seconds, charge.cost, charge.currency)
     return dict(paid)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpuwatch.report import chart
 from gpuwatch.report.document import (
     SIZE,
-    Block,
     Bar,
+    Block,
     Card,
     Cell,
     Column,

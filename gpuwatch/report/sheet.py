@@ -1,4 +1,4 @@
-"""A report as one CSV table: every number of the page, unrounded. Pure."""
+"""A report as one table, as CSV or Parquet: every number of the page, unrounded. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 from gpuwatch.clock import rfc3339
+from gpuwatch.money import EXACT_PLACES, fraction_to_decimal
 from gpuwatch.output import BUCKET_WORDS
+from gpuwatch.report.bridge import bridges, needed
 from gpuwatch.report.facts import Amount, Facts
 
 COLUMNS = (
@@ -39,7 +41,21 @@ COLUMNS = (
     "text",
     "remedy",
 )
-"""`section` says what a row is: total, bucket, finding, slice, charge, quality. Charges add up to the total."""
+"""`section` says what a row is: total, bucket, bridge, budget, waited, finding, slice, model, charge, quality.
+
+Charges add up to the total; so do the lines of each bridge, and the rows of model.
+"""
+
+SECOND_PLACES, COST_PLACES, EXACT_DIGITS = 6, 2, 38
+PLACES = {
+    "gpu_seconds": SECOND_PLACES,
+    "before_gpu_seconds": SECOND_PLACES,
+    "idle_seconds": SECOND_PLACES,
+    "cost": COST_PLACES,
+    "before_cost": COST_PLACES,
+    "cost_exact": EXACT_PLACES,
+}
+"""Columns of decimals and their places; `busy_ratio` is a float, all else text."""
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """A text that begins so would be run by a spreadsheet; it gets an apostrophe before it."""
@@ -60,6 +76,31 @@ def sheet(facts: Facts) -> str:
     return stream.getvalue()
 
 
+def parquet(facts: Facts) -> bytes:
+    """The same rows as a Parquet file: amounts are DECIMAL, a ratio is a double, unknown is NULL."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = list(_rows(facts))
+    arrays = []
+    for name in COLUMNS:
+        values = [row.get(name) for row in rows]
+        if name in PLACES:
+            kind = pa.decimal128(EXACT_DIGITS, PLACES[name])
+            arrays.append(pa.array([None if v is None else _decimal(v, PLACES[name]) for v in values], kind))
+        elif name == "busy_ratio":
+            arrays.append(pa.array(values, pa.float64()))
+        else:
+            arrays.append(pa.array([None if v is None else _text(v) for v in values], pa.string()))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays, names=list(COLUMNS)), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _decimal(value: object, places: int) -> Decimal:
+    return fraction_to_decimal(Decimal(str(value)), places)
+
+
 def _rows(facts: Facts) -> Iterable[Row]:
     ends = {"start": rfc3339(facts.covered.start_us), "end": rfc3339(facts.covered.end_us)}
     head: Row
@@ -69,6 +110,22 @@ def _rows(facts: Facts) -> Iterable[Row]:
             before = None if facts.buckets_before is None else facts.of(bucket, before=True)
             head = {"section": "bucket", "team": facts.team, "bucket": bucket}
             yield from _amounts(head, facts.of(bucket), before)
+    yield from _bridges(facts)
+    if facts.budget is not None:
+        budget = facts.budget
+        named = ("amount", "spent", "forecast", "forecast_low", "forecast_high")
+        for word in named:
+            value = getattr(budget, word)
+            if value is not None:
+                head = {"section": "budget", "team": facts.team, "kind": word, "cost": value}
+                yield {**head, "currency": budget.currency, "text": budget.period}
+    if facts.waited is not None:
+        told = facts.waited_by if facts.team is None else {facts.team: facts.waited}
+        for team, waited in sorted(told.items()):
+            text = f"{waited.requests} requests of others waited"
+            yield from _amounts(
+                {"section": "waited", "team": team, "bucket": "hoarded", "text": text}, waited.amount, None
+            )
     for finding in facts.findings:
         yield {
             "section": "finding",
@@ -106,6 +163,15 @@ def _rows(facts: Facts) -> Iterable[Row]:
             "text": f"share {hold.share}",
         }
         yield from _amounts(head, hold.amount, None)
+    for use in facts.models:
+        head = {
+            "section": "model",
+            "team": use.team,
+            "gpu_model": use.gpu_model,
+            "mig_profile": use.mig_profile,
+            "kind": use.kind,
+        }
+        yield from _amounts(head, use.amount, None)
     for charge in facts.charges:
         yield {
             "section": "charge",
@@ -121,6 +187,14 @@ def _rows(facts: Facts) -> Iterable[Row]:
             "text": charge.error,
         }
     yield from _quality(facts)
+
+
+def _bridges(facts: Facts) -> Iterable[Row]:
+    """Of each owner: cost at its price, what a policy changes, shared costs, corrections; they add up to the charges."""
+    for one in bridges(facts) if needed(facts) else ():
+        for kind in ("at_price", "policy", "shared", "correction"):
+            head = {"section": "bridge", "team": one.owner, "kind": kind}
+            yield {**head, "cost": getattr(one, kind), "currency": facts.currency}
 
 
 def _amounts(head: Row, amount: Amount, before: Amount | None) -> Iterable[Row]:
@@ -161,8 +235,11 @@ def _quality(facts: Facts) -> Iterable[Row]:
         "unobserved_ratio": q.unobserved_ratio,
         "unowned_ratio": q.unowned_ratio if facts.team is None else None,
         "stale_hours": q.stale_hours,
-        "rate_card_version": facts.rate_version,
-        "ownership_rules_version": facts.team_version,
+        "rate_card_version": facts.versions.rates,
+        "ownership_rules_version": facts.versions.teams,
+        "policies_version": facts.versions.policies,
+        "exchange_rates_version": facts.versions.fx,
+        "mig_share_method": facts.versions.method,
     }
     for name, value in numbers.items():
         if value is not None:
@@ -175,5 +252,12 @@ def _cell(name: str, value: object) -> str:
         return ""
     if isinstance(value, Decimal):
         return f"{value:f}"
-    text = str(value).encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+    text = _text(value)
     return f"'{text}" if name in TEXTS and text.startswith(FORMULA) else text
+
+
+def _text(value: object) -> str:
+    """Text that UTF-8 can write; a decimal in full."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return str(value).encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")

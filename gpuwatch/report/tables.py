@@ -1,4 +1,4 @@
-"""The tables of a report: MIG slices, who pays, jobs. Pure."""
+"""The tables of a report: MIG slices, who pays, jobs, GPU models. Pure."""
 
 from __future__ import annotations
 
@@ -7,36 +7,63 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from gpuwatch.report import chart, words
-from gpuwatch.report.facts import PLATFORM, PRODUCTIVE, UNOWNED, Amount, Facts, Payer, SliceHold
+from gpuwatch.report import words
+from gpuwatch.report.document import SIZE, Bar, Block, Cell, Column, Heading, Row, Section, Table, Text, row
+from gpuwatch.report.facts import PLATFORM, PRODUCTIVE, UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold
 from gpuwatch.report.headlines import compared_cost
-from gpuwatch.report.markup import Html, name, tag
+from gpuwatch.report.markup import name
 
 PAYERS_SHOWN = 60
 JOBS_SHOWN = 20
 SLICES_SHOWN = 10
-SHORT = 14
-"""Rows of a table that is not torn by a page break."""
-OTHERS = "the others, in the table file"
+MODELS_SHOWN = 12
+OTHERS = "the others, in the table files"
 
 
-def header(columns: Sequence[tuple[str, str]]) -> Html:
-    """A table head of (words, classes)."""
-    return tag("thead", tag("tr", [tag("th", text, cls=kind or None, scope="col") for text, kind in columns]))
-
-
-def payers(facts: Facts) -> Html:
+def payers(facts: Facts) -> Section:
     """Teams of a fleet, or users and jobs of a team; the rows add up to what is paid."""
     word = "team" if facts.team is None else "user"
     people = _bounded([p for p in facts.payers if p.kind == "allocated"], PAYERS_SHOWN)
     rest = [p for p in facts.payers if p.kind != "allocated"]
-    parts = [tag("h2", _title(facts)), _table(facts, word, [*people, *rest], total=True)]
+    blocks: list[Block] = [_table(facts, word, [*people, *rest], total=True)]
     if facts.team is not None and facts.jobs:
         shown = _bounded(list(facts.jobs), JOBS_SHOWN)
         count = len(facts.jobs)
-        parts.append(tag("h3", f"{count:,} {'job' if count == 1 else 'jobs'}, the dearest first"))
-        parts.append(_table(facts, "job", shown, total=False))
-    return tag("section", parts)
+        blocks.append(Heading(f"{count:,} {'job' if count == 1 else 'jobs'}, the dearest first"))
+        blocks.append(_table(facts, "job", shown, total=False))
+    return Section(_title(facts), tuple(blocks))
+
+
+def models(facts: Facts) -> Section | None:
+    """What each GPU model cost; nothing where there is one model only."""
+    groups: dict[str | None, list[ModelUse]] = defaultdict(list)
+    for use in facts.models:
+        if use.kind in ("allocated", "platform"):
+            groups[use.gpu_model].append(use)
+    if len(groups) < 2:
+        return None
+    lines = [(model, sum((u.amount for u in uses), start=Amount()), uses) for model, uses in groups.items()]
+    lines.sort(key=lambda line: (-sum(c for _, c in line[1].costs), -line[1].gpu_seconds, str(line[0])))
+    shown, rest = lines[:MODELS_SHOWN], lines[MODELS_SHOWN:]
+    costs = words.column([amount.cost_in(facts.currency) for _, amount, _ in shown], facts.currency)
+    if facts.currency is None:
+        costs = [words.amount_money(amount) for _, amount, _ in shown]
+    rows = []
+    for (model, amount, uses), cost in zip(shown, costs, strict=True):
+        held = sum((u.amount.gpu_seconds for u in uses if u.kind == "allocated"), Decimal(0))
+        part = words.percent(words.ratio(held, amount.gpu_seconds))
+        cells = [_model(model), cost, words.count(amount.gpu_hours)]
+        rows.append(row([*cells, part] if facts.team is None else cells))
+    columns = [Column("Model", part=3), Column("Cost", number=True), Column("GPU-hours", number=True)]
+    columns += [Column("Held", number=True)] if facts.team is None else []
+    blocks: list[Block] = [Table(tuple(columns), tuple(rows))]
+    if rest:
+        blocks.append(Text(f"{len(rest)} more: {OTHERS}.", "soft"))
+    return Section(f"GPU models: most for {_model(shown[0][0])}", tuple(blocks))
+
+
+def _model(model: str | None) -> str:
+    return name((model or "").removeprefix("NVIDIA "), "model not told")
 
 
 def _title(facts: Facts) -> str:
@@ -51,13 +78,14 @@ def _title(facts: Facts) -> str:
     return f"Who pays: most by {who}, {words.money(cost, facts.currency)} ({words.percent(Fraction(cost / whole))})"
 
 
-def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Html:
+def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table:
     clusters = word == "job" and len({row.cluster for row in rows if row.kind == "allocated"}) > 1
-    columns = [(word.capitalize(), "")]
-    columns += [("Cluster", "wide")] if clusters else []
-    columns += [("User", "wide")] if word == "job" else []
-    columns += [("", "chart"), ("Cost", "n"), ("GPU-hours", "n"), ("Productive", "n wide"), ("Held idle", "n wide")]
-    columns += [("Change", "n")] if word != "job" else []
+    columns = [Column(word.capitalize(), part=2.4)]
+    columns += [Column("Cluster", wide=True)] if clusters else []
+    columns += [Column("User", wide=True)] if word == "job" else []
+    columns += [Column("", chart=True, part=1.6), Column("Cost", number=True), Column("GPU-hours", number=True)]
+    columns += [Column("Productive", number=True, wide=True), Column("Held idle", number=True, wide=True)]
+    columns += [Column("Change", number=True)] if word != "job" and facts.compared is not None else []
     costs = [row.amount.cost_in(facts.currency) for row in rows]
     said = words.column(costs, facts.currency)
     if facts.currency is None:
@@ -70,7 +98,7 @@ def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Html:
         shown = words.amount_money(facts.total) if cost is None else words.column([cost], facts.currency)[0]
         whole = Payer("Total", facts.total, facts.total_before, kind="total")
         body.append(_row(facts, word, whole, shown, Decimal(0), clusters))
-    return tag("table", header(columns), tag("tbody", body), cls="pay short" if len(body) <= SHORT else "pay")
+    return Table(tuple(columns), tuple(body), "pay")
 
 
 def _bars(row: Payer) -> bool:
@@ -78,28 +106,20 @@ def _bars(row: Payer) -> bool:
     return row.kind == "allocated"
 
 
-def _row(facts: Facts, word: str, row: Payer, cost: str, largest: Decimal, clusters: bool) -> Html:
-    exact = row.amount.cost_in(facts.currency)
-    bar = chart.size(Fraction(exact / largest)) if _bars(row) and largest and exact is not None else None
-    held = row.amount.gpu_seconds if row.kind == "allocated" else None
-    productive = words.percent(words.ratio(row.of(*PRODUCTIVE).gpu_seconds, held)) if held else ""
-    idle = words.percent(words.ratio(row.of("hoarded").gpu_seconds, held)) if held else ""
-    cells = [tag("td", _label(word, row), cls="who")]
-    cells += [tag("td", name(row.cluster, ""), cls="user wide")] if clusters else []
-    if word == "job":
-        user = name(row.user) if row.kind == "allocated" else ""
-        cells.append(tag("td", user, cls="user wide"))
-    cells += [
-        tag("td", bar, cls="chart"),
-        tag("td", cost, cls="n"),
-        tag("td", words.count(row.amount.gpu_hours), cls="n"),
-        tag("td", productive, cls="n wide"),
-        tag("td", idle, cls="n wide"),
-    ]
-    if word != "job":
-        change = compared_cost(facts, row.amount, row.before) if facts.compared is not None else ""
-        cells.append(tag("td", change, cls="n"))
-    return tag("tr", cells, cls={"total": "sum", "other": "other"}.get(row.kind))
+def _row(facts: Facts, word: str, payer: Payer, cost: str, largest: Decimal, clusters: bool) -> Row:
+    exact = payer.amount.cost_in(facts.currency)
+    drawn = _bars(payer) and largest and exact is not None
+    bar = Bar(SIZE, Fraction(0), Fraction(exact / largest)) if drawn and exact is not None else None
+    held = payer.amount.gpu_seconds if payer.kind == "allocated" else None
+    productive = words.percent(words.ratio(payer.of(*PRODUCTIVE).gpu_seconds, held)) if held else ""
+    idle = words.percent(words.ratio(payer.of("hoarded").gpu_seconds, held)) if held else ""
+    cells: list[Cell | str] = [_label(word, payer)]
+    cells += [name(payer.cluster, "")] if clusters else []
+    cells += [name(payer.user) if payer.kind == "allocated" else ""] if word == "job" else []
+    cells += [Cell(bar=bar), cost, words.count(payer.amount.gpu_hours), productive, idle]
+    if word != "job" and facts.compared is not None:
+        cells.append(compared_cost(facts, payer.amount, payer.before))
+    return row(cells, {"total": "sum", "other": "other"}.get(payer.kind, ""))
 
 
 def _label(word: str, row: Payer) -> str:
@@ -107,6 +127,8 @@ def _label(word: str, row: Payer) -> str:
         return str(row.name)
     if row.kind == "correction":
         return f"{_own(word, row.name)}, correction of a closed period"
+    if row.kind == "shared":
+        return f"{_own(word, row.name)}, passed on by the policy"
     return _own(word, row.name)
 
 
@@ -124,13 +146,13 @@ def _bounded(rows: list[Payer], most: int) -> list[Payer]:
         return rows
     shown, rest = rows[: most - 1], rows[most - 1 :]
     before: Amount | None = Amount()
-    for row in rest:
-        before = None if before is None or row.before is None else before + row.before
-    amount = sum((row.amount for row in rest), start=Amount())
+    for payer in rest:
+        before = None if before is None or payer.before is None else before + payer.before
+    amount = sum((payer.amount for payer in rest), start=Amount())
     return [*shown, Payer(f"{len(rest):,} more: {OTHERS}", amount, before, kind="other")]
 
 
-def slices(facts: Facts) -> Html | None:
+def slices(facts: Facts) -> Section | None:
     """MIG slices by who held them and of which size; nothing where there is no slice."""
     remainder = facts.of("mig_remainder")
     if not facts.slices and not remainder.gpu_seconds:
@@ -142,25 +164,31 @@ def slices(facts: Facts) -> Html | None:
     lines = [_Line(key, holds) for key, holds in groups.items()]
     lines.sort(key=lambda line: (-(line.amount.cost_in(facts.currency) or 0), -line.amount.gpu_seconds, str(line.key)))
     word = "Team" if facts.team is None else "User"
-    columns = [(word, ""), ("Slice", ""), ("Slices", "n wide"), ("Cost", "n"), ("GPU-hours", "n wide")]
-    columns += [("Idle", "n"), ("Busy", "n wide")]
+    columns = (
+        Column(word, part=1.5),
+        Column("Slice", part=3.2),
+        Column("Slices", number=True, wide=True, part=0.8),
+        Column("Cost", number=True),
+        Column("GPU-hours", number=True, wide=True),
+        Column("Idle", number=True, part=0.8),
+        Column("Busy", number=True, wide=True, part=0.8),
+    )
     shown = lines[:SLICES_SHOWN]
     costs = words.column([line.amount.cost_in(facts.currency) for line in shown], facts.currency)
     if facts.currency is None:
         costs = [words.amount_money(line.amount) for line in shown]
-    rows = [line.row(facts, cost) for line, cost in zip(shown, costs, strict=True)]
+    rows = tuple(line.row(facts, cost) for line, cost in zip(shown, costs, strict=True))
     more = len(lines) - len(shown)
     note = "A slice counts as its share of the GPU. Idle and busy are of the slice itself."
     if remainder.gpu_seconds and facts.team is None:
         cost = words.amount_money(remainder, facts.currency)
         note += f" Parts of GPUs that no slice covers cost {cost} ({words.hours(remainder.gpu_hours)})."
-    return tag(
-        "section",
-        tag("h2", _slices_title(facts)),
-        tag("p", note, cls="soft"),
-        tag("table", header(columns), tag("tbody", rows), cls="mig short") if rows else None,
-        tag("p", f"{more} more: {OTHERS}.", cls="soft") if more > 0 else None,
-    )
+    blocks: list[Block] = [Text(note, "soft")]
+    if rows:
+        blocks.append(Table(columns, rows, "mig"))
+    if more > 0:
+        blocks.append(Text(f"{more} more: {OTHERS}.", "soft"))
+    return Section(_slices_title(facts), tuple(blocks))
 
 
 def _slices_title(facts: Facts) -> str:
@@ -190,21 +218,20 @@ class _Line:
         weight = sum(seconds for _, seconds in known)
         return sum(busy * seconds for busy, seconds in known) / weight if weight else None
 
-    def row(self, facts: Facts, cost: str) -> Html:
+    def row(self, facts: Facts, cost: str) -> Row:
         """The line as a row of the table."""
         who, model, profile = self.key
-        label = _label("team" if facts.team is None else "user", Payer(who, self.amount))
         shares = {hold.share for hold in self.holds}
         # Beside a remainder the same profile counts another share of its GPU.
         share = f", {shares.pop()} of it" if len(shares) == 1 else ""
-        size = f"{profile} on {name(model.removeprefix('NVIDIA '), 'a GPU')}{share}"
-        return tag(
-            "tr",
-            tag("td", label, cls="who"),
-            tag("td", size),
-            tag("td", str(len({(hold.cluster, hold.slice) for hold in self.holds})), cls="n wide"),
-            tag("td", cost, cls="n"),
-            tag("td", words.count(self.amount.gpu_hours), cls="n wide"),
-            tag("td", words.percent(words.ratio(self.idle_seconds, self.device_seconds)), cls="n"),
-            tag("td", words.percent(self.busy()), cls="n wide"),
+        return row(
+            [
+                _label("team" if facts.team is None else "user", Payer(who, self.amount)),
+                f"{profile} on {name(model.removeprefix('NVIDIA '), 'a GPU')}{share}",
+                str(len({(hold.cluster, hold.slice) for hold in self.holds})),
+                cost,
+                words.count(self.amount.gpu_hours),
+                words.percent(words.ratio(self.idle_seconds, self.device_seconds)),
+                words.percent(self.busy()),
+            ]
         )

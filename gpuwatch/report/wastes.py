@@ -27,7 +27,8 @@ def wastes(facts: Facts) -> Section:
         return Section("The largest wastes: none found", tuple(Text(t) for t in (text, *notes)))
     shown = listed[:FINDINGS_SHOWN]
     if len(listed) > len(shown):
-        notes.insert(0, f"{len(listed) - len(shown):,} smaller ones are in the table files.")
+        rest = len(listed) - len(shown)
+        notes.insert(0, f"{rest:,} smaller {'one is' if rest == 1 else 'ones are'} in the table files.")
     count = f"{len(listed):,} {'finding' if len(listed) == 1 else 'findings'}"
     since = "Amounts run from when the waste began, which may be before this week, to its end or to the last reading."
     blocks: list[Block] = [Text(since, "soft"), *(_card(facts, finding) for finding in shown)]
@@ -44,7 +45,9 @@ def waited(facts: Facts) -> Section:
         text = "No scheduler said what waited in this week, so nobody can say. Import sacct or the queue's objects."
         return Section(f"{title}: not known", (Text(text),))
     if not found.amount.gpu_seconds:
-        text = "No GPU was idle through a whole hour in which a request of another team waited that it would have fitted."
+        text = (
+            "No GPU was idle through a whole hour in which a request of another team waited that it would have fitted."
+        )
         return Section(f"{title}: none", (Text(text),))
     cost = words.amount_money(found.amount, facts.currency)
     hours = words.hours(found.amount.gpu_hours)

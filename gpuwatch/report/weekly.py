@@ -1,83 +1,145 @@
-"""The files of a week: one page and one table for the fleet and for each team."""
+"""The files of a week: one set for the fleet and one for each team."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gpuwatch.clock import DAY_US
 from gpuwatch.errors import UsageError
 from gpuwatch.ledger import HELD_BUCKETS
-from gpuwatch.report.facts import PLATFORM, SPECIAL, UNOWNED, Amount, Charge, Facts, Payer, Quality
+from gpuwatch.report.adapters import budget
+from gpuwatch.report.facts import (
+    PLATFORM,
+    SPECIAL,
+    UNOWNED,
+    Amount,
+    Budget,
+    Charge,
+    Facts,
+    Payer,
+    Quality,
+    Waited,
+)
 from gpuwatch.report.files import ReportFile, done, due, slug, write
+from gpuwatch.report.formats import FORMATS, check_formats, rendered
 from gpuwatch.report.gather import Buckets, Week, amount_of, books_of, gather, overlap, week_window
-from gpuwatch.report.page import page
-from gpuwatch.report.sheet import sheet
+from gpuwatch.report.summary import Summary, summary
+from gpuwatch.report.waited import rounded
 from gpuwatch.state import State
 from gpuwatch.store import Store
 
+__all__ = ["FORMATS", "Written", "facts_of", "weekly", "write_due"]
+
+ORDER = ("allocated", "shared", "correction", "platform")
+"""Kinds of charges in the order in which they are listed."""
+_Row = TypeVar("_Row")
+
 PATIENCE_US = DAY_US
 """How long a report that is due waits for the books of its week; then it is written with what they have."""
-_BYTE_ORDER_MARK = "\ufeff"
-"""Spreadsheets take a CSV file without it for their own code page."""
 
 
 def weekly(
-    store: Store, state: State, week: str, teams: Collection[str] | None = None, now_us: int | None = None
+    store: Store,
+    state: State,
+    week: str,
+    teams: Collection[str] | None = None,
+    now_us: int | None = None,
+    *,
+    formats: Collection[str] = FORMATS,
+    paper: str = "a4",
+    method: str | None = None,
 ) -> list[ReportFile]:
     """The report files of an ISO week (`2026-W47`): the fleet's and every team's, or only those of `teams`.
 
     A team's files hold nothing of another team. With `now_us` a finding has the state that its owner gave it
-    (acknowledged, snoozed, exempt). Prices are those of the last pricing (cost.price_all). Raises UsageError for what is no week, a week without books, or a
-    team that held nothing in it.
+    (acknowledged, snoozed, exempt). `formats` are some of FORMATS, `paper` of the PDF is one of PAPERS, `method` what a
+    MIG slice pays by. Prices are those of the last pricing (cost.price_all). Raises UsageError for what is no week, a
+    week without books, or a team that held nothing in it.
     """
-    known = gather(store, state, week, teams, now_us)
-    held = sorted({c.team for c in known.charges if c.kind != "platform" and c.team is not None})
-    for team in teams or ():
-        if team not in held or team == PLATFORM:
-            raise UsageError(f"report: team {team!r} has no charges in {week}; gpuwatch chargeback --window {week}")
-    named = [t for t in held if t not in SPECIAL] if teams is None else sorted(set(teams))
-    files = [] if teams is not None else _pair(week, "fleet", _facts(known, None))
-    for team in named:
-        files += _pair(week, f"team-{slug(team)}", _facts(known, team))
+    check_formats(formats)
+    files: list[ReportFile] = []
+    for facts in facts_of(store, state, week, teams, now_us, method=method):
+        stem = "fleet" if facts.team is None else f"team-{slug(facts.team)}"
+        files += rendered(store, state, facts, f"{week}/{stem}", formats, paper)
     return files
 
 
-def write_due(store: Store, state: State, out: Path, now_us: int) -> list[Path]:
-    """Writes the report of the week that ended, once; [] where none is due, or the books are not there yet.
+def facts_of(
+    store: Store,
+    state: State,
+    week: str,
+    teams: Collection[str] | None,
+    now_us: int | None,
+    *,
+    method: str | None = None,
+    everybody: bool = True,
+) -> Iterator[Facts]:
+    """The facts of the fleet and of every team, or of `teams` only; the fleet alone where `everybody` is false.
+
+    Raises UsageError as weekly does, when the first is asked for.
+    """
+    known = gather(store, state, week, teams, now_us, method)
+    held = {t for t, cs in known.charges.items() if t is not None and any(c.kind != "platform" for c in cs)}
+    for team in teams or ():
+        if team not in held or team == PLATFORM:
+            raise UsageError(f"report: team {team!r} has no charges in {week}; gpuwatch chargeback --window {week}")
+    named = sorted(t for t in held if t not in SPECIAL) if teams is None else sorted(set(teams))
+    if teams is None:
+        yield _facts(known, None, budget(store, state, known.window, None))
+    for team in named if everybody else ():
+        yield _facts(known, team, budget(store, state, known.window, team))
+
+
+def write_due(
+    store: Store, state: State, out: Path, now_us: int, *, paper: str = "a4", method: str | None = None
+) -> Written | None:
+    """Writes the report of the week that ended, once; None where none is due, or the books are not there yet.
 
     A week without any books is skipped for good. Raises UnreadableInput where `out` cannot be written: then it stays due.
+    The caller says with files.done that it has told of the report: until then the week is due, and written again.
     """
     week = due(state, now_us)
     if week is None:
-        return []
+        return None
     window, books = week_window(week), books_of(store)
     if (books is None or books.end_us < window.end_us) and now_us < window.end_us + PATIENCE_US:
-        return []
-    written: list[Path] = []
-    if books is not None and overlap(window, books) is not None:
-        written = write(weekly(store, state, week, now_us=now_us), out)
-    done(state, week, now_us)
-    return written
+        return None
+    if books is None or overlap(window, books) is None:
+        done(state, week, now_us)
+        return None
+    files: list[ReportFile] = []
+    notes: list[Summary] = []
+    for facts in facts_of(store, state, week, None, now_us, method=method):
+        stem = "fleet" if facts.team is None else f"team-{slug(facts.team)}"
+        files += rendered(store, state, facts, f"{week}/{stem}", FORMATS, paper)
+        notes.append(summary(facts, f"{week}/{stem}"))
+    return Written(week, tuple(write(files, out)), tuple(notes))
 
 
-def _pair(week: str, stem: str, facts: Facts) -> list[ReportFile]:
-    table = f"{_BYTE_ORDER_MARK}{sheet(facts)}"
-    return [
-        ReportFile(f"{week}/{stem}.html", page(facts).encode("utf-8")),
-        ReportFile(f"{week}/{stem}.csv", table.encode("utf-8")),
-    ]
+@dataclass(frozen=True)
+class Written:
+    """The report of a week on disk, and what to say of each part of it."""
+
+    week: str
+    paths: tuple[Path, ...]
+    notes: tuple[Summary, ...]
 
 
-def _facts(week: Week, team: str | None) -> Facts:
+def _facts(week: Week, team: str | None, budget: Budget | None = None) -> Facts:
     """The facts of the fleet (None) or of one team: nothing of others passes here."""
-    charges = tuple(c for c in week.charges if team is None or c.team == team)
-    buckets = _sum_buckets(b for t, b in week.buckets.items() if team is None or t == team)
-    before = [amount for t, amount in week.teams_before.items() if team is None or t == team]
+    charges = _of(week.charges, team)
+    buckets = week.buckets if team is None else {team: week.buckets.get(team, {})}
+    priced = {t: _sum_amounts(found.values()) for t, found in buckets.items()}
+    now = _sum_buckets(buckets.values())
+    before = week.teams_before if team is None else {team: week.teams_before.get(team, Amount())}
+    old = week.buckets_before if team is None else {team: week.buckets_before.get(team, {})}
     compared = week.compared is not None
-    old = _sum_buckets(b for t, b in week.buckets_before.items() if team is None or t == team)
+    waited = None if week.waited is None else {t: rounded(w) for t, w in week.waited.items()}
     return Facts(
         week=week.name,
         window=week.window,
@@ -85,58 +147,78 @@ def _facts(week: Week, team: str | None) -> Facts:
         compared=week.compared,
         team=team,
         total=_sum(charges),
-        total_before=sum(before, start=Amount()) if compared else None,
+        total_before=_sum_amounts(before.values()) if compared else None,
         corrections=_sum(c for c in charges if c.kind == "correction"),
-        buckets=buckets,
-        buckets_before=old if compared else None,
-        findings=tuple(f for f in week.findings if team is None or f.team == team),
-        slices=tuple(s for s in week.slices if team is None or s.team == team),
-        payers=_payers(week, team),
+        buckets=now,
+        buckets_before=_sum_buckets(old.values()) if compared else None,
+        findings=_of(week.findings, team),
+        slices=_of(week.slices, team),
+        payers=_payers(week, team, charges),
         jobs=() if team is None else _jobs(week, team),
         charges=charges,
-        quality=_quality(week, team, charges, buckets),
-        rate_version=week.versions[0],
-        team_version=week.versions[1],
+        quality=_quality(week, team, charges, now),
+        versions=week.versions,
         books_from_us=week.books_from_us,
+        priced=priced,
+        models=_of(week.models, team),
+        waited=_waited(waited, team),
+        waited_by=waited if team is None and waited is not None else {},
+        budget=budget,
     )
 
 
-def _payers(week: Week, team: str | None) -> tuple[Payer, ...]:
+def _of(groups: Mapping[Any, tuple[_Row, ...]], team: str | None) -> tuple[_Row, ...]:
+    """The rows of a team; of everybody (None) in the order in which they were read."""
+    if team is not None:
+        return groups.get(team, ())
+    return tuple(row for group in groups.values() for row in group)
+
+
+def _waited(waited: Mapping[str, Waited] | None, team: str | None) -> Waited | None:
+    if waited is None:
+        return None
+    if team is not None:
+        return waited.get(team, Waited(Amount(), 0))
+    whole = _sum_amounts(w.amount for w in waited.values())
+    return Waited(whole, max((w.requests for w in waited.values()), default=0))
+
+
+def _payers(week: Week, team: str | None, mine: Sequence[Charge]) -> tuple[Payer, ...]:
     """Teams of the fleet, or users of the team; the dearest first, what nobody held last."""
     groups: dict[tuple[str | None, str], list[Charge]] = defaultdict(list)
-    for charge in week.charges:
-        if team is None or charge.team == team:
-            groups[(charge.team if team is None else charge.user, charge.kind)].append(charge)
+    for charge in mine:
+        groups[(charge.team if team is None else charge.user, charge.kind)].append(charge)
     split: dict[str | None, list[Buckets]] = defaultdict(list)
-    for (owner, user, *_), buckets in week.job_buckets.items():
-        if team is None or owner == team:
-            split[owner if team is None else user].append(buckets)
+    if team is None:
+        split.update({owner: [buckets] for owner, buckets in week.buckets.items()})
+    for (_, user, *_rest), buckets in week.job_buckets.get(team, {}).items() if team is not None else ():
+        split[user].append(buckets)
     rows = []
     for (name, kind), charges in groups.items():
         before = None
-        if week.compared is not None and kind != "correction":
+        if week.compared is not None and kind in ("allocated", "platform"):
             old = week.teams_before.get(name) if team is None else week.users_before.get((team, name))
             before = old or Amount()
-        # A correction is money of another period: it has no hours and no buckets of this one.
-        buckets = _sum_buckets(split[name]) if kind != "correction" else {}
+        # A correction is money of another period, a shared cost other people's: neither has buckets.
+        buckets = _sum_buckets(split[name]) if kind in ("allocated", "platform") else {}
         rows.append(Payer(name, _sum(charges), before, buckets, kind))
     return tuple(sorted(rows, key=_order))
 
 
 def _jobs(week: Week, team: str) -> tuple[Payer, ...]:
     groups: dict[tuple[str | None, ...], list[Charge]] = defaultdict(list)
-    for charge in week.charges:
-        if charge.team == team and charge.kind == "allocated":
+    for charge in week.charges.get(team, ()):
+        if charge.kind == "allocated":
             groups[(charge.team, charge.user, charge.cluster, charge.job)].append(charge)
     rows = [
-        Payer(key[3], _sum(charges), None, week.job_buckets.get(key, {}), "allocated", key[1], key[2])
+        Payer(key[3], _sum(charges), None, week.job_buckets.get(team, {}).get(key, {}), "allocated", key[1], key[2])
         for key, charges in groups.items()
     ]
     return tuple(sorted(rows, key=_order))
 
 
 def _order(row: Payer) -> tuple[object, ...]:
-    last = ("allocated", "correction", "platform").index(row.kind) if row.name != UNOWNED else 1
+    last = ORDER.index(row.kind) if row.name != UNOWNED else 1
     paid = sum((cost for _, cost in row.amount.costs), Decimal(0))
     return (last, -paid, -row.amount.gpu_seconds, str((row.name, row.user, row.cluster)))
 
@@ -156,6 +238,10 @@ def _quality(week: Week, team: str | None, charges: Sequence[Charge], buckets: B
 
 def _sum(charges: Iterable[Charge]) -> Amount:
     return sum((amount_of(c.gpu_seconds, c.cost, c.currency) for c in charges), start=Amount())
+
+
+def _sum_amounts(amounts: Iterable[Amount]) -> Amount:
+    return sum(amounts, start=Amount())
 
 
 def _sum_buckets(many: Iterable[Buckets]) -> dict[str, Amount]:

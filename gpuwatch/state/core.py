@@ -7,9 +7,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from hashlib import sha256
-from json import dumps, loads
+from json import dumps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from gpuwatch.errors import StoreError, UsageError
-from gpuwatch.rates import MORE, Rate, check_rates
+from gpuwatch.rates import Rate, check_rates, from_stored, stored
 from gpuwatch.teams import TeamRule
 
 FILE = "state.sqlite"
@@ -170,19 +169,13 @@ class State:
         The order of rates does not matter. Raises UsageError naming two rates that are valid at once.
         """
         check_rates(rates)
-        told = [name for name in _columns(_rate) if name != "more"]
-        rows = [
-            {name: getattr(rate, name) for name in told}
-            | {"usd_per_gpu_hour": _text(rate.usd_per_gpu_hour), "more": _more(rate)}
-            for rate in rates
-        ]
-        rows.sort(key=_content)
+        rows = sorted((stored(rate) for rate in rates), key=_content)
         return self._replace("rates", _rate, rows, actor, source, at_us)
 
     def rates(self, version: int | None = None) -> tuple[Rate, ...]:
         """The rate card in force, or an older version of it; () where there is none."""
         rows = self._rows("rates", _rate, version)
-        return tuple(_as_rate(row) for row in rows)
+        return tuple(from_stored(row) for row in rows)
 
     def replace_team_rules(self, rules: Sequence[TeamRule], actor: str, source: str, at_us: int) -> bool:
         """Makes `rules` the ownership rules in force, as a new version. True if that changed them. Their order counts."""
@@ -373,28 +366,8 @@ def _content(row: _Row) -> str:
     return dumps([value for name, value in row.items() if name != "line" and not (name == "more" and value is None)])
 
 
-def _more(rate: Rate) -> str | None:
-    """What few rates have (rates.MORE), as JSON; None where this one has nothing of it."""
-    found = {name: value for name in MORE if (value := getattr(rate, name)) is not None}
-    texts = {name: _text(value) if isinstance(value, Decimal) else value for name, value in found.items()}
-    return dumps(texts) if texts else None
-
-
-def _as_rate(row: _Row) -> Rate:
-    """A row of the state as a rate."""
-    more: dict[str, Any] = loads(row.pop("more") or "{}")
-    more |= {name: Decimal(more[name]) for name in ("list_price", "contracted_price") if name in more}
-    return Rate(**row | more | {"usd_per_gpu_hour": Decimal(row["usd_per_gpu_hour"])})
-
-
 def _json(value: object) -> str | None:
     return None if value is None else dumps(value)
-
-
-def _text(amount: Decimal) -> str:
-    """One spelling an amount: 2.50 and 2.5 are the same price."""
-    text = f"{amount:f}"
-    return (text.rstrip("0").rstrip(".") or "0") if "." in text else text
 
 
 def _cause(error: BaseException) -> str:

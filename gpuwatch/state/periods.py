@@ -228,7 +228,9 @@ class Periods:
                 raise zlib.error("ends too early, or is too large")
             return content.decode()
         except (zlib.error, UnicodeDecodeError) as error:
-            raise StoreError(f"period {name}: its content was damaged ({error}); restore the state from a back-up") from error
+            raise StoreError(
+                f"period {name}: its content was damaged ({error}); restore the state from a back-up"
+            ) from error
 
     def rows(self, found: Closing | InForce) -> dict[str, list[Row]]:
         """The lists of a content: `rows`, `published` and `corrections`; of a coarse one `rows` only."""
@@ -276,9 +278,7 @@ def _refuse_closed(connection: Connection, name: str, window: Window) -> None:
 
 
 def _in_force(connection: Connection, name: str) -> Closing:
-    found = connection.execute(
-        sa.select(*_HEAD).where(closing.c.name == name, closing.c.reopened_us.is_(None))
-    ).first()
+    found = connection.execute(sa.select(*_HEAD).where(closing.c.name == name, closing.c.reopened_us.is_(None))).first()
     if found is None:
         raise PeriodConflict(f"period {name} is not closed; gpuwatch period list names those that are")
     return _closing(found)

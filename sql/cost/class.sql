@@ -1,6 +1,7 @@
 -- A row is a device of a cluster, with a MIG profile that it had, and the words of its class.
 select
     d.device_id,
+    d.gpu,
     d.pool,
     d.model,
     s.profile,

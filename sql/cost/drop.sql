@@ -19,6 +19,24 @@ drop table if exists piece;
 
 drop table if exists cut_span;
 
+drop table if exists torn;
+
+drop table if exists dealt;
+
+drop table if exists pool;
+
+drop table if exists line;
+
+drop table if exists payer;
+
+drop table if exists free_place;
+
+drop table if exists held_team;
+
+drop table if exists cell;
+
+drop table if exists run_factor;
+
 drop table if exists kind;
 
 drop table if exists priced_unit;

@@ -15,12 +15,24 @@ insert into device_class by name select * from class_rows;
 
 delete from class_price where cluster = $cluster;
 
-insert into class_price by name select * exclude (pricing) from price_rows;
+insert into class_price by name select * from price_rows;
 
 delete from device_price where cluster = $cluster;
 
 insert into device_price by name
-select c.cluster, c.device_id, c.profile, p.start_us, p.end_us, p.usd_per_gpu_hour, p.currency, p.pricing
+select
+    c.cluster,
+    c.device_id,
+    c.profile,
+    p.start_us,
+    p.end_us,
+    p.usd_per_gpu_hour,
+    p.currency,
+    p.pricing,
+    p.sku,
+    p.list_price,
+    p.contracted_price,
+    p.commitment_id
 from class_rows c
 join price_rows p using (class_id);
 
@@ -75,4 +87,4 @@ drop table moved_day;
 
 delete from priced where cluster = $cluster;
 
-insert into priced values ($cluster, $rate_version, $team_version);
+insert into priced values ($cluster, $rate_version, $team_version, $basis);

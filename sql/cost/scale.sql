@@ -1,4 +1,5 @@
--- The one row is what the money of a window, or with $ever of all time, is counted in: denominators of shares, prices as text, GPU microseconds owned.
+-- The one row is what the money of a window, or with $ever of all time, is counted in: denominators of shares, prices as text,
+-- GPU microseconds owned.
 select
     (
         select list(distinct share_den)

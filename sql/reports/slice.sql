@@ -54,6 +54,8 @@ select
     p.end_us,
     p.share_num,
     p.share_den,
+    p.method,
+    p.split,
     p.device_us::varchar as device_us,
     p.micros::varchar as micros,
     case when not p.lacks then p.cents::varchar end as cents,

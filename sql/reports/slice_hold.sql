@@ -36,6 +36,8 @@ part as (
         s.device_id,
         s.run_id,
         s.profile,
+        s.method,
+        nullif(concat_ws('+', min(s.split), nullif(max(s.split), min(s.split))), '') as split,
         s.share_num,
         s.share_den,
         y.start_us as layout_us,

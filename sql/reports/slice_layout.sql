@@ -15,7 +15,7 @@ remainder as (
         any_value(s.share_den) as remainder_den
     from epoch e
     join segment s
-        on s.cluster = e.cluster and s.device_id = e.parent_id and s.free_bucket = 'mig_remainder'
+        on s.cluster = e.cluster and s.device_id = e.parent_id and s.share_num < s.share_den
         and s.start_us < e.end_us and s.end_us > e.start_us
     group by all
 )

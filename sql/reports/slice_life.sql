@@ -1,4 +1,4 @@
--- A row of slice_life is a MIG slice during one stretch of time in which it existed without a break.
+-- A row of slice_life is a MIG slice during one stretch of time in which it existed without a break, counted by one method.
 create or replace temp table slice_life as
 with slice_span as (
     select
@@ -6,6 +6,7 @@ with slice_span as (
         d.parent_id,
         s.device_id,
         s.profile,
+        s.method,
         s.share_num,
         s.share_den,
         greatest(s.start_us, $start_us) as start_us,
@@ -23,32 +24,33 @@ whole as materialized (
         parent_id,
         device_id,
         profile,
+        method,
         min(start_us) as start_us,
         max(end_us) as end_us,
         count(*) as spans,
         min(share_num) = max(share_num) and min(share_den) = max(share_den)
             and sum(end_us - start_us) = max(end_us) - min(start_us) as unbroken
     from slice_span
-    group by cluster, parent_id, device_id, profile
+    group by cluster, parent_id, device_id, profile, method
 ),
 linked as (
     select
         s.*,
         s.start_us > max(s.end_us) over (
-            partition by s.cluster, s.device_id, s.profile
+            partition by s.cluster, s.device_id, s.profile, s.method
             order by s.start_us
             rows between unbounded preceding and 1 preceding
         ) as after_break
     from slice_span s
     join whole w
         on w.device_id = s.device_id and w.cluster = s.cluster and w.profile is not distinct from s.profile
-        and not w.unbroken
+        and w.method is not distinct from s.method and not w.unbroken
 ),
 numbered as (
     select
         *,
         count(*) filter (where after_break) over (
-            partition by cluster, device_id, profile order by start_us rows unbounded preceding
+            partition by cluster, device_id, profile, method order by start_us rows unbounded preceding
         ) as life
     from linked
 )
@@ -58,7 +60,7 @@ where unbroken
 union all
 select cluster, parent_id, device_id, profile, min(start_us), max(end_us), count(*)
 from numbered
-group by cluster, parent_id, device_id, profile, life;
+group by cluster, parent_id, device_id, profile, method, life;
 
 -- A row of layout is an epoch of a GPU: the time from one change of its slices to the next. Where prices change their
 -- currency, or begin or end, an epoch is parted too, so that a row of it has one kind of money.

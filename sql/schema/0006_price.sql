@@ -31,5 +31,14 @@ alter table class_price add column fx_rate varchar;
 
 alter table class_price add column fx_from_us bigint;
 
+-- The same of each device, beside its price.
+alter table device_price add column sku varchar;
+
+alter table device_price add column list_price varchar;
+
+alter table device_price add column contracted_price varchar;
+
+alter table device_price add column commitment_id varchar;
+
 -- basis: versions of the other cards that prices follow from, and whom commitments cover (JSON).
 alter table priced add column basis varchar;

@@ -1,54 +1,19 @@
-"""Closing periods: frozen once, corrected later, never overlapping."""
+"""Periods over the API: frozen once, corrected later, opened with a reason; each team sees its own rows."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from hashlib import sha256
 
 import pytest
 
 from gpuwatch.rates import Rate
-from gpuwatch.state.periods import corrections
 from tests.api.api_world import Api
 from tests.world import HOUR, Gpu, batch, minutes, samples, us
 
 PERIODS = "/api/v1/periods"
 W45 = {"period": "2026-W45", "force": True}
 """The books have six hours of it."""
-
-
-def row(team: str, seconds: str, cost: str | None, currency: str = "USD") -> dict[str, Any]:
-    """A frozen row."""
-    names = {"team": team, "cluster": "c1", "gpu_model": "H100", "mig_profile": None}
-    return {**names, "kind": "allocated", "currency": currency, "gpu_seconds": seconds, "cost": cost}
-
-
-@pytest.mark.parametrize(
-    ("frozen", "current", "expected"),
-    [
-        pytest.param([], [], [], id="nothing"),
-        pytest.param([row("a", "1.0", "2.00")], [row("a", "1.000", "2.0")], [], id="the same, spelt otherwise"),
-        pytest.param([row("a", "1", None)], [row("a", "1", None)], [], id="unpriced before and after"),
-        pytest.param([row("a", "1", "2")], [row("a", "3", "5")], [row("a", "2", "3")], id="more came later"),
-        pytest.param([row("a", "1", "2")], [], [row("a", "-1", "-2")], id="it went to somebody else"),
-        pytest.param([], [row("b", "1", "2")], [row("b", "1", "2")], id="somebody new"),
-        pytest.param([row("a", "1", None)], [row("a", "1", "2")], [row("a", "0", None)], id="a price came: no difference is known"),
-        pytest.param(
-            [row("a", "1", "2"), row("a", "1", "2")], [row("a", "2", "4")], [], id="rows of one group add up"
-        ),
-        pytest.param(
-            [row("a", "1", "2", "EUR")],
-            [row("a", "1", "2", "USD")],
-            [row("a", "-1", "-2", "EUR"), row("a", "1", "2", "USD")],
-            id="another currency is another row",
-        ),
-    ],
-)  # fmt: skip
-def test_corrections_are_current_minus_frozen(
-    frozen: list[dict[str, Any]], current: list[dict[str, Any]], expected: list[dict[str, Any]]
-) -> None:
-    """Only where something differs."""
-    assert expected == corrections(frozen, current)
 
 
 def test_a_period_is_not_frozen_at_prices_that_are_out_of_date(books: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,16 +91,144 @@ def test_hours_that_are_not_booked_cannot_be_closed(books: Api) -> None:
     assert 409 == books.request("POST", PERIODS, json=W45).status_code
 
 
+def repriced(books: Api, price: str) -> None:
+    """Another price of every H100, and the pass of the analyzer that follows."""
+    books.service.state.replace_rates([Rate("H100", "owned", Decimal(price), us(0))], "test", "test", us(0))
+    books.service.analyse_once()
+
+
 def test_what_changes_later_is_a_correction(books: Api) -> None:
-    """The frozen rows and their digest stay."""
+    """The frozen rows and their digest stay; it is billed when it was found."""
     before = books.request("POST", PERIODS, json=W45).json()
-    books.service.state.replace_rates([Rate("H100", "owned", Decimal("3.00"), us(0))], "test", "test", us(0))
-    books.service.reprice()
+    repriced(books, "3.00")
     after = books.get(PERIODS).json()["items"][0]
+    told = books.get("/api/v1/periods/2026-W45?of=corrections").json()
 
     assert (before["digest"], before["rows"], "36.00") == (after["digest"], after["rows"], after["cost"])
     assert Decimal("18.00") == sum((Decimal(r["cost"]) for r in after["corrections"]), Decimal(0))
     assert {Decimal(0)} == {Decimal(r["gpu_seconds"]) for r in after["corrections"]}
+    assert Decimal("18.00") == sum((Decimal(line["cost"]) for line in told["items"]), Decimal(0))
+    assert {("2026-11-10T00:00:00Z", 1)} == {(line["posted_at"], line["number"]) for line in told["items"]}
+
+
+def test_the_text_of_a_closing_has_its_digest(books: Api) -> None:
+    """Whoever has the text can compute the digest."""
+    closed = books.request("POST", PERIODS, json=W45).json()
+    text = books.get("/api/v1/periods/2026-W45/content")
+
+    assert closed["digest"] == sha256(text.content).hexdigest()
+    assert 404 == books.get("/api/v1/periods/2026-W45/content?number=2").status_code
+
+
+def test_rows_come_in_pages_and_add_up(books: Api) -> None:
+    """With every word, exact."""
+    closed = books.request("POST", PERIODS, json=W45).json()
+    rows, cursor = [], ""
+    for _ in range(20):
+        page = books.get(f"/api/v1/periods/2026-W45?limit=2{cursor}").json()
+        rows += page["items"]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+
+    assert Decimal(closed["gpu_seconds"]) == round(sum(Decimal(row["gpu_seconds"]) for row in rows), 6)
+    assert {"9001", "9002"} <= {row["job"] for row in rows}
+    assert {"ursula", "boris"} <= {row["user"] for row in rows}
+
+
+def test_a_reopened_period_keeps_its_trail(books: Api) -> None:
+    """Who, when and why; the closing that was stays listed, the next one has a number of its own."""
+    first = books.request("POST", PERIODS, json=W45).json()
+    signed = books.request("POST", "/api/v1/periods/2026-W45/sign", json={"name": "Ada", "note": "agreed"}).json()
+    repriced(books, "3.00")
+    opened = books.request("POST", "/api/v1/periods/2026-W45/reopen", json={"reason": "wrong rates"}).json()
+    again = books.request("POST", PERIODS, json=W45).json()
+
+    assert [("Ada", "agreed", first["digest"])] == [(s["signer"], s["note"], s["digest"]) for s in signed["signatures"]]
+    assert ("reopened", "loopback", "wrong rates", []) == (
+        opened["state"],
+        opened["closings"][0]["reopened_by"],
+        opened["closings"][0]["reason"],
+        opened["corrections"],
+    )
+    assert [(2, None), (1, "wrong rates")] == [(c["number"], c["reason"]) for c in again["closings"]]
+    assert (first["digest"], "54.00", []) == (again["closings"][1]["digest"], again["cost"], again["corrections"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        pytest.param("2026-W45/reopen", {"reason": "x"}, 404, id="never closed"),
+        pytest.param("2026-W44/reopen", {}, 400, id="no reason"),
+        pytest.param("2026-W44/reopen", {"reason": "   "}, 400, id="a blank reason"),
+        pytest.param("2026-W44/sign", {"name": "Ada", "who": "x"}, 400, id="a field that is not known"),
+        pytest.param("2026-W44/sign", {"note": "fine"}, 200, id="the token's own name"),
+    ],
+)
+def test_what_is_asked_wrongly_changes_nothing(books: Api, path: str, body: dict[str, str], status: int) -> None:
+    """Each says what is wrong with it."""
+    books.request("POST", PERIODS, json={"period": "2026-W44", "force": True})
+
+    assert status == books.request("POST", f"/api/v1/periods/{path}", json=body).status_code
+    assert "closed" == books.get("/api/v1/periods/2026-W44").json()["period"]["state"]
+
+
+def test_an_open_period_is_not_opened_or_signed(books: Api) -> None:
+    """There is nothing that holds."""
+    books.request("POST", PERIODS, json=W45)
+    books.request("POST", "/api/v1/periods/2026-W45/reopen", json={"reason": "x"})
+
+    assert [409, 409] == [
+        books.request("POST", "/api/v1/periods/2026-W45/reopen", json={"reason": "x"}).status_code,
+        books.request("POST", "/api/v1/periods/2026-W45/sign", json={"name": "Ada"}).status_code,
+    ]
+
+
+def test_a_team_sees_its_own_rows(books: Api) -> None:
+    """And neither notes nor reasons, which may name others; the whole text is not for it."""
+    books.request("POST", PERIODS, json=W45)
+    books.request("POST", "/api/v1/periods/2026-W45/sign", json={"name": "Ada", "note": "blue agreed"})
+    repriced(books, "3.00")
+    red, whole = books.token("read", "red"), books.service.local_secret
+    listed = books.get(PERIODS, token=red).json()["items"][0]
+    fine = books.get("/api/v1/periods/2026-W45", token=red).json()
+    lines = books.get("/api/v1/periods/2026-W45?of=corrections", token=red).json()
+    every = books.get(PERIODS, token=whole).json()["items"][0]
+
+    assert {"red"} == {row["team"] for part in ("rows", "corrections") for row in listed[part]}
+    assert {"red"} == {row["team"] for row in fine["items"] + lines["items"]}
+    assert Decimal(listed["cost"]) == sum(Decimal(r["cost"]) for r in every["rows"] if r["team"] == "red")
+    assert [None] == [one["note"] for one in listed["signatures"]]
+    assert 403 == books.get("/api/v1/periods/2026-W45/content", token=red).status_code
+
+
+def test_every_change_is_in_the_audit_log(books: Api) -> None:
+    """With the rows that were added and removed; the newest first, in pages."""
+    repriced(books, "3.00")
+    books.request("POST", PERIODS, json=W45)
+    periods = books.get("/api/v1/audit?what=periods").json()["items"]
+    first = books.get("/api/v1/audit?what=rates&limit=1").json()
+    following = books.get(f"/api/v1/audit?what=rates&limit=1&cursor={first['next']}").json()
+    change = first["items"][0]["difference"]
+
+    assert ["period 2026-W45 closed"] == [entry["what"] for entry in periods]
+    assert (1, 1, "3") == (change["added_count"], change["removed_count"], change["added"][0]["usd_per_gpu_hour"])
+    assert (1, None) == (len(following["items"]), following["next"])
+    assert first["items"][0]["id"] > following["items"][0]["id"]
+
+
+@pytest.mark.parametrize("query", ["what=nothing", "since=yesterday", "cursor=x"])
+def test_an_audit_question_that_is_wrong_is_refused(books: Api, query: str) -> None:
+    """A misspelt filter would show everything."""
+    assert 400 == books.get(f"/api/v1/audit?{query}").status_code
+
+
+def test_the_audit_log_is_for_admins(books: Api) -> None:
+    """It names teams and people."""
+    assert [403, 403] == [
+        books.get("/api/v1/audit", token=books.token(scope, *teams)).status_code
+        for scope, teams in (("read", ()), ("read", ("red",)))
+    ]
 
 
 def test_closing_is_audited(books: Api) -> None:
@@ -147,10 +240,12 @@ def test_closing_is_audited(books: Api) -> None:
 
 
 def test_only_admins_close(books: Api) -> None:
-    """And tokens of a team do not even see periods."""
-    assert [403, 403] == [
-        books.request("POST", PERIODS, json=W45, token=books.token("read")).status_code,
-        books.get(PERIODS, token=books.token("read", "red")).status_code,
+    """And open, and sign."""
+    token = books.token("read")
+    assert [403] * 3 == [
+        books.request("POST", PERIODS, json=W45, token=token).status_code,
+        books.request("POST", f"{PERIODS}/2026-W45/reopen", json={"reason": "x"}, token=token).status_code,
+        books.request("POST", f"{PERIODS}/2026-W45/sign", json={}, token=token).status_code,
     ]
 
 

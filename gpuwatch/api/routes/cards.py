@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, cast
 
@@ -10,54 +9,56 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from gpuwatch import rate_cards
 from gpuwatch.api.auth import Admin, Reader
-from gpuwatch.api.bodies import expect, json_body, plain
-from gpuwatch.api.common import PREFIX, Svc, answer, errors
-from gpuwatch.api.errors import ApiError
-from gpuwatch.api.paging import CursorText, Limit, decode, page, question
+from gpuwatch.api.bodies import expect, json_body
+from gpuwatch.api.card_bodies import KINDS, SOURCE, documented, from_csv, from_json, listed, refused, replaced
+from gpuwatch.api.common import PREFIX, Svc, errors
+from gpuwatch.api.paging import CursorText, Limit
+from gpuwatch.api.schema_rates import RatesInForce
 from gpuwatch.api.schema_set import Rates, RatesBody, Replaced, TeamRules, TeamsBody
-from gpuwatch.clock import parse_rfc3339, rfc3339
-from gpuwatch.errors import UnreadableInput, UsageError
-from gpuwatch.model import Rejects
-from gpuwatch.rates import Rate, parse_rates
-from gpuwatch.teams import TeamRule, parse_teams
-
-KINDS = ("application/json", "text/csv")
-NAMED_MAX = 100
-"""Bad rows that an answer names; the others are counted."""
-SOURCE = "PUT"
+from gpuwatch.clock import parse_rfc3339
+from gpuwatch.rate_checks import rate_warnings, team_warnings
+from gpuwatch.rate_models import unknown_profile
+from gpuwatch.rate_table import NAMED_MAX, RowsRefused
+from gpuwatch.rates import Rate, parse_rates, shown
+from gpuwatch.teams import Decided, TeamRule, parse_teams
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
-
-
-def _body(model: str) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{model}"}
-    csv = {"schema": {"type": "string"}}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}, "text/csv": csv}}}
 
 
 @router.get("/rates", response_model=Rates, responses=errors(), summary="The rate card in force")
 def rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
     """Prices per whole GPU-hour and their validity. Every reader may see them: they are prices, nobody's use."""
-    items = [_rate_row(rate) for rate in service.state.rates()]
-    return _listed(items, service.state.card_version("rates"), limit, cursor)
+    items = [shown(rate) for rate in service.state.rates()]
+    return listed(items, service.state.card_version("rates"), limit, cursor)
+
+
+@router.get("/rates/in-force", response_model=RatesInForce, responses=errors(), summary="Every rate in force")
+def rates_in_force(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
+    """Those of the rate card, of owned hardware and of spot prices; `card` says which."""
+    items = [{"card": card} | shown(rate) for card, kept in rate_cards.by_card(service.state).items() for rate in kept]
+    return listed(items, sum(rate_cards.versions(service.state).values()), limit, cursor)
 
 
 @router.put(
     "/rates",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=_body("RatesBody"),
+    openapi_extra=documented("RatesBody"),
     summary="Replaces the rate card",
 )
 async def put_rates(request: Request, access: Admin, service: Svc) -> Response:
-    """JSON `items`, or the CSV of rates.csv. All or nothing: 400 names every bad row. Charges are priced anew."""
+    """JSON `items`, or the CSV of rates.csv. All or nothing: 400 names every bad row. Charges are priced anew.
+
+    A rate for a model that no GPU has is kept; `warnings` names it.
+    """
     if expect(request, KINDS) == "text/csv":
-        kept = await _from_csv(request, parse_rates)
+        kept = await from_csv(request, parse_rates)
     else:
         body = cast(RatesBody, await json_body(request, RatesBody))
-        kept = _checked([row.model_dump() for row in body.items], _rate)
-    return await to_thread.run_sync(_replace, service, "rates", service.state.replace_rates, kept, access.name)
+        kept = from_json([row.model_dump() for row in body.items], _rate)
+    return await to_thread.run_sync(_replace_rates, service, kept, access.name)
 
 
 @router.get("/teams", response_model=TeamRules, responses=errors(), summary="The ownership rules in force")
@@ -68,105 +69,73 @@ def teams(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText 
         for rule in service.state.team_rules()
         if access.teams is None or rule.team in access.teams
     ]
-    return _listed(items, service.state.card_version("teams"), limit, cursor)
+    return listed(items, service.state.card_version("teams"), limit, cursor)
 
 
 @router.put(
     "/teams",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=_body("TeamsBody"),
+    openapi_extra=documented("TeamsBody"),
     summary="Replaces the ownership rules",
 )
 async def put_teams(request: Request, access: Admin, service: Svc) -> Response:
-    """JSON `items`, or the CSV of teams.csv, in the order in which rules decide. All or nothing."""
+    """JSON `items`, or the CSV of teams.csv, in the order in which rules decide. All or nothing: a rule that can never
+    decide, since an earlier one of another team matches all that it does, is refused with both.
+
+    `warnings` names rules that match no run, and names that two rules match.
+    """
     if expect(request, KINDS) == "text/csv":
-        kept = await _from_csv(request, parse_teams)
+        kept = await from_csv(request, parse_teams)
     else:
         body = cast(TeamsBody, await json_body(request, TeamsBody))
-        kept = _checked([row.model_dump() for row in body.items], lambda row, line: TeamRule(**row, line=line))
-        _decided(kept)
-    return await to_thread.run_sync(_replace, service, "teams", service.state.replace_team_rules, kept, access.name)
+        kept = from_json([row.model_dump() for row in body.items], lambda row, line: TeamRule(**row, line=line))
+        kept = _decided(kept)
+    return await to_thread.run_sync(_replace_teams, service, kept, access.name)
 
 
-def _listed(items: list[dict[str, Any]], version: int, limit: int, cursor: str | None) -> Response:
-    # A cursor of another version would point into another list.
-    asked = question({"version": version})
-    places = list(enumerate(items))
-    chosen, following = page(places, limit, decode(cursor, asked), asked, lambda item: str(item[0]))
-    return answer({"items": [item for _, item in chosen], "version": version, "next": following})
-
-
-def _replace(service: Any, kind: str, replace: Callable[..., bool], kept: list[Any], actor: str) -> Response:
-    changed = replace(kept, actor, SOURCE, service.now_us())
+def _replace_rates(service: Any, kept: list[Rate], actor: str) -> Response:
+    changed = rate_cards.set_rates(service.state, kept, actor, SOURCE, service.now_us())
     if changed:
         service.reprice()
-    return answer({"changed": changed, "version": service.state.card_version(kind), "rows": len(kept)})
+    with service.reader() as store:
+        warnings = rate_warnings(store, kept)
+    return replaced(changed, service.state.card_version("rates"), len(kept), warnings)
 
 
-async def _from_csv(request: Request, parse: Callable[..., Any]) -> list[Any]:
-    content = await plain(request)
-    rejects = _Every()
-    try:
-        kept = await to_thread.run_sync(parse, content, "body", rejects)
-    except UnreadableInput as error:
-        raise ApiError(400, str(error), "send CSV with the header that the message names", "body") from error
-    if rejects.total:
-        raise _refused(rejects.named, rejects.total)
-    return list(kept)
+def _replace_teams(service: Any, kept: list[TeamRule], actor: str) -> Response:
+    changed = service.state.replace_team_rules(kept, actor, SOURCE, service.now_us())
+    if changed:
+        service.reprice()
+    with service.reader() as store:
+        warnings = team_warnings(store, kept)
+    return replaced(changed, service.state.card_version("teams"), len(kept), warnings)
 
 
-class _Every(Rejects):
-    """Refusals with the line of each, not of the first of a reason only."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.named: list[str] = []
-
-    def add(self, reason: str, file: str, line: int, text: str = "", count: int = 1) -> None:
-        super().add(reason, file, line, text, count)
-        if len(self.named) < NAMED_MAX:
-            self.named.append(f"line {line}: {reason}")
-
-
-def _checked(rows: list[dict[str, Any]], make: Callable[[dict[str, Any], int], Any]) -> list[Any]:
-    """Every row as a record, or ApiError 400 naming each bad one."""
-    kept, bad = [], []
-    for place, row in enumerate(rows):
-        try:
-            kept.append(make(row, place + 1))
-        except (UsageError, ValueError) as error:
-            bad.append(f"items.{place}: {error.__cause__ or error}")
-    if bad:
-        raise _refused(bad[:NAMED_MAX], len(bad))
-    return kept
-
-
-def _decided(rules: list[TeamRule]) -> None:
-    """One match is given to one team, as in a file."""
-    first: dict[tuple[str, str], TeamRule] = {}
-    bad = []
+def _decided(rules: list[TeamRule]) -> list[TeamRule]:
+    """Every rule can decide, as in a file; repeated ones once."""
+    kept, bad = Decided(), []
     for place, rule in enumerate(rules):
-        earlier = first.setdefault((rule.match_kind, rule.match), rule)
-        if earlier.team != rule.team:
-            bad.append(f"items.{place}: items.{earlier.line - 1} gives the same match to another team, and decides")
+        if (earlier := kept.add(rule)) is not None:
+            same = "the same match" if earlier.match == rule.match else "all that this one matches"
+            bad.append(f"items.{place}: items.{earlier.line - 1} gives {same} to another team, and decides")
     if bad:
-        raise _refused(bad[:NAMED_MAX], len(bad))
-
-
-def _refused(named: list[str], count: int) -> ApiError:
-    more = f"; and {count - len(named)} more" if count > len(named) else ""
-    return ApiError(400, f"nothing was changed: {'; '.join(named)}{more}", "correct these rows and send all", "items")
+        raise refused(RowsRefused(bad[:NAMED_MAX], len(bad)))
+    return list(kept.rules.values())
 
 
 def _rate(row: dict[str, Any], line: int) -> Rate:
     start, end = row.pop("valid_from"), row.pop("valid_to")
-    return Rate(
-        **row | {"usd_per_gpu_hour": Decimal(row["usd_per_gpu_hour"])},
+    amounts = ("usd_per_gpu_hour", "list_price", "contracted_price")
+    rate = Rate(
+        **row | {name: Decimal(row[name]) for name in amounts if row[name] is not None},
         valid_from_us=_moment(start, "valid_from"),
         valid_to_us=None if end is None else _moment(end, "valid_to"),
         line=line,
     )
+    if problem := unknown_profile(rate.gpu_model, rate.mig_profile):
+        raise ValueError(problem)
+    return rate
 
 
 def _moment(text: str, name: str) -> int:
@@ -174,17 +143,3 @@ def _moment(text: str, name: str) -> int:
         return parse_rfc3339(text)
     except (ValueError, OverflowError):
         raise ValueError(f"{name} {text[:50]!r} is not an RFC 3339 time") from None
-
-
-def _rate_row(rate: Rate) -> dict[str, Any]:
-    return {
-        "gpu_model": rate.gpu_model,
-        "pricing": rate.pricing,
-        "usd_per_gpu_hour": f"{rate.usd_per_gpu_hour:f}",
-        "valid_from": rfc3339(rate.valid_from_us),
-        "valid_to": None if rate.valid_to_us is None else rfc3339(rate.valid_to_us),
-        "cluster": rate.cluster,
-        "pool": rate.pool,
-        "mig_profile": rate.mig_profile,
-        "currency": rate.currency,
-    }

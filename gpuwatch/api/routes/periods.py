@@ -1,45 +1,49 @@
-"""Billing periods: closed, and what changed since."""
+"""Billing periods: closed, signed, opened again, and what was corrected since."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from anyio import to_thread
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import PlainTextResponse, Response
 
-from gpuwatch.api.auth import Admin, FleetReader
+from gpuwatch import periods
+from gpuwatch.api.auth import Admin, FleetReader, Reader
 from gpuwatch.api.bodies import json_body
-from gpuwatch.api.common import PREFIX, Svc, answer, errors, words
+from gpuwatch.api.common import PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema_set import Period, PeriodBody, Periods
-from gpuwatch.clock import DAY_US, Window, rfc3339
-from gpuwatch.cost import chargeback
-from gpuwatch.errors import StoreBusy, UsageError
-from gpuwatch.state import periods
-from gpuwatch.state.periods import PeriodConflict
-from gpuwatch.store import Store
+from gpuwatch.api.schema_set import Period, PeriodBody, PeriodRows, Periods, ReopenBody, SignBody
+from gpuwatch.errors import UsageError
+from gpuwatch.periods_told import Teams, lines, rows, told
+from gpuwatch.state import State
+from gpuwatch.state.periods import Closing, PeriodConflict, finished
+from gpuwatch.state.periods import Periods as Stored
 
 PAGE = 10
-"""Periods of a page unless asked otherwise: the corrections of each are computed."""
 PAGE_MAX = 53
-HOURS = 24
-DAYS_NAMED = 8
-"""Days that a refusal names; it counts the rest."""
+NAME_MAX = 16
+
+Name = Annotated[str, Path(max_length=NAME_MAX, description="2026-W47 or 2026-11.")]
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
 
-@router.get("/periods", response_model=Periods, responses=errors(), summary="Closed periods and their corrections")
-def listed(access: FleetReader, service: Svc, limit: Limit = PAGE, cursor: CursorText = None) -> Response:
-    """The newest first. `rows` are as they were frozen; `corrections` are what today's books say minus those."""
+def _body(model: str) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+@router.get("/periods", response_model=Periods, responses=errors(), summary="Periods that were closed")
+def listed(access: Reader, service: Svc, limit: Limit = PAGE, cursor: CursorText = None) -> Response:
+    """The newest first. `rows` and `corrections` by team, cluster, model and profile: as frozen, and as posted since. A
+    token bound to teams sees the rows of its teams, and their sums.
+    """
     asked = question({"route": "periods"})
-    every = periods.Periods(service.state).list()
-    chosen, following = page(every, min(limit, PAGE_MAX), decode(cursor, asked), asked, lambda period: period.name)
-    with service.reader() as store:
-        items = [_shown(period, charges(store, service.state, period.window)) for period in chosen]
+    names = Stored(service.state).names()
+    chosen, following = page(names, min(limit, PAGE_MAX), decode(cursor, asked), asked, lambda name: name)
+    items = [_shown(service.state, name, access.teams) for name in chosen]
     return answer({"items": items, "next": following})
 
 
@@ -48,96 +52,120 @@ def listed(access: FleetReader, service: Svc, limit: Limit = PAGE, cursor: Curso
     status_code=201,
     response_model=Period,
     responses=errors(409, 415),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/PeriodBody"}}},
-        }
-    },
+    openapi_extra=_body("PeriodBody"),
     summary="Closes a week or a month",
 )
 async def close(request: Request, access: Admin, service: Svc) -> Response:
-    """Freezes the charges of a finished period. 409: it is not over, not booked (yet, or not on
-    every day, unless `force`), closed, or overlaps a closed one.
+    """Freezes the charges of a finished period. 409: it is not over, not booked (yet), its books do not close, or it
+    touches a closed one; and, unless `force`, where days have no books or time has no price.
     """
     body = await json_body(request, PeriodBody)
     return await to_thread.run_sync(_close, service, body.period, body.force, access.name)
 
 
-def charges(store: Store, state: Any, window: Window) -> list[dict[str, Any]]:
-    """The rows that a period freezes: charges by periods.BY."""
-    return [
-        {
-            **{name: charge.group[name] for name in periods.BY},
-            "kind": charge.kind,
-            "currency": charge.currency,
-            "gpu_seconds": f"{charge.gpu_seconds:f}",
-            "cost": None if charge.cost is None else f"{charge.cost:f}",
-        }
-        for charge in chargeback(store, state, window, periods.BY).items
-        if charge.kind != "correction"
-    ]
+@router.get(
+    "/periods/{name}", response_model=PeriodRows, responses=errors(404), summary="One period and its frozen rows"
+)
+def one(
+    access: Reader,
+    service: Svc,
+    name: Name,
+    of: Annotated[Literal["rows", "corrections"], Query(description="What `items` lists.")] = "rows",
+    limit: Limit = 1000,
+    cursor: CursorText = None,
+) -> Response:
+    """`items` are its frozen rows by every word, exact, or the lines of its corrections in the order of posting."""
+    shown = _shown(service.state, name, access.teams)
+    asked = question({"period": name, "number": shown["number"], "of": of, "teams": access.teams})
+    items = (rows if of == "rows" else lines)(service.state, name, access.teams)
+    places = list(enumerate(items))
+    chosen, following = page(places, limit, decode(cursor, asked), asked, lambda item: str(item[0]))
+    return answer({"period": shown, "items": [item for _, item in chosen], "next": following})
+
+
+@router.get(
+    "/periods/{name}/content",
+    response_class=PlainTextResponse,
+    responses=errors(404),
+    summary="The text whose SHA-256 is the digest",
+)
+def content(
+    access: FleetReader,
+    service: Svc,
+    name: Name,
+    number: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Which closing; default: the newest.")] = None,
+) -> Response:
+    """`curl … | sha256sum` computes the digest anew."""
+    found = _history(service.state, name)
+    chosen = next((one for one in found if number in (None, one.number)), None)
+    if chosen is None:
+        raise ApiError(404, f"period {name}: has no closing {number}", field="number")
+    return PlainTextResponse(Stored(service.state).content(name, chosen.number))
+
+
+@router.post(
+    "/periods/{name}/reopen",
+    response_model=Period,
+    responses=errors(404, 409, 415),
+    openapi_extra=_body("ReopenBody"),
+    summary="Opens a closed period again",
+)
+async def reopen(request: Request, access: Admin, service: Svc, name: Name) -> Response:
+    """The live books answer for it again, and what was posted as its corrections is taken back. The closing stays listed
+    with its digest and the reason.
+    """
+    body = await json_body(request, ReopenBody)
+
+    def work() -> dict[str, Any]:
+        _history(service.state, name)
+        Stored(service.state).reopen(name, access.name, body.reason, service.now_us())
+        return _shown(service.state, name, None)
+
+    return answer(await to_thread.run_sync(work))
+
+
+@router.post(
+    "/periods/{name}/sign",
+    response_model=Period,
+    responses=errors(404, 409, 415),
+    openapi_extra=_body("SignBody"),
+    summary="Signs a closed period",
+)
+async def sign(request: Request, access: Admin, service: Svc, name: Name) -> Response:
+    """Notes who stands up for the closing in force, and its digest; as often as people do."""
+    body = await json_body(request, SignBody)
+
+    def work() -> dict[str, Any]:
+        _history(service.state, name)
+        signer = access.name if body.name is None else body.name
+        Stored(service.state).sign(name, signer, body.note, access.name, service.now_us())
+        return _shown(service.state, name, None)
+
+    return answer(await to_thread.run_sync(work))
 
 
 def _close(service: Any, name: str, force: bool, actor: str) -> Response:
     try:
-        window = periods.finished(name, service.now_us())
+        finished(name, service.now_us())
     except PeriodConflict:
-        raise
+        pass
     except UsageError as error:
         raise ApiError(400, str(error), field="period") from error
-    if not service.reprice():
-        raise StoreBusy(f"period {name}: an analysis holds the books; close it when that is done")
-    # One transaction: what is owed and what is frozen are of the same books.
-    with service.reader() as store, store.transaction():
-        owed = store.sql(
-            "select (select count(*) from dirty_hour where hour_us >= $start_us and hour_us < $end_us)"
-            " + (select count(distinct observed_us // 3600000000) from sample_tail"
-            " where observed_us >= $start_us and observed_us < $end_us)",
-            start_us=window.start_us,
-            end_us=window.end_us,
-        )[0][0]
-        if owed:
-            raise ApiError(
-                409, f"period {name}: {owed} of its hours are not booked yet", "close it after the next analysis"
-            )
-        if not force and (missing := _missing_days(store, window)):
-            shown = ", ".join(missing[:DAYS_NAMED]) + (" and more" if len(missing) > DAYS_NAMED else "")
-            raise ApiError(
-                409,
-                f"period {name}: the books do not cover {len(missing)} of its days: {shown}",
-                'a closed period stays as it is: import what is missing first, or send "force": true',
-            )
-        rows = charges(store, service.state, window)
-    closed = periods.Periods(service.state).close(name, rows, actor, service.now_us())
-    return answer(_shown(closed, rows), 201)
+    try:
+        with service.reader() as store:
+            periods.close(store, service.state, name, actor, service.now_us(), force=force, price=service.reprice)
+    except PeriodConflict as error:
+        raise ApiError(409, error.message, error.hint) from error
+    return answer(_shown(service.state, name, None), 201)
 
 
-def _missing_days(store: Store, window: Window) -> list[str]:
-    """Days (2026-11-09) of the window with hours that no device has books of."""
-    booked = store.sql(
-        "select hour_us // 86400000000, count(distinct hour_us) from ledger_hour"
-        " where hour_us >= $start_us and hour_us < $end_us group by 1",
-        start_us=window.start_us,
-        end_us=window.end_us,
-    )
-    whole = {day for day, hours in booked if hours == HOURS}
-    days = range(window.start_us // DAY_US, -(-window.end_us // DAY_US))
-    return [rfc3339(day * DAY_US)[:10] for day in days if day not in whole]
+def _history(state: State, name: str) -> list[Closing]:
+    found = Stored(state).history(name)
+    if not found:
+        raise ApiError(404, f"period {name} was never closed", "GET /api/v1/periods lists those that were")
+    return found
 
 
-def _shown(period: periods.Period, current: list[dict[str, Any]]) -> dict[str, Any]:
-    currencies = {row["currency"] for row in period.rows if row["currency"] is not None}
-    costs = [Decimal(row["cost"]) for row in period.rows if row["cost"] is not None]
-    return {
-        "period": period.name,
-        "window": words(period.window),
-        "closed_at": rfc3339(period.closed_us),
-        "closed_by": period.closed_by,
-        "digest": period.digest,
-        "gpu_seconds": f"{sum((Decimal(row['gpu_seconds']) for row in period.rows), Decimal(0)):f}",
-        "cost": f"{sum(costs, Decimal(0)):f}" if len(currencies) <= 1 else None,
-        "currency": next(iter(currencies)) if len(currencies) == 1 else None,
-        "rows": list(period.rows),
-        "corrections": periods.corrections(period.rows, current),
-    }
+def _shown(state: State, name: str, teams: Teams) -> dict[str, Any]:
+    _history(state, name)
+    return told(state, name, teams)

@@ -1,0 +1,127 @@
+"""Import kind `bill-focus`: bills in the FinOps Foundation's FOCUS, versions 1.0 to 1.4, of any provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gpuwatch.collectors.bill_lines import DAYS, LINES, key_of, lines, whole_number
+from gpuwatch.collectors.bill_months import month_end, month_start
+from gpuwatch.collectors.bill_table import SUFFIXES, Cells, batches, wanted
+from gpuwatch.collectors.bill_values import by_value, ends, joined, json_key, tags_of, times, units
+from gpuwatch.model import Rejects, Rows, Source
+from gpuwatch.registry import importer
+
+KIND = "bill-focus"
+NEEDED = (
+    ("BilledCost",),
+    ("BillingCurrency",),
+    ("ChargePeriodStart",),
+    ("ChargePeriodEnd",),
+    ("ChargeCategory",),
+    ("ProviderName", "ServiceProviderName", "InvoiceIssuerName", "HostProviderName"),
+)
+OTHERS = (
+    *("BillingAccountId", "SubAccountId", "InvoiceId", "BillingPeriodStart", "BillingPeriodEnd", "ResourceId"),
+    *("ResourceName", "ResourceType", "ServiceName", "SkuId", "SkuPriceId", "SkuMeter", "SkuPriceDetails"),
+    *("ChargeDescription", "ChargeClass", "RegionId", "PricingCategory", "CommitmentDiscountId"),
+    *("CommitmentDiscountStatus", "CapacityReservationId", "CapacityReservationStatus", "EffectiveCost", "ListCost"),
+    *("ContractedCost", "PricingQuantity", "PricingUnit", "ConsumedQuantity", "ConsumedUnit", "Tags"),
+    *("x_SkuDetails", "x_InstanceType", "x_UsageType", "x_LineItemId", "HostProviderName"),
+)
+CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
+PROVIDERS = (
+    ("aws", ("aws", "amazon")),
+    ("azure", ("microsoft", "azure")),
+    ("gcp", ("google", "gcp")),
+    ("oci", ("oracle",)),
+)
+ADDING = ("gcp", "oci")
+"""Providers whose exports add lines; those of the others are told anew."""
+_WANT = wanted(OTHERS, NEEDED)
+
+
+@importer(KIND, "FOCUS 1.0 to 1.4 of any provider: CSV or Parquet, .gz too", SUFFIXES)
+def read(source: Source, rejects: Rejects) -> Rows:
+    """Yields the lines of a FOCUS file. The days that it tells of a sub-account replace those of an older export,
+    except for providers whose exports add lines. Raises UnreadableInput.
+    """
+    first = next(batches(source.path, KIND, _WANT, Rejects()), None)
+    providers = set() if first is None else set(_provider(first).unique().to_pylist())
+    scope = LINES if providers and providers <= set(ADDING) else DAYS
+    yield from lines(source, rejects, KIND, scope, _WANT, draft)
+
+
+def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
+    """The columns of BILL that a FOCUS file tells."""
+    details, kind = cells.get("SkuPriceDetails", "x_SkuDetails"), cells.get("ChargeCategory")
+    category = by_value(kind, _category, pa.string())
+    start_text, billed = cells.get("ChargePeriodStart"), cells.get("BilledCost")
+    start = times(start_text)
+    quantity = cells.get("PricingQuantity", "ConsumedQuantity")
+    instance = pc.coalesce(
+        cells.get("x_InstanceType"), json_key(details, "InstanceType", "x_InstanceType", "instanceType")
+    )
+    description, usage = cells.get("ChargeDescription"), cells.get("x_UsageType")
+    unit = units(cells.get("PricingUnit", "ConsumedUnit"))
+    # Traffic and storage name the machine too: only what is billed by the hour is time of it.
+    timed = pc.fill_null(pc.equal(unit, "Hours"), False)
+    named = joined([instance, cells.get("SkuMeter"), usage, description, cells.get("ResourceType")])
+    columns = {
+        "provider": _provider(cells),
+        "account": cells.get("BillingAccountId"),
+        "sub_account": cells.get("SubAccountId"),
+        "invoice": cells.get("InvoiceId"),
+        "billing_start_us": pc.coalesce(times(cells.get("BillingPeriodStart")), month_start(start)),
+        "billing_end_us": pc.coalesce(ends(cells.get("BillingPeriodEnd"), inclusive_dates=False), month_end(start)),
+        "start_us": start,
+        "end_us": ends(cells.get("ChargePeriodEnd"), inclusive_dates=False),
+        "resource": cells.get("ResourceId"),
+        "resource_name": cells.get("ResourceName"),
+        "service": cells.get("ServiceName"),
+        "sku": cells.get("SkuId"),
+        "instance_type": instance,
+        "description": description,
+        "region": cells.get("RegionId"),
+        "category": category,
+        "charge_type": kind,
+        "pricing": cells.get("PricingCategory"),
+        "commitment": cells.get("CommitmentDiscountId", "CapacityReservationId"),
+        "commitment_status": cells.get("CommitmentDiscountStatus", "CapacityReservationStatus"),
+        "billed_cost": billed,
+        "effective_cost": cells.get("EffectiveCost"),
+        "list_cost": cells.get("ListCost"),
+        "contracted_cost": cells.get("ContractedCost"),
+        "currency": cells.get("BillingCurrency"),
+        "quantity": quantity,
+        "unit": unit,
+        "tags": tags_of(cells.get("Tags")),
+        "gpu_count": pc.if_else(
+            timed, whole_number(json_key(details, "GpuCount", "x_GpuCount")), pa.scalar(None, pa.int32())
+        ),
+        "gpu": pc.if_else(timed, named, pa.scalar(None, pa.string())),
+        "key": key_of(
+            cells.get("x_LineItemId"), cells.get("BillingAccountId"), cells.get("SubAccountId"), start_text,
+            cells.get("ChargePeriodEnd"), cells.get("ResourceId"), cells.get("SkuPriceId"), cells.get("SkuId"), kind,
+            description, cells.get("CommitmentDiscountId"), billed, cells.get("EffectiveCost"), quantity,
+            cells.get("InvoiceId"), cells.get("ChargeClass"),
+        ),
+    }  # fmt: skip
+    return [(columns, cells.lines)]
+
+
+def _provider(cells: Cells) -> pa.Array:
+    named = cells.get("ServiceProviderName", "ProviderName", "HostProviderName", "InvoiceIssuerName")
+    return pc.coalesce(by_value(named, provider, pa.string()), pa.scalar("unknown"))
+
+
+def provider(name: str) -> str:
+    """aws, azure, gcp, oci, or the name itself in lower case."""
+    lower = name.lower()
+    return next((short for short, words in PROVIDERS if any(word in lower for word in words)), lower)
+
+
+def _category(text: str) -> str:
+    return next((name for name in CATEGORIES if name.lower() == text.lower()), "Adjustment")

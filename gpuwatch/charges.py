@@ -1,0 +1,277 @@
+"""Charges under a policy: cells of the books become lines, which add up to what the devices cost.
+
+A cell is a UTC day of what one team held of one kind of devices, or nobody held (sql/cost/cell.sql). A policy says what of
+its cell a team pays, and deals what is left to the platform (sql/cost/payer.sql, line.sql). Everything is counted in whole
+numbers and dealt by cumulative rounding, so nothing is lost; weights are of whole days and what is cut is told as a
+difference of parts that begin at midnight, so the parts of a window pay what the whole pays.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from fractions import Fraction
+
+import pyarrow as pa
+
+from gpuwatch import policy as p
+from gpuwatch.books import CAUSE, RUN_WORDS, Scale, question, scale_of
+from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, Window, from_us
+from gpuwatch.errors import UsageError
+from gpuwatch.policy_parse import matches
+from gpuwatch.store import Store
+
+FINER_PLACES = 8
+"""Decimals that a basis (4) and a discount (4) add to those of a price."""
+DAYS_MAX = 3660
+"""Days of a window that is charged under a policy."""
+WHOLE, BEFORE, UNTIL = 0, 1, 2
+"""Parts of a window: its whole days; of the first day what lies before the window; of the last what lies within."""
+FAILED_STATES = (
+    "node_fail",
+    "boot_fail",
+    "preempted",
+    "nodelost",
+    "nodeshutdown",
+    "deletionbytaintmanager",
+    "terminationbykubelet",
+)
+"""Ends of a run that were not its own: the node failed, or it was preempted. Slurm's and Kubernetes' words, lower case."""
+
+_DAY = pa.schema(
+    [
+        ("day_us", pa.int64()),
+        ("policy", pa.int32()),
+        ("asleep", pa.int32()),
+        ("active", pa.int32()),
+        ("minimum_us", pa.int64()),
+        ("lost_work", pa.bool_()),
+        ("checkpoint_us", pa.int64()),
+    ]
+)
+_PAYER = pa.schema(
+    [
+        ("policy", pa.int32()),
+        ("cause", pa.string()),
+        ("payer", pa.string()),
+        ("in_cluster", pa.bool_()),
+        ("in_pool", pa.bool_()),
+        ("in_model", pa.bool_()),
+    ]
+)
+_QUOTA = pa.schema(
+    [
+        ("policy", pa.int32()),
+        ("quota", pa.int32()),
+        ("team", pa.string()),
+        ("quota_us", pa.int64()),
+        ("cluster", pa.string()),
+        ("pool", pa.string()),
+        ("gpu_model", pa.string()),
+    ]
+)
+_DISCOUNT = pa.schema(
+    [
+        ("policy", pa.int32()),
+        ("place", pa.int32()),
+        ("word", pa.string()),
+        ("key", pa.string()),
+        ("pattern", pa.string()),
+        ("factor", pa.int32()),
+    ]
+)
+_SHARED = pa.schema(
+    [
+        ("part", pa.int32()),
+        ("day_us", pa.int64()),
+        ("policy", pa.int32()),
+        ("name", pa.string()),
+        ("currency", pa.string()),
+        ("amount", pa.string()),
+        ("split", pa.string()),
+        ("named", pa.bool_()),
+    ]
+)
+_MEMBER = pa.schema([("policy", pa.int32()), ("name", pa.string()), ("team", pa.string()), ("weight", pa.int64())])
+
+Days = Sequence[tuple[int, p.Policy]]
+
+
+def book(
+    store: Store,
+    policies: p.Policies,
+    window: Window,
+    by: Sequence[str],
+    cluster: str | None,
+    teams: Collection[str] | None,
+    pool: str | None,
+) -> tuple[Scale, dict[str, object]]:
+    """Fills the temporary table `booked` with the charges of a window under policies; returns its scale and question.
+
+    Call within books.working_tables. Shares are made of the whole fleet: `cluster` and `pool` choose among the charges
+    that come out. Raises UsageError for a window of more than DAYS_MAX days of books, or whose money does not fit.
+    """
+    first_us, last_us = _floor(window.start_us), -(-window.end_us // DAY_US) * DAY_US
+    low, high = store.sql("select min(start_us), max(end_us) from capacity")[0]
+    first_us = max(first_us, _floor(low)) if low is not None else first_us
+    last_us = min(last_us, -(-high // DAY_US) * DAY_US) if high is not None else last_us
+    whole = Window(first_us, max(last_us, first_us + DAY_US))
+    if (whole.end_us - whole.start_us) // DAY_US > DAYS_MAX:
+        raise UsageError(f"window: more than {DAYS_MAX} days under a policy; ask for a shorter one")
+    scale = scale_of(store, whole, FINER_PLACES)
+    days = policies.days(whole.start_us, whole.end_us)
+    rules = list(dict.fromkeys(item for _, item in days))
+    causes = {f"by_{CAUSE}": CAUSE in by}
+    asked = question(window, by, cluster, teams, scale, pool=pool) | causes
+    inner = _inner(by, rules)
+    with _views(store, _tables(store, days, rules, window, scale)):
+        store.run("cost/cell_new", preemptible=any(d.word == "preemptible" for r in rules for d in r.discounts))
+        for part, edge_us in ((BEFORE, window.start_us), (UNTIL, window.end_us)):
+            if _floor(edge_us) != edge_us and whole.start_us < edge_us < whole.end_us:
+                _cells(store, Window(_floor(edge_us), edge_us), inner, scale, asked, part)
+        # The whole days come last: their prices are those that single runs are charged by.
+        _cells(store, whole, inner, scale, asked, WHOLE)
+        store.run("cost/payer", scale=scale.shares)
+        store.run("cost/line", from_us=_floor(window.start_us), to_us=_floor(window.end_us))
+        if any(rule.shared for rule in rules):
+            store.run("cost/external")
+        if any(rule.minimum_us or _loses(rule) for rule in rules):
+            before_us = max(rule.checkpoint_minutes for rule in rules) * MINUTE_US
+            store.run("cost/run_line", **asked, failed=list(FAILED_STATES), before_us=before_us)
+    store.run("cost/booked", **asked)
+    return scale, asked
+
+
+def _floor(at_us: int) -> int:
+    return at_us // DAY_US * DAY_US
+
+
+def _inner(by: Sequence[str], rules: Sequence[p.Policy]) -> list[str]:
+    """What the books are asked for: words that shares are made by, and those of the answer."""
+    by_run = any(rule.discounts for rule in rules)
+    return list(dict.fromkeys([*by, "team", *p.SCOPE, *(["user"] if by_run else [])]))
+
+
+def _cells(store: Store, span: Window, inner: Sequence[str], scale: Scale, asked: dict[str, object], part: int) -> None:
+    """Adds the books of a span, day by day, to `cell`."""
+    inside = question(span, [name for name in inner if name != CAUSE], None, None, scale, step_us=DAY_US)
+    store.run("cost/kind", **inside)
+    store.run("reports/ledger", **inside)
+    if store.sql("select 1 from cut_span limit 1"):
+        store.run("reports/ledger_cut", **inside)
+    words = {f"by_{name}": asked[f"by_{name}"] for name in RUN_WORDS}
+    store.run("cost/cell", **inside | words | {"by_run": inside["by_run"]}, part=part)
+
+
+def _loses(rule: p.Policy) -> bool:
+    return rule.payer(p.LOST_WORK).payer == p.PLATFORM
+
+
+@contextmanager
+def _views(store: Store, tables: dict[str, pa.Table]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name, rows in tables.items():
+            stack.enter_context(store.view(name, rows))
+        yield
+
+
+def _tables(store: Store, days: Days, rules: Sequence[p.Policy], window: Window, scale: Scale) -> dict[str, pa.Table]:
+    """What SQL reads of the policies: one row a day, payer, quota and place, discount, day of a shared cost, its team."""
+    numbers = {rule: n for n, rule in enumerate(rules)}
+    places = store.sql("select distinct cluster, pool, model from class_price") if any(r.quotas for r in rules) else []
+    dealt = [(rule, cost) for rule in rules for cost in rule.shared]
+    rows: dict[str, tuple[pa.Schema, list[tuple[object, ...]]]] = {
+        "policy_day": (_DAY, [(day_us, numbers[rule], *_day(rule)) for day_us, rule in days]),
+        "policy_payer": (
+            _PAYER,
+            [
+                (numbers[rule], cause, entry.payer, *(name in entry.scope for name in p.SCOPE))
+                for rule in rules
+                for cause, entry in rule.payers
+                if entry.payer in (p.PROPORTIONAL, p.EVEN, p.QUOTA_HOLDER)
+            ],
+        ),
+        "policy_quota": (
+            _QUOTA,
+            [
+                (numbers[rule], n, quota.team, int(quota.gpus * DAY_US), *place)
+                for rule in rules
+                for n, quota in enumerate(rule.quotas)
+                for place in places
+                if matches(quota.cluster, quota.pool, quota.gpu_model, place)
+            ],
+        ),
+        "policy_discount": (
+            _DISCOUNT,
+            [
+                (
+                    numbers[rule],
+                    n,
+                    d.word,
+                    d.key,
+                    ".*".join(map(re.escape, d.match.split("*"))),
+                    int(d.factor * p.PARTS),
+                )
+                for rule in rules
+                for n, d in enumerate(rule.discounts)
+            ],
+        ),
+        "policy_shared": (
+            _SHARED,
+            [
+                (part, day_us, numbers[rule], cost.name, cost.currency, str(amount), cost.split, bool(cost.teams))
+                for day_us, rule in days
+                for cost in rule.shared
+                for part, amount in _amounts(cost, day_us, window, scale)
+            ],
+        ),
+        "policy_member": (
+            _MEMBER,
+            [(numbers[rule], cost.name, team, 1) for rule, cost in dealt for team in cost.teams]
+            + [(numbers[r], c.name, t, int(part * p.PARTS)) for r, c in dealt for t, part in c.percentages],
+        ),
+    }
+    return {
+        name: pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in found], schema=schema)
+        for name, (schema, found) in rows.items()
+    }
+
+
+def _day(rule: p.Policy) -> tuple[object, ...]:
+    """What a day's held time costs its team, in ten-thousandths: asleep; at work but not at a roof. And its other rules."""
+    asleep = rule.parts("allocated")
+    return (
+        asleep,
+        asleep + rule.parts("used"),
+        rule.minimum_us,
+        _loses(rule),
+        rule.checkpoint_minutes * MINUTE_US,
+    )
+
+
+def _amounts(cost: p.SharedCost, day_us: int, window: Window, scale: Scale) -> Iterator[tuple[int, int]]:
+    """(part, amount) of a shared cost on one day: whole, and up to an edge of the window that cuts the day."""
+    whole = _day_amount(cost, day_us, scale)
+    if _floor(window.start_us) <= day_us < _floor(window.end_us):
+        yield WHOLE, whole
+    for part, edge_us in ((BEFORE, window.start_us), (UNTIL, window.end_us)):
+        if _floor(edge_us) == day_us != edge_us:
+            yield part, whole * (edge_us - day_us) // DAY_US
+
+
+def _day_amount(cost: p.SharedCost, day_us: int, scale: Scale) -> int:
+    """A day of a shared cost in units of the scale; the days of a month add up to its amount, rounded down."""
+    if cost.per != "month":
+        hours = DAY_US // HOUR_US if cost.per == "hour" else 1
+        return int(Fraction(cost.amount) * hours * scale.hour)
+    day = from_us(day_us)
+    length, month = monthrange(day.year, day.month)[1], int(Fraction(cost.amount) * scale.hour)
+    return month * day.day // length - month * (day.day - 1) // length
+
+
+def only(policy: p.Policy) -> p.Policies:
+    """A policy as if it had held always: what is asked about is what it would have brought."""
+    return p.Policies((replace(policy, valid_from_us=0, valid_to_us=None),))

@@ -1,0 +1,186 @@
+"""The `gpuwatch decide` commands: what the measured use says of buying, spot, slices and pools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    WINDOW_HELP,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    names,
+    opened,
+    show,
+    window_of,
+)
+from gpuwatch.errors import UsageError
+from gpuwatch.output import Listing, choose
+
+if TYPE_CHECKING:
+    from gpuwatch.clock import Window
+
+decide = typer.Typer(
+    help="Own or rent, spot, slices, pools: what the measured use says.", rich_markup_mode=None, no_args_is_help=True
+)
+WindowAsked = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
+TeamOption = Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only these teams' jobs.")]
+HeadroomOption = Annotated[str | None, typer.Option("--headroom", help="Added to what was used; default 0.10.")]
+
+OWN = ("cluster", "pool", "gpu_model", "gpus", "utilisation", "owned_price", "cloud_price", "break_even_utilisation")
+OWN_SHOWN = (*OWN, "cheaper", "saved_by_owning_a_month", "payback_months", "currency", "missing")
+SPOT = ("team", "job", "gpu_model", "longest_run_hours", "gpu_hours", "cost", "suitable", "saving", "currency", "why")
+SIZE = (
+    "team",
+    "job",
+    "gpu_model",
+    "gpu_hours",
+    "memory_mib",
+    "sm_active_ratio",
+    "mig_profile",
+    "cost",
+    "saving",
+    "currency",
+)
+POOLS = ("gpu_model", "gpus", "peak_gpus", "needed_gpus", "freed_nodes", "freed_gpus", "utilisation_before")
+POOLS_SHOWN = (*POOLS, "utilisation_after", "saving_a_month", "currency")
+
+
+@decide.command("own-vs-cloud")
+def own_vs_cloud(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    window: WindowAsked = "30d",
+    cloud_price: Annotated[
+        str | None, typer.Option("--cloud-price", help="Of a GPU-hour; default: the on-demand rate of the card.")
+    ] = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Break-even utilisation and payback of owned GPUs, with sensitivity (in JSON)."""
+    from gpuwatch.decisions_read import own_vs_cloud as look
+
+    given = {"cloud_price": cloud_price}
+    _tell("own-vs-cloud", context, (data, config, form), window, given, {}, OWN_SHOWN, look)
+
+
+@decide.command("spot")
+def spot(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    window: WindowAsked = "30d",
+    team: TeamOption = None,
+    discount: Annotated[
+        str | None, typer.Option("--spot-discount", help="What spot is cheaper, 0..1; default: the card's spot rates.")
+    ] = None,
+    interruptions: Annotated[
+        str | None, typer.Option("--interruptions-an-hour", help="How often capacity is taken away; default 0.05.")
+    ] = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Jobs that spot capacity would make cheaper, lost work counted."""
+    from gpuwatch.decisions_read import spot_suitability
+
+    given = {"spot_discount": discount, "interruptions_an_hour": interruptions}
+    asked = {"team": names(team or ()) or None}
+
+    def look(store: Any, state: Any, span: Window, assumed: Any) -> dict[str, Any]:
+        return spot_suitability(store, state, span, asked["team"], assumed)
+
+    _tell("spot", context, (data, config, form), window, given, asked, SPOT, look)
+
+
+@decide.command("right-sizing")
+def right_sizing(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    window: WindowAsked = "30d",
+    team: TeamOption = None,
+    headroom: HeadroomOption = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Jobs that held a whole GPU and would fit in a MIG slice of it."""
+    from gpuwatch.decisions_read import right_sizing as size
+
+    asked = {"team": names(team or ()) or None}
+
+    def look(store: Any, state: Any, span: Window, assumed: Any) -> dict[str, Any]:
+        return size(store, state, span, asked["team"], assumed)
+
+    _tell("right-sizing", context, (data, config, form), window, {"headroom": headroom}, asked, SIZE, look)
+
+
+@decide.command("consolidate")
+def consolidate(
+    context: typer.Context,
+    cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="The cluster of the pools.")],
+    pool: Annotated[list[str], typer.Option("--pool", metavar="P", help="Pools to put together; repeat it.")],
+    data: DataOption = DEFAULT_DATA,
+    window: WindowAsked = "30d",
+    headroom: HeadroomOption = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Several pools as one: the new utilisation, nodes freed, and what they cost."""
+    from gpuwatch.decisions_read import consolidation
+
+    asked = {"cluster": cluster, "pool": names(pool)}
+
+    def look(store: Any, state: Any, span: Window, assumed: Any) -> dict[str, Any]:
+        return consolidation(store, state, span, cluster, names(pool), assumed)
+
+    _tell("consolidation", context, (data, config, form), window, {"headroom": headroom}, asked, POOLS_SHOWN, look)
+
+
+def _tell(
+    what: str,
+    context: typer.Context,
+    options: tuple[Path, Path | None, str | None],
+    window: str,
+    given: dict[str, str | None],
+    asked: dict[str, Any],
+    shown: Sequence[str],
+    look: Callable[[Any, Any, Window, Any], dict[str, Any]],
+) -> None:
+    """Asks the files, or the server that has them open, and prints the answer."""
+    from gpuwatch.clock import rfc3339
+    from gpuwatch.cost import price_all
+    from gpuwatch.decisions_read import Assumptions
+
+    data, config, form = options
+    choose(form, True)
+    span, known = window_of(window, context), {name: _number(name, text) for name, text in given.items() if text}
+    assumed = Assumptions(**known)
+    if (note := in_use.find(data)) is not None:
+        question = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", **given, **asked}
+        found = json.loads(remote.get(note, f"/api/v1/decisions/{what}", question))
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            found = look(store, state, span, assumed)
+    extra = {name: value for name, value in found.items() if name != "items"}
+    said = ", ".join(f"{name} {value}" for name, value in found["assumptions"].items() if value is not None)
+    foot = [f"Assumed: {said}", *(f"{name}: {found[name]}" for name in ("jobs", "jobs_unjudged") if name in found)]
+    columns = list(dict.fromkeys([*shown, *(name for item in found["items"] for name in item)]))
+    show(Listing(columns, found["items"], extra, shown=shown, foot=foot), form)
+
+
+def _number(name: str, text: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except ArithmeticError as error:
+        raise UsageError(f"--{name.replace('_', '-')} {text!r}: not a decimal number such as 0.10") from error
+    if not number.is_finite():
+        raise UsageError(f"--{name.replace('_', '-')} {text!r}: not a decimal number such as 0.10")
+    return number

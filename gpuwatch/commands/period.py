@@ -1,0 +1,223 @@
+"""The `gpuwatch period` commands: close, list, show, reopen, sign, verify."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    now_us,
+    opened,
+    say,
+    show,
+    write,
+)
+from gpuwatch.errors import StoreError
+from gpuwatch.output import Listing, choose
+
+if TYPE_CHECKING:
+    from gpuwatch.state import State
+
+NO = 1
+"""Exit code of an answer that is "no"."""
+ROUTE = "/api/v1/periods"
+HEAD = ("period", "state", "number", "closed_at", "closed_by", "gpu_seconds", "cost", "currency", "digest")
+ROW = (
+    "team", "user", "queue", "namespace", "account", "job", "gpu_model", "mig_profile", "cluster", "pool", "kind",
+    "cause", "currency", "gpu_seconds", "cost_exact",
+)  # fmt: skip
+ROW_SHOWN = ("team", "user", "job", "gpu_model", "mig_profile", "kind", "currency", "gpu_seconds", "cost_exact")
+LINE = ("posted_at", "why", *ROW, "cost")
+LINE_SHOWN = ("posted_at", "why", *ROW_SHOWN[:-1], "cost")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="2026-W47 or 2026-11.")]
+
+period = typer.Typer(
+    help="Billing periods: closed, signed, opened again, verified.", rich_markup_mode=None, no_args_is_help=True
+)
+
+
+@period.command("close")
+def close(
+    context: typer.Context,
+    name: Name,
+    data: DataOption = DEFAULT_DATA,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where days have no books, or time has no price.")
+    ] = False,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Freezes a finished week or month; what changes later becomes corrections."""
+    choose(form, True)
+    if (note := in_use.find(data)) is not None:
+        answer = remote.post(note, ROUTE, {"period": name, "force": force})
+    else:
+        from gpuwatch.periods import close as freeze
+        from gpuwatch.periods_told import told
+
+        with opened(data, config) as (store, state, _):
+            freeze(store, state, name, _actor(), now_us(context), force=force)
+            answer = told(state, name)
+    show(Listing(HEAD, [_head(answer)]), form)
+
+
+@period.command("list")
+def list_(data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
+    """Every closing, the newest first: also those that were opened again, with their digest and the reason."""
+    choose(form, True)
+    if (note := in_use.find(data)) is not None:
+        found = remote.every(note, ROUTE, {})["items"]
+        rows = [{"period": item["period"], **closing} for item in found for closing in item["closings"]]
+    else:
+        from gpuwatch.periods_told import closing_words
+        from gpuwatch.state.periods import Periods
+
+        with _state(data) as state:
+            periods = Periods(state)
+            every = [(name, one) for name in periods.names() for one in periods.history(name)]
+            rows = [{"period": name, **closing_words(one)} for name, one in every]
+    foot = [] if rows else ["No period was closed yet: gpuwatch period close 2026-W47"]
+    columns = ("period", "number", "closed_at", "closed_by", "digest", "reopened_at", "reopened_by", "reason")
+    show(Listing(columns, rows, foot=foot), form)
+
+
+@period.command("show")
+def show_(
+    name: Name,
+    data: DataOption = DEFAULT_DATA,
+    corrections: Annotated[bool, typer.Option("--corrections", help="The lines posted since.")] = False,
+    content: Annotated[
+        bool, typer.Option("--content", help="The text whose SHA-256 is the digest, for sha256sum.")
+    ] = False,
+    form: FormatOption = None,
+) -> None:
+    """A period: its frozen rows, who signed it, or what was corrected since."""
+    choose(form, True)
+    if content:
+        write(_contents(data, name)[0][2])
+        return
+    of = "corrections" if corrections else "rows"
+    if (note := in_use.find(data)) is not None:
+        found = remote.every(note, f"{ROUTE}/{quote(name, safe='')}", {"of": of})
+        answer, items = found["period"], found["items"]
+    else:
+        from gpuwatch import periods_told
+
+        with _state(data) as state:
+            answer = periods_told.told(state, name)
+            items = (periods_told.lines if corrections else periods_told.rows)(state, name)
+    head, signed = _head(answer), answer["signatures"]
+    foot = [
+        f"Period {name}, closing {head['number']}, {head['state']}: {head['gpu_seconds']} GPU-seconds,"
+        f" {head['cost'] or 'no single cost'} {head['currency'] or ''}".rstrip(),
+        f"SHA-256 {head['digest']}",
+        *(f"Signed by {one['signer']} at {one['signed_at']} (closing {one['number']})" for one in signed),
+    ]
+    columns, shown = (LINE, LINE_SHOWN) if corrections else (ROW, ROW_SHOWN)
+    show(Listing(columns, items, {"period": head, "signatures": signed}, shown=shown, foot=foot), form)
+
+
+@period.command("reopen")
+def reopen(
+    context: typer.Context,
+    name: Name,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: kept with the closing.")],
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Opens a closed period again; its closing stays listed, its corrections are taken back."""
+    if (note := in_use.find(data)) is not None:
+        remote.post(note, f"{ROUTE}/{quote(name, safe='')}/reopen", {"reason": reason})
+    else:
+        from gpuwatch.state.periods import Periods
+
+        with _state(data) as state:
+            Periods(state).reopen(name, _actor(), reason, now_us(context))
+    say(f"period {name} is open again; close it when it is right")
+
+
+@period.command("sign")
+def sign(
+    context: typer.Context,
+    name: Name,
+    signer: Annotated[str, typer.Option("--name", metavar="NAME", help="Who stands up for it.")],
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What they say.")] = "",
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Notes who signs the closing in force; several may."""
+    if (server := in_use.find(data)) is not None:
+        body = {"name": signer, "note": note}
+        digest = remote.post(server, f"{ROUTE}/{quote(name, safe='')}/sign", body)["digest"]
+    else:
+        from gpuwatch.state.periods import Periods
+
+        with _state(data) as state:
+            digest = Periods(state).sign(name, signer, note, _actor(), now_us(context)).digest
+    say(f"period {name} signed by {signer}: {digest}")
+
+
+@period.command("verify")
+def verify(name: Name, data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
+    """Computes the digest of every closing anew; exit code 1 where one does not hold."""
+    from gpuwatch.periods_rows import digest_of
+
+    choose(form, True)
+    rows = [
+        {"period": name, "number": number, "digest": digest, "recomputed": again, "holds": again == digest}
+        for number, digest, again in ((n, said, digest_of(text)) for n, said, text in _contents(data, name))
+    ]
+    show(Listing(("period", "number", "digest", "recomputed", "holds"), rows), form)
+    if not all(row["holds"] for row in rows):
+        raise typer.Exit(NO)
+
+
+def _contents(data: Path, name: str) -> list[tuple[int, str, str]]:
+    """(number, digest, text) of every closing of a period, the newest first."""
+    if (note := in_use.find(data)) is not None:
+        place = f"{ROUTE}/{quote(name, safe='')}"
+        closings = json.loads(remote.get(note, place, {"limit": 1}))["period"]["closings"]
+        return [
+            (n, said, remote.get(note, f"{place}/content", {"number": n}).decode())
+            for n, said in ((one["number"], one["digest"]) for one in closings)
+        ]
+    from gpuwatch.periods_told import history
+    from gpuwatch.state.periods import Periods
+
+    with _state(data) as state:
+        found = history(state, name)
+        return [(one.number, one.digest, Periods(state).content(name, one.number)) for one in found]
+
+
+def _head(answer: Mapping[str, Any]) -> dict[str, Any]:
+    return {column: answer[column] for column in HEAD}
+
+
+def _actor() -> str:
+    """Whoever types."""
+    try:
+        return f"{getpass.getuser()} (command line)"
+    except (KeyError, OSError, ImportError):
+        return "command line"
+
+
+@contextmanager
+def _state(data: Path) -> Iterator[State]:
+    """The state alone: what was frozen needs no books."""
+    from gpuwatch.state import State
+
+    if not data.is_dir():
+        raise StoreError(f"no gpuwatch data in {data}: import something first, or give --data DIR")
+    with State.open(data) as state:
+        yield state

@@ -1,0 +1,273 @@
+"""Commands about prices: rate card, owned hardware, spot prices, exchange rates, commitments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    WindowOption,
+    names,
+    now_us,
+    opened,
+    say,
+    show,
+    window_of,
+)
+from gpuwatch.errors import UnreadableInput, UsageError
+from gpuwatch.output import Listing, choose
+
+if TYPE_CHECKING:
+    from gpuwatch.state import State
+    from gpuwatch.store import Store
+
+ACTOR = "command line"
+CSV, JSON = "text/csv", "application/json"
+RATE_COLUMNS = ("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "cluster")
+RATE_COLUMNS += ("pool", "mig_profile", "quantity", "commitment_id", "sku", "list_price", "contracted_price")
+SHOWN = ("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "quantity")
+FX_COLUMNS = ("from", "to", "rate", "valid_from")
+OWNED_SHOWN = ("name", "gpu_model", "gpus", "usd_per_gpu_hour", "currency", "kw", "valid_from", "valid_to")
+FILE_MAX_BYTES = 64 << 20
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="It replaces what is in force, whole.")]
+OptionalFile = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="Replaces what is in force; none: shows it.")
+]
+
+app = typer.Typer(help="Prices: what a GPU-hour costs, in which currency.", rich_markup_mode=None, no_args_is_help=True)
+
+
+@app.command("show")
+def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
+    """Every rate in force: of the rate card, of owned hardware, of spot prices."""
+    from gpuwatch import rate_cards
+    from gpuwatch.rates import shown
+
+    choose(form, True)
+    if (note := in_use.find(data)) is not None:
+        items = remote.every(note, "/api/v1/rates/in-force", {})["items"]
+    else:
+        with opened(data, config) as (_, state, _settings):
+            items = [{"card": c} | shown(rate) for c, kept in rate_cards.by_card(state).items() for rate in kept]
+    foot = [] if items else ["No rates: nothing has a price. docs/rates.md shows the file."]
+    show(Listing(RATE_COLUMNS, items, shown=SHOWN, foot=foot), form)
+
+
+@app.command("set")
+def set_(
+    context: typer.Context, file: FileArgument, data: DataOption = DEFAULT_DATA, config: ConfigOption = None
+) -> None:
+    """Replaces the rate card by a rates.csv: all of it, or nothing where a row is wrong."""
+    from gpuwatch import rate_cards
+    from gpuwatch.rate_checks import rate_warnings
+    from gpuwatch.rate_table import whole
+    from gpuwatch.rates import parse_rates
+
+    content = _read(file)
+    if (note := in_use.find(data)) is not None:
+        _told("rates", remote.send(note, "PUT", "/api/v1/rates", content, CSV, {}))
+        return
+    rates = whole(parse_rates, content, str(file))
+    with _written(data, config, "rates") as (store, state, done):
+        done["changed"] = rate_cards.set_rates(state, rates, ACTOR, file.name, now_us(context))
+        done |= {"rows": len(rates), "warnings": rate_warnings(store, rates)}
+
+
+@app.command("fx")
+def fx_(
+    context: typer.Context,
+    file: OptionalFile = None,
+    currency: Annotated[
+        str | None, typer.Option("--currency", metavar="CUR", help="What is reported in; '' for each price's own.")
+    ] = None,
+    max_age_days: Annotated[
+        int | None, typer.Option("--max-age-days", metavar="N", help="For how many days a rate is taken at most.")
+    ] = None,
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Exchange rates (from,to,rate,valid_from) and the reporting currency; without a file or option, shows them."""
+    from dataclasses import replace
+
+    from gpuwatch import fx
+    from gpuwatch.rate_table import whole
+
+    choose(form, True)
+    note = in_use.find(data)
+    if file is None and currency is None and max_age_days is None:
+        if note is not None:
+            found = remote.every(note, "/api/v1/fx", {})
+        else:
+            with opened(data, config) as (_, state, _settings):
+                kept = fx.Fx.read(state)
+            found = {"items": fx.shown(kept.rates), "currency": kept.currency, "max_age_days": kept.max_age_days}
+        extra = {name: found[name] for name in ("currency", "max_age_days")}
+        foot = (
+            f"Reported in {extra['currency'] or 'the currency of each price'}; rates hold {extra['max_age_days']} days."
+        )
+        show(Listing(FX_COLUMNS, found["items"], extra=extra, foot=[foot]), form)
+        return
+    if note is not None:
+        content = _fx_file(note) if file is None else _read(file)
+        asked = {"currency": currency, "max_age_days": max_age_days}
+        _told("exchange rates", remote.send(note, "PUT", "/api/v1/fx", content, CSV, asked))
+        return
+    with _written(data, config, "exchange rates") as (_store, state, done):
+        card = fx.Fx.read(state)
+        if file is not None:
+            card = replace(card, rates=tuple(whole(fx.parse_fx, _read(file), str(file))))
+        if currency is not None:
+            card = replace(card, currency=currency or None)
+        if max_age_days is not None:
+            card = replace(card, max_age_days=max_age_days)
+        source = "options" if file is None else file.name
+        done |= {"changed": fx.replace(state, card, ACTOR, source, now_us(context)), "rows": len(card.rates)}
+
+
+@app.command("owned")
+def owned_(
+    context: typer.Context,
+    file: OptionalFile = None,
+    measure: Annotated[
+        str | None,
+        typer.Option("--measure", metavar="W", help="Measures powers of `measured` in this window, once."),
+    ] = None,
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Owned hardware: capex, power, operations. Without a file shows it, and the formula of each price."""
+    from gpuwatch import owned, rate_cards
+    from gpuwatch.owned_power import measured
+    from gpuwatch.rate_checks import rate_warnings
+    from gpuwatch.rate_table import whole
+
+    choose(form, True)
+    note = in_use.find(data)
+    if file is None:
+        if measure is not None:
+            raise UsageError("--measure: name the file of the hardware that is measured")
+        if note is not None:
+            items = remote.every(note, "/api/v1/owned", {})["items"]
+        else:
+            with opened(data, config) as (_, state, _settings):
+                items = [owned.priced(one) for one in rate_cards.owned_hardware(state)]
+        columns = (*owned.REQUIRED, *owned.OPTIONAL, "usd_per_gpu_hour", "formula")
+        foot = [f"{item['name']}: {line}" for item in items for line in item["formula"].splitlines()]
+        show(Listing(columns, items, shown=OWNED_SHOWN, foot=foot or ["No owned hardware."]), form)
+        return
+    window = None if measure is None else window_of(measure, context)
+    content = _read(file)
+    if note is not None:
+        _told("owned hardware", remote.send(note, "PUT", "/api/v1/owned", content, CSV, {"measure": measure}))
+        return
+    hardware = whole(owned.parse_owned, content, str(file))
+    with _written(data, config, "owned hardware") as (store, state, done):
+        known = hardware if window is None else measured(store, hardware, window)
+        done["changed"] = rate_cards.set_owned(state, known, ACTOR, file.name, now_us(context))
+        done |= {"rows": len(known), "warnings": rate_warnings(store, [one.rate() for one in known])}
+
+
+@app.command("spot")
+def spot(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Of aws ec2 describe-spot-price-history, JSON or CSV.")],
+    instance: Annotated[
+        list[str] | None, typer.Option("--instance", metavar="TYPE=MODEL:GPUS", help="Which GPUs a type has.")
+    ] = None,
+    zone: Annotated[str | None, typer.Option("--zone", metavar="AZ", help="Only prices of this zone.")] = None,
+    product: Annotated[str | None, typer.Option("--product", metavar="P", help="Only this ProductDescription.")] = None,
+    currency: Annotated[str, typer.Option("--currency", metavar="CUR", help="Of the prices.")] = "USD",
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="C", help="Only for GPUs of it.")] = None,
+    pool: Annotated[str | None, typer.Option("--pool", metavar="P", help="Only for GPUs of it.")] = None,
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+) -> None:
+    """Adds spot prices as they were; repeating it changes nothing."""
+    from gpuwatch import rate_cards, rate_spot
+    from gpuwatch.rate_checks import rate_warnings
+
+    content = _read(file)
+    words: dict[str, Any] = {"zone": zone, "product": product, "currency": currency, "cluster": cluster, "pool": pool}
+    mapping = rate_spot.instances_of(names(instance or []))
+    if (note := in_use.find(data)) is not None:
+        kind = JSON if content.lstrip()[:1] in (b"{", b"[") else CSV
+        asked = words | {"instance": names(instance or [])}
+        _told("spot prices", remote.send(note, "POST", "/api/v1/spot", content, kind, asked))
+        return
+    new = rate_spot.parse_spot(content, str(file), mapping, **words)
+    with _written(data, config, "spot prices") as (store, state, done):
+        done["changed"] = rate_cards.add_spot(state, new, ACTOR, file.name, now_us(context))
+        done |= {"rows": len(new), "warnings": rate_warnings(store, rate_spot.spot_rates(new))}
+
+
+@app.command("commitments")
+def commitments(
+    context: typer.Context,
+    window: WindowOption = "month",
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """What was committed to, and how much of it was used."""
+    from gpuwatch.clock import rfc3339
+    from gpuwatch.commitments import COLUMNS, shown
+    from gpuwatch.commitments import commitments as used
+    from gpuwatch.cost import price_all
+
+    choose(form, True)
+    span = window_of(window, context)
+    told = {"start": rfc3339(span.start_us), "end": rfc3339(span.end_us)}
+    if (note := in_use.find(data)) is not None:
+        asked = {"window": f"{told['start']},{told['end']}"}
+        items = json.loads(remote.get(note, "/api/v1/commitments", asked))["items"]
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            items = [shown(one) for one in used(store, state, span)]
+    foot = [] if items else ["No commitments: a rate of pricing reserved with a quantity is one."]
+    show(Listing(COLUMNS, items, extra={"window": told}, foot=foot), form)
+
+
+@contextmanager
+def _written(data: Path, config: Path | None, what: str) -> Iterator[tuple[Store, State, dict[str, Any]]]:
+    """Store and state for a change, told when it is done; the next question prices anew."""
+    done: dict[str, Any] = {}
+    with opened(data, config, create=True) as (store, state, _):
+        yield store, state, done
+    _told(what, done)
+
+
+def _told(what: str, done: Mapping[str, Any]) -> None:
+    for warning in done.get("warnings") or ():
+        say(f"{what}: {warning}")
+    say(f"{what}: {done['rows']} rows, {'in force' if done['changed'] else 'nothing changed'}")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        if file.stat().st_size > FILE_MAX_BYTES:
+            raise UnreadableInput(f"{file}: larger than {FILE_MAX_BYTES} bytes")
+        return file.read_bytes()
+    except OSError as error:
+        raise UnreadableInput(f"{file}: {error.strerror or error}") from error
+
+
+def _fx_file(note: in_use.Note) -> bytes:
+    """The exchange rates of the server as a file, to be set again with other options."""
+    items = remote.every(note, "/api/v1/fx", {})["items"]
+    rows = [",".join(FX_COLUMNS), *(",".join(item[name] for name in FX_COLUMNS) for item in items)]
+    return "\n".join(rows).encode()

@@ -1,0 +1,58 @@
+"""The command that puts bills of clouds beside the books."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    WindowOption,
+    now_us,
+    opened,
+    show,
+    window_of,
+)
+from gpuwatch.output import choose
+
+
+def reconcile(
+    context: typer.Context,
+    window: WindowOption,
+    data: DataOption = DEFAULT_DATA,
+    provider: Annotated[str | None, typer.Option("--provider", metavar="P", help="aws, azure, gcp, oci, ...")] = None,
+    by: Annotated[str, typer.Option("--by", metavar="day|node|account", help="What a row is.")] = "day",
+    cost: Annotated[
+        str, typer.Option("--cost", metavar="effective|billed", help="Which cost of the bill is compared.")
+    ] = "effective",
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """What the cloud billed beside what gpuwatch charges, with the difference explained."""
+    from gpuwatch.clock import rfc3339
+    from gpuwatch.cost import price_all
+    from gpuwatch.reconcile import reconcile as compared
+    from gpuwatch.reconcile_listing import reconcile_answer, reconcile_listing
+
+    choose(form, True)
+    span = window_of(window, context)
+    if (note := in_use.find(data)) is not None:
+        asked = {
+            "window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}",
+            "provider": provider,
+            "by": by,
+            "cost": cost,
+        }
+        answer = remote.every(note, "/api/v1/reconcile", asked)
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            found = compared(store, state, span, now_us=now_us(context), by=by, provider=provider, cost=cost)
+        answer = reconcile_answer(found)
+    show(reconcile_listing(answer), form)

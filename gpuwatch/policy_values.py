@@ -1,0 +1,139 @@
+"""Values of a policy document: read one by one, every mistake kept with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.clock import DAY_US, parse_rfc3339
+from gpuwatch.errors import UsageError
+from gpuwatch.teams import RESERVED_PREFIX
+
+MAX_ITEMS = 1000
+"""Policies of a document, and entries of each list in one."""
+NAME_MAX = 200
+
+_FACTOR = re.compile(r"\d{1,3}(\.\d{1,4})?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake of a document: where, what, and what to write instead."""
+
+    path: str
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}; {self.fix}"
+
+
+class PolicyError(UsageError):
+    """A policy document is wrong; nothing of it was applied. `problems` names every mistake."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("policy: nothing was changed: " + " | ".join(map(str, self.problems)))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a document may speak of; None where it is not known."""
+
+    teams: frozenset[str] | None = None
+    places: tuple[tuple[str, str | None, str | None], ...] | None = None
+    """(cluster, pool, GPU model) of the fleet."""
+    currencies: frozenset[str] | None = None
+
+
+ANYTHING = Known()
+"""Where nothing is known that a document could contradict."""
+
+
+class Values:
+    """Reads values; what is wrong is added to `problems`, and the reading goes on."""
+
+    def __init__(self, path: str, problems: list[Problem], known: Known) -> None:
+        self.path, self.problems, self.known = path, problems, known
+
+    def wrong(self, where: str, what: str, fix: str) -> None:
+        self.problems.append(Problem(f"{self.path}.{where}" if where else self.path, what, fix))
+
+    def each(self, row: Mapping[str, Any], name: str, make: Callable[[str, Mapping[str, Any]], Any]) -> Iterable[Any]:
+        rows = row.get(name, [])
+        if not isinstance(rows, list) or len(rows) > MAX_ITEMS or not all(isinstance(one, Mapping) for one in rows):
+            self.wrong(name, "is no list of tables", f"write up to {MAX_ITEMS} tables [[policies.{name}]]")
+            return []
+        made = [make(f"{name}.{n}", one) for n, one in enumerate(rows)]
+        return [one for one in made if one is not None]
+
+    def only(self, where: str, row: Mapping[str, Any], known: Sequence[str]) -> None:
+        for name in row:
+            if name not in known:
+                self.wrong(f"{where}.{name}", "is not known", f"known: {', '.join(known)}")
+
+    def text(self, row: Mapping[str, Any], name: str) -> str:
+        return self.name(name, row.get(name))
+
+    def name(self, where: str, value: Any) -> str:
+        if not isinstance(value, str) or not value.strip() or len(value) > NAME_MAX:
+            self.wrong(where, "is missing", f"write a text of 1 to {NAME_MAX} characters")
+            return ""
+        return value.strip()
+
+    def word(self, where: str, value: Any) -> str | None:
+        return None if value is None else self.name(where, value)
+
+    def team(self, where: str, value: Any) -> str:
+        team = self.name(where, value)
+        if team.startswith(RESERVED_PREFIX):
+            self.wrong(where, f"{team!r} is a name of the ledger", "name a team")
+        elif team and self.known.teams is not None and team not in self.known.teams:
+            self.wrong(where, f"no ownership rule or run has the team {team!r}", "correct it, or add a rule first")
+        return team
+
+    def whole(self, row: Mapping[str, Any], name: str, default: int, most: int) -> int:
+        value = row.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            self.wrong(name, f"{value!r} is no whole number from 0 to {most}", "correct it")
+            return default
+        return value
+
+    def factor(self, where: str, value: Any, most: int = 1) -> Decimal:
+        found = self.number(where, value, _FACTOR)
+        if found is not None and found > most:
+            self.wrong(where, f"{found} is above {most}", f"write a number from 0 to {most} with at most 4 decimals")
+        return found or Decimal(0)
+
+    def number(self, where: str, value: Any, pattern: re.Pattern[str]) -> Decimal | None:
+        """A decimal number that was written as text or as a number."""
+        text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+        if isinstance(value, bool | float) or not isinstance(value, str | int | Decimal) or not pattern.fullmatch(text):
+            what = "is negative" if text.startswith("-") else f"{text[:40]!r} is no plain decimal number"
+            self.wrong(where, what, "write one such as 0.5, not negative, with few decimals (4; amounts 12)")
+            return None
+        return Decimal(text)
+
+    def day(self, row: Mapping[str, Any], name: str, *, required: bool) -> int | None:
+        value = row.get(name)
+        if value is None and not required:
+            return None
+        try:
+            text = value.isoformat() if isinstance(value, date | datetime) else value
+            found = parse_rfc3339(text)
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            self.wrong(name, f"{str(value)[:40]!r} is no day", "write one such as 2026-11-01")
+            return None
+        if found % DAY_US:
+            self.wrong(name, f"{text} is no UTC midnight", "a policy begins and ends with a UTC day")
+        return found
+
+    @staticmethod
+    def repeated(names: Sequence[str]) -> list[tuple[int, int]]:
+        """(place, earlier place) of each name that stands twice."""
+        first: dict[str, int] = {}
+        return [(n, first[name]) for n, name in enumerate(names) if first.setdefault(name, n) != n]

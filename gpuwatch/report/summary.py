@@ -1,0 +1,86 @@
+"""What a message says of a report: one line that decides, a few fields, and where the files are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.report import words
+from gpuwatch.report.compose import budgeted, lead, title
+from gpuwatch.report.facts import Facts
+from gpuwatch.report.headlines import headlines
+from gpuwatch.report.wastes import owner
+
+WASTES = 5
+"""Findings that a message names."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A report in a message. `team` is None for the fleet's; `stem` names its files below the report directory."""
+
+    week: str
+    team: str | None
+    title: str
+    window: str
+    lead: str
+    budget: str
+    numbers: tuple[tuple[str, str, str], ...]
+    """(label, value, change)"""
+    wastes: tuple[tuple[str, str, str, str], ...]
+    """(what, owner, money, remedy)"""
+    quality: str
+    stem: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary as JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Summary:
+        """A summary from its JSON. Raises ValueError for what is none."""
+        try:
+            lists = {name: tuple(tuple(str(part) for part in item) for item in told[name]) for name in _LISTS}
+            texts = {name: str(told[name]) for name in _TEXTS}
+            team = told["team"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no report summary ({type(error).__name__})") from error
+        return cls(**texts, **lists, team=None if team is None else str(team))  # type: ignore[arg-type]
+
+
+_LISTS = ("numbers", "wastes")
+_TEXTS = ("week", "title", "window", "lead", "budget", "quality", "stem")
+
+
+def summary(facts: Facts, stem: str) -> Summary:
+    """What to say of a report whose files are named `stem`."""
+    listed = [f for f in facts.findings if f.state != "exempt"][:WASTES]
+    measured = facts.quality.unobserved_ratio
+    quality = (
+        "no GPU time was held" if measured is None else f"{words.percent(1 - Fraction(measured))} of held time measured"
+    )
+    if facts.quality.unpriced_gpu_seconds:
+        quality += ", some time has no price"
+    return Summary(
+        week=facts.week,
+        team=facts.team,
+        title=title(facts),
+        window=f"{words.days(facts.window)}, UTC",
+        lead=lead(facts),
+        budget=budgeted(facts),
+        numbers=tuple((h.label, h.value, h.change) for h in headlines(facts)),
+        wastes=tuple(
+            (
+                f"{f.title}: {f.subject['kind']} {f.subject['id']}",
+                owner(facts, f),
+                words.NO_PRICE if f.wasted_cost is None else words.money(Decimal(f.wasted_cost), f.currency),
+                f.remedy,
+            )
+            for f in listed
+        ),
+        quality=quality,
+        stem=stem,
+    )

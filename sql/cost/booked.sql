@@ -1,0 +1,38 @@
+-- A row of booked is a group of charges, as in cost/charge.sql: the whole days of the window, less what lies before its start,
+-- and what its last day has up to its end.
+create or replace temp table booked as
+with signed as (
+    select
+        *,
+        case when part = 1 then -1 else 1 end as sign
+    from line
+    where ($cluster is null or cluster = $cluster) and ($pool is null or pool = $pool)
+)
+select
+    null::bigint as step,
+    case when $by_team then owner end as team,
+    user,
+    queue,
+    namespace,
+    account,
+    job,
+    case when $by_gpu_model or lacks then gpu_model end as gpu_model,
+    mig_profile,
+    slice,
+    case when $by_cluster or lacks then cluster end as cluster,
+    case when $by_pool or lacks then pool end as pool,
+    null::varchar as bucket,
+    null::integer as bucket_place,
+    owner <> '__platform__' as held,
+    kind,
+    case when $by_cause or external then cause end as cause,
+    external,
+    coalesce(list_contains($teams::varchar[], owner), true) as shown,
+    currency,
+    lacks,
+    greatest(min(day_us), $start_us) as first_us,
+    sum(units * sign) as units,
+    sum(amount * sign) as amount
+from signed
+group by all
+having sum(units * sign) <> 0 or sum(amount * sign) <> 0;

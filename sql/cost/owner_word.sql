@@ -1,0 +1,9 @@
+-- A row is a name that a run has, by the kind of rule that would match it; of labels, all labels of a run as JSON.
+select distinct kind, value
+from (
+    select unnest(['queue', 'namespace', 'account', 'user', 'labels', 'own']) as kind,
+        unnest([queue, namespace, account, user_name, labels, own]) as value
+    from run
+)
+where value is not null and value <> ''
+order by kind, value;
