@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import findings
+from gpuwatch import budgets, findings
 from gpuwatch.alerts.change import enqueue
 from gpuwatch.alerts.channel import Channel, from_config
 from gpuwatch.alerts.deliver import Deliverer
@@ -79,7 +79,8 @@ class Alerting:
         if any(channel.enabled for channel in Channels(self._state).list()):
             window = Window(now_us - LOOK_BACK_US, now_us + LOOK_AHEAD_US)
             actions = Actions(self._state).current(now_us)
-            enqueue(self._state, findings.read(store, window=window, actions=actions), now_us)
+            found = findings.read(store, window=window, actions=actions)
+            enqueue(self._state, [*found, *budgets.alerts(store, self._state, now_us)], now_us)
         if self._reports is not None:
             from gpuwatch.report.weekly import write_due
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch import cost, ledger, topology_store
+from gpuwatch import cost, ledger, policy, topology_store
 from gpuwatch.attribution import attribute
 from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.detectors.rule import Rule, rules, version_of
@@ -138,7 +138,7 @@ def _analyze_cluster(
         settings = Settings(**{**settings.__dict__, "default_interval_s": int(interval) / SECOND_US})
     if progress is not None:
         progress(f"{cluster}: who held what", 0, 1)
-    attribute(store, cluster, settings)
+    attribute(store, cluster, settings, policy.share_methods(state))
     if since_us is not None or until_us is not None:
         store.run("ledger/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
     store.run("cost/unroll_dirty", cluster=cluster)

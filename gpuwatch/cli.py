@@ -16,6 +16,7 @@ from gpuwatch.commands import (
     answers,
     audit_log,
     backfill,
+    budget,
     data,
     decide,
     period,
@@ -77,6 +78,7 @@ app.command("simulate")(data.simulate)
 app.command("backup")(serve.backup)
 app.command("audit-log")(audit_log.audit_log)
 app.add_typer(report.report, name="report")
+app.add_typer(budget.budget, name="budget")
 app.add_typer(decide.decide, name="decide")
 app.add_typer(rates.app, name="rates")
 app.add_typer(period.period, name="period")

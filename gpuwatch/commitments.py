@@ -76,13 +76,27 @@ Price = tuple[str, str, str]
 """(commitment, price of a GPU-hour, currency)."""
 
 
+def counted(store: Store, window: Window) -> Window | None:
+    """The part of a window in which the books know the fleet: before and after it nothing is used, nor unused. None where
+    they know nothing of it.
+    """
+    start_us, end_us = store.sql("select min(start_us), max(end_us) from capacity")[0]
+    if start_us is None or max(start_us, window.start_us) >= min(end_us, window.end_us):
+        return None
+    return Window(max(start_us, window.start_us), min(end_us, window.end_us))
+
+
 def commitments(store: Store, state: State, window: Window) -> tuple[Usage, ...]:
-    """What each commitment of the rate card gave in the window, by name; those of prices of the last pricing."""
+    """What each commitment of the rate card gave in the part of the window that `counted` is, by name and currency.
+
+    Prices and whom commitments cover are those of the last pricing.
+    """
     rates = [rate for rate in state.rates() if rate.commitment is not None]
-    if not rates:
+    known = counted(store, window) if rates else None
+    if known is None:
         return ()
-    rows = store.rows("cost/commitment", start_us=window.start_us, end_us=window.end_us)
-    return usage(rates, Fx.read(state), rows, window)
+    rows = store.rows("cost/commitment", start_us=known.start_us, end_us=known.end_us)
+    return usage(rates, Fx.read(state), rows, known)
 
 
 def usage(rates: Sequence[Rate], fx: Fx, rows: Iterable[dict[str, Any]], window: Window) -> tuple[Usage, ...]:
@@ -100,10 +114,9 @@ def usage(rates: Sequence[Rate], fx: Fx, rows: Iterable[dict[str, Any]], window:
         of_kind[price] = of_kind.get(price, Fraction(0)) + time
     prices = promised.keys() | held.keys() | idle.keys()
     # Where it is for whatever the fleet has, what is there is what was committed to.
-    unlimited = {rate.commitment for rate in rates if rate.quantity is None}
     for price in prices:
         there = held.get(price, Fraction(0)) + idle.get(price, Fraction(0))
-        promised[price] = max(promised.get(price, Fraction(0)), there) if price[0] in unlimited else promised[price]
+        promised[price] = max(promised.get(price, Fraction(0)), there)
     return tuple(
         _usage(name, currency, rates, window, promised, held, idle)
         for name, currency in sorted({(name, currency) for name, _, currency in prices})

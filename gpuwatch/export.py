@@ -45,8 +45,7 @@ CREATED = datetime(1980, 1, 1, tzinfo=UTC)
 def check_format(form: str, formats: Sequence[str]) -> None:
     """Raises UsageError for a format that is not among `formats`."""
     if form not in formats:
-        when = "not in this version" if form == "focus" else "unknown"
-        raise UsageError(f"--format {form}: {when}; use {', '.join(formats)}")
+        raise UsageError(f"--format {form}: unknown; use {', '.join(formats)}")
 
 
 def render(listing: Listing, form: str) -> tuple[bytes, str]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO, Protocol
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
 from gpuwatch.clock import rfc3339
 from gpuwatch.errors import UsageError
-from gpuwatch.focus_columns import TIMES
 from gpuwatch.focus_table import schema
 
 MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 FORMS = tuple(MEDIA)
 """What a FOCUS file is written as."""
+SLICE_ROWS = 1 << 14
+"""Rows of CSV that are made into text at a time."""
 GROUP_ROWS = 1 << 17
 """Rows of a row group of Parquet."""
 
@@ -30,28 +33,39 @@ class Sink(Protocol):
 
 def sink(file: BinaryIO, form: str, version: str) -> Sink:
     """The sink of a form of FORMS. Raises UsageError for another."""
-    if form not in FORMS:
-        raise UsageError(f"--focus-format {form}: unknown; use {', '.join(FORMS)}")
+    check_form(form)
     return Csv(file, version) if form == "csv" else Parquet(file, version)
 
 
+def check_form(form: str) -> None:
+    """Raises UsageError for a form that is not among FORMS."""
+    if form not in FORMS:
+        raise UsageError(f"--focus-format {form}: unknown; use {', '.join(FORMS)}")
+
+
 class Csv:
-    """A header and a line a row. Text is quoted, NULL is empty, numbers are plain decimals, times end with Z."""
+    """A header and a line a row. Text is quoted where it must be, NULL is empty, numbers are plain decimals, times end
+    with Z.
+    """
 
     def __init__(self, file: BinaryIO, version: str) -> None:
-        from pyarrow import csv
-
-        fields = [pa.field(f.name, pa.string()) if f.name in TIMES else f for f in schema(version)]
-        self._writer = csv.CSVWriter(file, pa.schema(fields), write_options=csv.WriteOptions(quoting_style="needed"))
+        self._file = file
+        file.write((",".join(schema(version).names) + "\n").encode())
 
     def write(self, rows: pa.Table) -> None:
-        for name in TIMES:
-            place = rows.column_names.index(name)
-            rows = rows.set_column(place, name, _written(rows.column(place)))
-        self._writer.write_table(rows)
+        import pyarrow.compute as pc
+
+        for start in range(0, rows.num_rows, SLICE_ROWS):
+            some = rows.slice(start, SLICE_ROWS)
+            cells = [_text(some.column(place).combine_chunks()) for place in range(some.num_columns)]
+            lines = pc.binary_join_element_wise(*cells, _large(","), null_handling="replace")
+            # Whole lines lie one behind the other in the buffer of a text column: it is the file.
+            ended = pc.binary_join_element_wise(lines, _large("\n"), _large(""))
+            _, offsets, content = ended.buffers()
+            self._file.write(content.slice(0, _end(offsets, len(ended))))
 
     def close(self) -> None:
-        self._writer.close()
+        """Nothing is held back."""
 
 
 class Parquet:
@@ -69,9 +83,39 @@ class Parquet:
         self._writer.close()
 
 
-def _written(times: pa.ChunkedArray) -> pa.Array:
-    """Times as text; few differ, so each is written once."""
-    codes = times.cast(pa.int64()).combine_chunks().dictionary_encode()
-    if isinstance(codes, pa.ChunkedArray):  # without rows
-        return pa.array([], pa.string())
-    return pa.array([rfc3339(us) for us in codes.dictionary.to_pylist()], pa.string()).take(codes.indices)
+def _text(values: pa.Array) -> pa.Array:
+    """Cells as CSV has them; NULL stays NULL."""
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(values.type):
+        return _mapped(values.cast(pa.int64()), rfc3339)
+    if pa.types.is_decimal(values.type):
+        written = values.cast(pa.large_string())
+        # Arrow writes what is smaller than 10^-6 with an exponent, zero too.
+        small = pc.fill_null(pc.match_substring(written, "E"), False)
+        if not pc.any(small).as_py():
+            return written
+        plain = _mapped(written.filter(small), lambda number: f"{Decimal(number):f}")
+        return pc.replace_with_mask(written, small, plain)
+    written = values.cast(pa.large_string())
+    special = pc.fill_null(pc.match_substring_regex(written, '^$|[",\\r\\n]'), False)
+    if not pc.any(special).as_py():
+        return written
+    inside = pc.replace_substring(written, '"', '""')
+    quoted = pc.binary_join_element_wise(_large(""), inside, _large(""), _large('"'))
+    return pc.if_else(special, quoted, written)
+
+
+def _mapped(values: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    """Values of which few differ as text: each is written once."""
+    codes = values.dictionary_encode()
+    return pa.array([write(value) for value in codes.dictionary.to_pylist()], pa.large_string()).take(codes.indices)
+
+
+def _large(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
+
+
+def _end(offsets: pa.Buffer, count: int) -> int:
+    """Where the last of `count` texts ends."""
+    return int.from_bytes(offsets.slice(8 * count, 8).to_pybytes(), "little")

@@ -38,6 +38,8 @@ def parse_window(text: str, now_us: int) -> Window:
     """
     try:
         found = _named(text, now_us) or _duration(text, now_us) or _pair(text)
+        for at_us in found or ():
+            from_us(at_us)  # raises outside the years 1 to 9999
     except (ValueError, OverflowError) as error:
         raise UsageError(f"illegal window: {text}: {error}") from error
     if found is None:

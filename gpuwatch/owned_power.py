@@ -58,7 +58,7 @@ def _measured(one: Owned, rows: Sequence[dict[str, Any]], window: Window) -> Own
     span = f"{rfc3339(window.start_us)} to {rfc3339(window.end_us)}"
     if not means:
         raise UsageError(
-            f"owned {one.name!r}: no GPU of model {one.gpu_model} gives energy or power between {span}; choose another "
+            f"owned {one.name!r}: no GPU of model {one.gpu_model} gives energy or power from {span}; choose another "
             "window, or write its kw"
         )
     # Each GPU counts alike, however long it was measured.

@@ -6,13 +6,15 @@ cents. Team a holds the first slice, team b the second; nobody holds the others.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
-from itertools import zip_longest
+from itertools import accumulate, takewhile, zip_longest
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -212,6 +214,58 @@ def test_every_published_method_of_every_layout_is_in_the_table() -> None:
             shares, rest = mig.layout_shares(model, profiles, cast(mig.ShareMethod, method))
             assert [Fraction(m) / 462 for m in dollars] == [Fraction(*share) for share in shares]
             assert Fraction(remainder) / 462 == Fraction(*rest)
+
+
+# What the documentation says.
+
+
+def doc_rows(header: str) -> list[list[str]]:
+    """The rows of the table of docs/mig.md with this header, without back quotes."""
+    lines = (Path(__file__).parents[1] / "docs" / "mig.md").read_text("utf-8").splitlines()
+    start = lines.index(header) + 2
+    table = takewhile(lambda line: line.startswith("|"), lines[start:])
+    return [[cell.strip() for cell in line.replace("`", "").strip("|").split("|")] for line in table]
+
+
+def test_the_documented_shares_are_those_of_the_profiles() -> None:
+    rows = doc_rows("| Profile | `compute` | `sm` | `memory` | `dominant` |")
+
+    assert 6 == len(rows)
+    for profile, *shares in rows:
+        methods: tuple[mig.ShareMethod, ...] = ("compute", "sm", "memory", "dominant")
+        assert shares == [str(Fraction(mig.share_units(H100, profile, m)) / mig.SHARE_UNITS) for m in methods], profile
+
+
+def test_the_documented_dollars_are_those_of_the_layouts() -> None:
+    rows = doc_rows("| Layout | Method | Dollars of its slices | Remainder |")
+
+    assert 11 == len(rows)
+    for layout_, method, dollars, remainder in rows:
+        counts = [(int(part.split(" x ")[0]), part.split(" x ")[1]) for part in layout_.split(", ")]
+        shares, rest = mig.layout_shares(
+            H100, [name for n, name in counts for _ in range(n)], cast(mig.ShareMethod, method)
+        )
+        firsts = accumulate([n for n, _ in counts], initial=0)
+        told = [
+            f"{n} x {462 * num / den:.2f}"
+            for (n, _), (num, den) in zip(counts, (shares[at] for at in firsts if at < len(shares)), strict=True)
+        ]
+        assert (dollars, remainder) == (", ".join(told), f"{462 * rest[0] / rest[1]:.2f}")
+
+
+def test_the_documented_example_is_what_is_billed() -> None:
+    world = repartitioned().book()
+    items = slices(world.store, priced(world), Window(us(0), us(HOUR)))["items"]
+    found: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
+    for item in items:
+        found[item["team"], item["profile"]] += Decimal(item["cost"])
+
+    *rows, total = doc_rows("| Who | Slice | Seconds | Share | Dollars |")
+    told = {(who, (re.search(r"\dg\.\d+gb", slice_) or [""])[0]): Decimal(money) for who, slice_, _, _, money in rows}
+    assert told == found
+    assert Decimal(total[-1]) == sum(told.values()) == PRICE
+    for _, _, seconds, share, money in rows:
+        assert Fraction(seconds) / 3600 * Fraction(share) * 462 == Fraction(money)
 
 
 # A layout that changes.

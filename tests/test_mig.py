@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch import mig
-from gpuwatch.mig_profiles import GEOMETRIES
+from gpuwatch.mig_profiles import GEOMETRIES, Profile
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[2] / "shared"))
 
@@ -201,24 +203,91 @@ def test_free_profiles_match_every_published_row() -> None:
     assert [] == differing
 
 
+VECTORS: dict[tuple[tuple[str, int], ...], list[int]] = {
+    (): [7, 4, 3, 2, 1, 1],
+    **{(("1g.10gb", start),): [6, 3, 2, 1, 0, 0] for start in (0, 1, 2, 3)},
+    **{(("1g.10gb", start),): [6, 3, 2, 1, 1, 0] for start in (4, 5)},
+    (("1g.10gb", 6),): [6, 3, 3, 1, 1, 0],
+    (("1g.20gb", 6),): [6, 3, 3, 1, 1, 0],
+    **{(("2g.20gb", start),): [5, 3, 2, 1, 0, 0] for start in (0, 2)},
+    (("2g.20gb", 4),): [5, 3, 2, 1, 1, 0],
+    (("3g.40gb", 0),): [3, 2, 1, 1, 0, 0],
+    (("3g.40gb", 4),): [4, 2, 2, 1, 1, 0],
+    (("3g.40gb", 0), ("1g.10gb", 4)): [2, 1, 0, 0, 0, 0],
+    (("4g.40gb", 0),): [3, 2, 1, 1, 0, 0],
+    (("7g.80gb", 0),): [0, 0, 0, 0, 0, 0],
+}
+"""What stands on an H100 of 80 GB -> how many more 1g, 1g of double memory, 2g, 3g, 4g, 7g fit."""
+
+
 @pytest.mark.parametrize(
     ("expected", "placed"),
     [
-        pytest.param([7, 4, 3, 2, 1, 1], [], id="an empty GPU"),
-        pytest.param([6, 3, 2, 1, 0, 0], [("1g.10gb", 2)], id="1g low"),
-        pytest.param([6, 3, 2, 1, 1, 0], [("1g.10gb", 5)], id="1g at 5 keeps 4g"),
-        pytest.param([6, 3, 3, 1, 1, 0], [("1g.10gb", 6)], id="1g at 6 keeps all 2g"),
-        pytest.param([6, 3, 3, 1, 1, 0], [("1g.20gb", 6)], id="double-memory 1g at 6 uses the last slice"),
-        pytest.param([5, 3, 2, 1, 0, 0], [("2g.20gb", 2)], id="2g low"),
-        pytest.param([3, 2, 1, 1, 0, 0], [("3g.40gb", 0)], id="3g low"),
-        pytest.param([4, 2, 2, 1, 1, 0], [("3g.40gb", 4)], id="3g high"),
-        pytest.param([2, 1, 0, 0, 0, 0], [("3g.40gb", 0), ("1g.10gb", 4)], id="3g low and 1g in the middle"),
+        pytest.param(
+            free, list(placed), id=" and ".join(f"{name} at {start}" for name, start in placed) or "an empty GPU"
+        )
+        for placed, free in VECTORS.items()
     ],
 )
 def test_what_still_fits(expected: list[int], placed: list[tuple[str, int]]) -> None:
     free = mig.free_profiles("NVIDIA H100 80GB HBM3", placed)
 
     assert expected == [count for name, count in free.items() if not name.endswith("+me")]
+
+
+def most(key: str, name: str, placed: Sequence[tuple[str, int]]) -> int:
+    """How many more of a profile fit, by trying every set of its places: no order, no greed."""
+    profiles = GEOMETRIES[key].profiles
+    wanted = profiles[name]
+
+    def cells(profile: Profile, start: int) -> set[int]:
+        return set(range(start, start + profile.memory_slices))
+
+    used = set().union(*(cells(profiles[other], start) for other, start in placed))
+    if wanted.media and any(profiles[other].media for other, _ in placed):
+        return 0
+    room = [start for start in wanted.starts if not cells(wanted, start) & used]
+    return max(
+        count
+        for count in range(min(wanted.max_count, len(room)) + 1)
+        for chosen in combinations(room, count)
+        if len(set().union(*(cells(wanted, start) for start in chosen))) == count * wanted.memory_slices
+    )
+
+
+@pytest.mark.parametrize("key", sorted(GEOMETRIES))
+def test_what_fits_beside_any_slice_of_any_model_is_what_trying_all_places_finds(key: str) -> None:
+    places = [(p.name, start) for p in GEOMETRIES[key].profiles.values() for start in p.starts]
+
+    for placed in [[], *([place] for place in places)]:
+        expected = {name: most(key, name, placed) for name in GEOMETRIES[key].profiles}
+        assert expected == mig.free_profiles(key, placed), placed
+        for name, count in expected.items():
+            assert bool(count) == bool(mig.legal_starts(key, name, placed)), (placed, name)
+
+
+def test_every_published_profile_is_legal_where_it_is_published_to_be() -> None:
+    for row in published("mig_geometry.csv"):
+        key = row["gpu_model"].split(" ")[0]
+        starts = tuple(int(start) for start in row["placement_starts"].split(";"))
+        assert starts == mig.legal_starts(key, row["profile"]), row
+        assert int(row["max_count"]) == mig.free_profiles(key, [])[row["profile"]], row
+        for start in range(8):
+            if start not in starts:
+                with pytest.raises(ValueError, match="cannot start at"):
+                    mig.free_profiles(key, [(row["profile"], start)])
+
+
+@given(st.data())
+def test_what_fits_beside_any_layout_is_what_trying_all_places_finds(data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(sorted(GEOMETRIES)))
+    placed: list[tuple[str, int]] = []
+    for _ in range(data.draw(st.integers(0, 5))):
+        room = [(name, at) for name in GEOMETRIES[key].profiles for at in mig.legal_starts(key, name, placed)]
+        if room:
+            placed.append(data.draw(st.sampled_from(room)))
+
+    assert {name: most(key, name, placed) for name in GEOMETRIES[key].profiles} == mig.free_profiles(key, placed)
 
 
 @pytest.mark.parametrize(

@@ -12,19 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch import charges, cost, policy
-from gpuwatch.clock import DAY_US, Window
-from gpuwatch.money import fraction_to_decimal
-from gpuwatch.policy import DEFAULT, Policies, Policy
+from gpuwatch import charges, cost
+from gpuwatch.books import working_tables
+from gpuwatch.clock import DAY_US, SECOND_US, Window
+from gpuwatch.policy import DEFAULT, Policies
 from gpuwatch.policy_parse import parse
 from gpuwatch.rates import Rate
 from gpuwatch.state import State
 from tests.test_cost_days import DAY, drawn, rules, stated
 from tests.test_ledger_properties import seeds, steady
-from tests.world import H100, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, node, samples, us
+from tests.world import HOUR, IDLE, T0_US, Gpu, World, claim, minutes, samples, us
 
 A100 = "NVIDIA A100-SXM4-80GB"
-PICO = Decimal("0.000000000001")
 
 
 def made(**fields: Any) -> Policies:
@@ -50,3 +49,316 @@ def two_teams() -> tuple[World, State, Window]:
     )
     state = stated(world.book(), [Rate("*", "owned", Decimal(1), us(-DAY))], rules("a", "b"))
     return world, state, Window(us(0), us(DAY))
+
+
+def random_policies(rng: random.Random) -> Policies:
+    """One or two policies of anything, the second from the second day on, or none on the first."""
+    found = []
+    for n in range(rng.choice((1, 2))):
+        weight = Decimal(rng.randrange(10001)) / 10000
+        low = Decimal(rng.randrange(10001)) / 10000
+        found.append(
+            {
+                "name": f"p{n}",
+                "valid_from": f"2026-11-0{2 + n}",
+                "basis": {"allocated": weight, rng.choice(("used", "effective")): 1 - weight},
+                "payers": {
+                    "idle": rng.choice(("platform", "even", "quota_holder", {"payer": "proportional", "scope": []})),
+                    "stranded": rng.choice(("platform", "even", "proportional", "quota_holder")),
+                    "out_of_service": rng.choice(("proportional", "even")),
+                    "mig_remainder": rng.choice(("proportional", "platform")),
+                    "unused": rng.choice(("proportional", "even", "platform")),
+                    "lost_work": rng.choice(("owner", "platform")),
+                },
+                "quotas": [{"team": "a", "gpus": "0.7"}, {"team": "b", "gpus": "1.3", "gpu_model": "H100"}],
+                "discounts": [{"queue": "*", "factor": low}] * rng.randrange(2),
+                "minimum_billing_seconds": rng.choice((0, 61, 3600)),
+                "shared": [
+                    {"name": "net", "amount": "10.01", "per": "day", "currency": "USD", "split": "even"},
+                    {"name": "desk", "amount": "7", "per": "month", "currency": "USD", "split": "proportional"},
+                ][: rng.randrange(3)],
+            }
+        )
+    return Policies(parse({"policies": found}))
+
+
+Booked = dict[tuple[Any, ...], list[Fraction]]
+
+
+def exact(world: World, rules: Policies, window: Window, *by: str) -> Booked:
+    """(words, kind, cause, external, currency) -> exact GPU-seconds and cost of the rows of a window; nothing rounded."""
+    with working_tables(world.store):
+        scale, _ = charges.book(world.store, rules, window, by, None, None, None)
+        names = ", ".join((*by, "kind", "cause", "external", "currency"))
+        assert all(name in cost.CHARGE_DIMENSIONS for name in by)
+        rows = world.store.sql(f"select {names}, sum(units), sum(amount) from booked group by all")
+    found: Booked = defaultdict(lambda: [Fraction(0), Fraction(0)])
+    for *key, units, amount in rows:
+        found[tuple(key)][0] += Fraction(int(units), scale.shares * SECOND_US)
+        found[tuple(key)][1] += Fraction(int(amount), scale.hour)
+    return found
+
+
+def added(*parts: Booked) -> dict[tuple[Any, ...], tuple[Fraction, Fraction]]:
+    """Sums of several windows, without what is nothing."""
+    keys = {key for part in parts for key in part}
+    sums = {key: tuple(sum((p[key][n] for p in parts), Fraction(0)) for n in (0, 1)) for key in keys}
+    return {key: (a, b) for key, (a, b) in sums.items() if a or b}
+
+
+def by_words(found: Booked, *, at: int) -> dict[tuple[Any, ...], Fraction]:
+    """Cost of what devices cost, by the first `at` words and the currency."""
+    sums: dict[tuple[Any, ...], Fraction] = defaultdict(Fraction)
+    for key, (_, amount) in found.items():
+        if not key[-2]:
+            sums[(*key[:at], key[-1])] += amount
+    return {key: amount for key, amount in sums.items() if amount}
+
+
+def cuts(rng: random.Random) -> tuple[int, int, int]:
+    """Three instants of three days, some of them midnights."""
+    chosen = rng.sample(range(3 * DAY_US), 3)
+    return tuple(sorted(T0_US + (at // DAY_US * DAY_US if rng.random() < 0.3 else at) for at in chosen))  # type: ignore[return-value]
+
+
+# What must not happen.
+
+
+def test_without_a_policy_the_plain_bill_is_told() -> None:
+    world, state, window = two_teams()
+    plain = cost.chargeback(world.store, state, window)
+
+    assert plain == cost.chargeback(world.store, state, window, policy=Policies())
+    assert plain == cost.chargeback(world.store, state, window, policy=made(preset="showback"))
+    assert DEFAULT == Policies().at(0)
+
+
+def test_nobody_pays_for_a_model_that_he_never_held() -> None:
+    world, state, window = two_teams()
+
+    found = bill(world, state, made(preset="share-idle"), window, "team", "gpu_model")
+    assert {"a": Decimal("18.00"), "b": Decimal("36.00")} == {k[0]: v for k, v in found.items() if k[2] == "shared"}
+    assert Decimal("24.00") == found[("__platform__", A100, "platform", None)]
+
+
+def test_a_basis_does_not_charge_less_for_time_that_nobody_observed() -> None:
+    world = World().add(samples(Gpu(), minutes(0, HOUR), {}), claim("1", 0, HOUR, account="acct-a", gpus="GPU-a"))
+    state = stated(world.book(), [Rate("*", "owned", Decimal(1), us(-DAY))], rules("a"))
+
+    found = bill(world, state, made(basis="effective"), Window(us(0), us(HOUR)))
+    assert {("a", "allocated", None): Decimal("1.00")} == found
+
+
+def test_a_run_that_goes_on_is_not_rounded_up() -> None:
+    world = World().add(
+        samples(Gpu(), minutes(0, HOUR)), claim("1", 0, None, evidence=HOUR, account="acct-a", gpus="GPU-a")
+    )
+    state = stated(world.book(), [Rate("*", "owned", Decimal(1), us(-DAY))], rules("a"))
+
+    found = bill(world, state, made(minimum_billing_seconds=86_400), Window(us(0), us(DAY)))
+    assert {("a", "allocated", None): Decimal("1.00")} == found
+
+
+# Values.
+
+VALUES: dict[str, tuple[dict[str, Any], dict[Any, str]]] = {
+    "idle GPUs are shared by those who held others of the model": (
+        {"preset": "share-idle"},
+        {
+            ("a", "allocated", None): "6.00",
+            ("a", "shared", "idle"): "18.00",
+            ("b", "allocated", None): "12.00",
+            ("b", "shared", "idle"): "36.00",
+            ("__platform__", "platform", "idle"): "24.00",
+        },
+    ),
+    "a team pays for the time in which its engines ran": (
+        {"preset": "pay-for-use", "payers": {}},
+        {
+            ("a", "allocated", None): "5.40",
+            ("b", "allocated", None): "0.00",
+            ("__platform__", "platform", "idle"): "78.00",
+            ("__platform__", "platform", "unused"): "12.60",
+        },
+    ),
+    "a blend is the mean of its bases": (
+        {"basis": {"allocated": "0.5", "used": "0.5"}},
+        {
+            ("a", "allocated", None): "5.70",
+            ("b", "allocated", None): "6.00",
+            ("__platform__", "platform", "idle"): "78.00",
+            ("__platform__", "platform", "unused"): "6.30",
+        },
+    ),
+    "a wide scope shares every model": (
+        {"payers": {"idle": {"payer": "even", "scope": ["cluster"]}}},
+        {
+            ("a", "allocated", None): "6.00",
+            ("a", "shared", "idle"): "39.00",
+            ("b", "allocated", None): "12.00",
+            ("b", "shared", "idle"): "39.00",
+            ("__platform__", "platform", "idle"): "0.00",
+        },
+    ),
+    "a quota pays for what it keeps free": (
+        {"payers": {"idle": "quota_holder"}, "quotas": [{"team": "a", "gpus": "1", "gpu_model": "H100"}]},
+        {
+            ("a", "allocated", None): "6.00",
+            ("a", "shared", "idle"): "18.00",
+            ("b", "allocated", None): "12.00",
+            ("__platform__", "platform", "idle"): "60.00",
+        },
+    ),
+    "a discount stays with the platform": (
+        {"discounts": [{"qos": "l*", "factor": "0.25"}, {"qos": "*", "factor": "0"}]},
+        {
+            ("a", "allocated", None): "1.50",
+            ("b", "allocated", None): "12.00",
+            ("__platform__", "platform", "discount"): "4.50",
+            ("__platform__", "platform", "idle"): "78.00",
+        },
+    ),
+    "runs are rounded up to whole increments": (
+        {"minimum_billing_seconds": 25_200},
+        {
+            ("a", "allocated", None): "6.00",
+            ("a", "allocated", "minimum"): "1.00",
+            ("b", "allocated", None): "12.00",
+            ("b", "allocated", "minimum"): "2.00",
+            ("__platform__", "platform", "idle"): "78.00",
+            ("__platform__", "platform", "minimum"): "-3.00",
+        },
+    ),
+    "the platform pays for the work that a preempted run lost": (
+        {"payers": {"lost_work": "platform"}, "checkpoint_minutes": 120},
+        {
+            ("a", "allocated", None): "6.00",
+            ("a", "allocated", "lost_work"): "-1.00",
+            ("b", "allocated", None): "12.00",
+            ("__platform__", "platform", "idle"): "78.00",
+            ("__platform__", "platform", "lost_work"): "1.00",
+        },
+    ),
+    "a fixed split of a shared cost": (
+        {
+            "shared": [
+                {
+                    "name": "support",
+                    "amount": "3000",
+                    "per": "month",
+                    "currency": "USD",
+                    "split": "fixed",
+                    "percentages": {"a": "60", "c": "40"},
+                }
+            ]
+        },
+        {
+            ("a", "allocated", None): "6.00",
+            ("a", "shared", "support"): "60.00",
+            ("b", "allocated", None): "12.00",
+            ("c", "shared", "support"): "40.00",
+            ("__platform__", "platform", "idle"): "78.00",
+        },
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def day() -> tuple[World, State, Window]:
+    return two_teams()
+
+
+@pytest.mark.parametrize("case", VALUES, ids=str)
+def test_a_policy_charges(day: tuple[World, State, Window], case: str) -> None:
+    world, state, window = day
+    fields, expected = VALUES[case]
+
+    found = bill(world, state, made(**fields), window, "team", "cause")
+    assert expected == {(key[0], key[2], key[3]): str(amount) for key, amount in found.items()}
+
+
+def test_shared_costs_are_told_beside_what_devices_cost(day: tuple[World, State, Window]) -> None:
+    world, state, window = day
+    found = made(shared=[{"name": "net", "amount": "0.5", "per": "hour", "currency": "USD", "split": "even"}])
+
+    answer = cost.chargeback(world.store, state, window, policy=found)
+    assert (Decimal("108.00"), Decimal("12.00")) == (answer.cost, answer.external_cost)
+    assert {("a", "net"), ("b", "net")} == {(c.group["team"], c.cause) for c in answer.items if c.kind == "shared"}
+    half = cost.chargeback(world.store, state, Window(us(0), us(12 * HOUR)), policy=found)
+    assert Decimal("6.00") == half.external_cost
+
+
+def test_a_run_is_preemptible_where_its_qos_says_how(day: tuple[World, State, Window]) -> None:
+    world, state, window = day
+    row = "insert into queue (cluster, kind, name, preemption) values ('c1', 'qos', 'low', $mode)"
+    for mode, expected in (("off", "6.00"), ("requeue", "3.00")):
+        world.store.sql("delete from queue")
+        world.store.sql(row, mode=f'{{"mode": "{mode}"}}')
+        found = bill(world, state, made(discounts=[{"preemptible": True, "factor": "0.5"}]), window)
+        assert Decimal(expected) == found[("a", "allocated", None)]
+    world.store.sql("delete from queue")
+
+
+# It closes, whatever the policy.
+
+
+@settings(steady, max_examples=4)
+@given(seeds)
+def test_charges_and_platform_are_rates_times_capacity(seed: int) -> None:
+    """Per day, model and currency exactly; and to the cent as it is published."""
+    world, state, rng = drawn(seed)
+    found = random_policies(rng)
+    for day_us in range(T0_US, T0_US + 3 * DAY_US, DAY_US):
+        span = Window(day_us, day_us + DAY_US)
+        base = exact(world, Policies(), span, "gpu_model")
+        assert by_words(base, at=1) == by_words(exact(world, found, span, "gpu_model"), at=1)
+    window = Window(*cuts(rng)[::2])
+    plain = cost.chargeback(world.store, state, window, ("gpu_model", "team"))
+    moved = cost.chargeback(world.store, state, window, ("gpu_model", "team"), policy=found)
+    external = sum((c.cost or 0 for c in moved.items if c.kind == "shared" and c.cause), Decimal(0))
+    for currency in {c.currency for c in plain.items if c.cost is not None}:
+        paid = [sum((c.cost or 0 for c in a.items if c.currency == currency), Decimal(0)) for a in (plain, moved)]
+        assert paid[0] == paid[1] - (external if currency == "USD" else 0)
+    assert plain.gpu_seconds == moved.gpu_seconds
+
+
+@settings(steady, max_examples=4)
+@given(seeds)
+def test_the_parts_of_a_window_pay_what_the_whole_pays(seed: int) -> None:
+    world, _, rng = drawn(seed)
+    found = random_policies(rng)
+    a, b, c = cuts(rng)
+    if a == b or b == c:
+        return
+
+    for by in (("team", "cause"), ("team", "job", "gpu_model")):
+        parts = [exact(world, found, Window(*span), *by) for span in ((a, b), (b, c))]
+        assert added(exact(world, found, Window(a, c), *by)) == added(*parts)
+
+
+@settings(steady, max_examples=2)
+@given(seeds, st.sampled_from(("a", "b", "__platform__")))
+def test_a_filter_changes_no_number(seed: int, team: str) -> None:
+    world, state, rng = drawn(seed)
+    found = random_policies(rng)
+    window = Window(T0_US, T0_US + 3 * DAY_US)
+    for by in (("team", "cause"), ("team", "job")):
+        whole = cost.chargeback(world.store, state, window, by, policy=found)
+        own = cost.chargeback(world.store, state, window, by, policy=found, teams=[team])
+        assert [c for c in whole.items if c.group["team"] == team] == list(own.items)
+
+
+@settings(steady, max_examples=2)
+@given(seeds)
+def test_the_order_of_the_input_changes_nothing(seed: int) -> None:
+    world, state, rng = drawn(seed)
+    found = random_policies(rng)
+    window = Window(T0_US, T0_US + 2 * DAY_US + HOUR)
+    before = cost.chargeback(world.store, state, window, ("team", "cause", "job"), policy=found)
+    for table in ("segment", "ledger_hour", "device_minute", "run", "run_team", "book_day", "team_day"):
+        world.store.sql(f"create or replace temp table mixed as select * from {table} t order by hash(t)")
+        world.store.sql(f"delete from {table}")
+        world.store.sql(f"insert into {table} select * from mixed")
+        world.store.sql("drop table mixed")
+
+    assert before == cost.chargeback(world.store, state, window, ("team", "cause", "job"), policy=found)

@@ -8,11 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpuwatch.alerts.email_server import FIELDS as MAIL_FIELDS
+from gpuwatch.alerts.email_server import Mail, mail_of
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.errors import UsageError
 
-KINDS = ("slack", "webhook")
+KINDS = ("slack", "webhook", "email")
 EVENTS = ("opened", "worsened", "resolved")
+"""What happens to findings; REPORT is beside them, and only told where a channel names it."""
+REPORT = "report"
+EVENTS_KNOWN = (*EVENTS, REPORT)
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 """From harmless to worst: contract.md section 4."""
 DIGESTS = ("off", "hourly", "daily")
@@ -28,7 +33,7 @@ HINT_SECRET_MIN = 16
 """A shorter path is not shown in part: four characters of it would be too much."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_IGNORED = {"url_hint", "status", "origin"}
+_IGNORED = {"url_hint", "status", "origin", "password_set"}
 """What GET adds: an item may be sent back as it came."""
 
 
@@ -47,10 +52,18 @@ class Channel:
     enabled: bool = True
     origin: str = "api"
     """`file`: it stands in gpuwatch.toml and is changed there only."""
+    mail: Mail | None = None
+    """Of an e-mail channel: its server, sender and recipients. Its `url` is empty."""
+
+    @property
+    def secret(self) -> str:
+        """What nobody is shown: the address of a webhook, the password of a mail server."""
+        return self.url if self.mail is None else self.mail.password or ""
 
     def public(self) -> dict[str, Any]:
         """The channel as the API shows it: no secret."""
-        return {"name": self.name, "kind": self.kind, "url_hint": url_hint(self.url), **self.settings()}
+        where = {"url_hint": url_hint(self.url)} if self.mail is None else self.mail.public()
+        return {"name": self.name, "kind": self.kind, **where, **self.settings()}
 
     def settings(self) -> dict[str, Any]:
         """What is neither name, kind nor secret."""
@@ -122,29 +135,40 @@ def _read(
         value: str = take(key, default, lambda v: isinstance(v, str) and v in options, f"one of {', '.join(options)}")
         return value
 
+    kind = choice("kind", known.kind if known else "slack", KINDS)
     teams = take("teams", None, _is_teams, f"a list of at most {MAX_TEAMS} team names, or absent for all teams")
-    events = take("events", list(EVENTS), _is_events, f"a list of {', '.join(EVENTS)}, without repeats")
+    events = take("events", list(EVENTS), _is_events, f"a list of {', '.join(EVENTS_KNOWN)}, without repeats")
     item = {key: value for key, value in item.items() if key != "url" or value is not None}
-    url = take(
-        "url", known.url if known else None, lambda v: isinstance(v, str) or url_wrong, "the webhook's https:// address"
-    )
+    mail = None
+    if kind == "email":
+        mail = mail_of(item, known.mail if known else None, guard, problems)
+        item = {key: value for key, value in item.items() if key not in MAIL_FIELDS}
+        url = take("url", "", lambda v: v == "", "absent: an e-mail channel has host, port, from and to")
+    else:
+        url = take(
+            "url",
+            (known.url or None) if known else None,
+            lambda v: isinstance(v, str) or url_wrong,
+            "the webhook's https:// address",
+        )
     channel = Channel(
         name=name,
-        kind=choice("kind", known.kind if known else "slack", KINDS),
+        kind=kind,
         url=url or "",
         severity_min=choice("severity_min", "medium", SEVERITIES),
         teams=None if teams is None else tuple(teams),
-        events=tuple(event for event in EVENTS if event in events),
+        events=tuple(event for event in EVENTS_KNOWN if event in events),
         digest=choice("digest", "off", DIGESTS),
         enabled=take("enabled", True, lambda v: isinstance(v, bool), "true or false"),
         origin=origin,
+        mail=mail,
     )
-    if url is not None and "url" in item:
+    if url is not None and "url" in item and mail is None:
         try:
             guard.check_url(channel.url)
         except UsageError as error:
             problems.append(str(error))
-    fields = set(Channel.__dataclass_fields__) | _IGNORED
+    fields = (set(Channel.__dataclass_fields__) - {"mail"}) | _IGNORED
     problems += [
         f"{key[:MAX_TEXT]} is not known; known: {', '.join(sorted(fields - _IGNORED))}"
         for key in item
@@ -162,11 +186,12 @@ def from_config(tables: Sequence[Mapping[str, Any]], problems: list[str], guard:
     for place, table in enumerate(tables[:MAX_CHANNELS], 1):
         item = dict(table)
         wrong: list[str] = []
-        if "url_file" in item:
-            try:
-                item["url"] = _secret(item.pop("url_file"))
-            except UsageError as error:
-                wrong.append(str(error))
+        for secret, words in (("url", "the webhook's address"), ("password", "the mail server's password")):
+            if f"{secret}_file" in item:
+                try:
+                    item[secret] = _secret(item.pop(f"{secret}_file"), f"{secret}_file", words)
+                except UsageError as error:
+                    wrong.append(str(error))
         channel = _read(item, None, guard or Guard(), "file", wrong, url_wrong=bool(wrong))
         if wrong:
             problems.append(f"[[channel]] {place}: {_called(channel)}: {'; '.join(wrong)}")
@@ -184,15 +209,15 @@ def moved(channel: Channel, origin: str) -> Channel:
     return replace(channel, origin=origin)
 
 
-def _secret(name: object) -> str:
+def _secret(name: object, setting: str, words: str) -> str:
     if not isinstance(name, str) or not name:
-        raise UsageError("url_file must be the name of a file that holds the webhook's address")
+        raise UsageError(f"{setting} must be the name of a file that holds {words}")
     try:
         with Path(name).open("rb") as file:
             text = file.read(MAX_SECRET_BYTES).decode("utf-8").strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"url_file {name}: {reason}; check the file and its permissions") from error
+        raise UsageError(f"{setting} {name}: {reason}; check the file and its permissions") from error
     return text
 
 
@@ -212,5 +237,5 @@ def _is_events(value: object) -> bool:
         and len(value) > 0
         and all(isinstance(event, str) for event in value)
         and len(set(value)) == len(value)
-        and set(value) <= set(EVENTS)
+        and set(value) <= set(EVENTS_KNOWN)
     )

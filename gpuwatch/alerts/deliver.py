@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Collection
+import ssl
+from collections.abc import Callable, Collection, Sequence
+from email.message import EmailMessage
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from aiohttp.abc import AbstractResolver
 
-from gpuwatch.alerts import slack, webhook
-from gpuwatch.alerts.channel import Channel
+from gpuwatch.alerts import email_send, email_text, report_note, slack, webhook
+from gpuwatch.alerts.channel import REPORT, Channel
 from gpuwatch.alerts.digest import ROWS_MAX, Alert, choose, fold, read
+from gpuwatch.alerts.email_server import Mail
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.alerts.post import TIMEOUT_S, Outcome, post
+from gpuwatch.alerts.report_note import Note
 from gpuwatch.clock import SECOND_US, rfc3339
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.report.files import files_of
 from gpuwatch.state import State
 from gpuwatch.state.channels import Channels
 from gpuwatch.state.outbox import Batch, Outbox, Status
@@ -47,7 +53,9 @@ class Deliverer:
         *,
         base_url: str | None = None,
         allow_private: Collection[str] = (),
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float | None = None,
+        reports: Path | None = None,
+        tls: ssl.SSLContext | None = None,
         resolver: AbstractResolver | None = None,
         chance: random.Random | None = None,
         delivered: Callable[[str, str], None] = lambda kind, outcome: None,
@@ -55,7 +63,7 @@ class Deliverer:
         """`base_url` is the service's own address for links. `allow_private` names hosts, addresses and networks that
 
         may be sent to although they are not public, and over plain http. Raises UsageError for a wrong entry.
-        `delivered` is told the kind of channel and the outcome of each message: sent, failed or given up.
+        `reports` is where the report files are that e-mails carry. `tls` says whom to trust of mail servers. `delivered` is told the kind of channel and the outcome of each message: sent, failed or given up.
         """
         self._channels = Channels(state)
         self._outbox = Outbox(state)
@@ -63,6 +71,8 @@ class Deliverer:
         self._base_url = base_url
         self._guard = Guard.of(allow_private)
         self._timeout_s = timeout_s
+        self._reports = reports
+        self._tls = tls
         self._resolver = resolver
         self._chance = chance or random.Random()
         self._delivered = delivered
@@ -106,6 +116,9 @@ class Deliverer:
         """Sends a test message now, past the outbox. Raises UsageError for an unknown channel."""
         channel = await asyncio.to_thread(self._channels.get, name)
         key = f"{name}|test|{uuid4().hex}"
+        if channel.mail is not None:
+            message = email_text.test(channel.mail, name, self._base_url, key, self._now_us())
+            return await self._mail(channel.mail, message, channel.mail.to)
         if channel.kind == "slack":
             return await self._send(channel, slack.test(name, self._base_url), key)
         return await self._send(channel, webhook.test(name, self._base_url, key=key), key)
@@ -134,21 +147,25 @@ class Deliverer:
 
     async def _deliver(self, channel: Channel, batch: Batch) -> Outcome:
         """1. Reads the rows; those that are no alerts are dead. 2. Sends the rest as one message. 3. Writes the outcome."""
-        alerts: list[Alert] = []
+        readable: list[Alert | Note] = []
         for row in batch.rows:
             try:
-                alerts.append(read(row))
+                readable.append(report_note.read(row) if row.event == REPORT else read(row))
             except ValueError as error:
                 await asyncio.to_thread(self._outbox.discard, row, f"cannot be sent: {error}")
-        if not alerts:
+        if not readable:
             return Outcome(False, permanent=True)
         try:
-            message = self._message(channel, fold(alerts), batch.key)
+            message, to = await asyncio.to_thread(self._message, channel, readable, batch.key)
         except Exception as error:  # noqa: BLE001 - a poisoned row must not hold up those behind it
             outcome = Outcome(False, f"cannot be written as a message ({type(error).__name__})", permanent=True)
         else:
             try:
-                outcome = await self._send(channel, message, batch.key)
+                if channel.mail is not None and isinstance(message, EmailMessage):
+                    attempts = max(row.attempts for row in batch.rows)
+                    outcome = await self._mail(channel.mail, message, to, attempts)
+                else:
+                    outcome = await self._send(channel, message, batch.key)
             except Exception as error:  # noqa: BLE001 - a defect below is a failed try, counted and given up like others
                 outcome = Outcome(False, f"sending broke down ({type(error).__name__})")
         now_us = self._now_us()
@@ -160,16 +177,37 @@ class Deliverer:
         self._delivered(channel.kind, "sent" if outcome.sent else "given up" if outcome.permanent else "failed")
         return outcome
 
-    def _message(self, channel: Channel, alerts: list[Alert], key: str) -> dict[str, Any]:
-        digest = channel.digest != "off" or len(alerts) > 1
+    def _message(self, channel: Channel, readable: Sequence[Alert | Note], key: str) -> tuple[Any, Sequence[str]]:
+        """The message of a batch, and of an e-mail its recipients."""
+        first, now_us, url = readable[0], self._now_us(), self._base_url
+        if isinstance(first, Note):
+            if channel.mail is not None:
+                files = files_of(self._reports, first.summary.stem)
+                to = first.to or channel.mail.to
+                return email_text.report(channel.mail, first.summary, to, url, files, key, now_us), to
+            tell = report_note.for_slack if channel.kind == "slack" else report_note.for_program
+            return tell(first.summary, url, key), ()
+        alerts = fold([alert for alert in readable if isinstance(alert, Alert)])
+        many = channel.digest != "off" or len(alerts) > 1
+        if channel.mail is not None:
+            if many:
+                return email_text.digest(channel.mail, alerts, url, key, now_us), channel.mail.to
+            return email_text.single(channel.mail, alerts[0], url, key, now_us), channel.mail.to
         if channel.kind == "slack":
-            return slack.digest(alerts, self._base_url, key=key) if digest else slack.single(alerts[0], self._base_url)
-        return webhook.digest(alerts, self._base_url, key=key) if digest else webhook.payload(alerts[0], self._base_url)
+            return slack.digest(alerts, url, key=key) if many else slack.single(alerts[0], url), ()
+        return webhook.digest(alerts, url, key=key) if many else webhook.payload(alerts[0], url), ()
 
     async def _send(self, channel: Channel, message: dict[str, Any], key: str) -> Outcome:
         headers = {"Idempotency-Key": key}
         body = json.dumps(message).encode()
-        return await post(channel.url, body, headers, self._guard, self._now_us(), self._timeout_s, self._resolver)
+        timeout_s = self._timeout_s or TIMEOUT_S
+        return await post(channel.url, body, headers, self._guard, self._now_us(), timeout_s, self._resolver)
+
+    async def _mail(self, mail: Mail, message: EmailMessage, to: Sequence[str], attempts: int = 0) -> Outcome:
+        if not to:
+            return Outcome(False, "nobody to send to: name recipients in `to`", permanent=True)
+        timeout_s = self._timeout_s or email_send.TIMEOUT_S
+        return await asyncio.to_thread(email_send.send, mail, message, to, self._guard, timeout_s, self._tls, attempts)
 
     def _backoff_us(self, batch: Batch, asked_us: int | None) -> int:
         """What the receiver asked for, or twice as long each time, within bounds; always a little by chance."""

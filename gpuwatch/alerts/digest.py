@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.alerts.channel import Channel
+from gpuwatch.alerts.channel import REPORT, Channel
 from gpuwatch.state.outbox import Row
 
 DIGEST_ABOVE = 10
 """More findings than this that wait for a channel go out as one message, even where no digest is set."""
 
-ROWS_MAX = {"slack": 1000, "webhook": 100}
+ROWS_MAX = {"slack": 1000, "webhook": 100, "email": 1000}
 """Rows of the outbox in one message: people read ten findings of it, programs all."""
 
 
@@ -34,7 +34,13 @@ class Alert:
 
 
 def choose(channel: Channel, rows: Sequence[Row]) -> Sequence[Row]:
-    """The rows of the next message: all of them as a digest, or all about the finding that waits longest."""
+    """The rows of the next message: all of them as a digest, or all about the finding that waits longest.
+
+    A report is a message of its own.
+    """
+    if rows[0].event == REPORT:
+        return rows[:1]
+    rows = [row for row in rows if row.event != REPORT]
     if channel.digest != "off" or len({row.finding_key for row in rows}) > DIGEST_ABOVE:
         return rows
     return [row for row in rows if row.finding_key == rows[0].finding_key]

@@ -81,6 +81,20 @@ class Guard:
             )
         return host
 
+    def check_host(self, host: str, encrypted: bool) -> str:
+        """The name of a mail server that may be sent to. Raises UsageError; plain text is for hosts named only."""
+        plain = _plain(host)
+        literal = _literal(plain)
+        if plain in self.hosts or (literal is not None and self._named(literal)):
+            return plain
+        if not encrypted:
+            raise UsageError("security none is for hosts named in allow_private only; use starttls or tls")
+        if literal is not None and not is_public(literal):
+            raise UsageError(
+                f"host: {plain} is not a public address; name it in allow_private of gpuwatch.toml to use it"
+            )
+        return plain
+
     def permits(self, host: str, address: str) -> bool:
         """Whether a connection for `host` may go to `address` (what the name resolved to)."""
         if host in self.hosts:

@@ -20,6 +20,8 @@ MAX_PART = 120
 MAX_DIGEST = 10
 """Findings in a digest: ui.md."""
 MAX_SUMMARY = 600
+MAX_FACTS = 10
+"""Fields of a section: the most that Slack takes."""
 
 _ICONS = {
     "critical": ":red_circle:",
@@ -70,10 +72,7 @@ def single(alert: Alert, base_url: str | None) -> Payload:
 
 def digest(alerts: Sequence[Alert], base_url: str | None, *, key: str = "") -> Payload:
     """The message about many findings: their sum, at most MAX_DIGEST of them (the dearest first), and a link to all."""
-    dearest = sorted(alerts, key=_dearness)
-    counts = {event: sum(alert.event == event for alert in alerts) for event in _EVENTS}
-    told = ", ".join(f"{count} {event}" for event, count in counts.items() if count)
-    title = f"{len(alerts)} finding{'s' * (len(alerts) != 1)}: {told} · {_total(alerts)}"
+    title, dearest = digest_line(alerts)
     blocks = [_section(f":bar_chart: *{escape(title, MAX_LINE)}*")]
     for alert in dearest[:MAX_DIGEST]:
         url = words.finding_url(base_url, str(alert.finding.get("key")))
@@ -82,6 +81,22 @@ def digest(alerts: Sequence[Alert], base_url: str | None, *, key: str = "") -> P
     notes = [f"and {left} more"] if left > 0 else []
     blocks += _button("Open all findings", words.findings_url(base_url))
     return _message(title, [*blocks, _context([*notes, f"key {key}"])])
+
+
+def digest_line(alerts: Sequence[Alert]) -> tuple[str, list[Alert]]:
+    """The line of a digest, and its alerts with the dearest first."""
+    counts = {event: sum(alert.event == event for alert in alerts) for event in _EVENTS}
+    told = ", ".join(f"{count} {event}" for event, count in counts.items() if count)
+    title = f"{len(alerts)} finding{'s' * (len(alerts) != 1)}: {told} · {_total(alerts)}"
+    return title, sorted(alerts, key=_dearness)
+
+
+def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | None], notes: Sequence[str]) -> Payload:
+    """A message that is about no finding: a line that decides, at most MAX_FACTS facts, a link, small print."""
+    blocks = [_section(f":page_facing_up: *{escape(title, MAX_LINE)}*")]
+    fields = [_text(f"*{escape(name, MAX_PART)}*\n{escape(text, MAX_LINE)}") for name, text in facts[:MAX_FACTS]]
+    blocks += [{"type": "section", "fields": fields}] if fields else []
+    return _message(title, [*blocks, *_button(*link), _context(notes)])
 
 
 def test(channel: str, base_url: str | None) -> Payload:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from gpuwatch.clock import DAY_US, HOUR_US, SECOND_US, from_us, parse_rfc3339
 from gpuwatch.findings import ELAPSED_US_MIN
@@ -29,6 +29,14 @@ def finding_url(base_url: str | None, key: str) -> str | None:
 def findings_url(base_url: str | None) -> str | None:
     """Where all findings are shown in the UI."""
     return f"{base_url.rstrip('/')}/ui/findings" if base_url else None
+
+
+def report_url(base_url: str | None, week: str, team: str | None, form: str) -> str | None:
+    """Where a weekly report is served; None where the service does not know its own address."""
+    if not base_url:
+        return None
+    asked = {"week": week, **({} if team is None else {"team": team}), "format": form}
+    return f"{base_url.rstrip('/')}/api/v1/reports/weekly?{urlencode(asked)}"
 
 
 def cost_a_day(finding: Json) -> Decimal | None:

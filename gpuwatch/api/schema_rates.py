@@ -119,4 +119,5 @@ class Commitment(Strict):
 class Commitments(Strict):
     items: list[Commitment]
     window: Span
+    counted: Span | None = Field(description="The part of the window in which the books know the fleet.")
     next: str | None

@@ -32,7 +32,7 @@ from gpuwatch.output import FORMATS, Listing, choose
 if TYPE_CHECKING:
     from gpuwatch.clock import Window
 
-CHARGE_FORMATS = (*FORMATS, "parquet", "xlsx")
+CHARGE_FORMATS = (*FORMATS, "parquet", "xlsx", "focus")
 BINARY_FORMATS = ("parquet", "xlsx")
 OPEN_STATES = "open,acked,snoozed,exempt"
 NO = 1
@@ -108,8 +108,17 @@ def chargeback(
     form: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="table|json|csv|parquet|xlsx", help="Default: table on a terminal, json when piped."
+            "--format",
+            metavar="table|json|csv|parquet|xlsx|focus",
+            help="Default: table on a terminal, json when piped. focus: FOCUS rows, see docs/focus.md.",
         ),
+    ] = None,
+    focus_version: Annotated[
+        str | None, typer.Option("--focus-version", metavar="1.2|1.4", help="With --format focus; default: 1.2.")
+    ] = None,
+    focus_format: Annotated[
+        str | None,
+        typer.Option("--focus-format", metavar="csv|parquet", help="With --format focus; default: as FILE ends, csv."),
     ] = None,
 ) -> None:
     """Who pays what."""
@@ -122,6 +131,14 @@ def chargeback(
         check_format(form, CHARGE_FORMATS)
     if form in BINARY_FORMATS and out is None and sys.stdout.isatty():
         raise UsageError(f"--format {form}: bytes are not for a terminal; add --out FILE")
+    if form == "focus":
+        from gpuwatch.commands.focus import export
+
+        if by:
+            raise UsageError("--by: --format focus has rows of its own (a day, a device and a job); leave --by out")
+        return export(window_of(window, context), data, config, out, focus_version, focus_format)
+    if focus_version is not None or focus_format is not None:
+        raise UsageError("--focus-version and --focus-format: only with --format focus")
     span, dimensions = window_of(window, context), names(by or ["team"])
     if "bucket" in dimensions:
         raise UsageError("--by bucket: charges have no bucket; gpuwatch ledger --by bucket lists GPU-seconds and cost")

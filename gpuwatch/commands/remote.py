@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
@@ -15,6 +17,7 @@ from gpuwatch.in_use import Note
 TIMEOUT_S = 300.0
 PAGES_MAX = 100_000
 PAGE_ITEMS = 1000
+COPY_BYTES = 1 << 20
 
 
 def get(note: Note, route: str, parameters: Mapping[str, Any]) -> bytes:
@@ -54,12 +57,28 @@ def send(
     return answer
 
 
+def save(note: Note, route: str, parameters: Mapping[str, Any], file: BinaryIO) -> list[str]:
+    """Writes the body of an answer to a file, piece by piece; returns what the server warns of beside it."""
+    request = Request(f"{note.url}{route}?{urlencode(parameters, doseq=True)}")
+    with _answer(note, request) as answer:
+        shutil.copyfileobj(answer, file, COPY_BYTES)
+        warnings: list[str] = json.loads(answer.headers.get("X-Gpuwatch-Warnings", "[]"))
+    return warnings
+
+
 def _open(note: Note, request: Request) -> bytes:
+    with _answer(note, request) as answer:
+        content: bytes = answer.read()
+        return content
+
+
+@contextmanager
+def _answer(note: Note, request: Request) -> Iterator[Any]:
+    """The open answer to a request. Raises UsageError or SourceUnreachable, also where reading it fails."""
     request.add_header("Authorization", f"Bearer {note.secret}")
     try:
         with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S) as answer:
-            content: bytes = answer.read()
-            return content
+            yield answer
     except HTTPError as error:
         text = _words(error.read())
         if error.code < 500:

@@ -19,6 +19,9 @@ SETTING = "report:weekly"
 SETTLE_US = 6 * HOUR_US
 """Time after the end of a week for late data: the books of its last hours change until then."""
 SLUG_MAX = 40
+CARRIED_MAX_BYTES = 20_000_000
+"""A larger file is not read to be mailed."""
+_STEM = re.compile(r"\d{4}-W\d{2}/(?:fleet|team-[a-z0-9-]+)")
 _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -74,6 +77,21 @@ def write(files: Sequence[ReportFile], out: Path) -> list[Path]:
         for temporary, _ in pending:
             Path(temporary).unlink(missing_ok=True)
     return written
+
+
+def files_of(directory: Path | None, stem: str) -> dict[str, bytes]:
+    """What an e-mail carries of a report: its PDF and XLSX by suffix, as far as they are there and not too large."""
+    found: dict[str, bytes] = {}
+    if directory is None or not _STEM.fullmatch(stem):
+        return found
+    for suffix in ("pdf", "xlsx"):
+        path = directory / f"{stem}.{suffix}"
+        try:
+            if path.stat().st_size <= CARRIED_MAX_BYTES:
+                found[suffix] = path.read_bytes()
+        except OSError:
+            continue  # gone, or another disk: the message has the link
+    return found
 
 
 def due(state: State, now_us: int) -> str | None:

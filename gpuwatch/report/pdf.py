@@ -91,7 +91,7 @@ class _Printer:
         heading = self._text(section.title, "h2")
         # The heading stays with what it is about: all of a short section, else down to its first table or card.
         kept = len(content) if section.name == "quality" else self._first(section)
-        found = [*begin, KeepTogether([heading, *content[:kept]]), *content[kept:]]
+        found = [*begin, KeepTogether([heading, *_flat(content[:kept])]), *content[kept:]]
         if last:
             found += [self._text(note, "small") for note in self._fonts.notes()]
         return found
@@ -121,7 +121,7 @@ class _Printer:
             case doc.Table():
                 return [self._table(block, small), Spacer(0, 4)]
             case doc.Card():
-                return [self._card(block), Spacer(0, 5)]
+                return [self._card(block), Spacer(0, 4)]
             case doc.Notice(title, points):
                 rows = [[self._text(title, "bold")], *([self._text(f"• {point}", "body")] for point in points)]
                 style = [("BOX", (0, 0), (-1, -1), 0.5, LINE), ("LINEBEFORE", (0, 0), (0, -1), 3, SEVERITIES["medium"])]
@@ -204,8 +204,8 @@ class _Printer:
             *spans,
             *_TIGHT,
             ("LEFTPADDING", (0, 0), (-1, -1), 9),
-            ("TOPPADDING", (0, 0), (-1, 0), 4),
-            ("BOTTOMPADDING", (0, -1), (-1, -1), 5),
+            ("TOPPADDING", (0, 0), (-1, 0), 3),
+            ("BOTTOMPADDING", (0, -1), (-1, -1), 4),
         ]
         widths = [self._width * 0.78, self._width * 0.22]
         return KeepTogether([Table(rows, colWidths=widths, style=TableStyle(style))])
@@ -226,8 +226,8 @@ _PADDING = [
 _CELLS = [
     ("LEFTPADDING", (0, 0), (-1, -1), 3),
     ("RIGHTPADDING", (0, 0), (-1, -1), 3),
-    ("TOPPADDING", (0, 0), (-1, -1), 2.2),
-    ("BOTTOMPADDING", (0, 0), (-1, -1), 2.8),
+    ("TOPPADDING", (0, 0), (-1, -1), 1.6),
+    ("BOTTOMPADDING", (0, 0), (-1, -1), 2.2),
     ("VALIGN", (0, 0), (-1, -1), "MIDDLE"),
 ]
 _TIGHT = [
@@ -251,10 +251,10 @@ def _styles() -> dict[str, ParagraphStyle]:
     sizes = {"body": (9, 12), "cell": (8.3, 10.4), "small": (7.4, 9.2)}
     made = {
         "title": _style("title", 17, 21, bold=True, after=2),
-        "h2": _style("h2", 12, 15, bold=True, before=12, after=3, keep=True),
+        "h2": _style("h2", 11.5, 14.5, bold=True, before=9, after=3, keep=True),
         "h3": _style("h3", 9.5, 12, bold=True, before=6, after=2, keep=True),
         "lead": _style("lead", 11, 14.5, before=5, after=8),
-        "soft": _style("soft", 8.3, 10.8, colour=SOFT, after=3, keep=True),
+        "soft": _style("soft", 8.3, 10.8, colour=SOFT, after=3),
         "bold": _style("bold", 9, 12, bold=True),
         "bold right": _style("bold right", 9, 12, bold=True, right=True),
         "head": _style("head", 7.6, 9.4, bold=True, colour=SOFT),
@@ -297,6 +297,15 @@ def _style(
         keepWithNext=1 if keep else 0,
         splitLongWords=1,
     )
+
+
+def _flat(flowables: Iterable[Flowable]) -> Iterable[Flowable]:
+    """Without groups within: the library breaks the page before a group that holds another."""
+    for flowable in flowables:
+        if isinstance(flowable, KeepTogether):
+            yield from flowable._content
+        else:
+            yield flowable
 
 
 def _whole(table: doc.Table) -> bool:

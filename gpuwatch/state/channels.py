@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from gpuwatch.alerts.channel import MAX_CHANNELS, Channel, moved, parse
+from gpuwatch.alerts.email_server import Mail
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.errors import UsageError
 from gpuwatch.state import outbox
@@ -121,18 +122,18 @@ def _write(connection: Connection, before: Channel | None, channel: Channel, act
         return False
     values = {
         "kind": channel.kind,
-        "secret": channel.url,
-        "config": json.dumps(channel.settings()),
+        "secret": channel.secret,
+        "config": json.dumps(channel.settings() | ({} if channel.mail is None else {"mail": channel.mail.kept()})),
         "updated_us": at_us,
     }
     if before is None:
         connection.execute(sa.insert(_channel).values(name=channel.name, created_us=at_us, **values))
     else:
         connection.execute(sa.update(_channel).where(_channel.c.name == channel.name).values(**values))
-        if before.url != channel.url:
+        if _moved(before, channel):
             outbox.revive(connection, channel.name, at_us)
     what = f"channel {channel.name} {'made' if before is None else 'changed'}"
-    after = _shown(channel, None if before is None else before.url != channel.url)
+    after = _shown(channel, None if before is None else _moved(before, channel))
     record(connection, at_us, actor, what, None if before is None else _shown(before), after)
     return True
 
@@ -145,14 +146,21 @@ def _read(connection: Connection) -> dict[str, Channel]:
 def _channel_of(row: Any) -> Channel:
     config = json.loads(row.config)
     teams = config.pop("teams")
+    mail = config.pop("mail", None)
     return Channel(
         name=row.name,
         kind=row.kind,
-        url=row.secret,
+        url=row.secret if mail is None else "",
+        mail=None if mail is None else Mail.of(mail, row.secret),
         teams=None if teams is None else tuple(teams),
         events=tuple(config.pop("events")),
         **config,
     )
+
+
+def _moved(before: Channel, channel: Channel) -> bool:
+    """Whether messages go elsewhere than before: what did not arrive there may arrive now."""
+    return before.url != channel.url or before.mail != channel.mail
 
 
 def _shown(channel: Channel, new_url: bool | None = None) -> str:

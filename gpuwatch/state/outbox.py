@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from gpuwatch.clock import DAY_US
+from gpuwatch.errors import StoreError
 from gpuwatch.state.core import State
 
 MAX_QUEUED = 1000
@@ -152,6 +153,22 @@ class Outbox:
             if new:
                 connection.execute(sa.insert(_outbox), new)
         return len(new)
+
+    def announce(self, channel: str, about: str, event: str, payload: str, now_us: int) -> bool:
+        """Queues a message that is about no finding, once: False where `about` was told to the channel before.
+
+        Raises StoreError where too much waits for the channel already: it is announced again at a later pass.
+        """
+        dedup = f"{channel}|{about}|{event}"
+        with self._state.transaction(write=True) as connection:
+            if _known(connection, [dedup]):
+                return False
+            if _count_queued(connection, channel) >= MAX_QUEUED:
+                raise StoreError(f"channel {channel}: {MAX_QUEUED} messages wait; see its last error")
+            row = {"dedup": dedup, "channel": channel, "finding_key": about, "event": event, "payload": payload}
+            times = {"state": "pending", "created_us": now_us, "due_us": now_us, "attempts": 0}
+            connection.execute(sa.insert(_outbox).values(**row, **times))
+        return True
 
     def waiting(self) -> frozenset[str]:
         """Channels that something is queued for, due or not."""

@@ -213,7 +213,8 @@ with origin as (
         upto - f.units as before
     from focus_part f
     join focus_price p using (price_id)
-    where p.price is not null
+    -- A process that used nothing of a shared GPU has no part in it.
+    where p.price is not null and f.units > 0
 ),
 quantity as (
     select

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import json
+from collections.abc import Collection, Iterator
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from gpuwatch import cost
+from gpuwatch import cost, focus
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.schema import Chargeback, Ledger
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.export import render
+from gpuwatch.focus_file import MEDIA
 from gpuwatch.listings import chargeback_listing, ledger_listing
+
+if TYPE_CHECKING:
+    from gpuwatch.service import Service
 
 STEPS = {"1h": HOUR_US, "1d": DAY_US}
 PAGE = 1000
+PIECE_BYTES = 1 << 20
 By = Annotated[list[str] | None, Query(max_length=20, description="Dimensions, comma between several.")]
 FILES: dict[str, Any] = {
     "text/csv": {"schema": {"type": "string"}},
@@ -81,16 +89,24 @@ def chargeback(
     team: Names = None,
     cluster: Name = None,
     pool: Name = None,
-    format: Annotated[Literal["json", "csv", "parquet", "xlsx"], Query(description="Files are whole.")] = "json",
+    format: Annotated[
+        Literal["json", "csv", "parquet", "xlsx", "focus"], Query(description="Files are whole.")
+    ] = "json",
+    focus_version: Annotated[Literal["1.2", "1.4"], Query(description="With format=focus.")] = "1.2",
+    focus_format: Annotated[Literal["csv", "parquet"], Query(description="With format=focus.")] = "csv",
     limit: Limit = PAGE,
     cursor: CursorText = None,
 ) -> Response:
     """Rows add up to `total`, which is of all pages. `by` any of team, user, queue, namespace, account, job, gpu_model,
-    mig_profile, slice, cluster, pool. Another format than json is the whole answer as a file, without pages.
+    mig_profile, slice, cluster, pool. Another format than json is the whole answer as a file, without pages. `focus` has
+    rows of its own (a day, a device and a job), whatever `by` says; X-Gpuwatch-Unpriced-Gpu-Seconds is the time that is in
+    none of them because no rate covers it.
     """
     dimensions, teams = split(by) or ["team"], seen(access.teams, split(team))
     asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool})
     span, offset = _place(cursor, asked, window, service.now_us())
+    if format == "focus":
+        return _focus(service, span, focus_version, focus_format, cluster, pool, teams)
     paged: dict[str, Any] = {"limit": limit, "offset": offset} if format == "json" else {}
     with service.reader() as store:
         found = cost.chargeback(store, service.state, span, dimensions, cluster, teams, pool=pool, **paged)
@@ -101,6 +117,43 @@ def chargeback(
     content, media_type = render(listing, format)
     name = f"chargeback-{span.start_us}-{span.end_us}.{format}"
     return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def _focus(
+    service: Service,
+    span: Window,
+    version: str,
+    form: str,
+    cluster: str | None,
+    pool: str | None,
+    teams: Collection[str] | None,
+) -> Response:
+    """The FOCUS file, written to a nameless file first: it never lies in memory, and it goes whatever happens."""
+    file = TemporaryFile(prefix="gpuwatch-focus-")  # noqa: SIM115  closed when it is sent
+    try:
+        with service.reader() as store:
+            done = focus.write(
+                store, service.state, span, file, version=version, form=form, cluster=cluster, pool=pool, teams=teams
+            )
+        name = f"focus-{version}-{span.start_us}-{span.end_us}.{form}"
+        headers = {
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Length": str(file.tell()),
+            "X-Gpuwatch-Unpriced-Gpu-Seconds": f"{done.unpriced_gpu_seconds:f}",
+        }
+        if done.warnings:
+            headers["X-Gpuwatch-Warnings"] = json.dumps(done.warnings)
+        file.seek(0)
+        return StreamingResponse(_pieces(file), headers=headers, media_type=MEDIA[form])
+    except BaseException:
+        file.close()
+        raise
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
 
 
 def _place(cursor: str | None, asked: str, window: str, now_us: int) -> tuple[Window, int]:

@@ -9,7 +9,7 @@ from gpuwatch.api.auth import FleetReader
 from gpuwatch.api.common import PREFIX, Svc, WindowText, answer, errors, window_of, words
 from gpuwatch.api.schema_rates import Commitments
 from gpuwatch.commitments import commitments as used
-from gpuwatch.commitments import shown
+from gpuwatch.commitments import counted, shown
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
@@ -22,4 +22,5 @@ def commitments(access: FleetReader, service: Svc, window: WindowText = "month")
     span = window_of(window, service.now_us())
     with service.reader() as store:
         items = [shown(one) for one in used(store, service.state, span)]
-    return answer({"items": items, "window": words(span), "next": None})
+        known = counted(store, span)
+    return answer({"items": items, "window": words(span), "counted": known and words(known), "next": None})

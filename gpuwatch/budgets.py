@@ -1,0 +1,352 @@
+"""Budgets: what a team may spend in a week or month, what it has spent, and what it will have by the end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch import cost
+from gpuwatch.clock import DAY_US, Window, from_us, parse_window, rfc3339
+from gpuwatch.errors import UsageError
+from gpuwatch.findings import Finding
+from gpuwatch.forecast import HISTORY_DAYS, LEVEL, Forecast, dates, foretell, run_out
+from gpuwatch.model import Rejects
+from gpuwatch.rate_table import amount, moment, plain, read_rows
+from gpuwatch.state import State
+from gpuwatch.state.cards import Cards
+from gpuwatch.store import Store
+from gpuwatch.teams import RESERVED_PREFIX
+
+CARD = "budgets"
+FLEET = "*"
+"""The team of a budget for everything."""
+PERIODS = ("month", "week")
+REQUIRED = ("team", "period", "amount", "currency")
+OPTIONAL = ("gpu_hours", "valid_from", "valid_to", "alert_at")
+ALERT_AT = (80, 100)
+"""Percent of a budget at which a message is sent where the budget names none."""
+ALERTS_MAX, PERCENT_MAX = 10, 1000
+DETECTOR = "budget"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`amount` of money and `gpu_hours` (None: no quota) in each ISO week or calendar month, UTC, from valid_from on.
+
+    A period belongs to the budget that is valid when it starts.
+    """
+
+    team: str
+    period: str
+    amount: Decimal
+    currency: str
+    gpu_hours: Decimal | None = None
+    valid_from_us: int = 0
+    valid_to_us: int | None = None
+    alert_at: tuple[int, ...] = ALERT_AT
+    line: int = field(default=0, compare=False)
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            raise UsageError(f"budget of {self.team!r}: {problem}") from ValueError(problem)
+
+    def valid_at(self, at_us: int) -> bool:
+        """Whether it holds for a period that starts then."""
+        return self.valid_from_us <= at_us and (self.valid_to_us is None or at_us < self.valid_to_us)
+
+
+@dataclass(frozen=True)
+class Status:
+    """A budget and the period that is looked at: `spent` until `at_us`; None where charges have another currency."""
+
+    budget: Budget
+    name: str
+    window: Window
+    at_us: int
+    spent: Decimal | None
+    gpu_hours: Decimal
+    forecast: Forecast | None
+    runs_out: date | None
+    days: tuple[tuple[date, Decimal], ...]
+    """What each day of the period cost, in the order of days: the burn-down."""
+    missing: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it: `burn_down` is what is left of the budget at the end of each day, and what would be at an even pace."""
+        left, rows = self.budget.amount, []
+        total = (self.window.end_us - self.window.start_us) // DAY_US
+        for place, (day, cost_) in enumerate(self.days):
+            left -= cost_
+            even = self.budget.amount * (total - place - 1) / total
+            rows.append({"day": day.isoformat(), "cost": f"{cost_:f}", "left": f"{left:f}", "even": f"{even:.2f}"})
+        told = self.forecast
+        return {
+            "team": self.budget.team,
+            "period": self.name,
+            "window": {"start": rfc3339(self.window.start_us), "end": rfc3339(self.window.end_us)},
+            "amount": f"{self.budget.amount:f}",
+            "currency": self.budget.currency,
+            "spent": None if self.spent is None else f"{self.spent:f}",
+            "spent_ratio": _part(self.spent, self.budget.amount),
+            "gpu_hours": f"{self.gpu_hours:.6f}",
+            "gpu_hours_quota": None if self.budget.gpu_hours is None else plain(self.budget.gpu_hours),
+            "gpu_hours_ratio": _part(self.gpu_hours, self.budget.gpu_hours),
+            "forecast": None if told is None else {n: f"{v:f}" for n, v in asdict(told).items()} | {"level": LEVEL},
+            "runs_out": None if self.runs_out is None else self.runs_out.isoformat(),
+            "burn_down": rows,
+            "missing": self.missing,
+        }
+
+
+def parse_budgets(text: str | bytes, file: str, rejects: Rejects) -> tuple[Budget, ...]:
+    """The budgets of a CSV file with REQUIRED and OPTIONAL columns; a bad line goes to `rejects`. Raises UnreadableInput."""
+    kept: list[Budget] = []
+    for line, row in read_rows(text, file, REQUIRED, OPTIONAL, rejects):
+        try:
+            kept.append(budget_of(row, line))
+        except (ValueError, UsageError) as error:
+            rejects.add(str(error.__cause__ or error), file, line, ",".join(row.values()))
+    return tuple(kept)
+
+
+def budget_of(row: Mapping[str, Any], line: int) -> Budget:
+    """A row of texts as a budget. Raises ValueError or UsageError with what is wrong."""
+    cells = {name: str(row[name]).strip() for name in (*REQUIRED, *OPTIONAL) if row.get(name) not in (None, "")}
+    if missing := [name for name in REQUIRED if name not in cells]:
+        raise ValueError(f"{missing[0]} is empty")
+    alerts = cells.get("alert_at")
+    try:
+        percents = ALERT_AT if alerts is None else tuple(int(part) for part in alerts.replace(";", " ").split())
+    except ValueError as error:
+        raise ValueError("alert_at is not a list of percents such as 80 100") from error
+    return Budget(
+        cells["team"],
+        cells["period"],
+        amount(cells["amount"], "amount"),
+        cells["currency"],
+        amount(cells["gpu_hours"], "gpu_hours") if "gpu_hours" in cells else None,
+        moment(cells["valid_from"], "valid_from") if "valid_from" in cells else 0,
+        moment(cells["valid_to"], "valid_to") if "valid_to" in cells else None,
+        percents,
+        line,
+    )
+
+
+def shown(budget: Budget) -> dict[str, Any]:
+    """A budget in texts; `budget_of` reads it back."""
+    return {
+        "team": budget.team,
+        "period": budget.period,
+        "amount": plain(budget.amount),
+        "currency": budget.currency,
+        "gpu_hours": None if budget.gpu_hours is None else plain(budget.gpu_hours),
+        "valid_from": rfc3339(budget.valid_from_us),
+        "valid_to": None if budget.valid_to_us is None else rfc3339(budget.valid_to_us),
+        "alert_at": " ".join(map(str, budget.alert_at)),
+    }
+
+
+def replace(state: State, budgets: Sequence[Budget], actor: str, source: str, at_us: int) -> bool:
+    """Makes these the budgets in force. Raises UsageError naming two of one team and period that are valid at once."""
+    for place, one in enumerate(budgets):
+        for other in budgets[:place]:
+            if (one.team, one.period) == (other.team, other.period) and _overlap(one, other):
+                lines = f" (lines {other.line} and {one.line})" if one.line and other.line else ""
+                raise UsageError(
+                    f"budgets: two of team {one.team!r} a {one.period} are valid at once{lines}; end the first"
+                )
+    return Cards(state).replace(CARD, [shown(one) | {"line": one.line} for one in budgets], actor, source, at_us)
+
+
+def in_force(state: State) -> tuple[Budget, ...]:
+    """The budgets as they were set."""
+    return tuple(budget_of(row, row["line"]) for row in Cards(state).rows(CARD))
+
+
+def statuses(
+    store: Store,
+    state: State,
+    at_us: int,
+    teams: Collection[str] | None = None,
+    *,
+    budgets: Iterable[Budget] | None = None,
+) -> list[Status]:
+    """Every budget of these teams (None: all, the fleet's too) in the period in which `at_us` lies."""
+    found = []
+    known = in_force(state) if budgets is None else budgets
+    by_period: dict[str, list[Budget]] = defaultdict(list)
+    for budget in known:
+        if teams is None or budget.team in teams:
+            by_period[budget.period].append(budget)
+    for period, mine in by_period.items():
+        name = period_name(period, at_us)
+        window = parse_window(name, at_us)
+        valid = [budget for budget in mine if budget.valid_at(window.start_us)]
+        if valid:
+            paid = _Paid.read(store, state, window, at_us)
+            found += [paid.status(budget, name, window, at_us) for budget in valid]
+    return sorted(found, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
+
+
+def for_report(store: Store, state: State, window: Window, team: str | None) -> dict[str, Any] | None:
+    """The budget of a team (None: the fleet) for the month, else the week, in which a window ends; None without one."""
+    wanted = FLEET if team is None else team
+    mine = [budget for budget in in_force(state) if budget.team == wanted]
+    for period in PERIODS:
+        of_period = [budget for budget in mine if budget.period == period]
+        for status in statuses(store, state, window.end_us - 1, budgets=of_period):
+            told = status.forecast
+            return {
+                "period": status.name,
+                "amount": status.budget.amount,
+                "spent": status.spent,
+                "currency": status.budget.currency,
+                "forecast": None if told is None else told.amount,
+                "forecast_low": None if told is None else told.low,
+                "forecast_high": None if told is None else told.high,
+            }
+    return None
+
+
+def alerts(store: Store, state: State, at_us: int) -> list[Finding]:
+    """What channels are told of budgets: one a team and period that has passed one of its percents, or will pass 100."""
+    told = (_alert(status) for status in statuses(store, state, at_us))
+    return [finding for finding in told if finding is not None]
+
+
+def period_name(period: str, at_us: int) -> str:
+    """The ISO week or month in which an instant lies: 2026-W47, 2026-11."""
+    at = from_us(at_us)
+    year, week, _ = at.isocalendar()
+    return f"{year}-W{week:02d}" if period == "week" else f"{at.year:04d}-{at.month:02d}"
+
+
+def _alert(status: Status) -> Finding | None:
+    budget, spent = status.budget, status.spent
+    if spent is None or budget.amount == 0:
+        return None
+    percent = int(spent * 100 / budget.amount)
+    passed = max((at for at in budget.alert_at if percent >= at), default=None)
+    over = status.forecast is not None and status.forecast.low > budget.amount
+    if passed is None and not over:
+        return None
+    who = "The fleet" if budget.team == FLEET else f"Team {budget.team}"
+    summary = f"{who} has spent {percent} % of its {budget.amount:f} {budget.currency} for {status.name}"
+    if over and status.forecast is not None and percent < 100:
+        summary += f", and will have spent {status.forecast.amount:f} by its end"
+    return Finding(
+        key=f"{DETECTOR}:{budget.team}:{status.name}",
+        detector=DETECTOR,
+        title="Budget passed" if percent >= 100 else "Budget nearly spent" if passed else "Budget will not last",
+        severity="high" if percent >= 100 else "medium",
+        state="open",
+        confidence=1.0,
+        cluster="",
+        subject={"kind": "team", "id": budget.team, "name": budget.team},
+        team=budget.team,
+        user=None,
+        started_at=rfc3339(status.window.start_us),
+        ended_at=None,
+        last_seen_at=rfc3339(status.at_us),
+        wasted_gpu_seconds="0",
+        wasted_cost=None,
+        currency=budget.currency,
+        bucket="",
+        summary=f"{summary}.",
+        remedy="Look at what it was spent on (gpuwatch chargeback --by team,job), or set another budget.",
+        evidence=status.as_dict() | {"burn_down": None},
+        devices=[],
+        nodes=[],
+        suppressed_by=None,
+        resolved_reason=None,
+    )
+
+
+@dataclass(frozen=True)
+class _Paid:
+    """What each team paid: in the period until now, exactly; and on each whole day before now, for the forecast."""
+
+    totals: dict[str, dict[str | None, Decimal]]
+    seconds: dict[str, Decimal]
+    daily: dict[tuple[str, str | None], dict[date, Decimal]]
+
+    @classmethod
+    def read(cls, store: Store, state: State, window: Window, at_us: int) -> _Paid:
+        until = Window(window.start_us, max(min(at_us, window.end_us), window.start_us + 1))
+        totals: dict[str, dict[str | None, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+        seconds: dict[str, Decimal] = defaultdict(Decimal)
+        for charge in cost.chargeback(store, state, until, ("team",)).items:
+            for team in (charge.group["team"] or "", FLEET):
+                seconds[team] += charge.gpu_seconds
+                if charge.cost is not None:
+                    totals[team][charge.currency] += charge.cost
+        today = at_us - at_us % DAY_US
+        first = min(window.start_us, today - HISTORY_DAYS * DAY_US)
+        daily: dict[tuple[str, str | None], dict[date, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+        if first < today:
+            for row in cost.ledger(store, state, Window(first, today), ("team", "bucket"), step_us=DAY_US).items:
+                if row.cost is not None and row.start_us is not None:
+                    for team in (row.group["team"] or "", FLEET):
+                        daily[(team, row.currency)][from_us(row.start_us).date()] += row.cost
+        return cls(totals, seconds, daily)
+
+    def status(self, budget: Budget, name: str, window: Window, at_us: int) -> Status:
+        paid = self.totals.get(budget.team, {})
+        others = sorted(str(currency) for currency, total in paid.items() if currency != budget.currency and total)
+        lacks = f"charges are in {', '.join(others)}: set the reporting currency" if others else None
+        spent = None if others else paid.get(budget.currency, Decimal(0))
+        base = self.daily.get((budget.team, budget.currency), {})
+        today, rest = from_us(at_us).date(), dates(from_us(at_us).date(), from_us(window.end_us).date())
+        # A day without a row cost nothing, once there are books.
+        begun = min(base, default=None)
+        days = [] if begun is None else [(day, base.get(day, Decimal(0))) for day in dates(begun, today)]
+        inside = [(day, paid_) for day, paid_ in days if day >= from_us(window.start_us).date()]
+        days = _scaled(days, inside, spent)
+        left = 1 - (at_us % DAY_US) / DAY_US
+        told = None if spent is None or at_us >= window.end_us else foretell(spent, days, rest, left)
+        ends = None if spent is None else run_out(spent, budget.amount, days, rest)
+        hours = self.seconds.get(budget.team, Decimal(0)) / 3600
+        return Status(budget, name, window, at_us, spent, hours, told, ends, tuple(inside), lacks)
+
+
+def _scaled(
+    days: list[tuple[date, Decimal]], inside: Sequence[tuple[date, Decimal]], spent: Decimal | None
+) -> list[tuple[date, Decimal]]:
+    """Days at what the policy in force charges: books are told at full price, and charges may be more or less."""
+    full = sum((paid for _, paid in inside), Decimal(0))
+    if spent is None or not full or len(inside) < 2:
+        return days
+    factor = spent / full
+    # A day that is not over makes spent a little more than its whole days: that is no policy.
+    return days if abs(factor - 1) < Decimal(2) / len(inside) else [(day, paid * factor) for day, paid in days]
+
+
+def _part(value: Decimal | None, whole: Decimal | None) -> float | None:
+    return None if value is None or not whole else round(float(value / whole), 6)
+
+
+def _overlap(a: Budget, b: Budget) -> bool:
+    return (a.valid_to_us is None or b.valid_from_us < a.valid_to_us) and (
+        b.valid_to_us is None or a.valid_from_us < b.valid_to_us
+    )
+
+
+def _problems(budget: Budget) -> Iterable[str]:
+    if budget.team.startswith(RESERVED_PREFIX) or not budget.team:
+        yield f"name a team, or {FLEET} for the fleet"
+    if budget.period not in PERIODS:
+        yield f"period is not one of {', '.join(PERIODS)}"
+    if budget.amount <= 0:
+        yield "amount is not above 0"
+    if budget.gpu_hours is not None and budget.gpu_hours <= 0:
+        yield "gpu_hours is not above 0"
+    if len(budget.currency) != 3 or not budget.currency.isascii() or not budget.currency.isupper():
+        yield "currency is not a three-letter ISO 4217 code such as USD"
+    if budget.valid_to_us is not None and budget.valid_to_us <= budget.valid_from_us:
+        yield "valid_to is not after valid_from"
+    if len(budget.alert_at) > ALERTS_MAX or any(not 0 < at <= PERCENT_MAX for at in budget.alert_at):
+        yield f"alert_at is up to {ALERTS_MAX} percents from 1 to {PERCENT_MAX}"

@@ -1,0 +1,88 @@
+"""The FOCUS export of the command line: from the data directory, or from the server that holds it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, BinaryIO
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.shared import opened, say
+from gpuwatch.errors import UnreadableInput, UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.clock import Window
+
+COPY_BYTES = 1 << 20
+
+
+def export(
+    span: Window, data: Path, config: Path | None, out: Path | None, version: str | None, form: str | None
+) -> None:
+    """Writes the rows of a window to `out`, or to stdout; what has no price is said on stderr.
+
+    A file is put in its place when it is whole: a failed export leaves what was there.
+    """
+    from gpuwatch.clock import rfc3339
+    from gpuwatch.focus import DEFAULT_VERSION, check_version
+    from gpuwatch.focus_file import check_form
+
+    version = version or DEFAULT_VERSION
+    form = form or ("parquet" if out is not None and out.suffix == ".parquet" else "csv")
+    check_version(version)
+    check_form(form)
+    if form == "parquet" and out is None and sys.stdout.isatty():
+        raise UsageError("--focus-format parquet: bytes are not for a terminal; add --out FILE")
+    with _target(out) as file:
+        if (note := in_use.find(data)) is not None:
+            window = f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
+            asked = {"window": window, "format": "focus", "focus_version": version, "focus_format": form}
+            warnings = remote.save(note, "/api/v1/chargeback", asked, file)
+        else:
+            warnings = _write(span, data, config, file, version, form)
+    for line in warnings:
+        say(line)
+
+
+def _write(span: Window, data: Path, config: Path | None, file: BinaryIO, version: str, form: str) -> list[str]:
+    from gpuwatch.cost import price_all
+    from gpuwatch.focus import write
+
+    with opened(data, config) as (store, state, _):
+        price_all(store, state)
+        return write(store, state, span, file, version=version, form=form).warnings
+
+
+@contextmanager
+def _target(out: Path | None) -> Iterator[BinaryIO]:
+    """A file that becomes `out`, or is copied to stdout, when the block ends well."""
+    try:
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        file = NamedTemporaryFile(  # noqa: SIM115
+            dir=None if out is None else out.parent, prefix="focus-", suffix=".part", delete=False
+        )
+    except OSError as error:
+        raise UnreadableInput(f"--out {out}: {error.strerror or error}") from error
+    try:
+        with file:
+            yield file  # type: ignore[misc]
+        if out is None:
+            with open(file.name, "rb") as whole:
+                shutil.copyfileobj(whole, sys.stdout.buffer, COPY_BYTES)
+            sys.stdout.flush()
+        else:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(file.name, 0o666 & ~mask)  # as any new file: the temporary one is its owner's only
+            os.replace(file.name, out)
+    except OSError as error:
+        raise UnreadableInput(f"--out {out}: {error.strerror or error}") from error
+    finally:
+        Path(file.name).unlink(missing_ok=True)

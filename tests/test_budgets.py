@@ -1,0 +1,118 @@
+"""Budgets: what is no alert, what is spent, what will be, and what is refused."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gpuwatch.budgets import Budget, alerts, for_report, in_force, parse_budgets, period_name, replace, statuses
+from gpuwatch.clock import Window
+from gpuwatch.errors import UsageError
+from gpuwatch.model import Rejects
+from gpuwatch.rate_table import RowsRefused, whole
+from gpuwatch.rates import Rate
+from gpuwatch.state import State
+from tests.test_cost import priced
+from tests.world import BUSY, H100, HOUR, Gpu, World, claim, minutes, samples, us
+
+DAY = 24 * HOUR
+
+
+def spending(days: int = 10, currency: str = "USD") -> tuple[World, State]:
+    """Team a holds a GPU at 1 an hour from Monday 2026-11-02 on, for some days."""
+    at = minutes(0, days * DAY, 600)
+    world = World().add(samples(Gpu(), at, BUSY), claim("1", 0, days * DAY, account="acct-a")).book()
+    return world, priced(world, Rate(H100, "owned", Decimal(1), us(-DAY), currency=currency))
+
+
+def set_(state: State, *budgets: Budget) -> None:
+    replace(state, budgets, "test", "test", 0)
+
+
+def test_a_budget_that_lasts_is_no_alert() -> None:
+    world, state = spending()
+    set_(state, Budget("a", "month", Decimal(10_000), "USD"))
+    assert [] == alerts(world.store, state, us(10 * DAY))
+
+
+def test_a_budget_in_another_currency_is_no_alert_and_says_what_is_missing() -> None:
+    world, state = spending(currency="EUR")
+    set_(state, Budget("a", "month", Decimal(1), "USD"))
+    assert [] == alerts(world.store, state, us(10 * DAY))
+    (status,) = statuses(world.store, state, us(10 * DAY))
+    assert (None, "charges are in EUR: set the reporting currency") == (status.spent, status.missing)
+
+
+def test_spent_is_the_chargeback_and_the_days_add_up_to_it() -> None:
+    world, state = spending()
+    set_(state, Budget("a", "month", Decimal(480), "USD", Decimal(500)))
+    (status,) = statuses(world.store, state, us(10 * DAY))
+    assert ("2026-11", Decimal("240.00"), Decimal(240)) == (status.name, status.spent, status.gpu_hours)
+    assert Decimal("240.00") == sum(paid for _, paid in status.days)
+    told = status.as_dict()
+    assert ("0.5", "0.48") == (str(told["spent_ratio"]), str(told["gpu_hours_ratio"]))
+    assert ["2026-11-02", "24.00", "456.00"] == [told["burn_down"][1 - 1][name] for name in ("day", "cost", "left")]
+    assert status.forecast is not None
+    # 240 spent, and 19 days of 24 from the 12th to the end of November.
+    assert Decimal("696.00") == status.forecast.amount
+    assert "2026-11-22" == told["runs_out"]
+
+
+def test_one_alert_a_team_and_period_grows_with_what_is_spent() -> None:
+    world, state = spending()
+    set_(state, Budget("a", "month", Decimal(280), "USD"), Budget("*", "month", Decimal(200), "USD"))
+    found = {finding.team: finding for finding in alerts(world.store, state, us(10 * DAY))}
+    assert ("budget:a:2026-11", "medium") == (found["a"].key, found["a"].severity)
+    assert found["a"].summary.startswith("Team a has spent 85 % of its 280 USD for 2026-11")
+    assert ("budget:*:2026-11", "high") == (found["*"].key, found["*"].severity)
+
+
+def test_a_budget_that_will_not_last_is_told_before_it_is_spent() -> None:
+    world, state = spending()
+    set_(state, Budget("a", "month", Decimal(600), "USD"))
+    (finding,) = alerts(world.store, state, us(10 * DAY))
+    assert "Budget will not last" == finding.title
+    assert "will have spent 696.00 by its end" in finding.summary
+
+
+def test_a_team_sees_its_own_budget_only() -> None:
+    world, state = spending()
+    set_(state, Budget("a", "week", Decimal(1), "USD"), Budget("b", "week", Decimal(1), "USD"))
+    assert ["b"] == [status.budget.team for status in statuses(world.store, state, us(DAY), ["b"])]
+
+
+def test_the_report_names_the_month_before_the_week() -> None:
+    world, state = spending()
+    assert for_report(world.store, state, Window(us(0), us(7 * DAY)), "a") is None
+    set_(state, Budget("a", "week", Decimal(5), "USD"), Budget("a", "month", Decimal(9), "USD"))
+    told: dict[str, Any] | None = for_report(world.store, state, Window(us(0), us(7 * DAY)), "a")
+    assert told is not None
+    assert ("2026-11", Decimal(9), Decimal("168.00")) == (told["period"], told["amount"], told["spent"])
+
+
+def test_periods_are_iso_weeks_and_months() -> None:
+    assert ("2026-W45", "2026-11") == (period_name("week", us(0)), period_name("month", us(0)))
+
+
+def test_two_budgets_at_once_are_refused_and_nothing_is_set() -> None:
+    state = State.open("sqlite://")
+    first = Budget("a", "month", Decimal(1), "USD", valid_from_us=us(0))
+    set_(state, first)
+    with pytest.raises(UsageError, match="two of team 'a' a month are valid at once"):
+        set_(state, first, Budget("a", "month", Decimal(2), "USD", valid_from_us=us(DAY)))
+    assert (first,) == in_force(state)
+
+
+def test_a_file_is_taken_whole_or_not_and_every_bad_row_is_named() -> None:
+    text = (
+        "team,period,amount,currency,alert_at\na,month,100,USD,50 90\nb,year,1,USD,\nc,week,-1,USD,\n__x,week,1,USD,\n"
+    )
+    with pytest.raises(RowsRefused) as refused:
+        whole(parse_budgets, text, "budgets.csv")
+    for word in ("month, week", "above 0", "name a team"):
+        assert word in str(refused.value)
+    rejects = Rejects()
+    (kept,) = parse_budgets(text, "budgets.csv", rejects)
+    assert ((50, 90), 3) == (kept.alert_at, rejects.total)
