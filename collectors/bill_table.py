@@ -24,7 +24,7 @@ from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 4 << 20
 """CSV read at a time; no record may be longer."""
 HEADER_BYTES = 1 << 20
 COLUMNS_MAX = 4096

@@ -90,7 +90,6 @@ def subtracted(one: pa.Array, other: pa.Array) -> pa.Array:
     return pc.subtract(one.cast(_SUMMAND), other.cast(_SUMMAND))
 
 
-@lru_cache(MAX_TIMES)
 def _amount(text: str) -> Decimal | None:
     if len(text) > MAX_NUMBER or not _NUMBER.fullmatch(text):
         return None

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch import budgets, findings
+from gpuwatch.alerts import report_note
 from gpuwatch.alerts.change import enqueue
-from gpuwatch.alerts.channel import Channel, from_config
+from gpuwatch.alerts.channel import REPORT, Channel, from_config
 from gpuwatch.alerts.deliver import Deliverer
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.clock import DAY_US, Window
@@ -42,8 +43,11 @@ class Alerting:
         base_url: Callable[[], str],
         settings: Settings,
         delivered: Callable[[str, str], None],
+        home: Path | None = None,
     ) -> None:
+        """`home` is where reports are kept for channels that want them while no report_directory is set."""
         self._state = state
+        self._home = home
         self._now_us = now_us
         self._base_url = base_url
         self._delivered = delivered
@@ -81,11 +85,36 @@ class Alerting:
             actions = Actions(self._state).current(now_us)
             found = findings.read(store, window=window, actions=actions)
             enqueue(self._state, [*found, *budgets.alerts(store, self._state, now_us)], now_us)
-        if self._reports is not None:
-            from gpuwatch.report.weekly import write_due
+        if (directory := self._report_directory()) is not None:
+            self._report(store, directory, now_us)
 
-            for path in write_due(store, self._state, self._reports, now_us):
-                log.info("report written", extra={"path": str(path)})
+    def _report_directory(self) -> Path | None:
+        """Where reports are written; None where nobody wants any."""
+        if self._settings.report_directory is not None:
+            return Path(self._settings.report_directory)
+        wanted = any(channel.enabled and REPORT in channel.events for channel in Channels(self._state).list())
+        return self._home if wanted else None
+
+    def _report(self, store: Store, directory: Path, now_us: int) -> None:
+        """1. Files. 2. Messages. 3. The week is done: what fails before that is done again, and told once."""
+        from gpuwatch.report.files import done
+        from gpuwatch.report.weekly import write_due
+
+        settings = self._settings
+        written = write_due(
+            store,
+            self._state,
+            directory,
+            now_us,
+            paper=settings.report_paper,
+            method=settings.mig_share_method,
+        )
+        if written is None:
+            return
+        report_note.enqueue(self._state, written.notes, now_us)
+        done(self._state, written.week, now_us)
+        for path in written.paths:
+            log.info("report written", extra={"path": str(path)})
 
     def send_test(self, name: str) -> None:
         """Sends a test message now. Raises UsageError for an unknown channel, SourceUnreachable when it did not arrive."""
@@ -99,6 +128,7 @@ class Alerting:
             self._now_us,
             base_url=self._base_url() or None,
             allow_private=self._allow,
+            reports=self._report_directory(),
             delivered=self._delivered,
         )
 
@@ -123,7 +153,7 @@ class Alerting:
         guard = Guard.of(config.allow)
         Channels(self._state, guard).adopt(config.channels, self._now_us())
         self.guard, self._allow = guard, config.allow
-        self._reports = None if settings.report_directory is None else Path(settings.report_directory)
+        self._settings = settings
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,12 @@ def book(
             store.run("cost/external")
         if any(rule.minimum_us or _loses(rule) for rule in rules):
             before_us = max(rule.checkpoint_minutes for rule in rules) * MINUTE_US
-            store.run("cost/run_line", **asked, failed=list(FAILED_STATES), before_us=before_us)
+            store.run("cost/torn", **asked, failed=list(FAILED_STATES), before_us=before_us)
+            if any(rule.minimum_us for rule in rules):
+                store.run("cost/minimum", **asked)
+            if any(_loses(rule) for rule in rules):
+                store.run("cost/lost", **asked, before_us=before_us)
+            store.run("cost/run_line", **asked)
     store.run("cost/booked", **asked)
     return scale, asked
 

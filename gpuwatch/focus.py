@@ -72,6 +72,7 @@ def write(
     With `teams` only rows of those teams, in the very numbers that they have among all. Prices and teams are those of
     the last pricing (cost.price_all). Raises UsageError for an unknown version or form, or a window that is too long.
     """
+    check_version(version)
     exported = Exported()
     target = sink(file, form, version)
     for rows in batches(store, state, window, exported, version=version, cluster=cluster, pool=pool, teams=teams):
@@ -99,7 +100,6 @@ def batches(
     teams: Collection[str] | None = None,
 ) -> Iterator[pa.Table]:
     """Tables of rows as `write` writes them; `exported` is filled meanwhile."""
-    check_version(version)
     asked = {"cluster": cluster, "pool": pool, "teams": None if teams is None else sorted(teams)}
     policies = in_force(state)
     with working_tables(store):

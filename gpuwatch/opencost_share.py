@@ -79,18 +79,27 @@ def deal_idle(query: Query, parts: Sequence[Part]) -> list[Part]:
 
 
 def _share(rows: Sequence[Part], users: Sequence[Part], *, evenly: bool) -> None:
-    weights = [part.amount for part in users]
-    if evenly:
-        names: dict[str, list[int]] = defaultdict(list)
-        for place, part in enumerate(users):
-            names[part.name].append(place)
-        # The first part of a name takes for all of them: they are one row.
-        weights = [int(names[part.name][0] == place) for place, part in enumerate(users)]
-    amounts = deal(sum(part.amount for part in rows), weights)
-    units = deal(sum(part.units for part in rows), weights)
+    names = [part.name for part in users]
+    amounts = _dealt(sum(part.amount for part in rows), users, names, evenly=evenly)
+    units = _dealt(sum(part.units for part in rows), users, names, evenly=evenly)
     for part, amount, length in zip(users, amounts, units, strict=True):
         part.shared_idle_amount += amount
         part.shared_idle_units += length
+
+
+def _dealt(total: int, parts: Sequence[Part], names: Sequence[str | None], *, evenly: bool) -> list[int]:
+    """`total` by the cost of each part; or the same for each name, and by cost among the parts of a name."""
+    if not evenly:
+        return list(deal(total, [part.amount for part in parts]))
+    members: dict[str | None, list[int]] = defaultdict(list)
+    for place, name in enumerate(names):
+        members[name].append(place)
+    found = [0] * len(parts)
+    for places, amount in zip(members.values(), deal(total, [1] * len(members)), strict=True):
+        weights = [parts[place].amount for place in places]
+        for place, part in zip(places, deal(amount, weights if any(weights) else [1] * len(places)), strict=True):
+            found[place] = part
+    return found
 
 
 def _reduced(rows: Sequence[Part], users: Sequence[Part]) -> list[Part]:
@@ -118,17 +127,9 @@ def deal_shared(query: Query, parts: Sequence[Part], scale: Scale, length_us: in
     payers = sorted((part for part in parts if part.held and not part.sharing), key=lambda part: part.name)
     if not total:
         return []
-    if query.share_evenly:
-        # The first part of a name takes for all of them; what the filter drops counts as one more.
-        places: dict[str | None, int] = {}
-        for place, part in enumerate(payers):
-            places.setdefault(part.name if part.kept else None, place)
-        first = set(places.values())
-        weights = [int(place in first) for place in range(len(payers))]
-    else:
-        weights = [part.amount for part in payers]
-    if sum(weights):
-        for part, amount in zip(payers, deal(total, weights), strict=True):
-            part.shared_amount += amount
-        return []
-    return pots
+    if not payers or not (query.share_evenly or any(part.amount for part in payers)):
+        return pots
+    names = [part.name if part.kept else None for part in payers]
+    for part, amount in zip(payers, _dealt(total, payers, names, evenly=query.share_evenly), strict=True):
+        part.shared_amount += amount
+    return []

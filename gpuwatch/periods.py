@@ -185,7 +185,7 @@ def _plus(one: Mapping[Key, Amounts], other: Mapping[Key, Amounts]) -> dict[Key,
 
 def _why(was: Mapping[str, int], now: Mapping[str, int]) -> str:
     """What is behind a correction: the cards that have changed, or data that came later."""
-    changed = [f"{kind} version {now.get(kind, 0)}" for kind in sorted(was | now) if was.get(kind) != now.get(kind)]
+    changed = [f"{kind} version {now.get(kind, 0)}" for kind in sorted({*was, *now}) if was.get(kind) != now.get(kind)]
     return ", ".join(changed) or "late data"
 
 

@@ -112,7 +112,7 @@ def frozen_answer(
         cluster=cluster,
         pool=pool,
     )
-    return corrected(state, answer, cluster, teams, pool=pool, limit=limit, offset=offset)
+    return corrected(state, answer, cluster, teams, pool=pool, limit=limit, offset=offset, own=found.name)
 
 
 def corrections_in(
@@ -123,13 +123,14 @@ def corrections_in(
     *,
     cluster: str | None = None,
     pool: str | None = None,
+    own: str | None = None,
 ) -> list[Charge]:
-    """Corrections of closed periods that are billed in a window, as charges of kind `correction`, the largest first.
+    """Corrections of closed periods in a window (Corrections.billed), as charges of kind `correction`, the largest first.
 
     With `teams` those of these teams only. `cost` is the sum of cents as they were posted. A slice is not known: None.
     """
     groups: dict[Key, tuple[dict[str, str | None], Amounts, Amounts]] = {}
-    for line in Corrections(state).posted(window):
+    for line in Corrections(state).billed(window, own):
         words = line.words
         if teams is not None and words["team"] not in teams:
             continue
@@ -155,7 +156,7 @@ def corrections_in(
         for key, (group, exact, told) in groups.items()
         if exact.gpu_seconds or exact.cost or told.cost
     ]
-    found.sort(key=lambda charge: (-abs(charge.cost or 0), canonical(charge.group), charge.currency or ""))
+    found.sort(key=lambda charge: (-abs(charge.cost or Decimal(0)), canonical(charge.group), charge.currency or ""))
     return found
 
 
@@ -168,9 +169,10 @@ def corrected(
     pool: str | None = None,
     limit: int | None = None,
     offset: int = 0,
+    own: str | None = None,
 ) -> Chargeback:
     """An answer with the corrections that are billed in its window: behind its last row, and in its totals on every page."""
-    found = corrections_in(state, answer.window, answer.by, teams, cluster=cluster, pool=pool)
+    found = corrections_in(state, answer.window, answer.by, teams, cluster=cluster, pool=pool, own=own)
     if not found:
         return answer
     start = max(offset - CORRECTIONS_FROM, 0)

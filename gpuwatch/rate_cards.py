@@ -38,7 +38,7 @@ def versions(state: State) -> dict[str, int]:
 
 def owned_hardware(state: State) -> tuple[Owned, ...]:
     """The hardware that is owned, as it was set."""
-    return tuple(owned.owned_of(row, row["line"]) for row in Cards(state).rows(owned.CARD))
+    return tuple(owned.owned_of(row, 0) for row in Cards(state).rows(owned.CARD))
 
 
 def spot_prices(state: State) -> tuple[SpotPrice, ...]:
@@ -57,8 +57,7 @@ def set_owned(state: State, hardware: Sequence[Owned], actor: str, source: str, 
     """Replaces the owned hardware. Raises UsageError as set_rates does, and for a power that is still to be measured."""
     made = [one.rate() for one in hardware]
     check_rates(chain(made, (rate for rate in state.rates() if rate.pricing == owned.CARD)))
-    rows = [owned.shown(one) | {"line": one.line} for one in hardware]
-    return Cards(state).replace(owned.CARD, rows, actor, source, at_us)
+    return Cards(state).replace(owned.CARD, [owned.shown(one) for one in hardware], actor, source, at_us)
 
 
 def add_spot(state: State, new: Iterable[SpotPrice], actor: str, source: str, at_us: int) -> bool:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.listings import window_dict
+from gpuwatch.money import fraction_to_decimal, largest_remainder
 from gpuwatch.output import Listing
 from gpuwatch.reconcile import GROUPS, RATE_COLUMNS, Reconciliation
 from gpuwatch.reconcile_parts import PARTS, Parts
@@ -40,8 +41,13 @@ def reconcile_answer(found: Reconciliation) -> dict[str, Any]:
     }
 
 
-def reconcile_listing(answer: Mapping[str, Any]) -> Listing:
-    """The answer as a listing, from its JSON: what a server said or what was computed here."""
+def reconcile_listing(answer: Mapping[str, Any], *, cents: bool = False) -> Listing:
+    """The answer as a listing, from its JSON: what a server said or what was computed here.
+
+    With `cents` amounts are rounded for people so that the parts of a row still add up to its difference.
+    """
+    if cents:
+        answer = {**answer, **{name: [_rounded(row) for row in answer[name]] for name in ("items", "totals")}}
     words = GROUPS[answer["by"]]
     told = ("bill", "gpuwatch", "difference")
     used = [name for name in PARTS if any(total[name] != "0.00" for total in answer["totals"])]
@@ -65,6 +71,14 @@ def reconcile_listing(answer: Mapping[str, Any]) -> Listing:
         shown=[*words, *told, *used, "final"],
         foot=foot,
     )
+
+
+def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
+    parts = [Decimal(row[name]) for name in PARTS]
+    bill, difference = (fraction_to_decimal(Decimal(row[name]), CENTS) for name in ("bill", "difference"))
+    shown = zip(PARTS, largest_remainder(parts, CENTS, PARTS, total=difference), strict=True)
+    sums = {"bill": bill, "gpuwatch": bill - difference, "difference": difference, **dict(shown)}
+    return {**row, **{name: money(amount) for name, amount in sums.items()}}
 
 
 def money(amount: Decimal) -> str:

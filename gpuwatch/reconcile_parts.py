@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from math import ceil
 
 from gpuwatch.money import fraction_to_decimal
 
@@ -100,9 +101,10 @@ def _both(bill: Side, own: Side, unrated: Fraction) -> Parts:
         told.parts["unexplained"] = _rest(told)
         return told
     unit = own.money / owned
-    gpus = -(-max(hours, owned) // DAY_HOURS)
-    apart = hours - owned
-    edge = max(-EDGE_HOURS * gpus, min(apart, EDGE_HOURS * gpus))
+    gpus = ceil(max(hours, owned) / DAY_HOURS)
+    apart: Fraction = hours - owned
+    limit = Fraction(EDGE_HOURS * gpus)
+    edge: Fraction = max(-limit, min(apart, limit))
     told.parts["boundaries"] = _exact(unit * edge)
     told.parts["untracked" if apart > 0 else "unbilled"] = _exact(unit * (apart - edge))
     told.parts["price"] = _rest(told)

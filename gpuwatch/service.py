@@ -90,7 +90,13 @@ class Service:
         self.on_fatal: Callable[[str], None] = lambda why: None
         self._writer = GroupCommit(store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal)
         self._alerting = Alerting(
-            state, plan.alerts, now_us, lambda: self.base_url, settings, self._telemetry.delivered
+            state,
+            plan.alerts,
+            now_us,
+            lambda: self.base_url,
+            settings,
+            self._telemetry.delivered,
+            None if directory is None else directory / "reports",
         )
         self._telemetry.queued.set_function(lambda: self._writer.rows_queued)
         self._analyzer = Analyzer(

@@ -18,7 +18,7 @@ from gpuwatch.rates import Rate
 from gpuwatch.state import State
 from gpuwatch.store import Store
 from tests.test_ledger_properties import seeds, tiny_fleet
-from tests.world import H100, HOUR, Gpu, World, claim, minutes, samples, us
+from tests.world import HOUR, Gpu, World, claim, minutes, samples, us
 
 DAY = Window(us(0), us(24 * HOUR))
 ON_DEMAND = Rate("*", "on_demand", Decimal(4), 0)
@@ -168,11 +168,12 @@ def test_prices_tell_where_they_come_from() -> None:
     assert [wanted] == found
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seeds, st.lists(st.integers(1, 4), min_size=1, max_size=2), st.integers(1, 30))
 def test_used_and_unused_are_quantity_by_time(seed: int, quantities: list[int], cut: int) -> None:
     """For any history: a commitment is its quantity all the time, no part is negative, parts of a window add up."""
-    world = tiny_fleet(seed)
+    fleet = tiny_fleet(seed)
+    world = World().add(*fleet.samples, *fleet.claims).book()
     rates = [
         Rate("*", "reserved", Decimal(1 + n), 0, quantity=quantity, commitment_id=f"ri-{n}")
         for n, quantity in enumerate(quantities)

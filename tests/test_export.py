@@ -161,7 +161,7 @@ def test_totals_stand_on_a_sheet_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        pytest.param("focus", "not in this version", id="a format that comes later"),
+        pytest.param("focus", "unknown", id="a format that is no listing"),
         pytest.param("pdf", "unknown", id="a format that does not exist"),
     ],
 )

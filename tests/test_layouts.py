@@ -21,14 +21,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch import attribution, cost, ledger, mig
+from gpuwatch import attribution, cost, ledger, mig, series
+from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.errors import UsageError
 from gpuwatch.mig_profiles import GEOMETRIES
+from gpuwatch.policy import as_dict
+from gpuwatch.policy_parse import parse
 from gpuwatch.rates import Rate
 from gpuwatch.retention import retain
 from gpuwatch.slices import slices
 from gpuwatch.state import State
+from gpuwatch.state.cards import Cards
 from gpuwatch.store import Store
 from gpuwatch.teams import TeamRule
 from tests.test_ledger_properties import steady
@@ -393,6 +397,27 @@ def test_each_side_of_a_policy_s_date_is_shared_by_its_own_method() -> None:
     assert [] == world.rows("dirty_hour")
 
 
+def test_a_policy_that_changes_the_method_is_booked_once_and_never_again() -> None:
+    world = World().add(*(samples(part, minutes(0, HOUR), IDLE) for part in layout(H100, SEVEN))).seal()
+    state = priced(world)
+
+    def hours() -> int:
+        return analyze(world.store, state, world.settings, now_us=us(2 * HOUR)).hours
+
+    first = hours()
+    assert 0 < first
+    assert 0 == hours()
+    rows = [
+        as_dict(policy)
+        for policy in parse(
+            {"policies": [{"name": "by memory", "valid_from": "2026-11-01", "mig_share_method": "memory"}]}
+        )
+    ]
+    Cards(state).replace("policies", rows, "test", "test", 0)
+    assert (first, 0) == (hours(), hours())
+    assert {"57.75"} == {str(money) for _, money in charges(world, state).values()}
+
+
 def test_a_method_that_gives_the_same_shares_books_nothing_again() -> None:
     world = World().add(*(samples(part, minutes(0, HOUR), IDLE) for part in layout(H100, SEVEN))).book()
     world.settings = replace(SETTINGS, mig_share_method="compute")
@@ -448,6 +473,34 @@ def test_the_power_of_a_card_is_no_slice_s() -> None:
         for row in world.rows("device_window")
     }
     assert {(True, 600.0, False), (False, None, True)} == read
+    told = series.of_job(world.store, CLUSTER, "1")
+    assert told is not None
+    assert {"power_watts", "link_ratio"}.isdisjoint(told["columns"])
+    drawn = world.store.rows(
+        "reports/energy", start_us=us(0), end_us=us(HOUR), silence_us=HOUR_US, watts_max=2000, cluster=CLUSTER, pool=None
+    )
+    assert {"GPU-a": 600.0, "GPU-b": 600.0} == {row["gpu"]: row["watt_us"] / row["felt_us"] for row in drawn}
+
+
+def test_ratios_of_a_slice_are_of_the_slice_and_not_of_its_gpu() -> None:
+    """A 1g whose SMs all work and a 3g with half of its own at work: 1.0 and 0.5, whatever their shares."""
+    small, large = layout(H100, ["1g.10gb", "3g.40gb"])
+    world = (
+        World()
+        .add(
+            samples(small, minutes(0, HOUR), BUSY | {"sm_active_ratio": 1.0, "gr_engine_ratio": 1.0}, job="1"),
+            samples(large, minutes(0, HOUR), BUSY | {"sm_active_ratio": 0.5}, job="1"),
+            claim("1", 0, HOUR, profile="1g.10gb"),
+            claim("1", 0, HOUR, profile="3g.40gb"),
+        )
+        .book()
+    )
+
+    items = slices(world.store, priced(world), Window(us(0), us(HOUR)))["items"]
+    assert [1.0, 0.5] == [item["utilisation"]["sm_active_ratio"] for item in items]
+    told = series.of_job(world.store, CLUSTER, "1")
+    assert told is not None
+    assert {0.75} == {point["sm_active_ratio"] for point in told["points"]}
 
 
 # Whatever the layout and the method.

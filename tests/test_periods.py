@@ -264,6 +264,33 @@ def test_a_correction_is_billed_when_it_is_found(tmp_path: Path) -> None:
         assert answer.items[:2] == (*page.items, *following.items)
 
 
+def test_windows_add_up_to_the_books(tmp_path: Path) -> None:
+    """What is billed later is not billed twice: a window that holds the period leaves it out, one that holds both has it."""
+    with books(tmp_path) as (world, state):
+        before = cost.chargeback(world.store, state, WINDOW).cost
+        close(world, state)
+        repriced(world, state, rate("4.98"))
+        periods.find_corrections(world.store, state, NOW)
+        spans = [(-9, 9), (-9, 7), (0, 7), (7, 9), (7, 8), (8, 9)]
+        told = {(a, b): cost.chargeback(world.store, state, Window(us(a * DAY), us(b * DAY))).cost for a, b in spans}
+        by_slice = cost.chargeback(world.store, state, WINDOW, ("slice",))
+        Periods(state).reopen(WEEK, "ada", "rates", us(9 * DAY))
+        opened = cost.chargeback(world.store, state, Window(us(-9 * DAY), us(10 * DAY)))
+
+    assert before is not None
+    zero = Decimal(0)
+    # The first window that is open begins at NOW, the eighth day.
+    assert {
+        (-9, 9): 2 * before,
+        (-9, 7): before,
+        (0, 7): before,
+        (7, 9): before,
+        (7, 8): zero,
+        (8, 9): before,
+    } == told
+    assert (before, 2 * before) == (by_slice.cost, opened.cost)
+
+
 def test_a_correction_is_never_of_a_closed_period(tmp_path: Path) -> None:
     """A clock that was set back finds every instant closed up to the end of the last week."""
     with books(tmp_path) as (world, state):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sqlite3
+import zlib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpuwatch import cost, in_use, periods
-from gpuwatch.api.app import create_app
+from gpuwatch import cost
 from gpuwatch.cli import app
 from gpuwatch.periods_rows import digest_of
 from gpuwatch.rates import Rate
-from gpuwatch.service import Service
-from gpuwatch.settings import Settings
 from gpuwatch.state import State
+from gpuwatch.state.core import FILE
+from gpuwatch.state.periods import Periods
 from gpuwatch.store import Store
 from gpuwatch.teams import TeamRule
-from gpuwatch.web import Web
+from tests.service.process import Server
 from tests.world import H100, HOUR, Gpu, World, claim, minutes, samples, us
 
 AGO = -364 * 24 * HOUR
@@ -52,17 +51,127 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@contextmanager
-def served(data: Path) -> Iterator[Service]:
-    """A server in this process, with the note by which commands find it."""
-    service = Service.open(data, Settings(default_interval_s=60), {}, now_us=lambda: us(0), live=False)
-    service.start()
-    web = Web(create_app(service), "127.0.0.1", 0)
-    web.start()
-    in_use.leave(data, in_use.Note(pid(), web.url, service.local_secret))
-    try:
-        yield service
-    finally:
-        in_use.take_away(data)
-        web.stop()
-        service.stop()
+def told(data: Path, *arguments: str, code: int = 0) -> str:
+    """What a command on the directory prints."""
+    done = RUNNER.invoke(app, [*arguments, "--data", str(data)])
+
+    assert code == done.exit_code, done.output
+    return done.stdout
+
+
+def rows(data: Path, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    """The items of a command's JSON."""
+    items: list[dict[str, Any]] = json.loads(told(data, *arguments, "--format", "json", code=code))["items"]
+    return items
+
+
+def life(data: Path) -> dict[str, Any]:
+    """A period from its closing to its second one, and all that is told of it on the way."""
+    assert [] == rows(data, "period", "list")
+    told(data, "period", "close", WEEK, code=2)
+    told(data, "period", "close", WEEK, "--force")
+    told(data, "period", "close", WEEK, "--force", code=2)
+    told(data, "period", "sign", WEEK, "--name", "Ada", "--note", "agreed")
+    told(data, "period", "sign", WEEK, "--name", "Bob")
+    content = told(data, "period", "show", WEEK, "--content")
+    shown = json.loads(told(data, "period", "show", WEEK, "--format", "json"))
+    bill = rows(data, "chargeback", "--window", WEEK, "--by", "team,user")
+    told(data, "period", "reopen", WEEK, code=2)
+    told(data, "period", "reopen", WEEK, "--reason", "a rate was wrong")
+    told(data, "period", "reopen", WEEK, "--reason", "again", code=2)
+    told(data, "period", "close", WEEK, "--force")
+    closings = rows(data, "period", "list")
+    return {
+        "digest": (digest_of(content), shown["period"]["digest"]),
+        "signed": [one["signer"] for one in shown["signatures"]],
+        "rows": [(r["team"], r["user"], r["job"], r["cost_exact"]) for r in shown["items"]],
+        "bill": [(r["team"], r["user"], r["cost"]) for r in bill],
+        "closings": [(one["number"], one["reason"]) for one in closings],
+        "verified": [(one["number"], one["holds"]) for one in rows(data, "period", "verify", WEEK)],
+        "audit": [entry["what"].split()[-1] for entry in rows(data, "audit-log", "--what", "periods")],
+    }
+
+
+def as_expected(found: dict[str, Any]) -> None:
+    digest, shown = found.pop("digest")
+    assert digest == shown
+    assert found == {
+        "signed": ["Ada", "Bob"],
+        "rows": [
+            ("red", "ann", "1", "1.000000000000"),
+            ("__platform__", None, None, "1.000000000000"),
+        ],
+        "bill": [("red", "ann", "1.00"), ("__platform__", None, "1.00")],
+        "closings": [(2, None), (1, "a rate was wrong")],
+        "verified": [(2, True), (1, True)],
+        "audit": ["closed", "reopened", "signed", "signed", "closed"],
+    }
+
+
+def test_a_period_on_the_command_line(data: Path) -> None:
+    as_expected(life(data))
+
+
+def test_a_period_through_the_server_that_holds_the_directory(data: Path) -> None:
+    """The same answers."""
+    with Server(data):
+        as_expected(life(data))
+
+
+def test_what_an_analysis_finds_is_a_correction(data: Path) -> None:
+    """`gpuwatch analyze` looks at closed periods; `show --corrections` tells the lines."""
+    told(data, "period", "close", WEEK, "--force")
+    with State.open(data) as state:
+        state.replace_rates([rate("3")], "eve", "rates.csv", us(0))
+    told(data, "analyze")
+    lines = rows(data, "period", "show", WEEK, "--corrections")
+    month = rows(data, "chargeback", "--window", "24h")
+
+    assert [("0.50", "rates version 2")] * 2 == [(line["cost"], line["why"]) for line in lines]
+    assert {("red", "correction"), ("__platform__", "correction")} == {(r["team"], r["kind"]) for r in month}
+
+
+def test_a_frozen_text_that_was_changed_does_not_hold(data: Path) -> None:
+    """Exit code 1: the answer is no."""
+    told(data, "period", "close", WEEK, "--force")
+    with State.open(data) as state:
+        text = Periods(state).content(WEEK, 1).replace("ann", "eve")
+    with sqlite3.connect(data / FILE) as file:
+        file.execute("update period_closing set content = ?", (zlib.compress(text.encode()),))
+
+    assert [False] == [one["holds"] for one in rows(data, "period", "verify", WEEK, code=1)]
+
+
+def test_the_audit_log_tells_the_rows_that_changed(data: Path) -> None:
+    with State.open(data) as state:
+        state.replace_rates([rate("3")], "eve", "rates.csv", us(0))
+        state.replace_team_rules([], "eve", "teams.csv", us(0))
+    newest = rows(data, "audit-log", "--what", "rates", "--limit", "1")[0]
+    owners = rows(data, "audit-log", "--what", "teams", "--since", "2026-01-01")
+    table = told(data, "audit-log", "--format", "table")
+
+    assert ("eve", "3", "2") == (
+        newest["actor"],
+        newest["difference"]["added"][0]["usd_per_gpu_hour"],
+        newest["difference"]["removed"][0]["usd_per_gpu_hour"],
+    )
+    assert [(0, [{"match_kind": "account", "match": "a", "team": "red"}])] == [
+        (entry["difference"]["added_count"], entry["difference"]["removed"]) for entry in owners
+    ]
+    assert "team=red" in "".join(table.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["period", "show", "2025-W01"], "was never closed", id="no such closing"),
+        pytest.param(["period", "close", "lastweek"], "name an ISO week such as 2026-W47", id="no name of a period"),
+        pytest.param(["period", "verify", "2025-W01"], "was never closed", id="nothing to verify"),
+        pytest.param(["audit-log", "--what", "rats"], "known: budgets, channels", id="no such word"),
+        pytest.param(["audit-log", "--since", "x"], "write RFC 3339", id="no time"),
+    ],
+)
+def test_what_is_wrong_is_named(data: Path, arguments: list[str], said: str) -> None:
+    done = RUNNER.invoke(app, [*arguments, "--data", str(data)])
+
+    assert (2, True) == (done.exit_code, said in " ".join(done.output.split()))

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from gpuwatch.clock import parse_rfc3339
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.model import Rejects
-from gpuwatch.rates import OVERLAP, Rate, check_rates, match_models, missing_rate, parse_rates, price_spans, resolve
+from gpuwatch.rates import (
+    OVERLAP,
+    Rate,
+    check_rates,
+    from_stored,
+    match_models,
+    missing_rate,
+    parse_rates,
+    price_spans,
+    resolve,
+    stored,
+)
 
 HEADER = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to"
 NOVEMBER = parse_rfc3339("2026-11-01")
@@ -251,3 +262,61 @@ def test_a_missing_rate_is_named_with_all_that_decides() -> None:
         "add a line to rates.csv that covers it"
     )
     assert expected == missing_rate("c1", None, "H100", "1g.10gb", NOVEMBER)
+
+
+MORE = HEADER + ",currency,quantity,commitment_id,sku,list_price,contracted_price,mig_profile"
+
+
+@pytest.mark.parametrize(
+    ("reason", "cells"),
+    [
+        pytest.param("currency is empty", ",,,,,,", id="an empty cell of a currency column"),
+        pytest.param("currency is not a three-letter", "usd,,,,,,", id="a currency in lower case"),
+        pytest.param("quantity is for pricing reserved", "USD,8,,,,,", id="a quantity that nobody committed to"),
+        pytest.param("commitment_id is for pricing reserved", "USD,,ri,,,,", id="a commitment that is none"),
+        pytest.param("quantity is not a whole number above 0", "USD,0,,,,,", id="nothing committed to"),
+        pytest.param("list_price is not a plain decimal", "USD,,,,x,,", id="a list price in words"),
+        pytest.param("contracted_price is negative", "USD,,,,,-1,", id="a negative contracted price"),
+        pytest.param("mig_profile is none of this model", "USD,,,,,,1g.5gb", id="a profile of another model"),
+        pytest.param("mig_profile is not a MIG profile", "USD,,,,,,half", id="no profile at all"),
+    ],
+)
+def test_a_bad_cell_of_what_few_rates_have(reason: str, cells: str) -> None:
+    """A currency column has a currency in every line."""
+    rates, rejects = read(f"H100,spot,1,2026-11-01,,{cells}", header=MORE)
+
+    assert ((), [True]) == (rates, [text.startswith(reason) for text in rejects.counts])
+
+
+def test_a_quantity_counts_whole_gpus() -> None:
+    _, rejects = read("H100,reserved,1,2026-11-01,,USD,8,ri,,,,1g.10gb", header=MORE)
+
+    assert ["quantity counts whole GPUs: leave mig_profile empty"] == list(rejects.counts)
+
+
+def test_two_commitments_of_one_scope_may_run_at_once() -> None:
+    rates, rejects = read(
+        "H100,reserved,1,2026-11-01,,USD,8,ri-1,,,,", "H100,reserved,2,2026-11-05,,USD,8,ri-2,,,,", header=MORE
+    )
+
+    assert ({}, ["ri-1", "ri-2"]) == (rejects.counts, [rate.commitment for rate in rates])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="nothing more"),
+        pytest.param({"sku": "a", "list_price": Decimal("3.10")}, id="a list price"),
+        pytest.param({"pricing": "reserved", "quantity": 3, "commitment_id": "ri"}, id="a commitment"),
+        pytest.param({"pricing": "reserved", "quantity": 3, "cluster": "c", "pool": "p"}, id="one without a name"),
+    ],
+)
+def test_a_rate_is_kept_as_it_was_said(more: dict[str, object]) -> None:
+    one = rate(**more)  # type: ignore[arg-type]
+
+    assert one == from_stored(stored(one))
+
+
+def test_a_commitment_without_a_name_has_that_of_its_scope() -> None:
+    assert "H100-c-p-reserved" == rate(pricing="reserved", quantity=3, cluster="c", pool="p").commitment
+    assert None is rate(pricing="reserved").commitment

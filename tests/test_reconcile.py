@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch import cost
@@ -28,7 +29,6 @@ from tests.world import H100, HOUR, T0_US, Gpu, World, minutes, node, samples, u
 DAY = 24 * HOUR
 NOW_US = T0_US + 30 * DAY_US
 FIRST = Window(T0_US, T0_US + DAY_US)
-ZERO = dict.fromkeys(PARTS, Decimal(0))
 
 
 def line(hours: str | None = "24", amount: str = "48", **words: Any) -> dict[str, Any]:
@@ -285,7 +285,7 @@ hours = st.one_of(st.none(), st.fractions(0, 500, max_denominator=3600))
 currencies = st.sampled_from(("USD", "EUR"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.dictionaries(currencies, st.builds(Side, amounts, hours)),
     st.dictionaries(
@@ -299,25 +299,56 @@ def test_parts_add_up_to_the_difference_whatever_both_sides_say(
         assert Fraction(found.bill) - Fraction(found.gpuwatch) == sum(map(Fraction, found.parts.values()))
 
 
-@settings(max_examples=10, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 70), st.integers(1, 60), st.decimals(-9, 99, places=9), st.sampled_from(("n1", "i-x")), st.sampled_from(("Usage", "Tax", "Credit", "Purchase")), st.sampled_from((1, None, 0))), min_size=1, max_size=8))  # fmt: skip
-def test_days_add_up_to_the_window_and_no_money_is_lost(drawn: list[tuple[Any, ...]]) -> None:
+@pytest.fixture(scope="module")
+def long() -> tuple[World, State]:
+    """Two days and five hours of one GPU at an odd price."""
+    world = fleet(2 * DAY + 5 * HOUR)
+    return world, state_of(world, "1.0000007")
+
+
+drawn_lines = st.lists(
+    st.tuples(
+        st.integers(0, 70),
+        st.integers(1, 60),
+        st.decimals(-9, 99, places=9),
+        st.sampled_from(("n1", "i-x")),
+        st.sampled_from(("Usage", "Tax", "Credit", "Purchase")),
+        st.sampled_from((1, None, 0)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=drawn_lines)
+def test_days_add_up_to_the_window_and_no_money_is_lost(
+    long: tuple[World, State], drawn: list[tuple[Any, ...]]
+) -> None:
     rows = [
-        line(str(length), str(amount), start_us=us(start * HOUR), end_us=us((start + length) * HOUR), resource=name, category=kind, gpu_count=count)
+        line(
+            str(length),
+            str(amount),
+            start_us=us(start * HOUR),
+            end_us=us((start + length) * HOUR),
+            resource=name,
+            category=kind,
+            gpu_count=count,
+        )
         for start, length, amount, name, kind, count in drawn
-    ]  # fmt: skip
-    world = billed(fleet(2 * DAY + 5 * HOUR), *rows)
-    state = state_of(world, "1.0000007")
-    span = Window(T0_US, T0_US + 6 * DAY_US)
-    whole = asked(world, state, span).totals["USD"]
-    days = [
-        asked(world, state, Window(T0_US + n * DAY_US, T0_US + (n + 1) * DAY_US)).totals.get("USD") for n in range(6)
     ]
+    world, state = long
+    for table in ("bill", "bill_file"):
+        world.store.sql(f"delete from {table}")
+    billed(world, *rows)
+    whole = asked(world, state, Window(T0_US, T0_US + 6 * DAY_US)).totals["USD"]
+    cuts = (0, 1, 2, 6)
+    days = [asked(world, state, Window(T0_US + a * DAY_US, T0_US + b * DAY_US)) for a, b in pairwise(cuts)]
+    sums = [day.totals["USD"] for day in days if "USD" in day.totals]
 
     assert sum((r["billed_cost"] for r in rows), Decimal(0)) == whole.bill
     assert whole.difference == sum(whole.parts.values())
-    for name in ("bill", "gpuwatch", "difference"):
-        assert getattr(whole, name) == sum(getattr(day, name) for day in days if day is not None)
+    assert [whole.bill, whole.difference] == [sum(s.bill for s in sums), sum(s.difference for s in sums)]
 
 
 def test_the_answer_is_exact_text() -> None:
@@ -330,6 +361,18 @@ def test_the_answer_is_exact_text() -> None:
     )
     assert ["0.00", "-1.50", "2.00"] == [money(Decimal(t)) for t in ("-0.000", "-1.5", "2")]
     assert "Total USD" in reconcile_listing(answer).foot[0]
+
+
+def test_a_table_has_cents_that_still_add_up() -> None:
+    world = billed(
+        fleet(), line(amount="48.004"), line(category="Tax", amount="0.004"), line(gpu_count=None, amount="0.004")
+    )
+    (row,) = [
+        i for i in reconcile_listing(reconcile_answer(asked(world, state_of(world), by="account")), cents=True).items
+    ]
+
+    assert ("48.01", "48.00", "0.01") == (row["bill"], row["gpuwatch"], row["difference"])
+    assert ["0.01"] == [row[name] for name in PARTS if row[name] != "0.00"]
 
 
 def test_a_demo_bill_goes_from_file_to_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,6 +101,27 @@ def test_a_bad_line_is_refused_and_the_good_ones_kept(reason: str, line: str) ->
     assert [("ann", 2), ("bob", 4)] == [(rule.match, rule.line) for rule in rules]
 
 
+@pytest.mark.parametrize(
+    ("expected", "lines"),
+    [
+        pytest.param([], ["user,ab*,x", "user,*,y"], id="a special case before the rest"),
+        pytest.param([], ["user,a*,x", "user,ab*,x"], id="the same team twice"),
+        pytest.param([], ["user,a*,x", "account,ab,y"], id="another kind"),
+        pytest.param([], ["user,a*,x", "user,*b,y"], id="neither holds the other"),
+        pytest.param([], ["user,a,x", "user,a*,y"], id="a name, then what begins so"),
+        pytest.param(["line 3 never decides after line 2"], ["user,*,x", "user,ann,y"], id="everybody comes first"),
+        pytest.param(["line 3 never decides after line 2"], ["user,a*b*,x", "user,a-b*c,y"], id="stars within stars"),
+        pytest.param(["line 4 never decides after line 3"], ["user,b*,x", "user,a*,x", "user,ab*,y"], id="the second"),
+    ],
+)
+def test_a_rule_that_never_decides_is_refused_with_both_lines(expected: list[str], lines: list[str]) -> None:
+    rejects = Rejects()
+    rules = parse_teams("\n".join(["match_kind,match,team", *lines]), "teams.csv", rejects)
+
+    assert expected == [text.split(":")[0] for _, _, text in rejects.first.values()]
+    assert len(lines) - len(expected) == len(rules)
+
+
 def test_a_repeated_line_changes_nothing() -> None:
     rejects = Rejects()
     rules = parse_teams("match_kind,match,team\nuser,ann,red\nuser,ann,red\n", "teams.csv", rejects)

@@ -66,7 +66,7 @@ def is_address(text: object) -> bool:
 def mail_of(item: Mapping[str, Any], known: Mail | None, guard: Guard, problems: list[str]) -> Mail:
     """The mail settings of a channel; what is wrong goes to `problems`.
 
-    What is not given stays as it was. Only the password is never kept for another host or user: whoever may change the
+    What is not given stays as it was. Only the password is never kept for another host, port or user: whoever may change the
     channel could have it sent to a server of his own.
     """
     before = {} if known is None else {**known.public(), "password": known.password}
@@ -104,8 +104,9 @@ def mail_of(item: Mapping[str, Any], known: Mail | None, guard: Guard, problems:
     if problems:
         return Mail("", 0, "starttls", "", ())
     mail = Mail(host, port, security, given["from"], tuple(to), given["user"], given["password"])
-    if known is not None and known.password is not None and "password" not in item:
-        if (known.host.lower(), known.user) != (mail.host.lower(), mail.user):
-            problems.append("password must be given again where host or user changes")
-            return replace(mail, password=None)
+    if known is None or known.password is None or "password" in item:
+        return mail
+    if (known.host.lower(), known.port, known.user) != (mail.host.lower(), mail.port, mail.user):
+        problems.append("password must be given again where host, port or user changes")
+        return replace(mail, password=None)
     return mail

@@ -36,6 +36,7 @@ BODIES: tuple[type[BaseModel], ...] = (
     schema_set.ChannelsBody,
     schema_set.PeriodBody,
     schema_set.RatesBody,
+    schema_set.RecipientsBody,
     schema_set.ReopenBody,
     schema_set.SignBody,
     schema_set.TeamsBody,

@@ -191,3 +191,20 @@ class ChannelsBody(Strict):
 
 class Sent(Shape):
     ok: bool
+
+
+class Recipient(Strict):
+    team: str = Field(min_length=1, max_length=200, examples=["vision"], description="`*`: the fleet.")
+    to: list[Annotated[str, Field(max_length=254)]] = Field(
+        min_length=1, max_length=100, examples=[["ann@example.com"]]
+    )
+
+
+class RecipientItems(Strict):
+    items: list[Recipient]
+    version: int
+    next: str | None
+
+
+class RecipientsBody(Strict):
+    items: list[Recipient] = Field(max_length=10_000)

@@ -83,6 +83,8 @@ def _target(out: Path | None) -> Iterator[BinaryIO]:
             os.chmod(file.name, 0o666 & ~mask)  # as any new file: the temporary one is its owner's only
             os.replace(file.name, out)
     except OSError as error:
+        if out is None:
+            raise
         raise UnreadableInput(f"--out {out}: {error.strerror or error}") from error
     finally:
         Path(file.name).unlink(missing_ok=True)

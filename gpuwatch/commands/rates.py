@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 ACTOR = "command line"
 CSV, JSON = "text/csv", "application/json"
-RATE_COLUMNS = ("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "cluster")
-RATE_COLUMNS += ("pool", "mig_profile", "quantity", "commitment_id", "sku", "list_price", "contracted_price")
+RATE_COLUMNS = (
+    *("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "cluster", "pool"),
+    *("mig_profile", "quantity", "commitment_id", "sku", "list_price", "contracted_price"),
+)
 SHOWN = ("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "quantity")
 FX_COLUMNS = ("from", "to", "rate", "valid_from")
 OWNED_SHOWN = ("name", "gpu_model", "gpus", "usd_per_gpu_hour", "currency", "kw", "valid_from", "valid_to")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -40,7 +41,7 @@ def reconcile(
     from gpuwatch.reconcile import reconcile as compared
     from gpuwatch.reconcile_listing import reconcile_answer, reconcile_listing
 
-    choose(form, True)
+    chosen = choose(form, sys.stdout.isatty())
     span = window_of(window, context)
     if (note := in_use.find(data)) is not None:
         asked = {
@@ -55,4 +56,4 @@ def reconcile(
             price_all(store, state)
             found = compared(store, state, span, now_us=now_us(context), by=by, provider=provider, cost=cost)
         answer = reconcile_answer(found)
-    show(reconcile_listing(answer), form)
+    show(reconcile_listing(answer, cents=chosen == "table"), chosen)

@@ -102,7 +102,13 @@ def gather(
         slices=_grouped(slice_holds(store, state, window, teams)),
         waited=idle_while_waiting(store, state, window, teams),
         stale_hours=stale[0][0],
-        versions=Versions(*(state.card_version(kind) for kind in ("rates", "teams", "policies", "fx")), method),
+        versions=Versions(
+            rates=state.card_version("rates"),
+            teams=state.card_version("teams"),
+            policies=state.card_version("policies"),
+            fx=state.card_version("fx"),
+            method=method,
+        ),
     )
 
 

@@ -60,7 +60,7 @@ class _Printer:
             stream,
             pagesize=self._size,
             invariant=1,
-            title=self._document.title,
+            title=_cut(self._document.title),
             author="gpuwatch",
             subject=self._document.window,
             keywords=list(self._document.keywords),
@@ -314,6 +314,8 @@ def _whole(table: doc.Table) -> bool:
 
 
 def _cut(text: str) -> str:
+    """Text for where there is no room for more, of characters that can be encoded."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= 100 else f"{text[:99]}…"
 
 

@@ -48,7 +48,9 @@ MORE = (
 CID = (
     ("\u3040", "\u30ff", "HeiseiKakuGo-W5"),
     ("\uac00", "\ud7a3", "HYGothic-Medium"),
-    ("\u2e80", "\uffef", "STSong-Light"),
+    ("\u2e80", "\u9fff", "STSong-Light"),
+    ("\uf900", "\ufaff", "STSong-Light"),
+    ("\uff00", "\uffef", "STSong-Light"),
 )
 """First and last character, and the Asian font that viewers bring: nothing of it is in the file."""
 REGULAR, BOLD = "gpuwatch", "gpuwatch-bold"
@@ -145,10 +147,10 @@ def _registered() -> tuple[frozenset[int], frozenset[int], tuple[tuple[str, froz
         raise RuntimeError("the PDF library has lost its own fonts; install reportlab again")
     more = []
     for number, file in enumerate(file for file in MORE if file in found):
-        codes = _register(f"gpuwatch-{number}", found[file])
-        if codes is not None:
-            more.append((f"gpuwatch-{number}", codes))
-    for _, _, name in CID:
+        known = _register(f"gpuwatch-{number}", found[file])
+        if known is not None:
+            more.append((f"gpuwatch-{number}", known))
+    for name in dict.fromkeys(name for _, _, name in CID):
         pdfmetrics.registerFont(UnicodeCIDFont(name))
     return *first, tuple(more)
 

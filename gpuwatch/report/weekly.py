@@ -69,6 +69,25 @@ def weekly(
     return files
 
 
+def report_files(
+    store: Store,
+    state: State,
+    week: str,
+    team: str | None,
+    now_us: int | None = None,
+    *,
+    formats: Collection[str] = FORMATS,
+    paper: str = "a4",
+    method: str | None = None,
+) -> list[ReportFile]:
+    """The files of one report only: the fleet's (None) or a team's. Otherwise as weekly."""
+    check_formats(formats)
+    teams = None if team is None else [team]
+    facts = next(facts_of(store, state, week, teams, now_us, method=method))
+    stem = "fleet" if team is None else f"team-{slug(team)}"
+    return rendered(store, state, facts, f"{week}/{stem}", formats, paper)
+
+
 def facts_of(
     store: Store,
     state: State,
@@ -77,9 +96,8 @@ def facts_of(
     now_us: int | None,
     *,
     method: str | None = None,
-    everybody: bool = True,
 ) -> Iterator[Facts]:
-    """The facts of the fleet and of every team, or of `teams` only; the fleet alone where `everybody` is false.
+    """The facts of the fleet and then of every team, or of `teams` only.
 
     Raises UsageError as weekly does, when the first is asked for.
     """
@@ -91,7 +109,7 @@ def facts_of(
     named = sorted(t for t in held if t not in SPECIAL) if teams is None else sorted(set(teams))
     if teams is None:
         yield _facts(known, None, budget(store, state, known.window, None))
-    for team in named if everybody else ():
+    for team in named:
         yield _facts(known, team, budget(store, state, known.window, team))
 
 

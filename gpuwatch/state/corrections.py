@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from gpuwatch.clock import Window
+from gpuwatch.clock import Window, parse_window, rfc3339
 from gpuwatch.errors import UsageError
 from gpuwatch.state.core import State, record
 from gpuwatch.state.period_tables import closing, correction, first_open
@@ -58,6 +58,23 @@ class Corrections:
         """The lines that are billed in a window, of whatever period they are, in the order of posting."""
         return self._read(inside(window))
 
+    def billed(self, window: Window, own: str | None = None) -> list[Correction]:
+        """What corrections add to the live books of a window, so that windows add up to the books whatever was closed.
+
+        Lines that are billed in the window, of periods that are not within it; and of periods within it, whose live
+        books have the change already, the lines billed elsewhere with their signs turned, at the period's start. `own` is the period that is
+        answered from its frozen rows: its lines do not count.
+        """
+        within = sa.select(closing.c.name).where(
+            closing.c.start_us >= window.start_us, closing.c.end_us <= window.end_us
+        )
+        here, known = inside(window), correction.c.name.in_(within)
+        found = sa.or_(sa.and_(here, ~known), sa.and_(~here, known))
+        if own is not None:
+            found = sa.and_(found, correction.c.name != own)
+        lines = self._read(found)
+        return [one if window.start_us <= one.posted_us < window.end_us else _turned(one) for one in lines]
+
     def post(self, period: str, number: int, seen: int, lines: Sequence[Line], why: str, at_us: int) -> int:
         """Posts lines to `at_us`, or to the first instant after it that is in no closed period. Returns how many.
 
@@ -80,6 +97,18 @@ class Corrections:
     def _read(self, found: sa.ColumnElement[bool]) -> list[Correction]:
         with self._state.transaction(write=False) as connection:
             return read(connection, found)
+
+
+def _turned(one: Correction) -> Correction:
+    """A line that takes a change out of the window of its own period: it is billed elsewhere."""
+    return replace(
+        one,
+        posted_us=parse_window(one.period, 0).start_us,
+        why=f"{one.why}, billed {rfc3339(one.posted_us)[:10]}",
+        gpu_seconds=-one.gpu_seconds,
+        cost_exact=None if one.cost_exact is None else -one.cost_exact,
+        cost=None if one.cost is None else -one.cost,
+    )
 
 
 def inside(window: Window) -> sa.ColumnElement[bool]:

@@ -19,6 +19,10 @@ drop table if exists piece;
 
 drop table if exists cut_span;
 
+drop table if exists torn_hour;
+
+drop table if exists bit;
+
 drop table if exists torn;
 
 drop table if exists dealt;

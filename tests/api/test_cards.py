@@ -19,7 +19,13 @@ RATE = {
     "pool": None,
     "mig_profile": None,
     "currency": "USD",
+    "quantity": None,
+    "commitment_id": None,
+    "sku": None,
+    "list_price": None,
+    "contracted_price": None,
 }
+RESERVED = RATE | {"pricing": "reserved", "quantity": 8, "commitment_id": "ri-1", "sku": "h100-1y", "list_price": "4"}
 CSV = {"Content-Type": "text/csv"}
 HEADER = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to\n"
 
@@ -35,11 +41,18 @@ def test_rates_come_back_as_they_were_sent(api: Api) -> None:
     first = put(api, "rates", json={"items": [RATE]})
     second = put(api, "rates", json={"items": [RATE]})
 
-    assert (200, {"changed": True, "version": 1, "rows": 1}) == first
-    assert (200, {"changed": False, "version": 1, "rows": 1}) == second
+    assert (200, {"changed": True, "version": 1, "rows": 1, "warnings": []}) == first
+    assert (200, {"changed": False, "version": 1, "rows": 1, "warnings": []}) == second
     assert {"items": [RATE | {"usd_per_gpu_hour": "2.5"}], "version": 1, "next": None} == api.get(
         "/api/v1/rates"
     ).json()
+
+
+def test_a_commitment_comes_back_as_it_was_sent(api: Api) -> None:
+    """With everything that few rates have."""
+    put(api, "rates", json={"items": [RESERVED]})
+
+    assert [RESERVED | {"usd_per_gpu_hour": "2.5"}] == api.get("/api/v1/rates").json()["items"]
 
 
 def test_rates_may_be_the_file(api: Api) -> None:
@@ -78,6 +91,40 @@ def test_rates_may_be_the_file(api: Api) -> None:
         ),
         pytest.param(
             "rates", {"json": {"items": [RATE | {"usd_per_gpu_hour": 2.5}]}}, ["usd_per_gpu_hour"], id="a float is no money"
+        ),
+        pytest.param(
+            "rates",
+            {"content": f"{HEADER.strip()},currency\nH100,spot,1,2026-01-01,,USD\nA100,spot,1,2026-01-01,,\n", "headers": CSV},
+            ["line 3: currency is empty"],
+            id="a currency column with an empty cell",
+        ),
+        pytest.param("rates", {"json": {"items": [RATE | {"currency": None}]}}, ["currency"], id="no currency in JSON"),
+        pytest.param(
+            "rates", {"json": {"items": [RATE | {"quantity": 4}]}}, ["items.0: quantity is for"], id="a quantity that is not reserved"
+        ),
+        pytest.param(
+            "rates",
+            {"json": {"items": [RATE, RATE | {"gpu_model": "A30", "mig_profile": "1g.10gb"}]}},
+            ["items.1: mig_profile is none of this model"],
+            id="a profile that the model has not",
+        ),
+        pytest.param(
+            "rates",
+            {"content": f"{HEADER}H100,spot,1,2026-01-01,\nH100,spot,1,2026-02-01,\n", "headers": CSV},
+            ["line 3: validity overlaps", "line 3 overlaps line 2"],
+            id="two lines at once, both named",
+        ),
+        pytest.param(
+            "teams",
+            {"content": "match_kind,match,team\nuser,a*,x\nuser,ab*,y\n", "headers": CSV},
+            ["line 3: an earlier line gives all", "after line 2"],
+            id="a rule that can never decide",
+        ),
+        pytest.param(
+            "teams",
+            {"json": {"items": [{"match_kind": "user", "match": m, "team": m[:1]} for m in ("*", "b")]}},
+            ["items.1: items.0 gives all that this one matches"],
+            id="a rule that can never decide, in JSON",
         ),
         pytest.param(
             "rates",
@@ -178,3 +225,27 @@ def test_a_state_that_cannot_be_reached(bare: Api, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(State, "rates", gone)
 
     assert 503 == bare.get("/api/v1/rates").status_code
+
+
+def test_a_rate_for_a_model_that_is_not_there_is_kept_with_a_warning(books: Api) -> None:
+    """Hardware comes later than its price."""
+    status, answer = put(books, "rates", json={"items": [RATE, RATE | {"gpu_model": "B300"}]})
+
+    assert (200, True, 2) == (status, answer["changed"], answer["rows"])
+    assert ["line 2: no GPU of the fleet is a 'B300'"] == [text.split(":  ")[0][:39] for text in answer["warnings"]]
+    assert "NVIDIA H100 80GB HBM3" in answer["warnings"][0]
+
+
+def test_rules_without_effect_are_told(books: Api) -> None:
+    """One that matches no run, and two that match one name; the first decides."""
+    rules = [("user", "ursala", "red"), ("user", "urs*", "red"), ("user", "*ula", "blue"), ("user", "*", "rest")]
+    lines = ["match_kind,match,team", *(",".join(rule) for rule in rules)]
+    status, answer = put(books, "teams", content="\n".join(lines), headers=CSV)
+    check = next(c for c in books.get("/api/v1/quality").json()["checks"] if c["id"] == "rules")
+
+    assert 200 == status
+    assert [
+        "line 2: user,ursala,red matches no run: check its spelling, case counts",
+        "user 'ursula' is matched two ways: by line 3 (urs* to red), which decides, and by line 4 (*ula to blue)",
+    ] == answer["warnings"]
+    assert ("warn", True) == (check["status"], all(text in check["what"] for text in answer["warnings"]))

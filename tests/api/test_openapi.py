@@ -25,12 +25,15 @@ CHECKS: tuple[CheckFunction, ...] = (
 )
 CONTRACT = {
     "GET /healthz", "GET /readyz", "GET /metrics", "POST /api/v1/write", "POST /api/v1/events", "GET /api/v1/fleet",
-    "GET /api/v1/ledger", "GET /api/v1/chargeback", "GET /api/v1/slices", "GET /api/v1/findings",
+    "GET /api/v1/ledger", "GET /api/v1/reconcile", "GET /api/v1/chargeback", "GET /api/v1/slices", "GET /api/v1/findings",
     "GET /api/v1/findings/{key}", "POST /api/v1/findings/{key}/{action}", "GET /api/v1/detectors", "GET /api/v1/jobs",
     "GET /api/v1/jobs/{job_id}", "GET /api/v1/rates", "PUT /api/v1/rates", "GET /api/v1/teams", "PUT /api/v1/teams",
     "GET /api/v1/periods", "POST /api/v1/periods", "GET /api/v1/quality", "GET /api/v1/channels",
     "PUT /api/v1/channels", "POST /api/v1/channels/{name}/test", "GET /api/v1/me", "GET /api/v1/queues",
     "GET /api/v1/workloads", "GET /api/v1/topology", "POST /api/v1/otlp/v1/metrics",
+    "GET /allocation", "GET /allocation/compute", "GET /allocation/summary", "GET /allocation/compute/summary",
+    "GET /allocation/summary/topline", "GET /model/allocation", "GET /model/allocation/compute",
+    "GET /model/allocation/summary", "GET /model/allocation/compute/summary", "GET /model/allocation/summary/topline",
 }  # fmt: skip
 """Routes of the public contract that are served."""
 

@@ -23,6 +23,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.opencost import Allocations, Row, allocations
 from gpuwatch.opencost_json import allocation_answer, listing, summary_answer, topline_answer
 from gpuwatch.opencost_query import parse_query
+from gpuwatch.opencost_share import deal
 from gpuwatch.rates import Rate
 from gpuwatch.state import State
 from gpuwatch.teams import TeamRule
@@ -181,6 +182,11 @@ IDLES = [
     ),
     ({"shareNamespaces": "h100"}, {"lab": 8.0}, "a shared namespace is paid by the others"),
     ({"shareLabels": "team:physics"}, {"lab": 8.0}, "or a shared label"),
+    (
+        {"shareCost": "730", "shareSplit": "even", "filter": 'namespace:"lab"'},
+        {"lab": 5.5},
+        "evenly, what is dropped counts as one",
+    ),
     ({"shareNamespaces": "h100,lab"}, {"__shared__": 8.0}, "where nobody is left it stays shared"),
     ({"shareCost": "730"}, {"lab": 5.5, "h100": 5.5}, "a monthly cost by the hour"),
     ({"shareCost": "730", "filter": 'namespace:"lab"'}, {"lab": 5.5}, "what others would pay goes with them"),
@@ -304,6 +310,12 @@ def test_what_has_no_rate_has_no_cost() -> None:
     assert "have no rate" in answer["warning"]
 
 
+def test_parts_are_whole_and_lose_nothing() -> None:
+    assert [3, 4, 3] == list(deal(10, [1, 1, 1]))
+    assert [0, 10] == list(deal(10, [0, 5]))
+    assert [] == list(deal(10, []))
+
+
 def test_one_currency_is_told() -> None:
     rows = [samples(A, minutes(0, 3 * HOUR), BUSY), claim("1", 0, 3 * HOUR, "n1", gpus="GPU-a")]
     fleet = priced(World().add(*rows).book(), rate("2", 0, 2 * HOUR), rate("1", 2 * HOUR, None, "EUR"))
@@ -368,7 +380,7 @@ def test_sums_are_those_of_the_books(seed: int, data: st.DataObject) -> None:
     money, length = reference(made, start_us, end_us)
     window = f"{rfc3339(start_us)},{rfc3339(end_us)}"
 
-    for question in QUESTIONS:
+    for question in rng.sample(QUESTIONS, 4):
         query = parse_query({"window": window, "includeIdle": "true"} | question, NOW_US)
         found = allocations(made.store, query, None, NOW_US)
         amount, units = total(found)

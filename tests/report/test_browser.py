@@ -13,7 +13,8 @@ import pytest
 
 from gpuwatch.clock import Window, parse_window
 from gpuwatch.output import BUCKET_WORDS
-from gpuwatch.report.facts import Amount, Charge, Facts, Payer, Quality
+from gpuwatch.report.compose import document
+from gpuwatch.report.facts import Amount, Charge, Facts, Payer, Quality, Versions
 from gpuwatch.report.page import page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -47,8 +48,7 @@ def facts(team: str | None) -> Facts:
         jobs=payers if team else (),
         charges=tuple(charges),
         quality=Quality(0.2, 0.1, Decimal(1), (f"no rate for {LONG}",), 3),
-        rate_version=1,
-        team_version=0,
+        versions=Versions(1, 0),
         books_from_us=0,
     )
 
@@ -71,7 +71,7 @@ def browser() -> Iterator[Any]:
 def test_a_page_fits_and_prints(browser: Any, tmp_path: Path, team: str | None) -> None:
     """Nothing hangs over the edge, nothing is fetched, and a long table goes on over pages."""
     file = tmp_path / "report.html"
-    file.write_text(page(facts(team)), "utf-8")
+    file.write_text(page(document(facts(team))), "utf-8")
     asked: list[str] = []
     said: list[str] = []
     tab = browser.new_page(viewport=PHONE)

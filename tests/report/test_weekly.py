@@ -19,7 +19,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.output import BUCKET_WORDS
 from gpuwatch.rates import Rate
 from gpuwatch.report.chart import COLOURS
-from gpuwatch.report.files import SETTING, slug
+from gpuwatch.report.files import SETTING, done, slug
 from gpuwatch.report.weekly import weekly, write_due
 from gpuwatch.state import State
 from gpuwatch.state.actions import Action, Actions
@@ -80,7 +80,7 @@ class Fleet:
         asked = (week, None if teams is None else tuple(teams), now_us)
         if asked in self._made:
             return self._made[asked]
-        made = weekly(self.world.store, self.state, week, teams, now_us)
+        made = weekly(self.world.store, self.state, week, teams, now_us, formats=("html", "csv"))
         assert {week} == {file.name.split("/")[0] for file in made}
         self._made[asked] = {file.name.split("/")[1]: file.content.decode("utf-8-sig") for file in made}
         return self._made[asked]
@@ -194,6 +194,7 @@ def test_the_page_says_it_in_order(fleet: Fleet) -> None:
         "The fleet: GPU spend, week 2026-W45",
         "Where it went: the largest part without productive work is “Held idle”, $6.00 (50 %)",
         "The largest wastes: 1 finding, $5.97 since they began",
+        "Held idle while others waited: not known",
         "Who pays: most by team ants, $6.00 (50 %)",
         "Data quality",
         "How this was computed",
@@ -331,7 +332,7 @@ def test_slices_have_owner_share_and_use(tmp_path: Path) -> None:
 
 def test_a_week_before_the_first_is_skipped_for_good(fleet: Fleet, tmp_path: Path) -> None:
     """A new installation does not fail every pass."""
-    assert [] == write_due(fleet.world.store, fleet.state, tmp_path / "out", T0_US - 7 * DAY_US + 25 * HOUR_US)
+    assert write_due(fleet.world.store, fleet.state, tmp_path / "out", T0_US - 7 * DAY_US + 25 * HOUR_US) is None
     assert "2026-W43" == fleet.state.setting(SETTING)
     assert not (tmp_path / "out").exists()
 
@@ -341,12 +342,15 @@ def test_the_report_is_written_once(fleet: Fleet, tmp_path: Path) -> None:
     out, store = tmp_path / "out", fleet.world.store
     monday = T0_US + 7 * DAY_US
 
-    assert [] == write_due(store, fleet.state, out, monday + 7 * HOUR_US)
+    assert write_due(store, fleet.state, out, monday + 7 * HOUR_US) is None
     written = write_due(store, fleet.state, out, monday + 25 * HOUR_US)
-    assert 6 == len(written)
-    assert {out / WEEK} == {path.parent for path in written}
-    assert [] == write_due(store, fleet.state, out, monday + 26 * HOUR_US)
-    assert WEEK == fleet.state.setting(SETTING)
+    assert written is not None
+    assert (WEEK, {out / WEEK}) == (written.week, {path.parent for path in written.paths})
+    assert [None, "ants", "bees"] == [note.team for note in written.notes]
+    assert {"fleet.pdf", "fleet.xlsx", "team-ants.parquet"} <= {path.name for path in written.paths}
+    assert write_due(store, fleet.state, out, monday + 26 * HOUR_US) is not None  # until it is told, it is due
+    done(fleet.state, WEEK, monday + 26 * HOUR_US)
+    assert write_due(store, fleet.state, out, monday + 27 * HOUR_US) is None
 
 
 def test_work_that_nobody_measured_is_not_known(tmp_path: Path) -> None:

@@ -50,8 +50,10 @@ class SummaryAnswer(BaseModel):
 
 router = APIRouter(tags=["opencost"])
 PREFIXES = ("", "/model")
-FAULTS = {status: told | {"model": Error | ErrorOpenCost} for status, told in errors().items()}
-CSV = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
+FAULTS: dict[int | str, dict[str, Any]] = {
+    status: told | {"model": Error | ErrorOpenCost} for status, told in errors().items()
+}
+CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 
 
 def _parameters() -> Callable[..., dict[str, str]]:

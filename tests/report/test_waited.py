@@ -1,0 +1,94 @@
+"""Idle GPUs that were held while others waited: what counts, and what must not."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gpuwatch.analyze import analyze
+from gpuwatch.clock import Window
+from gpuwatch.model import PENDING, Records
+from gpuwatch.rates import Rate
+from gpuwatch.report.waited import idle_while_waiting, rounded
+from gpuwatch.state import State
+from gpuwatch.teams import TeamRule
+from tests.world import CLUSTER, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples, us
+
+HELD = Gpu("GPU-held", "n1")
+DAY = Window(T0_US, T0_US + 24 * HOUR * 1_000_000)
+
+
+def world(tmp_path: Path, *waiting: dict[str, Any], submit: bool = True) -> tuple[World, State]:
+    """Bees hold one GPU idle for 4 hours; `waiting` are requests."""
+    made, state = World(), State.open(tmp_path)
+    state.replace_rates((Rate("*", "on_demand", Decimal(2), 0),), "test", "test", 0)
+    state.replace_team_rules([TeamRule("user", "bob", "bees"), TeamRule("user", "ann", "ants")], "test", "test", 0)
+    asked = us(0) if submit else None
+    made.add(
+        node("n1", {"": 1}),
+        samples(HELD, minutes(0, 4 * HOUR), IDLE),
+        claim("bee-1", 0, 4 * HOUR, "n1", user_name="bob", submit_us=asked),
+    )
+    if waiting:
+        with made.store.transaction():
+            made.store.append(Records("pending", pa.Table.from_pylist(list(waiting), schema=PENDING)))
+    analyze(made.store, state, SETTINGS, now_us=us(30 * HOUR))
+    return made, state
+
+
+def request(start: float, seen: float, **words: Any) -> dict[str, Any]:
+    """Ann's request for one GPU, submitted at `start` and still waiting at `seen`."""
+    base = {"cluster": CLUSTER, "scheduler": "slurm", "job_id": "ant-9", "device_count": 1, "user_name": "ann"}
+    return {**base, "submit_us": us(start), "evidence_us": us(seen), "reason": "Resources", **words}
+
+
+def asked(made: World, state: State) -> dict[str, tuple[Decimal, Any, int]] | None:
+    """(GPU-seconds, costs, requests) by team."""
+    found = idle_while_waiting(made.store, state, DAY, None)
+    if found is None:
+        return None
+    told = {team: rounded(waited) for team, waited in found.items()}
+    return {team: (w.amount.gpu_seconds, w.amount.costs, w.requests) for team, w in told.items()}
+
+
+def test_where_nobody_says_what_waited_it_is_not_known(tmp_path: Path) -> None:
+    """Not none."""
+    assert asked(*world(tmp_path, submit=False)) is None
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        pytest.param([], id="nobody waited"),
+        pytest.param([request(0, 4 * HOUR, user_name="bob")], id="one of the same team"),
+        pytest.param([request(0, 4 * HOUR, device_count=2)], id="one that asks for more devices than are idle"),
+        pytest.param([request(0, 4 * HOUR, gpu_type="a100")], id="one that asks for another model"),
+        pytest.param([request(0, 4 * HOUR, profile="1g.10gb")], id="one that asks for a slice"),
+        pytest.param([request(0, 4 * HOUR, cluster="c2")], id="one of another cluster"),
+        pytest.param([request(0, 4 * HOUR, reason="Dependency")], id="one that waits for another job"),
+        pytest.param([request(5 * HOUR, 6 * HOUR)], id="one that came when nothing was idle any more"),
+    ],
+)
+def test_what_does_not_count(tmp_path: Path, waiting: list[dict[str, Any]]) -> None:
+    """Known, and nothing."""
+    assert {} == asked(*world(tmp_path, *waiting))
+
+
+def test_an_hour_and_a_half_that_a_request_waited(tmp_path: Path) -> None:
+    """From 1:30 to 3:00, at $2: 5400 s, $3."""
+    found = asked(*world(tmp_path, request(1.5 * HOUR, 3 * HOUR, gpu_type="h100")))
+
+    assert {"bees": (Decimal("5400.000000"), (("USD", Decimal("3.00")),), 1)} == found
+
+
+def test_two_that_wait_at_once_count_once(tmp_path: Path) -> None:
+    """One from 1:00 to 2:00, one from 1:30 to 2:30: an hour and a half."""
+    found = asked(
+        *world(tmp_path, request(HOUR, 2 * HOUR), request(1.5 * HOUR, 2.5 * HOUR, job_id="ant-10")),
+    )
+
+    assert {"bees": (Decimal("5400.000000"), (("USD", Decimal("3.00")),), 2)} == found
