@@ -12,7 +12,6 @@ import re
 from calendar import monthrange
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from gpuwatch import policy as p
 from gpuwatch.books import CAUSE, RUN_WORDS, Scale, question, scale_of
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, Window, from_us
 from gpuwatch.errors import UsageError
+from gpuwatch.fx import Fx
 from gpuwatch.policy_parse import matches
 from gpuwatch.store import Store
 
@@ -108,11 +108,12 @@ def book(
     cluster: str | None,
     teams: Collection[str] | None,
     pool: str | None,
+    exchange: Fx | None = None,
 ) -> tuple[Scale, dict[str, object]]:
     """Fills the temporary table `booked` with the charges of a window under policies; returns its scale and question.
 
     Call within books.working_tables. Shares are made of the whole fleet: `cluster` and `pool` choose among the charges
-    that come out. Raises UsageError for a window of more than DAYS_MAX days of books, or whose money does not fit.
+    that come out. Amounts that a policy adds are converted by `exchange` at the day's beginning. Raises UsageError for a window of more than DAYS_MAX days of books, or whose money does not fit.
     """
     first_us, last_us = _floor(window.start_us), -(-window.end_us // DAY_US) * DAY_US
     low, high = store.sql("select min(start_us), max(end_us) from capacity")[0]
@@ -127,7 +128,7 @@ def book(
     causes = {f"by_{CAUSE}": CAUSE in by}
     asked = question(window, by, cluster, teams, scale, pool=pool) | causes
     inner = _inner(by, rules)
-    with _views(store, _tables(store, days, rules, window, scale)):
+    with _views(store, _tables(store, days, rules, window, scale, exchange or Fx())):
         store.run("cost/cell_new", preemptible=any(d.word == "preemptible" for r in rules for d in r.discounts))
         for part, edge_us in ((BEFORE, window.start_us), (UNTIL, window.end_us)):
             if _floor(edge_us) != edge_us and whole.start_us < edge_us < whole.end_us:
@@ -183,7 +184,9 @@ def _views(store: Store, tables: dict[str, pa.Table]) -> Iterator[None]:
         yield
 
 
-def _tables(store: Store, days: Days, rules: Sequence[p.Policy], window: Window, scale: Scale) -> dict[str, pa.Table]:
+def _tables(
+    store: Store, days: Days, rules: Sequence[p.Policy], window: Window, scale: Scale, exchange: Fx
+) -> dict[str, pa.Table]:
     """What SQL reads of the policies: one row a day, payer, quota and place, discount, day of a shared cost, its team."""
     numbers = {rule: n for n, rule in enumerate(rules)}
     places = store.sql("select distinct cluster, pool, model from class_price") if any(r.quotas for r in rules) else []
@@ -227,10 +230,10 @@ def _tables(store: Store, days: Days, rules: Sequence[p.Policy], window: Window,
         "policy_shared": (
             _SHARED,
             [
-                (part, day_us, numbers[rule], cost.name, cost.currency, str(amount), cost.split, bool(cost.teams))
+                (part, day_us, numbers[rule], cost.name, currency, str(amount), cost.split, bool(cost.teams))
                 for day_us, rule in days
                 for cost in rule.shared
-                for part, amount in _amounts(cost, day_us, window, scale)
+                for part, currency, amount in _amounts(cost, day_us, window, scale, exchange)
             ],
         ),
         "policy_member": (
@@ -257,26 +260,25 @@ def _day(rule: p.Policy) -> tuple[object, ...]:
     )
 
 
-def _amounts(cost: p.SharedCost, day_us: int, window: Window, scale: Scale) -> Iterator[tuple[int, int]]:
-    """(part, amount) of a shared cost on one day: whole, and up to an edge of the window that cuts the day."""
-    whole = _day_amount(cost, day_us, scale)
+def _amounts(
+    cost: p.SharedCost, day_us: int, window: Window, scale: Scale, exchange: Fx
+) -> Iterator[tuple[int, str, int]]:
+    """(part, currency, amount) of a shared cost on one day: whole, and up to an edge of the window that cuts the day."""
+    changed = exchange.convert(cost.amount, cost.currency, day_us)
+    amount, currency = (cost.amount, cost.currency) if changed is None else (changed.amount, changed.currency)
+    whole = _day_amount(Fraction(amount), cost.per, day_us, scale)
     if _floor(window.start_us) <= day_us < _floor(window.end_us):
-        yield WHOLE, whole
+        yield WHOLE, currency, whole
     for part, edge_us in ((BEFORE, window.start_us), (UNTIL, window.end_us)):
         if _floor(edge_us) == day_us != edge_us:
-            yield part, whole * (edge_us - day_us) // DAY_US
+            yield part, currency, whole * (edge_us - day_us) // DAY_US
 
 
-def _day_amount(cost: p.SharedCost, day_us: int, scale: Scale) -> int:
-    """A day of a shared cost in units of the scale; the days of a month add up to its amount, rounded down."""
-    if cost.per != "month":
-        hours = DAY_US // HOUR_US if cost.per == "hour" else 1
-        return int(Fraction(cost.amount) * hours * scale.hour)
+def _day_amount(amount: Fraction, per: str, day_us: int, scale: Scale) -> int:
+    """A day of an amount in units of the scale, rounded down; the days of a month add up to its amount."""
+    if per != "month":
+        hours = DAY_US // HOUR_US if per == "hour" else 1
+        return int(amount * hours * scale.hour)
     day = from_us(day_us)
-    length, month = monthrange(day.year, day.month)[1], int(Fraction(cost.amount) * scale.hour)
+    length, month = monthrange(day.year, day.month)[1], int(amount * scale.hour)
     return month * day.day // length - month * (day.day - 1) // length
-
-
-def only(policy: p.Policy) -> p.Policies:
-    """A policy as if it had held always: what is asked about is what it would have brought."""
-    return p.Policies((replace(policy, valid_from_us=0, valid_to_us=None),))

@@ -20,6 +20,7 @@ from gpuwatch.commands import (
     data,
     decide,
     period,
+    policy,
     rates,
     reconcile,
     report,
@@ -79,6 +80,7 @@ app.command("backup")(serve.backup)
 app.command("audit-log")(audit_log.audit_log)
 app.add_typer(report.report, name="report")
 app.add_typer(budget.budget, name="budget")
+app.add_typer(policy.policy, name="policy")
 app.add_typer(decide.decide, name="decide")
 app.add_typer(rates.app, name="rates")
 app.add_typer(period.period, name="period")

@@ -22,6 +22,7 @@ from gpuwatch.books import (
 )
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.errors import UsageError
+from gpuwatch.fx import Fx
 from gpuwatch.ledger import HELD_BUCKETS
 from gpuwatch.money import CENT_PLACES, units_to_decimal
 from gpuwatch.policy import Policies, in_force
@@ -169,7 +170,7 @@ def chargeback(
             store.run("cost/kind", **asked)
             store.run("cost/charge", **asked)
         else:
-            scale, _ = charges.book(store, rules, window, by, cluster, teams, pool)
+            scale, _ = charges.book(store, rules, window, by, cluster, teams, pool, Fx.read(state))
         rows, following = page(store, scale, limit, offset, dearest_first=True)
         totals = Totals.of(store.rows("cost/total"))
     answer = Chargeback(

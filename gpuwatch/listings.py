@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from gpuwatch.books import CAUSE
+from gpuwatch.charge_id import Asked, encode
 from gpuwatch.clock import Window, rfc3339
-from gpuwatch.cost import Chargeback, Ledger
+from gpuwatch.cost import Charge, Chargeback, Ledger
 from gpuwatch.output import Listing
 
 
@@ -22,13 +24,18 @@ def chargeback_listing(answer: Chargeback) -> Listing:
             "cost_exact": _text(charge.cost_exact),
             "currency": charge.currency,
             "kind": charge.kind,
+            "charge": _charge_id(answer, charge),
         }
+        if charge.cause is not None:
+            item["cause"] = charge.cause
         if charge.error is not None:
             item["error"] = charge.error
         items.append(item)
     total: dict[str, Any] = {"gpu_seconds": f"{answer.gpu_seconds:f}", "cost": _text(answer.cost)}
     if answer.currency is not None:
         total["currency"] = answer.currency
+    if answer.external_cost:
+        total["external_cost"] = _text(answer.external_cost)
     if answer.unpriced_gpu_seconds:
         total["unpriced_gpu_seconds"] = f"{answer.unpriced_gpu_seconds:f}"
     return chargeback_answer({"items": items, "window": window_dict(answer.window), "total": total}, answer.by)
@@ -43,9 +50,13 @@ def chargeback_answer(answer: Mapping[str, Any], by: Sequence[str]) -> Listing:
     foot[0] += f" {currency}" if currency else ""
     if unpriced:
         foot.append(f"Without a rate: {unpriced} GPU-seconds; gpuwatch doctor names the rates")
+    if external := total.get("external_cost"):
+        foot.append(f"Of it beyond what devices cost: {external}; gpuwatch policy show names these amounts")
     names = [*by, "gpu_seconds", "cost", "cost_exact", "currency", "kind"]
+    if external and CAUSE not in by:
+        names.append(CAUSE)
     return Listing(
-        [*names, "error"],
+        [*names, "error", *([] if CAUSE in names else [CAUSE]), "charge"],
         answer["items"],
         {"window": answer["window"], "total": total},
         shown=[*names, *(["error"] if unpriced else [])],
@@ -90,6 +101,11 @@ def ledger_answer(answer: Mapping[str, Any], by: Sequence[str], *, stepped: bool
         extra,
         foot=[f"Capacity: {answer['capacity_gpu_seconds']} GPU-seconds", _window_line(answer["window"])],
     )
+
+
+def _charge_id(answer: Chargeback, charge: Charge) -> str:
+    group = tuple(charge.group.items())
+    return encode(Asked(answer.window, group, charge.kind, charge.currency, charge.cause, answer.cluster, answer.pool))
 
 
 def window_dict(span: Window) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, Window, rfc3339
+from gpuwatch.cost import SEEN_PARTS_MIN
 from gpuwatch.opencost import BUCKETS, IDLE, UUIDS_MAX, Allocations, Row
 from gpuwatch.opencost_share import MONTH_HOURS
 from gpuwatch.opencost_subject import Subject
@@ -25,6 +26,12 @@ Number = float | None
 def _number(part: int, whole: int) -> Number:
     """A quotient of whole numbers as JSON has it; None where there is no whole. Only here numbers become floats."""
     return round(part / whole, PLACES) if whole else None
+
+
+def _seen(row: Row) -> int:
+    """Observed time of a row; none where it is too little to speak for the rest."""
+    seen = sum(row.buckets.values())
+    return seen if seen * SEEN_PARTS_MIN >= row.units else 0
 
 
 def _span(window: Window) -> dict[str, str]:
@@ -143,12 +150,12 @@ class Words:
         length = (row.last_us - row.first_us) * self._found.scale.shares
         if row.idle or not length:
             return 0.0, 0.0
-        active, seen = sum(row.buckets[name] for name in ENGINE), sum(row.buckets.values())
+        active, seen = sum(row.buckets[name] for name in ENGINE), _seen(row)
         return _number(row.units, length), _number(active * row.units, seen * length)
 
     def _efficiency(self, row: Row) -> Number:
         """OpenCost's use over request: the engine's active part of the time that was observed."""
-        return 0.0 if row.idle else _number(sum(row.buckets[name] for name in ENGINE), sum(row.buckets.values()))
+        return 0.0 if row.idle else _number(sum(row.buckets[name] for name in ENGINE), _seen(row))
 
     def _properties(self, row: Row) -> dict[str, Any]:
         subject, query = row.subject, self._found.query
@@ -190,7 +197,7 @@ class Words:
         length = (row.last_us - row.first_us) * self._found.scale.shares
 
         def of(names: Sequence[str]) -> Number:
-            return _number(sum(row.buckets[name] for name in names), seen)
+            return _number(sum(row.buckets[name] for name in names), _seen(row))
 
         waste = None if row.idle else self._money(row.waste_amount, row, window)
         held = {} if row.idle else {"unobserved": max(row.units - seen, 0), **row.buckets}

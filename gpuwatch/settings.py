@@ -136,7 +136,9 @@ class Settings:
     )
     report_directory: str | None = field(
         default=None,
-        metadata=_about(_path(), "Where weekly reports are written while serving; unset: none are, unless a channel wants them."),
+        metadata=_about(
+            _path(), "Where weekly reports are written while serving; unset: none are, unless a channel wants them."
+        ),
     )
     report_paper: str = field(
         default="a4", metadata=_about(_one_of(("a4", "letter")), "Paper of the reports' PDF: a4 or letter.")

@@ -23,8 +23,11 @@ from gpuwatch.clock import Window
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.periods_answer import CORRECTIONS_FROM, corrected, corrections_in, frozen_answer
 from gpuwatch.periods_rows import NOTHING, WORDS, by_key, cents_by_currency, differences, digest_of, sums_of
+from gpuwatch.policy import as_dict
+from gpuwatch.policy_parse import parse
 from gpuwatch.rates import Rate
 from gpuwatch.state import State
+from gpuwatch.state.cards import Cards
 from gpuwatch.state.core import FILE
 from gpuwatch.state.corrections import Corrections
 from gpuwatch.state.periods import PeriodConflict, Periods
@@ -301,6 +304,19 @@ def test_a_correction_is_never_of_a_closed_period(tmp_path: Path) -> None:
         assert {us(14 * DAY)} == {line.posted_us for line in Corrections(state).of(WEEK)}
 
 
+def test_a_policy_that_changes_is_a_correction(tmp_path: Path) -> None:
+    """Also of money that no device costs."""
+    with books(tmp_path) as (world, state):
+        close(world, state)
+        other_policies(world, state, random.Random(1))
+        assert 0 < periods.find_corrections(world.store, state, NOW)
+        lines = Corrections(state).of(WEEK)
+
+        assert {"policies version 1"} == {line.why for line in lines}
+        assert "net" in {line.words["cause"] for line in lines}
+        assert_conserved(world, state)
+
+
 # What is kept, whatever happens.
 
 
@@ -328,6 +344,20 @@ def other_teams(world: World, state: State, rng: random.Random) -> None:
     state.replace_team_rules(rules(a=rng.choice("xyz"), b=rng.choice("xyz")), "test", "test", 3)
 
 
+def other_policies(world: World, state: State, rng: random.Random) -> None:
+    """Who pays idle time, and a cost that no device has."""
+    found = {
+        "name": "p",
+        "valid_from": "2026-11-02",
+        "payers": {"idle": rng.choice(("platform", "even")), "out_of_service": "platform"},
+        "shared": [
+            {"name": "net", "amount": f"{rng.randrange(1, 999)}.01", "per": "day", "currency": "USD", "split": "even"}
+        ],
+    }
+    rows = [as_dict(item) for item in parse({"policies": [found]})]
+    Cards(state).replace("policies", rows if rng.random() < 0.8 else [], "test", "test", 3)
+
+
 def reopen(world: World, state: State, rng: random.Random) -> None:
     if Periods(state).get(WEEK) is not None:
         Periods(state).reopen(WEEK, "ada", "checked again", NOW + rng.randrange(1000))
@@ -338,6 +368,7 @@ STEPS: tuple[Callable[[World, State, random.Random], None], ...] = (
     late_claim,
     other_rates,
     other_teams,
+    other_policies,
     reopen,
 )
 

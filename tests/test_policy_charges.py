@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import defaultdict
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from gpuwatch import charges, cost
 from gpuwatch.books import working_tables
 from gpuwatch.clock import DAY_US, SECOND_US, Window
+from gpuwatch.fx import Exchange, Fx
 from gpuwatch.policy import DEFAULT, Policies
 from gpuwatch.policy_parse import parse
 from gpuwatch.rates import Rate
@@ -275,6 +278,39 @@ def test_a_policy_charges(day: tuple[World, State, Window], case: str) -> None:
 
     found = bill(world, state, made(**fields), window, "team", "cause")
     assert expected == {(key[0], key[2], key[3]): str(amount) for key, amount in found.items()}
+
+
+def test_the_worked_example_of_the_page(day: tuple[World, State, Window]) -> None:
+    world, state, window = day
+    page = (Path(__file__).parents[1] / "docs" / "policies.md").read_text().partition("## Worked example")[2]
+    rows = re.findall(r"^\| ([^|]*) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    rules = (
+        {},
+        {"preset": "share-idle"},
+        {"basis": "used"},
+        {"basis": {"allocated": "0.5", "used": "0.5"}},
+        {"minimum_billing_seconds": 25_200},
+        {"payers": {"lost_work": "platform"}, "checkpoint_minutes": 120},
+    )
+
+    for (_, *told), fields in zip(rows, rules, strict=True):
+        sums: dict[str, Decimal] = defaultdict(Decimal)
+        for (team, *_rest), amount in bill(world, state, made(**fields), window).items():
+            sums[team] += amount
+        assert told == [str(sums[name]) for name in ("a", "b", "__platform__")]
+
+
+def test_an_amount_in_another_currency_is_that_of_the_day(day: tuple[World, State, Window]) -> None:
+    world, _, window = day
+    found = made(shared=[{"name": "net", "amount": "10", "per": "day", "currency": "EUR", "split": "even"}])
+    exchange = Fx((Exchange("EUR", "USD", Decimal("1.1"), us(-DAY)),), "USD")
+    with working_tables(world.store):
+        scale, _ = charges.book(world.store, found, window, ("team",), None, None, None, exchange)
+        rows = world.store.sql("select team, currency, amount from booked where external order by 1")
+
+    assert [("a", "USD", Fraction(11, 2)), ("b", "USD", Fraction(11, 2))] == [
+        (team, currency, Fraction(int(amount), scale.hour)) for team, currency, amount in rows
+    ]
 
 
 def test_shared_costs_are_told_beside_what_devices_cost(day: tuple[World, State, Window]) -> None:

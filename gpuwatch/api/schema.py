@@ -133,7 +133,8 @@ class Charge(Shape):
     cost: Money | None
     cost_exact: str | None
     currency: str | None
-    kind: Literal["allocated", "platform", "correction"]
+    kind: Literal["allocated", "platform", "shared", "correction"]
+    charge: str = Field(examples=["c1.alsx"], json_schema_extra={"description": "The id of the row."})
 
 
 class ChargeTotal(Shape):

@@ -4,7 +4,8 @@ where not exists (
     select 1
     from device d
     join device_class k on k.device_id = d.device_id and k.cluster = d.cluster
-    join class_price p on p.class_id = k.class_id and p.cluster = k.cluster
+    join (select distinct cluster, class_id, pool, model, reporting from class_price where cluster = $cluster) p
+        on p.class_id = k.class_id and p.cluster = k.cluster
     where d.cluster = $cluster
         and (
             p.pool is distinct from d.pool

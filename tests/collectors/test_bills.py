@@ -621,3 +621,19 @@ def test_captured_exports_to_the_last_digit(shared: Path, kind: str, name: str, 
     for ours, theirs in columns.items():
         values = [row[theirs] for row in rows]
         assert [Decimal(v) if v not in ("", "NULL") else None for v in values] == [row[ours] for row in found]
+
+
+def test_gcp_parquet_with_records_within_records(tmp_path: Path) -> None:
+    path = tmp_path / "export.parquet"
+    row = gcp(10.25, credits=[{"type": "DISCOUNT", "amount": -0.25, "name": "d"}])
+    row |= {
+        "usage_start_time": datetime(2026, 11, 2, 5, tzinfo=UTC),
+        "usage_end_time": datetime(2026, 11, 2, 6, tzinfo=UTC),
+    }
+    pq.write_table(pa.Table.from_pylist([row]), path)
+    ((found,), rejects) = read("bill-gcp", path)
+
+    assert ({}, Decimal(10), Decimal("10.25")) == (rejects.counts, found["billed_cost"], found["contracted_cost"])
+    assert ("Compute Engine", "p", "vm-1", '{"team": "ml"}', 1, "Hours") == tuple(
+        found[n] for n in ("service", "sub_account", "resource_name", "tags", "gpu_count", "unit")
+    )

@@ -296,6 +296,16 @@ def test_the_columns_of_a_csv(world: World) -> None:
     assert {"slurmjob", "deployment", None} == {row["ControllerKind"] for row in rows}
 
 
+def test_what_was_hardly_observed_has_no_ratios() -> None:
+    """Three minutes of an hour: the cost is known, what was done is not."""
+    rows = [samples(A, [30, 90, 3570], BUSY), claim("1", 0, HOUR, "n1", gpus="GPU-a")]
+    row = told(priced(World().add(*rows).book(), rate("2")), aggregate="cluster")["c1"]
+
+    assert (2.0, None, None) == (row["gpuCost"], row["gpuUsageAverage"], row["gpuEfficiency"])
+    assert (None, None) == (row["x_gpuwatch"]["smActive"], row["x_gpuwatch"]["effectiveUtil"])
+    assert 0 < row["x_gpuwatch"]["observed"] < 0.1
+
+
 def test_what_has_no_rate_has_no_cost() -> None:
     fleet = priced(World().add(samples(A, minutes(0, HOUR), BUSY), claim("1", 0, HOUR, "n1", gpus="GPU-a")).book())
     answer = allocation_answer(asked(fleet, aggregate="cluster"))

@@ -92,6 +92,15 @@ def test_a_misspelt_parameter_is_told(api: Api) -> None:
     assert (400, "filterNamespace") == (answer.status_code, answer.json()["error"]["field"])
 
 
+def test_a_slice_pays_its_share(api: Api) -> None:
+    """A seventh of a GPU for two hours at 2.00."""
+    row = api.get(f"/allocation?window={MONTH}&aggregate=namespace").json()["data"][0]["redlab"]
+    ours = row["x_gpuwatch"]
+
+    assert (0.57143, 0.14286, True) == (row["totalCost"], row["gpuCount"], row["gpuAllocation"]["isGPUShared"])
+    assert ("1g.10gb", ["GPU-mig/GI-3"]) == (ours["migProfile"], ours["gpuUUIDs"])
+
+
 def test_a_file_for_spreadsheets(api: Api) -> None:
     answer = api.get(f"/allocation?window={MONTH}&aggregate=controller&format=csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))

@@ -176,7 +176,7 @@ def test_a_pdf_has_pages_with_numbers(fleet: Fleet, paper: str, size: tuple[int,
     reader = pypdf.PdfReader(io.BytesIO(content))
     texts = pages(content)
 
-    assert {size} == {(int(float(p.mediabox.width)), int(float(p.mediabox.height))) for p in reader.pages}
+    assert {size} == {(round(float(p.mediabox.width)), round(float(p.mediabox.height))) for p in reader.pages}
     assert [True] * len(texts) == [f"{number} / {len(texts)}" in text for number, text in enumerate(texts, 1)]
     assert ("The fleet: GPU spend, week 2026-W45", "gpuwatch") == (reader.metadata.title, reader.metadata.author)
     assert "en" == reader.trailer["/Root"]["/Lang"]

@@ -98,7 +98,7 @@ def chargeback(
     cursor: CursorText = None,
 ) -> Response:
     """Rows add up to `total`, which is of all pages. `by` any of team, user, queue, namespace, account, job, gpu_model,
-    mig_profile, slice, cluster, pool. Another format than json is the whole answer as a file, without pages. `focus` has
+    mig_profile, slice, cluster, pool, cause. Another format than json is the whole answer as a file, without pages. `focus` has
     rows of its own (a day, a device and a job), whatever `by` says; X-Gpuwatch-Unpriced-Gpu-Seconds is the time that is in
     none of them because no rate covers it.
     """

@@ -1,0 +1,95 @@
+"""Policies as a card: what a document may speak of, setting it, and its answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuwatch.clock import Window, rfc3339
+from gpuwatch.fx import Fx
+from gpuwatch.listings import window_dict
+from gpuwatch.policy import KIND, Policies, Policy, as_dict, in_force
+from gpuwatch.policy_parse import read
+from gpuwatch.policy_values import Known
+from gpuwatch.state import State
+from gpuwatch.state.cards import Cards
+from gpuwatch.store import Store
+from gpuwatch.what_if import Difference
+
+HISTORY = 100
+"""Versions that an answer lists."""
+
+
+def known(store: Store, state: State) -> Known:
+    """Teams of rules and runs, places of devices, and currencies of prices and of the fx card."""
+    teams = {rule.team for rule in state.team_rules()}
+    teams |= {
+        row[0] for row in store.sql("select distinct team from run_team where team not like '\\_\\_%' escape '\\'")
+    }
+    places = store.sql("select distinct cluster, pool, model from class_price")
+    exchange = Fx.read(state)
+    currencies = {rate.currency for rate in state.rates()} | {one.base for one in exchange.rates}
+    currencies |= {exchange.currency} if exchange.currency else set()
+    currencies |= {row[0] for row in store.sql("select distinct currency from class_price where currency is not null")}
+    return Known(
+        frozenset(teams), tuple((c, p, m) for c, p, m in places) if places else None, frozenset(currencies) or None
+    )
+
+
+def replace(store: Store, state: State, text: str | bytes, name: str, actor: str, at_us: int) -> dict[str, Any]:
+    """Puts a document in force, whole or not at all; says what is in force then. Raises UnreadableInput, PolicyError."""
+    items = read(text, name, known(store, state))
+    changed = Cards(state).replace(KIND, [as_dict(item) for item in items], actor, name, at_us)
+    return {"changed": changed, "version": Cards(state).version(KIND), "rows": len(items)}
+
+
+def proposed(store: Store, state: State, text: str | bytes, name: str) -> Policies:
+    """The policies of a document that is only asked about. Raises UnreadableInput, PolicyError."""
+    return Policies(read(text, name, known(store, state)))
+
+
+def answer(state: State, at_us: int) -> dict[str, Any]:
+    """The policies in force, which of them holds now, and the versions there were."""
+    found = in_force(state)
+    return {
+        "items": [as_dict(item) for item in found.items],
+        "version": found.version or 0,
+        "in_force": found.at(at_us).name,
+        "history": [
+            {"version": v.version, "at": rfc3339(v.at_us), "by": v.actor, "source": v.source, "digest": v.digest}
+            for v in Cards(state).history(KIND, HISTORY)
+        ],
+    }
+
+
+def difference_answer(found: tuple[Difference, ...], window: Window) -> dict[str, Any]:
+    """The answer of a what-if."""
+    return {
+        "items": [
+            {
+                "team": d.team,
+                "now": f"{d.now:f}",
+                "then": f"{d.then:f}",
+                "difference": f"{d.difference:f}",
+                "currency": d.currency,
+            }
+            for d in found
+        ],
+        "window": window_dict(window),
+    }
+
+
+def summary(policy: Policy) -> dict[str, str]:
+    """A policy in a few words, for a table."""
+    said = as_dict(policy)
+    basis = ", ".join(f"{name} {weight}" for name, weight in policy.basis)
+    payers = ", ".join(f"{cause}: {entry.payer}" for cause, entry in policy.payers)
+    lists = ("quotas", "discounts", "shared")
+    more = [f"{len(getattr(policy, name))} {name}" for name in lists if getattr(policy, name)]
+    return {
+        "name": policy.name,
+        "valid_from": str(said["valid_from"]),
+        "valid_to": str(said["valid_to"] or ""),
+        "basis": basis,
+        "payers": payers or "platform",
+        "more": ", ".join(more),
+    }
