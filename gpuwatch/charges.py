@@ -12,6 +12,7 @@ import re
 from calendar import monthrange
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from decimal import Decimal
 from fractions import Fraction
 
 import pyarrow as pa
@@ -238,8 +239,11 @@ def _tables(
         ),
         "policy_member": (
             _MEMBER,
-            [(numbers[rule], cost.name, team, 1) for rule, cost in dealt for team in cost.teams]
-            + [(numbers[r], c.name, t, int(part * p.PARTS)) for r, c in dealt for t, part in c.percentages],
+            [
+                (numbers[rule], cost.name, team, int(part * p.PARTS))
+                for rule, cost in dealt
+                for team, part in (*((team, Decimal(1)) for team in cost.teams), *cost.percentages)
+            ],
         ),
     }
     return {

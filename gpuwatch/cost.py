@@ -159,9 +159,10 @@ def chargeback(
 
     check_dimensions(by, CHARGE_DIMENSIONS)
     live = policy is not None or not closed
-    where = {"pool": pool, "limit": limit}
-    if not live and (told := frozen_answer(state, window, by, cluster, teams, **where, offset=offset)) is not None:
-        return told
+    if not live:
+        told = frozen_answer(state, window, by, cluster, teams, pool=pool, limit=limit, offset=offset)
+        if told is not None:
+            return told
     rules = in_force(state) if policy is None else policy
     with working_tables(store):
         if CAUSE not in by and rules.plain(window.start_us, window.end_us):

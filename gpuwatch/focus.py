@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from io import BytesIO
@@ -75,8 +76,13 @@ def write(
     check_version(version)
     exported = Exported()
     target = sink(file, form, version)
-    for rows in batches(store, state, window, exported, version=version, cluster=cluster, pool=pool, teams=teams):
-        target.write(rows)
+    # Rows become text while the next day is worked out; one table waits at most.
+    with ThreadPoolExecutor(1, "focus") as writer:
+        written: Future[object] = writer.submit(int)
+        for rows in batches(store, state, window, exported, version=version, cluster=cluster, pool=pool, teams=teams):
+            written.result()
+            written = writer.submit(target.write, rows)
+        written.result()
     target.close()
     return exported
 

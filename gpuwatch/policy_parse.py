@@ -129,7 +129,7 @@ class _Reader(Values):
         method = row.get("mig_share_method", p.SHARE_METHODS[0])
         if method not in p.SHARE_METHODS:
             self.wrong("mig_share_method", f"{method!r} is not known", f"use one of {', '.join(p.SHARE_METHODS)}")
-        made = {
+        made: dict[str, Any] = {
             "name": self.text(row, "name"),
             "basis": self.basis(row.get("basis", "allocated")),
             "payers": self.payers(row.get("payers", {})),

@@ -123,9 +123,9 @@ class Values:
         if value is None and not required:
             return None
         try:
-            text = value.isoformat() if isinstance(value, date | datetime) else value
+            text = value.isoformat() if isinstance(value, date | datetime) else str(value)
             found = parse_rfc3339(text)
-        except (AttributeError, TypeError, ValueError, OverflowError):
+        except (ValueError, OverflowError):
             self.wrong(name, f"{str(value)[:40]!r} is no day", "write one such as 2026-11-01")
             return None
         if found % DAY_US:

@@ -477,7 +477,13 @@ def test_the_power_of_a_card_is_no_slice_s() -> None:
     assert told is not None
     assert {"power_watts", "link_ratio"}.isdisjoint(told["columns"])
     drawn = world.store.rows(
-        "reports/energy", start_us=us(0), end_us=us(HOUR), silence_us=HOUR_US, watts_max=2000, cluster=CLUSTER, pool=None
+        "reports/energy",
+        start_us=us(0),
+        end_us=us(HOUR),
+        silence_us=HOUR_US,
+        watts_max=2000,
+        cluster=CLUSTER,
+        pool=None,
     )
     assert {"GPU-a": 600.0, "GPU-b": 600.0} == {row["gpu"]: row["watt_us"] / row["felt_us"] for row in drawn}
 

@@ -345,7 +345,7 @@ def other_teams(world: World, state: State, rng: random.Random) -> None:
 
 
 def other_policies(world: World, state: State, rng: random.Random) -> None:
-    """Who pays idle time, and a cost that no device has."""
+    """Who pays idle time, and a cost that no device has; then neither any more."""
     found = {
         "name": "p",
         "valid_from": "2026-11-02",
@@ -355,7 +355,7 @@ def other_policies(world: World, state: State, rng: random.Random) -> None:
         ],
     }
     rows = [as_dict(item) for item in parse({"policies": [found]})]
-    Cards(state).replace("policies", rows if rng.random() < 0.8 else [], "test", "test", 3)
+    Cards(state).replace("policies", [] if Cards(state).rows("policies") else rows, "test", "test", 3)
 
 
 def reopen(world: World, state: State, rng: random.Random) -> None:

@@ -128,7 +128,8 @@ class _Client(smtplib.SMTP):
 
     def open(self) -> None:
         """Connects and reads the greeting."""
-        code, said = self.connect(self._mail.host.strip("[]"), self._mail.port)
+        self._host = self._mail.host.strip("[]")  # the name that the certificate must have: starttls() reads it
+        code, said = self.connect(self._host, self._mail.port)
         if code != 220:
             raise smtplib.SMTPConnectError(code, said)
 

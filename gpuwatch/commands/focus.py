@@ -56,6 +56,8 @@ def _write(span: Window, data: Path, config: Path | None, file: BinaryIO, versio
 
     with opened(data, config) as (store, state, _):
         price_all(store, state)
+        # A day at a time needs little; what DuckDB keeps of the file beyond that would only fill the memory.
+        store.sql("set memory_limit = '400MB'")
         return write(store, state, span, file, version=version, form=form).warnings
 
 

@@ -107,19 +107,25 @@ join focus_price p
     and p.from_us < s.to_us and p.to_us > s.from_us
 group by p.price_id, s.run_id, s.free_bucket;
 
--- A row of focus_bucket is a part that was held and its units by bucket, as far as they are booked. Hours that a price or the
--- window cuts come from their minutes.
+-- A row of focus_cut is an hour that a price or the window cuts.
+create or replace temp table focus_cut as
+select distinct edge // 3600000000 * 3600000000 as hour_us
+from (select unnest([from_us, to_us]) as edge from focus_price)
+where edge % 3600000000 <> 0;
+
+-- As constants, so that only the row groups of these hours are read; without such hours nothing is.
+set variable focus_cut_from_us = (select min(hour_us) from focus_cut);
+
+set variable focus_cut_until_us = (select max(hour_us) from focus_cut);
+
+-- A row of focus_bucket is a part that was held and its units by bucket, as far as they are booked. Hours that are cut come
+-- from their minutes.
 create or replace temp table focus_bucket as
-with cut_hour as (
-    select distinct edge // 3600000000 * 3600000000 as hour_us
-    from (select unnest([from_us, to_us]) as edge from focus_price)
-    where edge % 3600000000 <> 0
-),
-booked as (
+with booked as (
     select
         p.price_id,
         l.run_id,
-        (l.share_num * ($scale // l.share_den))::hugeint as share,
+        l.share_num * ($scale // l.share_den) as share,
         l.hoarded_us,
         l.gap_us,
         l.communication_us,
@@ -145,7 +151,7 @@ booked as (
         m.memory_roof_us * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us),
         m.compute_us * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us)
     from device_minute m
-    join cut_hour using (hour_us)
+    join focus_cut using (hour_us)
     join focus_segment s
         on s.device_id = m.device_id and s.cluster = m.cluster and s.run_id is not null
         and m.start_us >= s.start_us and m.end_us <= s.end_us
@@ -154,7 +160,23 @@ booked as (
         and p.from_us < m.end_us and p.to_us > m.start_us
         -- What lies in a whole hour is booked above.
         and (p.from_us > m.hour_us or p.to_us < m.hour_us + 3600000000)
-    where m.hour_us > $from_us - 3600000000 and m.hour_us < $to_us
+    where m.hour_us >= getvariable('focus_cut_from_us') and m.hour_us <= getvariable('focus_cut_until_us')
+),
+-- Microseconds are summed as they are: only the few sums need 128 bits.
+shared as (
+    select
+        price_id,
+        run_id,
+        share::hugeint as share,
+        sum(hoarded_us)::bigint as hoarded_us,
+        sum(gap_us)::bigint as gap_us,
+        sum(communication_us)::bigint as communication_us,
+        sum(stalled_us)::bigint as stalled_us,
+        sum(below_roof_us)::bigint as below_roof_us,
+        sum(memory_roof_us)::bigint as memory_roof_us,
+        sum(compute_us)::bigint as compute_us
+    from booked
+    group by price_id, run_id, share
 )
 select
     price_id,
@@ -166,7 +188,7 @@ select
     sum(below_roof_us * share) as below_roof,
     sum(memory_roof_us * share) as memory_roof,
     sum(compute_us * share) as compute
-from booked
+from shared
 group by price_id, run_id;
 
 -- A row of focus_active is a part that was held and how active its multiprocessors were, by the five-minute means in it.

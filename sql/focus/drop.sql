@@ -7,6 +7,8 @@ drop table if exists focus_row;
 
 drop table if exists focus_active;
 
+drop table if exists focus_cut;
+
 drop table if exists focus_bucket;
 
 drop table if exists focus_part;

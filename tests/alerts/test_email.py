@@ -379,7 +379,7 @@ def test_starttls_and_a_password(
 
     def known(server_: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> Any:
         seen.append((data.login, data.password))
-        return smtp.AuthResult(success=data.password == PASSWORD.encode())
+        return smtp.AuthResult(success=data.password == PASSWORD.encode(), handled=False)
 
     with server(inbox, serves, authenticator=known, auth_required=True) as port:
         channel(state, port, host="localhost", security="starttls", user="u", password=PASSWORD)

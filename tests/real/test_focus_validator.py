@@ -117,8 +117,9 @@ def validator() -> Iterator[Validator]:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A month with every kind of row."""
     path = tmp_path_factory.mktemp("focus") / "month.csv"
+    world, state = everything()
     with path.open("wb") as file:
-        focus.write(*everything(), MONTH, file)
+        focus.write(world.store, state, MONTH, file)
     text = path.read_text("utf-8")
     assert all(f",{kind}," in text for kind in (*KINDS, "Correction", "Used", "Unused", "3g.40gb", "schedulable"))
     return path

@@ -85,8 +85,8 @@ def one(
 
 @router.get(
     "/periods/{name}/content",
-    response_class=PlainTextResponse,
-    responses=errors(404),
+    response_class=Response,
+    responses={**errors(404), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     summary="The text whose SHA-256 is the digest",
 )
 def content(
