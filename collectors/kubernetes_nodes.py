@@ -19,6 +19,9 @@ from gpuwatch.collectors.kubernetes_json import (
 )
 from gpuwatch.collectors.kubernetes_pods import MIG_PREFIX, profile_of
 
+PROVIDER_LABEL = "gpuwatch.io/provider-id"
+"""Where a node's spec.providerID is kept: what its cloud's bill calls it."""
+PROVIDER_ID_MAX = 500
 MAX_LABELS = 300
 POOL_LABELS = (
     "nodepool",
@@ -111,6 +114,8 @@ def node_said(node: Object, observed_us: int | None) -> NodeSaid:
     devices = _devices(labels, capacity)
     sharing, replicas = _sharing(labels, capacity)
     kept = _kept(labels, name)
+    if provider_id := string(mapping(node, "spec"), "providerID"):
+        kept |= {PROVIDER_LABEL: provider_id[:PROVIDER_ID_MAX]}
     row = {
         "scheduler": "kubernetes",
         "node": name,

@@ -150,6 +150,30 @@ class Api:
         """Who pays what."""
         return await self._get("chargeback", window=window, by=by, limit=MAX_LIMIT, **scope)
 
+    async def policies(self) -> Row:
+        """Who pays for what: the policies and which holds now."""
+        return await self._get("policies")
+
+    async def explain(self, charge: str, limit: int, cursor: str, **asked: str) -> Row:
+        """How a charge was computed; `asked` names another policy."""
+        return await self._get(f"charges/{quote(charge, safe='')}/explain", limit=limit, cursor=cursor, **asked)
+
+    async def budgets(self, **scope: str) -> Row:
+        """Each budget in the period that runs now."""
+        return await self._get("budgets", **scope)
+
+    async def periods(self, limit: int, cursor: str) -> Row:
+        """Periods that were closed, the newest first."""
+        return await self._get("periods", limit=limit, cursor=cursor)
+
+    async def period(self, name: str, of: str, cursor: str) -> Row:
+        """One period, and its frozen rows or its corrections."""
+        return await self._get(f"periods/{quote(name, safe='')}", of=of, limit=MAX_LIMIT, cursor=cursor)
+
+    async def decision(self, question: str, window: str, **asked: str) -> Row:
+        """own-vs-cloud, spot, right-sizing or consolidation, with what is assumed."""
+        return await self._get(f"decisions/{question}", window=window, **asked)
+
     async def slices(self, window: str, cursor: str, **scope: str) -> Row:
         """MIG slices and the GPUs they lie on."""
         return await self._get("slices", window=window, limit=MAX_LIMIT, cursor=cursor, **scope)

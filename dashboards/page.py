@@ -34,20 +34,28 @@ class Page:
     order: int = 0
     filters: tuple[str, ...] = FILTERS
     """Which filters this page obeys."""
+    under: str = ""
+    """Path of the page whose entry of the navigation this one belongs to."""
 
 
 _pages: dict[str, Page] = {}
 
 
 def page(
-    path: str, title: str, load: Load, icon: str = "", order: int = 0, filters: tuple[str, ...] = FILTERS
+    path: str,
+    title: str,
+    load: Load,
+    icon: str = "",
+    order: int = 0,
+    filters: tuple[str, ...] = FILTERS,
+    under: str = "",
 ) -> Callable[[Layout], Layout]:
     """Registers a layout function as a page."""
 
     def register(layout: Layout) -> Layout:
         if path in _pages:
             raise ValueError(f"page {path!r} is registered twice: {_pages[path].layout} and {layout}")
-        _pages[path] = Page(path, title, load, layout, icon, order, filters)
+        _pages[path] = Page(path, title, load, layout, icon, order, filters, under)
         return layout
 
     return register

@@ -8,7 +8,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards import parts, states, words
 from gpuwatch.dashboards.filters import Choices
-from gpuwatch.dashboards.page import Page, pages
+from gpuwatch.dashboards.page import Page, find, pages
 from gpuwatch.dashboards.query import ROOT, Query
 
 REFRESH_S = 30
@@ -79,18 +79,33 @@ def scheme_toggle() -> Component:
 
 
 def navigation(query: Query) -> Component:
-    """Real links to the pages; the filters go along."""
-    return html.Nav([entry(page, query) for page in pages() if page.icon], className="nav", **parts.aria("Pages"))
+    """Real links to the pages; the filters go along. Pages that belong to another are shown where that one is."""
+    shown = [page for page in pages() if page.icon]
+    current = place(query)
+    open_ = next((page.under or page.path for page in shown if page.path == current), current)
+    entries: list[Component] = []
+    for page in shown:
+        if page.under:
+            continue
+        entries.append(entry(page, query, current))
+        if below := [entry(one, query, current) for one in shown if one.under == page.path]:
+            entries.append(html.Div(below, className="below inside" if open_ == page.path else "below"))
+    return html.Nav(entries, className="nav", **parts.aria("Pages"))
 
 
-def entry(page: Page, query: Query) -> Component:
-    """One link of the navigation."""
+def place(query: Query) -> str:
+    """The path of the entry that the page of a query belongs to."""
     top = "/" + query.path.split("/")[1]
-    current = top == page.path
+    page = find(top) or find(query.path)
+    return page.under if page and page.under and not page.icon else top
+
+
+def entry(page: Page, query: Query, current: str) -> Component:
+    """One link of the navigation."""
     return dcc.Link(
         [html.Span(className=f"icon i-{page.icon}"), html.Span(page.title, className="word")],
         href=query.link(page.path),
-        className="entry current" if current else "entry",
+        className="entry current" if page.path == current else "entry",
         title=page.title,
     )
 

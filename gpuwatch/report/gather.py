@@ -139,23 +139,29 @@ def _grouped(rows: Iterable[_Owned]) -> dict[Any, tuple[_Owned, ...]]:
     return {team: tuple(group) for team, group in groups.items()}
 
 
-Published = Mapping[tuple[str | None, str, str | None], Decimal]
+Paid = tuple[str | None, str, str | None, str | None]
+"""(team, kind, cause of a shared cost, currency)"""
+Published = Mapping[Paid, Decimal]
 """What a team pays of a kind in a currency, in cents: every finer row of it adds up to that."""
 
 
 def _published(store: Store, state: State, window: Window, teams: Collection[str] | None) -> Published:
     return {
-        (c.group["team"], c.kind, c.currency): c.cost
+        _paid_key(c): c.cost
         for c in cost.chargeback(store, state, window, ("team",), teams=teams).items
         if c.cost is not None
     }
 
 
+def _paid_key(charge: cost.Charge) -> Paid:
+    return charge.group["team"], charge.kind, charge.cause, charge.currency
+
+
 def _dealt(charges: Iterable[cost.Charge], published: Published) -> Iterable[tuple[cost.Charge, Decimal | None]]:
     """Charges with their cents dealt within each team, so that a team's report and the fleet's say the same."""
-    fine: dict[tuple[str | None, str, str | None], list[cost.Charge]] = defaultdict(list)
+    fine: dict[Paid, list[cost.Charge]] = defaultdict(list)
     for charge in charges:
-        fine[(charge.group["team"], charge.kind, charge.currency)].append(charge)
+        fine[_paid_key(charge)].append(charge)
     for key, group in fine.items():
         priced = [c for c in group if c.cost_exact is not None]
         cents = largest_remainder(

@@ -27,7 +27,7 @@ from gpuwatch.report.pdf_draw import INK, LINE, PANEL, SEVERITIES, SOFT, WHOLE, 
 from gpuwatch.report.pdf_fonts import BOLD, REGULAR, Fonts, fonts
 
 SIZES = {"a4": A4, "letter": LETTER}
-MARGIN, TOP, BOTTOM = 40.0, 46.0, 44.0
+MARGIN, TOP, BOTTOM = 40.0, 42.0, 40.0
 """Points round what is printed."""
 SHORT = 14
 """Rows of a table that is not torn by a page break."""
@@ -117,7 +117,7 @@ class _Printer:
             case doc.Heading(text):
                 return [self._text(text, "h3")]
             case doc.Numbers():
-                return [self._numbers(block), Spacer(0, 4)]
+                return [self._numbers(block), Spacer(0, 1)]
             case doc.Table():
                 return [self._table(block, small), Spacer(0, 4)]
             case doc.Card():
@@ -233,8 +233,8 @@ _CELLS = [
 _TIGHT = [
     ("LEFTPADDING", (0, 0), (-1, -1), 6),
     ("RIGHTPADDING", (0, 0), (-1, -1), 4),
-    ("TOPPADDING", (0, 0), (-1, -1), 1.2),
-    ("BOTTOMPADDING", (0, 0), (-1, -1), 1.6),
+    ("TOPPADDING", (0, 0), (-1, -1), 0.7),
+    ("BOTTOMPADDING", (0, 0), (-1, -1), 0.9),
     ("VALIGN", (0, 0), (-1, -1), "TOP"),
 ]
 _NESTED = [
@@ -250,10 +250,10 @@ def _styles() -> dict[str, ParagraphStyle]:
     """Every style by name; `right` and `bold` and `soft` come after the size they change."""
     sizes = {"body": (9, 12), "cell": (8.3, 10.4), "small": (7.4, 9.2)}
     made = {
-        "title": _style("title", 17, 21, bold=True, after=2),
+        "title": _style("title", 17, 20, bold=True, after=1),
         "h2": _style("h2", 11.5, 14.5, bold=True, before=9, after=3, keep=True),
         "h3": _style("h3", 9.5, 12, bold=True, before=6, after=2, keep=True),
-        "lead": _style("lead", 11, 14.5, before=5, after=8),
+        "lead": _style("lead", 11, 14.5, before=4, after=6),
         "soft": _style("soft", 8.3, 10.8, colour=SOFT, after=3),
         "bold": _style("bold", 9, 12, bold=True),
         "bold right": _style("bold right", 9, 12, bold=True, right=True),

@@ -29,8 +29,10 @@ held as (
 read as (
     select
         $start_us + (w.start_us - $start_us) // $step_us * $step_us as at_us,
-        w.*
+        -- What a slice's row tells of the card's PCIe is the whole card's.
+        w.* replace (case when d.gi < 0 then w.pcie_bytes_per_s end as pcie_bytes_per_s)
     from device_window w
+    join device d on d.device_id = w.device_id and d.cluster = w.cluster
     join device_span s on s.device_id = w.device_id and s.start_us = w.segment_start_us
     where w.cluster = $cluster
         and w.hour_us >= $start_us // 3600000000 * 3600000000 and w.hour_us < $end_us

@@ -33,6 +33,7 @@ CONTRACT = {
     "GET /api/v1/periods", "POST /api/v1/periods", "GET /api/v1/quality", "GET /api/v1/channels",
     "PUT /api/v1/channels", "POST /api/v1/channels/{name}/test", "GET /api/v1/me", "GET /api/v1/queues",
     "GET /api/v1/workloads", "GET /api/v1/topology", "POST /api/v1/otlp/v1/metrics",
+    "GET /api/v1/policies", "PUT /api/v1/policies", "POST /api/v1/policies/what-if",
     "GET /api/v1/rates/in-force", "GET /api/v1/fx", "PUT /api/v1/fx", "GET /api/v1/owned", "PUT /api/v1/owned",
     "GET /api/v1/spot", "POST /api/v1/spot", "GET /api/v1/commitments",
     "GET /allocation", "GET /allocation/compute", "GET /allocation/summary", "GET /allocation/compute/summary",

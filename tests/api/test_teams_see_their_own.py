@@ -111,7 +111,7 @@ def test_an_admin_sees_both(filled: Api, text: str) -> None:
     assert "bluelab" in slices
 
 
-@pytest.mark.parametrize("path", ["quality", "channels", "periods"])
+@pytest.mark.parametrize("path", ["quality", "channels", "audit"])
 def test_what_has_no_team_is_not_for_a_team(filled: Api, text: str, path: str) -> None:
     """A node's source or a channel's name tells of others."""
     assert 403 == filled.get(f"/api/v1/{path}", token=text).status_code

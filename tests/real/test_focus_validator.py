@@ -142,8 +142,8 @@ def test_none_fails_where_everything_is_supported(validator: Validator, exported
 
 
 def test_a_wrong_file_is_found_out(validator: Validator, exported: Path, tmp_path: Path) -> None:
-    """The judge judges: a category that does not exist."""
+    """The judge judges: a currency that does not exist."""
     wrong = tmp_path / "wrong.csv"
-    wrong.write_text(exported.read_text("utf-8").replace(",Adjustment,", ",Gift,"), "utf-8")
+    wrong.write_text(exported.read_text("utf-8").replace(",USD,", ",Euro,"), "utf-8")
 
-    assert "ChargeCategory-C-000-M" in validator.failures(wrong)[1]
+    assert "BillingCurrency-C-003-M" in validator.failures(wrong)[1]

@@ -1,0 +1,106 @@
+-- A row of told_run is a run that is charged.
+create or replace temp table told_run as
+select
+    r.run_id,
+    coalesce(t.team, '__unallocated__') as owner,
+    r.job_id,
+    r.user_name,
+    r.scheduler
+from run r
+left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster
+where $kind = 'allocated'
+    and coalesce(list_contains($teams::varchar[], coalesce(t.team, '__unallocated__')), true)
+    and (not $by_team or coalesce(t.team, '__unallocated__') is not distinct from $of_team)
+    and (not $by_user or r.user_name is not distinct from $of_user)
+    and (not $by_queue or r.queue is not distinct from $of_queue)
+    and (not $by_namespace or r.namespace is not distinct from $of_namespace)
+    and (not $by_account or r.account is not distinct from $of_account)
+    and (not $by_job or r.job_id is not distinct from $of_job);
+
+-- A row of told_line is a device that one run held, or nobody, at one share, price and policy: from its first to its last
+-- segment. Segments that adjoin are one line, and those that touch the same hour: the books tell its buckets by the hour.
+-- device_us is what it held of that time. free_bucket: of time that nobody held, why.
+create or replace temp table told_line as
+with charged as (
+    select s.*
+    from segment s
+    where s.start_us < $end_us and s.end_us > $start_us
+        and s.run_id in (select run_id from told_run)
+    union all
+    select s.*
+    from segment s
+    where s.start_us < $end_us and s.end_us > $start_us
+        and s.run_id is null
+        and $kind = 'platform'
+        and (not $by_team or $of_team = '__platform__')
+        and coalesce(list_contains($teams::varchar[], '__platform__'), true)
+        and ($cause is null or $cause = case when s.free_bucket = 'schedulable' then 'idle' else s.free_bucket end)
+        and coalesce($of_user, $of_queue, $of_namespace, $of_account, $of_job) is null
+),
+cut as (
+    select
+        u.unit_id,
+        p.kind_id,
+        p.price,
+        y.policy,
+        s.run_id,
+        s.share_num,
+        s.share_den,
+        s.free_bucket,
+        s.method,
+        s.split,
+        s.conflict,
+        greatest(s.start_us, p.start_us, y.start_us) as start_us,
+        least(s.end_us, p.end_us, y.end_us) as end_us
+    from charged s
+    join unit u on u.device_id = s.device_id and u.profile is not distinct from s.profile and u.cluster = s.cluster
+    join priced_unit p on p.unit_id = u.unit_id and p.start_us < s.end_us and p.end_us > s.start_us
+    join policy_span y on y.start_us < s.end_us and y.end_us > s.start_us
+    where greatest(s.start_us, p.start_us, y.start_us) < least(s.end_us, p.end_us, y.end_us)
+),
+before as (
+    select
+        *,
+        lag(end_us) over (
+            partition by kind_id, policy, run_id, share_num, share_den, free_bucket order by start_us
+        ) as before_us
+    from cut
+),
+numbered as (
+    select
+        *,
+        count(*) filter (where start_us > before_us and start_us // 3600000000 > (before_us - 1) // 3600000000) over (
+            partition by kind_id, policy, run_id, share_num, share_den, free_bucket
+            order by start_us
+            rows unbounded preceding
+        ) as stretch
+    from before
+),
+merged as (
+    select
+        unit_id,
+        kind_id,
+        price,
+        policy,
+        run_id,
+        share_num,
+        share_den,
+        free_bucket,
+        nullif(concat_ws('+', min(method), nullif(max(method), min(method))), '') as method,
+        nullif(concat_ws('+', min(split), nullif(max(split), min(split))), '') as split,
+        bool_or(conflict) as conflict,
+        count(*) as segments,
+        min(start_us) as start_us,
+        max(end_us) as end_us,
+        sum(end_us - start_us)::bigint as device_us
+    from numbered
+    group by unit_id, kind_id, price, policy, run_id, share_num, share_den, free_bucket, stretch
+)
+select
+    row_number() over (
+        order by unit_id, start_us, end_us, run_id, kind_id, policy, free_bucket, share_num, share_den
+    ) as key,
+    *,
+    device_us::hugeint * (share_num * ($scale // share_den)) as units,
+    device_us::hugeint * (share_num * ($scale // share_den)) * price as amount
+from merged;
