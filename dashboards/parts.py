@@ -186,6 +186,21 @@ def pager(answer: Mapping[str, Any], query: Query) -> Component | None:
     return html.Div(links, className="pager") if links else None
 
 
+def numbered(items: Sequence[Any], size: int, query: Query) -> tuple[Sequence[Any], Component | None]:
+    """The items of the page that the address names, and links to the pages beside it."""
+    last = max(1, -(-len(items) // size))
+    at = min(max(1, int(query.get("page")) if query.get("page").isdecimal() else 1), last)
+    shown = items[(at - 1) * size : at * size]
+    if last == 1:
+        return shown, None
+    links: list[Component] = [html.Span(f"Page {at} of {last}", className="soft")]
+    if at > 1:
+        links.append(link("Previous", query.link(page=str(at - 1)), "button"))
+    if at < last:
+        links.append(link("Next", query.link(page=str(at + 1)), "button"))
+    return shown, html.Div(links, className="pager")
+
+
 def spark(values: Sequence[float | None], label: str) -> Component:
     """A spark line as columns from zero; what was not measured is a gap."""
     shown = list(values)[-MAX_SPARK:]

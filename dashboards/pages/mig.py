@@ -62,9 +62,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         return html.Div([parts.heading("How the sliced GPUs are used"), nothing(query)])
     held, sort = tenancy.slices(data.rows), query.get("sort", "idle")
     gpus = sorted(data.gpus, key=lambda gpu: gpu_order(gpu, held, sort))
-    last = max(1, -(-len(gpus) // GPUS_A_PAGE))
-    at = min(max(1, int(query.get("page")) if query.get("page").isdecimal() else 1), last)
-    shown = gpus[(at - 1) * GPUS_A_PAGE : at * GPUS_A_PAGE]
+    shown, links = parts.numbered(gpus, GPUS_A_PAGE, query)
     choices = [(word, query.link(sort=name, page=None), sort == name) for name, word in SORTS.items()]
     count = sum(len(of) for of in held.values())
     return html.Div(
@@ -74,7 +72,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
             key(),
             parts.picks(choices, "Order"),
             html.Div([gpu_card(gpu, held.get(str(gpu.get("gpu")), []), query) for gpu in shown], className="gpus"),
-            pages(at, last, query),
+            links,
             states.advice("There are more slices than one page reads; narrow by cluster or team.")
             if data.cut
             else None,
@@ -277,15 +275,3 @@ def line(part: Slice, query: Query) -> Component:
         ],
         title=part.ident,
     )
-
-
-def pages(at: int, last: int, query: Query) -> Component | None:
-    """Links to the pages of GPUs."""
-    if last == 1:
-        return None
-    links: list[Component] = [html.Span(f"Page {at} of {last}", className="soft")]
-    if at > 1:
-        links.append(parts.link("Previous", query.link(page=str(at - 1)), "button"))
-    if at < last:
-        links.append(parts.link("Next", query.link(page=str(at + 1)), "button"))
-    return html.Div(links, className="pager")

@@ -13,11 +13,17 @@ seen as (
     from device d
     left join last_sample t using (device_id)
 ),
+-- Unheld parts of these GPUs are what no slice covers: no GPU of its own, also while it is out of service.
+partitioned as (
+    select distinct parent_id as device_id from device where gi >= 0
+),
 standing as (
     select s.cluster, s.device_id, s.start_us, s.end_us, s.run_id, s.share_num / s.share_den as share
     from segment s
     join cluster_end e using (cluster)
-    where s.start_us < e.as_of_us and s.end_us >= e.as_of_us and s.free_bucket is distinct from 'mig_remainder'
+    where s.start_us < e.as_of_us and s.end_us >= e.as_of_us
+        and (s.run_id is not null or s.share_num = s.share_den or s.device_id not in (select device_id from partitioned))
+        and s.free_bucket is distinct from 'mig_remainder'
 ),
 -- A GPU that only its scheduler knows is there as long as the scheduler lists its node.
 listed as (
@@ -90,7 +96,9 @@ owned as (
     from segment s
     join cluster_end e using (cluster)
     left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
-    where s.start_us < e.as_of_us and s.end_us > e.as_of_us - $recent_us and s.free_bucket is distinct from 'mig_remainder'
+    where s.start_us < e.as_of_us and s.end_us > e.as_of_us - $recent_us
+        and (s.run_id is not null or s.share_num = s.share_den or s.device_id not in (select device_id from partitioned))
+        and s.free_bucket is distinct from 'mig_remainder'
 ),
 worked as (
     select

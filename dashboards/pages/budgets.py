@@ -1,0 +1,165 @@
+"""Budgets: what each team may spend in its period, what is left of it, and how it will end."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import charts, parts, states, words
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.pages.finding import fact
+from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.theme import Scheme
+
+CARDS_A_PAGE = 12
+FLEET = "*"
+SAMPLE = """team,period,amount,currency,gpu_hours,valid_from,valid_to,alert_at
+vision,month,25000,USD,10000,2026-01-01T00:00:00Z,,80 100
+*,week,90000,USD,,,,"""
+STEPS = f"cat > budgets.csv <<'END'\n{SAMPLE}\nEND\ngpuwatch budget set budgets.csv"
+
+
+async def load(api: Api, query: Query) -> Row:
+    """Each budget in the period that runs now."""
+    return await api.budgets(team=query.get("team"))
+
+
+@page("/budgets", "Budgets", load, icon="budgets", order=7, filters=("team",), under="/teams")
+def layout(data: Row, query: Query, scheme: Scheme) -> Component:
+    """A sentence about all, then one card a budget: those that will not hold first."""
+    items: list[Row] = sorted(data.get("items") or [], key=urgency)
+    if not items:
+        return html.Div([parts.heading("Do the budgets hold"), nothing(query)])
+    over = sum(1 for item in items if verdict(item)[0] == "bad")
+    note = f"{len(items)} budget{'s' if len(items) > 1 else ''}, version {data.get('version')} of the file"
+    title = f"{over} of {len(items)} budgets will not hold" if over else "All budgets hold so far"
+    shown, links = parts.numbered(items, CARDS_A_PAGE, query)
+    return html.Div(
+        [
+            parts.heading(title, note),
+            html.Div([card(item, query, scheme) for item in shown], className="budgets"),
+            links,
+        ]
+    )
+
+
+def urgency(item: Row) -> tuple[Decimal, str]:
+    """Largest part of its amount first: of the forecast, else of what is spent; unknown last."""
+    amount = words.number(item.get("amount"))
+    ends = words.number((item.get("forecast") or {}).get("amount"))
+    spent = ends if ends is not None else words.number(item.get("spent"))
+    part = spent / amount if spent is not None and amount else Decimal(-1)
+    return -part, str(item.get("team"))
+
+
+def whose(item: Row) -> str:
+    """Whose budget it is."""
+    return "The fleet" if item.get("team") == FLEET else words.clip(words.owner(item.get("team")), 40)
+
+
+def verdict(item: Row) -> tuple[str, str]:
+    """(kind of tag, word): passed, will be passed, may be passed, holds, or not known."""
+    amount, spent = words.number(item.get("amount")), words.number(item.get("spent"))
+    told = item.get("forecast") or {}
+    middle, high = words.number(told.get("amount")), words.number(told.get("high"))
+    if amount is None or spent is None:
+        return "plain", "Not known"
+    if spent > amount:
+        return "bad", "Passed"
+    if middle is not None and middle > amount:
+        return "bad", "Will be passed"
+    if high is not None and high > amount:
+        return "warn", "May be passed"
+    return ("ok", "Holds") if middle is not None else ("plain", "No forecast yet")
+
+
+def sentence(item: Row, currency: str) -> str:
+    """The card's title: what became of the money."""
+    amount = words.money(item.get("amount"), currency)
+    if item.get("spent") is None:
+        return f"{whose(item)}: {amount} for {item.get('period')}"
+    return f"{whose(item)} has spent {words.percent(item.get('spent_ratio'))} of {amount} for {item.get('period')}"
+
+
+def card(item: Row, query: Query, scheme: Scheme) -> Component:
+    """One budget: the sentence, the bar with the forecast, the numbers, the burn-down."""
+    currency, (kind, word) = str(item.get("currency") or ""), verdict(item)
+    window = item.get("window") or {}
+    told = item.get("forecast") or {}
+    amount, spent = words.number(item.get("amount")), words.number(item.get("spent"))
+    left = amount - spent if amount is not None and spent is not None else None
+    ends = parts.money(told.get("amount"), currency) if told else parts.num(words.MISSING, "Less than a week of days")
+    between = (
+        html.Span(
+            f"{words.money(told.get('low'), currency)} to {words.money(told.get('high'), currency)}",
+            className="soft small",
+            title=f"{words.percent(told.get('level'))} of such periods end in between",
+        )
+        if told
+        else None
+    )
+    team = str(item.get("team"))
+    href = query.link("/teams", team=None if team == FLEET else team, window=str(item.get("period")))
+    figure = charts.burn_down(item, scheme)
+    facts = [
+        fact("Spent", parts.money(item.get("spent"), currency)),
+        fact("Left", parts.money(left, currency, "num lost" if left is not None and left < 0 else "num")),
+        fact("Forecast", html.Div([ends, between])),
+        fact("Runs out", words.day(item.get("runs_out")) if item.get("runs_out") else "not in this period"),
+    ]
+    if item.get("gpu_hours_quota") is not None:
+        said = f"{words.percent(item.get('gpu_hours_ratio'))} of {words.short(words.number(item['gpu_hours_quota']) or Decimal(0))}"
+        facts.append(fact("GPU-hours", parts.num(said, item.get("gpu_hours"))))
+    return html.Section(
+        [
+            html.Header([html.H2(parts.link(sentence(item, currency), href)), parts.tag(word, kind)]),
+            states.advice(str(item["missing"])) if item.get("missing") else None,
+            gauge(item) if spent is not None else None,
+            html.Div(facts, className="keyfacts"),
+            parts.graph(figure, charts.SMALL) if figure else states.advice("No day of it is booked yet."),
+            html.P(
+                f"Left at the end of each day, beside an even pace; {words.span(window.get('start'), window.get('end'))}",
+                className="soft small",
+            ),
+        ],
+        className="card budget",
+    )
+
+
+def gauge(item: Row) -> Component:
+    """Spent as a bar, the forecast's interval behind it, the amount as a line: all on one scale."""
+    told = item.get("forecast") or {}
+    amount, spent = words.number(item.get("amount")) or Decimal(0), words.number(item.get("spent")) or Decimal(0)
+    low, high = (words.number(told.get(name)) for name in ("low", "high"))
+    top = max(amount, spent, high or Decimal(0)) * Decimal("1.04") or Decimal(1)
+
+    def at(value: Decimal) -> str:
+        return f"{float(max(value, Decimal(0)) / top) * 100:.2f}%"
+
+    over = spent > amount
+    pieces: list[Component] = []
+    if low is not None and high is not None:
+        span = {"left": at(low), "width": at(high - low)}
+        pieces.append(html.Span(className="between", style=span, title="Where it will end, as a rule"))
+    pieces.append(html.Span(className="done over" if over else "done", style={"width": at(spent)}))
+    pieces.append(html.Span(className="mark", style={"left": at(amount)}, title="The budget"))
+    said = f"spent {words.percent(item.get('spent_ratio'))} of the budget"
+    return html.Div(pieces, className="gauge", role="img", **parts.aria(said))
+
+
+def nothing(query: Query) -> Component:
+    """No budget is set, or none of this team."""
+    if query.get("team"):
+        return states.empty(
+            "This team has no budget",
+            "Somebody who may administer sets it; the file has a row a team and period.",
+            parts.link("All budgets", query.link("/budgets", team=None), "button"),
+        )
+    return states.empty(
+        "No budget is set",
+        "Paste this with your teams and amounts. A week of history later each card has a forecast.",
+        html.Pre(STEPS, tabIndex="0"),
+    )

@@ -1,0 +1,209 @@
+"""One closed period: its bill by team, what was corrected and why, its closings and signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import books, parts, states, words
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.pages.finding import fact
+from gpuwatch.dashboards.pages.periods import corrected, digest, state_tag
+from gpuwatch.dashboards.query import Query
+
+MAX_TEAMS = 100
+MAX_LINES = 200
+
+
+@dataclass(frozen=True)
+class Group:
+    """Lines of corrections of one cause posted at once, by team."""
+
+    posted_at: str
+    why: str
+    team: str
+    currency: str
+    seconds: Decimal
+    cost: Decimal | None
+
+
+async def load(api: Api, query: Query) -> Row:
+    """The period of the path with the lines of its corrections."""
+    return await api.period(query.path.removeprefix("/periods/"), "corrections", query.get("cursor"))
+
+
+@page("/periods/*", "Period", load, filters=(), under="/teams")
+def layout(data: Row, query: Query, scheme: str) -> Component:
+    """What was billed, what changed, and how to check it."""
+    period: Row = data["period"]
+    return html.Div(
+        [
+            parts.link("← Periods", query.link("/periods"), "back"),
+            html.Div(
+                [
+                    html.Div([summary(period, query), lines(data, query)], className="column"),
+                    html.Div([history(period), check(period)], className="column"),
+                ],
+                className="two-one",
+            ),
+        ]
+    )
+
+
+def summary(period: Row, query: Query) -> Component:
+    """The bill by team, as frozen and with its corrections."""
+    name, currency, window = str(period.get("period")), str(period.get("currency") or ""), period.get("window") or {}
+    frozen, later = (
+        books.by_key(period.get("rows") or [], "team"),
+        books.by_key(period.get("corrections") or [], "team"),
+    )
+    teams = sorted(frozen.keys() | later.keys(), key=lambda team: (-(amount(frozen, team) or 0), team))
+    columns = [
+        parts.Column("Team", "wide"),
+        parts.Column("GPU-h", "r narrow-hide"),
+        parts.Column("Billed", "r"),
+        parts.Column("Corrected since", "r"),
+        parts.Column("Now", "r"),
+    ]
+    rows = []
+    for team in teams[:MAX_TEAMS]:
+        billed, change = amount(frozen, team), amount(later, team)
+        now = billed if change is None else (billed or Decimal(0)) + change
+        rows.append(
+            [
+                words.clip(words.owner("" if team == "None" else team), 60),
+                parts.hours(frozen[team].seconds) if team in frozen else html.Span(),
+                parts.money(billed if team in frozen else Decimal(0), currency),
+                parts.money(change, currency) if team in later else html.Span(),
+                parts.money(now, currency),
+            ]
+        )
+    more = html.P(f"and {len(teams) - MAX_TEAMS} more", className="soft") if len(teams) > MAX_TEAMS else None
+    later_sum = corrected(period)
+    return html.Section(
+        [
+            html.Div(
+                [state_tag(period), html.Span(words.span(window.get("start"), window.get("end")), className="soft")],
+                className="facts",
+            ),
+            html.H1(f"The bill of {name}"),
+            html.Div(
+                [
+                    fact("Billed", parts.money(period.get("cost"), currency)),
+                    fact("GPU time", parts.gpu_time(period.get("gpu_seconds"))),
+                    fact("Corrected since", parts.money(later_sum, currency)),
+                    fact("Charges", parts.link("Open them", query.link("/teams", window=name), "more")),
+                ],
+                className="keyfacts",
+            ),
+            parts.table(columns, rows, label="The bill by team"),
+            more,
+        ],
+        className="card",
+    )
+
+
+def amount(sums: dict[str, books.Sum], team: str) -> Decimal | None:
+    """The money of a team; None where it has none or no price."""
+    return sums[team].cost if team in sums else None
+
+
+def lines(data: Row, query: Query) -> Component:
+    """Corrections by instant, cause and team."""
+    found = grouped(data.get("items") or [])
+    if not found:
+        return parts.card("Nothing was corrected since")
+    columns = [
+        parts.Column("Posted"),
+        parts.Column("Why", "wide"),
+        parts.Column("Team"),
+        parts.Column("GPU-h", "r narrow-hide"),
+        parts.Column("Cost", "r"),
+    ]
+    rows = [
+        [
+            words.when(one.posted_at),
+            words.clip(one.why, 100),
+            words.clip(words.owner(one.team), 40),
+            parts.hours(one.seconds),
+            parts.money(one.cost, one.currency),
+        ]
+        for one in found[:MAX_LINES]
+    ]
+    note = "Billed in the period that was open when they were posted"
+    return parts.card(
+        "What was corrected since", parts.table(columns, rows, label="Corrections"), parts.pager(data, query), note=note
+    )
+
+
+def grouped(items: Iterable[Row]) -> list[Group]:
+    """Lines added up by instant, cause and team, the newest first."""
+    sums: dict[tuple[str, str, str, str], books.Sum] = {}
+    for item in items:
+        key = tuple(str(item.get(name) or "") for name in ("posted_at", "why", "team", "currency"))
+        at, why, team, currency = key
+        seconds = words.number(item.get("gpu_seconds")) or Decimal(0)
+        sums[at, why, team, currency] = sums.get((at, why, team, currency), books.Sum()).plus(
+            seconds, words.number(item.get("cost"))
+        )
+    ordered = sorted(sums.items(), key=lambda entry: entry[0])
+    ordered.sort(key=lambda entry: entry[0][0], reverse=True)
+    return [Group(*key, part.seconds, part.cost) for key, part in ordered]
+
+
+def history(period: Row) -> Component:
+    """Each closing, who signed it, and why it was opened again."""
+    entries: list[Component] = []
+    for closing in period.get("closings") or []:
+        signed = [one for one in period.get("signatures") or [] if one.get("number") == closing.get("number")]
+        entries.append(
+            html.Li(
+                [
+                    html.Div(
+                        [
+                            html.B(f"Closing {closing.get('number')}"),
+                            f" {words.when(closing.get('closed_at'))} by {words.clip(closing.get('closed_by'), 60)}",
+                        ]
+                    ),
+                    html.Div(digest(closing.get("digest"))),
+                    *(html.Div(signature(one)) for one in signed),
+                    html.Div(reopened(closing), className="soft") if closing.get("reopened_at") else None,
+                ]
+            )
+        )
+    return parts.card("How it was closed", html.Ul(entries, className="history"))
+
+
+def signature(one: Row) -> str:
+    """A signature in words."""
+    note = f": {words.clip(one['note'], 200)}" if one.get("note") else ""
+    return f"Signed by {words.clip(one.get('signer'), 60)}, {words.when(one.get('signed_at'))}{note}"
+
+
+def reopened(closing: Row) -> str:
+    """Who opened it again and why, as far as the caller may know."""
+    why = f": {words.clip(closing['reason'], 200)}" if closing.get("reason") else ""
+    by = words.clip(closing.get("reopened_by"), 60)
+    return f"Opened again {words.when(closing.get('reopened_at'))} by {by}{why}"
+
+
+def check(period: Row) -> Component:
+    """Commands: compute the hash anew, sign, open again, close again."""
+    name = str(period.get("period"))
+    said = [states.advice("Compute the hash anew:", f"gpuwatch period verify {name}")]
+    if period.get("state") == "closed":
+        said.append(states.advice("Sign it:", f"gpuwatch period sign {name} --name 'Ada Byron, FinOps'"))
+        said.append(
+            states.advice(
+                "Open it again; the closing stays listed with the reason:",
+                f"gpuwatch period reopen {name} --reason 'why'",
+            )
+        )
+    else:
+        said.append(states.advice("Close it again:", f"gpuwatch period close {name}"))
+    return parts.card("Check, sign, open again", *said, note="Commands of an administrator")

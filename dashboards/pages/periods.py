@@ -1,0 +1,141 @@
+"""Billing periods: those that were closed, their hash, who signed, and what was corrected since."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import books, parts, states, words
+from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.query import Query
+
+PAGE_SIZE = 26
+DIGEST_SHOWN = 12
+HOW = "gpuwatch period close {name}\ngpuwatch period sign {name} --name 'Ada Byron, FinOps'"
+
+
+@dataclass(frozen=True)
+class Data:
+    """The closed periods of a page, and the instant now: it tells which week and month are over."""
+
+    periods: Row
+    now: datetime | None
+
+
+async def load(api: Api, query: Query) -> Data:
+    """A page of periods."""
+    found, fleet = await asyncio.gather(api.periods(PAGE_SIZE, query.get("cursor")), books.optional(api.fleet()))
+    return Data(found, words.moment((fleet or {}).get("at")))
+
+
+@page("/periods", "Periods", load, icon="periods", order=8, filters=(), under="/teams")
+def layout(data: Data, query: Query, scheme: str) -> Component:
+    """One row a closed period, and the commands that close the next."""
+    items: list[Row] = data.periods.get("items") or []
+    if not items:
+        return html.Div([parts.heading("Which bills are final"), nothing(data)])
+    unsigned = sum(1 for item in items if not in_force(item))
+    note = f"{unsigned} closed without a signature" if unsigned else "Each closed one is signed"
+    return html.Div(
+        [
+            parts.heading("Which bills are final", note),
+            parts.plain(listing(items, query)),
+            parts.pager(data.periods, query),
+            next_ones(items, data.now),
+        ]
+    )
+
+
+def nothing(data: Data) -> Component:
+    """No period was closed yet."""
+    return states.empty(
+        "No week or month is closed yet",
+        "Until one is, its bill follows what is learned later. Closing freezes it with a hash; what changes "
+        "afterwards is billed as corrections in the open period.",
+        html.Pre(HOW.format(name=over(data.now)[0] if data.now else "2026-W47"), tabIndex="0"),
+    )
+
+
+def over(now: datetime) -> tuple[str, str]:
+    """The newest ISO week and calendar month that are over at `now`, as periods are named."""
+    at = now.astimezone(UTC)
+    week = (at - timedelta(days=at.isoweekday())).isocalendar()
+    month = at.replace(day=1) - timedelta(days=1)
+    return f"{week.year}-W{week.week:02d}", f"{month:%Y-%m}"
+
+
+def next_ones(items: Sequence[Row], now: datetime | None) -> Component | None:
+    """Commands for the newest period of the same kind that is over and not closed."""
+    if now is None:
+        return None
+    week, month = over(now)
+    newest = str(items[0].get("period"))
+    name = week if "W" in newest else month
+    if any(item.get("period") == name and item.get("state") == "closed" for item in items):
+        return html.P(f"{name}, the newest that is over, is closed.", className="soft")
+    return states.advice(f"{name} is over and open. To close and sign it:", HOW.format(name=name))
+
+
+def in_force(item: Row) -> list[Row]:
+    """Signatures of the closing in force."""
+    return [one for one in item.get("signatures") or [] if one.get("number") == item.get("number")]
+
+
+def state_tag(item: Row) -> Component:
+    """closed or open again, with how often it was closed."""
+    number = words.number(item.get("number")) or Decimal(1)
+    again = f", closing {number}" if number > 1 else ""
+    return parts.tag(f"Closed{again}", "ok") if item.get("state") == "closed" else parts.tag("Open again", "warn")
+
+
+def corrected(item: Row) -> Decimal | None:
+    """Money of all corrections posted so far; zero where there is none, None where they have no price."""
+    lines: list[Row] = item.get("corrections") or []
+    costs = [cost for line in lines if (cost := words.number(line.get("cost"))) is not None]
+    return sum(costs, Decimal(0)) if costs or not lines else None
+
+
+def digest(text: object) -> Component:
+    """A hash by its first figures; all of it on hover."""
+    return html.Span(str(text or words.MISSING)[:DIGEST_SHOWN], className="mono", title=str(text))
+
+
+def listing(items: Sequence[Row], query: Query) -> Component:
+    """One row a period."""
+    columns = [
+        parts.Column("Period"),
+        parts.Column("State"),
+        parts.Column("Bill", "r", hint="As frozen"),
+        parts.Column("Corrected since", "r", hint="Billed in the periods in which it was found"),
+        parts.Column("Closed", "narrow-hide"),
+        parts.Column("Signed by", "narrow-hide"),
+        parts.Column("Hash (SHA-256)", "narrow-hide"),
+    ]
+    rows = [
+        [
+            parts.link(str(item.get("period")), query.link(f"/periods/{item.get('period')}"), "title"),
+            state_tag(item),
+            parts.money(item.get("cost"), str(item.get("currency") or "")),
+            parts.money(corrected(item), str(item.get("currency") or "")),
+            html.Span(
+                f"{words.when(item.get('closed_at'))} by {words.clip(item.get('closed_by'), 40)}", className="soft"
+            ),
+            signers(item),
+            digest(item.get("digest")),
+        ]
+        for item in items
+    ]
+    return parts.table(columns, rows, label="Closed periods")
+
+
+def signers(item: Row) -> Component:
+    """Who stands up for the closing in force."""
+    found = [words.clip(one.get("signer"), 40) for one in in_force(item)]
+    return html.Span(", ".join(found[:3])) if found else html.Span("nobody yet", className="missing")

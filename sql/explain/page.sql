@@ -1,0 +1,53 @@
+-- A row is a line of a page. what is NULL of a row of told_rest, and of time that nobody held, says so.
+select
+    t.key,
+    t.rest_key,
+    t.units::varchar as units,
+    t.amount::varchar as amount,
+    t.units_upto::varchar as units_upto,
+    t.amount_upto::varchar as amount_upto,
+    coalesce(u.cluster, r.cluster) as cluster,
+    u.node,
+    u.gpu,
+    u.gi,
+    u.profile,
+    coalesce(p.pool, r.pool) as pool,
+    coalesce(p.gpu_model, r.gpu_model) as gpu_model,
+    l.run_id::varchar as run,
+    o.owner,
+    o.job_id as job,
+    o.user_name as user,
+    o.scheduler,
+    l.start_us,
+    l.end_us,
+    l.device_us,
+    l.segments,
+    l.share_num,
+    l.share_den,
+    l.method,
+    l.split,
+    l.conflict,
+    l.free_bucket,
+    l.policy,
+    l.factor,
+    p.* exclude (unit_id, kind_id, pool, gpu_model, start_us, end_us, price),
+    r.day_us,
+    r.kind,
+    r.cause,
+    r.external,
+    r.given,
+    r.weight,
+    r.total,
+    r.pool_amount::varchar as pool_amount,
+    b.* exclude (key)
+from told_upto t
+left join told_line l on l.key = t.key and t.rest_key is null
+left join unit u on u.unit_id = l.unit_id
+left join (
+    select * from priced_unit qualify row_number() over (partition by kind_id order by start_us) = 1
+) p on p.kind_id = l.kind_id
+left join told_run o on o.run_id = l.run_id
+left join told_rest r on r.key = t.rest_key
+left join told_bucket b on b.key = t.key and t.rest_key is null
+where t.key > $offset and t.key <= $offset + $limit
+order by t.key;
