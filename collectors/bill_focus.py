@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpuwatch.collectors.bill_lines import DAYS, LINES, key_of, lines, whole_number
+from gpuwatch.collectors.bill_lines import BY_PROVIDER, key_of, lines, whole_number
 from gpuwatch.collectors.bill_months import month_end, month_start
-from gpuwatch.collectors.bill_table import SUFFIXES, Cells, batches, wanted
+from gpuwatch.collectors.bill_table import SUFFIXES, Cells, wanted
 from gpuwatch.collectors.bill_values import by_value, ends, joined, json_key, tags_of, times, units
 from gpuwatch.model import Rejects, Rows, Source
 from gpuwatch.registry import importer
@@ -38,8 +38,6 @@ PROVIDERS = (
     ("gcp", ("google", "gcp")),
     ("oci", ("oracle",)),
 )
-ADDING = ("gcp", "oci")
-"""Providers whose exports add lines; those of the others are told anew."""
 _WANT = wanted(OTHERS, NEEDED)
 
 
@@ -48,10 +46,7 @@ def read(source: Source, rejects: Rejects) -> Rows:
     """Yields the lines of a FOCUS file. The days that it tells of a sub-account replace those of an older export,
     except for providers whose exports add lines. Raises UnreadableInput.
     """
-    first = next(batches(source.path, KIND, _WANT, Rejects()), None)
-    providers = set() if first is None else set(_provider(first).unique().to_pylist())
-    scope = LINES if providers and providers <= set(ADDING) else DAYS
-    yield from lines(source, rejects, KIND, scope, _WANT, draft)
+    yield from lines(source, rejects, KIND, BY_PROVIDER, _WANT, draft)
 
 
 def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:

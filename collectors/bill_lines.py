@@ -17,6 +17,9 @@ from gpuwatch.model import BILL, BILL_FILE, MONEY, Records, Rejects, Rows, Sourc
 
 PERIOD, DAYS, LINES = "period", "days", "lines"
 """What a file restates: a billing period, the days of its rows, or nothing (it adds lines)."""
+BY_PROVIDER = "by provider"
+ADDING = ("gcp", "oci")
+"""Providers whose exports add lines; those of the others are told anew."""
 READ_BYTES = 1 << 20
 COSTS = ("billed_cost", "effective_cost", "list_cost", "contracted_cost", "quantity")
 
@@ -27,20 +30,29 @@ that names GPUs, `key` text that is the line's own; a record may be in several d
 _ASSEMBLY = re.compile(
     r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9]{8}T[0-9]{6}Z?|[0-9]{4}-[0-9]{2}-[0-9]{2}T.*", re.IGNORECASE
 )
-_PART = re.compile(r"[-_.]?(?:part)?[-_.]?[0-9]{1,6}$")
+_PART = re.compile(r"(?:[-_.]?part[-_.]?|[-_.])[0-9]{1,12}$|0[0-9]{2,11}$", re.IGNORECASE)
+_DATED = re.compile(r"(?<![0-9])20[0-9]{2}[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12][0-9]|3[01])(?:T?[0-9]{4,6}Z?)?)?$")
+"""A date at the end of a name tells one delivery from another; it is no number of a part."""
 _ENDINGS = (".gz", ".snappy", ".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".snappy")
 
 
 def lines(source: Source, rejects: Rejects, kind: str, scope: str, want: Wanted, draft: Draft) -> Rows:
-    """Yields the lines of a file, then the file itself: only then they count. A bad row is refused with its number."""
+    """Yields the lines of a file, then the file itself: only then they count. A bad row is refused with its number.
+
+    `scope` is what the file restates; BY_PROVIDER: lines where all its lines are of a provider of ADDING, else days.
+    """
     file_id = _content(source.path)
     records = 0
+    adding = True
     for cells in batches(source.path, kind, want, rejects):
         for part, (columns, numbers) in enumerate(draft(cells)):
             rows = _rows(columns, numbers, part, file_id, source.path, rejects)
             records += rows.num_rows
             if rows.num_rows:
+                adding = adding and set(rows.column("provider").unique().to_pylist()) <= set(ADDING)
                 yield Records("bill", rows)
+    if scope == BY_PROVIDER:
+        scope = LINES if adding and records else DAYS
     told = {"file_id": file_id, "kind": kind, "name": base_name(source.path), "assembly": assembly(source)}
     yield Records("bill_file", pa.Table.from_pylist([told | {"scope": scope, "records": records}], schema=BILL_FILE))
 
@@ -64,7 +76,9 @@ def base_name(path: str) -> str:
 
 
 def _stem(path: str) -> str:
-    return _PART.sub("", base_name(path)) or base_name(path)
+    """A file's name with `#` for the number of a part."""
+    name = base_name(path)
+    return name if _DATED.search(name) else _PART.sub("#", name)
 
 
 def _content(path: str) -> int:

@@ -42,7 +42,41 @@ join batch_rows f using (file_id)
 where f.scope <> 'lines'
 group by all;
 
--- Parts of one assembly stand side by side; of a file with the same name, and of another assembly, the newer holds.
+-- A row of repeated is an older file of the assembly that tells the same: of most of its lines that the file restates, the
+-- resource, time and charge stand in the file too. So it is no other part of one bill but an older state of it.
+create or replace temp table repeated as
+with told as (
+    select
+        b.file_id,
+        b.provider,
+        b.account,
+        b.billing_start_us,
+        b.start_us,
+        b.sub_account,
+        hash(b.sub_account, b.resource, b.start_us, b.end_us, b.charge_type, b.sku, b.description, b.unit) as what
+    from bill b
+    where b.resource is not null
+)
+select r.assembly, o.file_id, r.provider, r.account, r.billing_start_us
+from restated r
+join bill_file f on f.assembly = r.assembly and f.name <> r.name
+join told o
+    on o.file_id = f.file_id
+    and o.provider = r.provider
+    and o.account is not distinct from r.account
+    and o.billing_start_us = r.billing_start_us
+    and (
+        r.scope = 'period'
+        or (r.sub_account is not distinct from o.sub_account and o.start_us between r.from_us and r.to_us)
+    )
+where f.file_id not in (select file_id from batch_rows)
+group by all
+having 2 * count(*) filter (
+    o.what in (select what from told where file_id in (select file_id from batch_rows))
+) > count(*);
+
+-- Parts of one assembly stand side by side; of a file with the same name or the same lines, and of another assembly, the
+-- newer holds.
 delete from bill
 where rowid in (
     select b.rowid
@@ -52,7 +86,19 @@ where rowid in (
         on r.provider = b.provider
         and r.account is not distinct from b.account
         and r.billing_start_us = b.billing_start_us
-        and (r.assembly <> f.assembly or r.name = f.name)
+        and (
+            r.assembly <> f.assembly
+            or r.name = f.name
+            or exists (
+                select 1
+                from repeated o
+                where o.file_id = f.file_id
+                    and o.assembly = r.assembly
+                    and o.provider = r.provider
+                    and o.account is not distinct from r.account
+                    and o.billing_start_us = r.billing_start_us
+            )
+        )
     where b.file_id not in (select file_id from batch_rows)
         and (
             r.scope = 'period'
@@ -61,6 +107,8 @@ where rowid in (
 );
 
 drop table restated;
+
+drop table repeated;
 
 delete from bill_file
 where file_id in (select file_id from batch_rows) or file_id not in (select distinct file_id from bill);

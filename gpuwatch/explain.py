@@ -1,0 +1,162 @@
+"""A charge, opened: every line that it is the sum of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch import explain_closed as closed
+from gpuwatch.charge_id import Asked, encode
+from gpuwatch.clock import rfc3339
+from gpuwatch.cost import CHARGE_DIMENSIONS, check_dimensions
+from gpuwatch.errors import UsageError
+from gpuwatch.explain_book import SUMS_MAX, Book, opened
+from gpuwatch.explain_lines import amounts, line, sum_line
+from gpuwatch.explain_words import summary
+from gpuwatch.listings import window_dict
+from gpuwatch.policy import Policy, as_dict, in_force
+from gpuwatch.rates import missing_rate
+from gpuwatch.state import State
+from gpuwatch.store import Store
+
+LINES = 100
+"""Lines of a page, where nobody says how many."""
+
+
+class NoSuchCharge(UsageError):
+    """No row of the chargeback answers to the id, or none that may be seen: the two are not told apart."""
+
+    def __init__(self) -> None:
+        super().__init__("charge: no such row in the chargeback now; ask for the chargeback again and copy the row's id")
+
+
+def explain(
+    store: Store,
+    state: State,
+    asked: Asked,
+    teams: Collection[str] | None = None,
+    *,
+    limit: int = LINES,
+    offset: int = 0,
+) -> dict[str, Any]:
+    """A charge (charge_id.decode) and the lines from `offset` on that it is the sum of, as JSON has them.
+
+    `gpu_seconds` and `cost_exact` of all lines add up to `gpu_seconds_exact` and `cost_exact` of the charge, to the last
+    digit. What no device's time makes (shared costs, what a policy deals, corrections, what a closed period has frozen)
+    are lines that say so. `teams` is the row filter of cost.chargeback. `next_offset` is where the next page starts, or
+    None. Raises NoSuchCharge, and UsageError as chargeback does.
+    """
+    by = [name for name, _ in asked.group]
+    check_dimensions(by, CHARGE_DIMENSIONS)
+    if asked.kind == closed.CORRECTION:
+        return _correction(state, asked, teams, limit, offset)
+    frozen = closed.frozen(state, asked, teams)
+    if frozen is not None and frozen.charge is None:
+        raise NoSuchCharge
+    with opened(store, state, asked, teams) as book:
+        if book is None and frozen is None:
+            raise NoSuchCharge
+        items = [] if book is None else _lines(book, limit, offset)
+        head = _head(asked) | _live(book, asked)
+        more = _unbooked(book)
+        total = 0 if book is None else book.lines
+        following = total + (more is not None)
+    if frozen is not None:
+        told = closed.difference(frozen, head)
+        head |= closed.told(frozen)
+        items, following = _append(items, total, more, offset, limit), following
+        items, following = _append(items, following, told, offset, limit), following + (told is not None)
+    else:
+        items = _append(items, total, more, offset, limit)
+    head["summary"] = summary(asked, head)
+    return head | {
+        "lines": following,
+        "items": items,
+        "next_offset": offset + limit if offset + limit < following else None,
+    }
+
+
+def _append(
+    items: list[dict[str, Any]], place: int, more: dict[str, Any] | None, offset: int, limit: int
+) -> list[dict[str, Any]]:
+    """The page, with one more line where its place is on it."""
+    return [*items, more] if more is not None and offset <= place < offset + limit else items
+
+
+def _head(asked: Asked) -> dict[str, Any]:
+    return {
+        "charge": encode(asked),
+        "kind": asked.kind,
+        "group": dict(asked.group),
+        "cause": asked.cause,
+        "currency": asked.currency,
+        "window": window_dict(asked.window),
+        "cluster": asked.cluster,
+        "pool": asked.pool,
+        "closed": None,
+        "sums": [],
+        "policies": [],
+        "error": None,
+    }
+
+
+def _live(book: Book | None, asked: Asked) -> dict[str, Any]:
+    """What the books say of the charge now; zero where they have nothing of it."""
+    priced = asked.currency is not None
+    if book is None:
+        zero = "0.000000000000"
+        cost = {"cost": "0.00", "cost_exact": zero} if priced else {"cost": None, "cost_exact": None}
+        return {"gpu_seconds": "0.000000", "gpu_seconds_exact": zero} | cost
+    row, scale = book.charge, book.scale
+    told = amounts(scale, row, priced=priced) | {
+        "sums": [sum_line(one, scale) for one in book.sums],
+        "policies": [_policy(one, book.version) for one in dict.fromkeys(span.policy for span in book.spans)],
+    }
+    if not priced:
+        words = (row["cluster"], row["pool"], row["gpu_model"] or "", row["mig_profile"], row["first_us"])
+        told["error"] = missing_rate(*words)
+    return told
+
+
+def _lines(book: Book, limit: int, offset: int) -> list[dict[str, Any]]:
+    return [line(row, book.scale, book.spans) for row in book.page(offset, limit)]
+
+
+def _unbooked(book: Book | None) -> dict[str, Any] | None:
+    """What the lines lack: hours that are computed anew, until they are."""
+    if book is None:
+        return None
+    units, amount = (int(book.charge[name]) - int(book.totals[name]) for name in ("units", "amount"))
+    if not units and not amount:
+        return None
+    scale, row, totals = book.scale, book.charge, book.totals
+    seconds = scale.gpu_seconds_exact(int(row["units"])) - scale.gpu_seconds_exact(int(totals["units"]))
+    money = scale.money_exact(int(row["amount"])) - scale.money_exact(int(totals["amount"]))
+    text = "Hours that wait to be computed anew; ask again after the next analysis."
+    return closed.plain_line("unbooked", text, seconds, money if row["priced"] else None)
+
+
+def _policy(policy: Policy, version: int | None) -> dict[str, Any]:
+    said = as_dict(policy)
+    return {name: said[name] for name in ("name", "valid_from", "valid_to", "basis")} | {"version": version}
+
+
+def _correction(
+    state: State, asked: Asked, teams: Collection[str] | None, limit: int, offset: int
+) -> dict[str, Any]:
+    found = closed.corrections(state, asked, teams)
+    if not found:
+        raise NoSuchCharge
+    lines = closed.correction_lines(found)
+    priced = asked.currency is not None
+    seconds = sum((one.gpu_seconds for one in found), Decimal(0))
+    exact = sum((one.cost_exact or Decimal(0) for one in found), Decimal(0))
+    cents = sum((one.cost or Decimal(0) for one in found), Decimal(0))
+    head = _head(asked) | closed.sums(seconds, exact if priced else None, cents if priced else None)
+    head["summary"] = summary(asked, head)
+    following = offset + limit if offset + limit < len(lines) else None
+    return head | {"lines": len(lines), "items": lines[offset : offset + limit], "next_offset": following}
+
+
+__all__ = ["LINES", "SUMS_MAX", "NoSuchCharge", "explain", "in_force", "rfc3339"]
