@@ -40,6 +40,14 @@ SOURCES = {
     "history": "backfill from VictoriaMetrics",
 }
 """Stages of single sources."""
+MONEY = {
+    "money_fleet": "a month with slices is written and analysed",
+    "money_questions": "chargeback of the month",
+    "money_focus": "FOCUS of the month",
+    "money_reports": "reports of a week",
+    "money_peers": "the same question in PromQL",
+}
+"""Stages of money in their order: each asks what the first wrote."""
 CPU_INFO, MEMORY_INFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 
 
@@ -71,6 +79,9 @@ def main() -> None:
                 continue
             facts[name] = _say(what, partial(_stage, name, base / name, 0))
             shutil.rmtree(base / name, ignore_errors=True)
+        for name, what in MONEY.items():
+            facts[name] = _say(what, partial(_stage, name, base / "money", large))
+        shutil.rmtree(base / "money", ignore_errors=True)
         if lacking := peers.missing():
             facts["peers"] = {"missing": lacking}
         else:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
-from bench import backfill, fleet, kubernetes, live, protocols, push, remote_write, scrape
+from bench import backfill, fleet, kubernetes, live, money, protocols, push, remote_write, scrape
 from bench import serve as served
 from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US, Window
@@ -191,11 +191,37 @@ def history(directory: Path, gpus: int) -> Facts:
     return backfill.measure(directory)
 
 
+def money_fleet(directory: Path, gpus: int) -> Facts:
+    """A month of a fleet of which a third is cut into slices; the other money stages read it."""
+    return money.build(directory, gpus)
+
+
+def money_questions(directory: Path, gpus: int) -> Facts:
+    """Chargeback over that month."""
+    return money.questions(directory)
+
+
+def money_focus(directory: Path, gpus: int) -> Facts:
+    """That month as FOCUS."""
+    return money.focus_month(directory)
+
+
+def money_reports(directory: Path, gpus: int) -> Facts:
+    """The report set of a week of it."""
+    return money.report_set(directory)
+
+
+def money_peers(directory: Path, gpus: int) -> Facts:
+    """The same question asked of PromQL."""
+    return money.beside_promql(directory)
+
+
 STAGES: dict[str, Callable[[Path, int], Facts]] = {
     stage.__name__: stage
     for stage in (
         *(write, analysis, queries, text, parsing, month, serve, durable, ack, alert, scraping, reading),
         *(scheduler_events, protocol_costs, history),
+        *(money_fleet, money_questions, money_focus, money_reports, money_peers),
     )
 }
 

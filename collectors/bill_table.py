@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -349,9 +348,10 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _unpack(stream: pa.NativeFile, target: IO[bytes], file: Path) -> None:
-    shutil.copyfileobj(stream, target, BLOCK_BYTES)
-    if target.tell() > UNPACKED_BYTES:
-        raise UnreadableInput(f"{file}: unpacks to more than {UNPACKED_BYTES} bytes; write Parquet without gzip")
+    while block := stream.read(BLOCK_BYTES):
+        target.write(block)
+        if target.tell() > UNPACKED_BYTES:
+            raise UnreadableInput(f"{file}: unpacks to more than {UNPACKED_BYTES} bytes; write Parquet without gzip")
     target.seek(0)
 
 

@@ -18,6 +18,7 @@ from gpuwatch.alerts.deliver import Deliverer
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.clock import DAY_US, Window
 from gpuwatch.errors import SourceUnreachable, UsageError
+from gpuwatch.findings import Finding
 from gpuwatch.settings import Settings, table_list
 from gpuwatch.state import State
 from gpuwatch.state.actions import Actions
@@ -84,9 +85,17 @@ class Alerting:
             window = Window(now_us - LOOK_BACK_US, now_us + LOOK_AHEAD_US)
             actions = Actions(self._state).current(now_us)
             found = findings.read(store, window=window, actions=actions)
-            enqueue(self._state, [*found, *budgets.alerts(store, self._state, now_us)], now_us)
+            enqueue(self._state, [*found, *self._budgets(store, now_us)], now_us)
         if (directory := self._report_directory()) is not None:
             self._report(store, directory, now_us)
+
+    def _budgets(self, store: Store, now_us: int) -> list[Finding]:
+        """Messages about budgets; a budget that cannot be told holds no finding up."""
+        try:
+            return budgets.alerts(store, self._state, now_us)
+        except Exception:
+            log.exception("no messages about budgets")
+            return []
 
     def _report_directory(self) -> Path | None:
         """Where reports are written; None where nobody wants any."""

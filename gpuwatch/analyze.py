@@ -138,7 +138,7 @@ def _analyze_cluster(
         settings = Settings(**{**settings.__dict__, "default_interval_s": int(interval) / SECOND_US})
     if progress is not None:
         progress(f"{cluster}: who held what", 0, 1)
-    attribute(store, cluster, settings, policy.share_methods(state))
+    attribute(store, cluster, settings, policy.share_methods(state, settings.mig_share_method))
     if since_us is not None or until_us is not None:
         store.run("ledger/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
     store.run("cost/unroll_dirty", cluster=cluster)

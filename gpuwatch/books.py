@@ -120,8 +120,16 @@ def question(
         "scale": scale.shares,
         "places": scale.places,
         "by_run": not RUN_WORDS.isdisjoint(by),
+        "rolled": _rolled(by),
         **{f"by_{name}": name in by for name in DIMENSIONS},
     }
+
+
+def _rolled(by: Sequence[str]) -> str:
+    """The table of whole days with the fewest rows that tells what is asked for: sums of book_day, or itself."""
+    if RUN_WORDS.isdisjoint(by):
+        return "slice_day" if "slice" in by else "team_day"
+    return "book_day" if "job" in by or "slice" in by else "word_day"
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch import cost
+from gpuwatch import cost, policy
 from gpuwatch.clock import DAY_US, Window, from_us, parse_window, rfc3339
 from gpuwatch.errors import UsageError
 from gpuwatch.findings import Finding
-from gpuwatch.forecast import HISTORY_DAYS, LEVEL, Forecast, dates, foretell, run_out
+from gpuwatch.forecast import CENT, HISTORY_DAYS, LEVEL, Forecast, dates, foretell, run_out
 from gpuwatch.model import Rejects
 from gpuwatch.rate_table import amount, moment, plain, read_rows
 from gpuwatch.state import State
@@ -31,6 +31,9 @@ ALERT_AT = (80, 100)
 """Percent of a budget at which a message is sent where the budget names none."""
 ALERTS_MAX, PERCENT_MAX = 10, 1000
 DETECTOR = "budget"
+PLATFORM = "__platform__"
+EVIDENCE = ("spent", "amount", "spent_ratio", "runs_out", "gpu_hours", "gpu_hours_quota", "missing")
+"""What a message says of a status, beside its forecast."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +177,11 @@ def statuses(
     teams: Collection[str] | None = None,
     *,
     budgets: Iterable[Budget] | None = None,
+    ended: bool = False,
 ) -> list[Status]:
-    """Every budget of these teams (None: all, the fleet's too) in the period in which `at_us` lies."""
+    """Every budget of these teams (None: all, the fleet's too) in the period in which `at_us` lies, or with `ended` in the
+    one that lasts until then or beyond.
+    """
     found = []
     known = in_force(state) if budgets is None else budgets
     by_period: dict[str, list[Budget]] = defaultdict(list)
@@ -183,7 +189,7 @@ def statuses(
         if teams is None or budget.team in teams:
             by_period[budget.period].append(budget)
     for period, mine in by_period.items():
-        name = period_name(period, at_us)
+        name = period_name(period, at_us - ended)
         window = parse_window(name, at_us)
         valid = [budget for budget in mine if budget.valid_at(window.start_us)]
         if valid:
@@ -198,7 +204,7 @@ def for_report(store: Store, state: State, window: Window, team: str | None) -> 
     mine = [budget for budget in in_force(state) if budget.team == wanted]
     for period in PERIODS:
         of_period = [budget for budget in mine if budget.period == period]
-        for status in statuses(store, state, window.end_us - 1, budgets=of_period):
+        for status in statuses(store, state, window.end_us, budgets=of_period, ended=True):
             told = status.forecast
             return {
                 "period": status.name,
@@ -213,7 +219,9 @@ def for_report(store: Store, state: State, window: Window, team: str | None) -> 
 
 
 def alerts(store: Store, state: State, at_us: int) -> list[Finding]:
-    """What channels are told of budgets: one a team and period that has passed one of its percents, or will pass 100."""
+    """What channels are told of budgets: one a team, period and percent that was passed, of which the highest is told, or
+    that it will pass 100.
+    """
     told = (_alert(status) for status in statuses(store, state, at_us))
     return [finding for finding in told if finding is not None]
 
@@ -234,31 +242,39 @@ def _alert(status: Status) -> Finding | None:
     over = status.forecast is not None and status.forecast.low > budget.amount
     if passed is None and not over:
         return None
-    who = "The fleet" if budget.team == FLEET else f"Team {budget.team}"
-    summary = f"{who} has spent {percent} % of its {budget.amount:f} {budget.currency} for {status.name}"
+    fleet = budget.team == FLEET
+    who = "The fleet" if fleet else f"Team {budget.team}"
+    summary = f"{who} has spent {spent:f} of its {budget.amount:f} {budget.currency} for {status.name}, {percent} %"
     if over and status.forecast is not None and percent < 100:
         summary += f", and will have spent {status.forecast.amount:f} by its end"
+    if percent >= 100:
+        title = f"Budget of {status.name} passed: {percent} % spent"
+    elif passed:
+        title = f"Budget of {status.name} nearly spent: {percent} %"
+    else:
+        title = f"Budget of {status.name} will not last: {percent} % spent"
     return Finding(
-        key=f"{DETECTOR}:{budget.team}:{status.name}",
+        key=f"{DETECTOR}:{budget.team}:{status.name}:{'forecast' if passed is None else passed}",
         detector=DETECTOR,
-        title="Budget passed" if percent >= 100 else "Budget nearly spent" if passed else "Budget will not last",
+        title=title,
         severity="high" if percent >= 100 else "medium",
         state="open",
         confidence=1.0,
-        cluster="",
-        subject={"kind": "team", "id": budget.team, "name": budget.team},
-        team=budget.team,
+        cluster="all",
+        subject={"kind": "team", "id": budget.team, "name": "the fleet" if fleet else budget.team},
+        team=PLATFORM if fleet else budget.team,
         user=None,
         started_at=rfc3339(status.window.start_us),
         ended_at=None,
         last_seen_at=rfc3339(status.at_us),
         wasted_gpu_seconds="0",
-        wasted_cost=None,
+        # Nothing is wasted: a message then says that no cost is claimed, where none would be an unknown one.
+        wasted_cost="0",
         currency=budget.currency,
         bucket="",
         summary=f"{summary}.",
         remedy="Look at what it was spent on (gpuwatch chargeback --by team,job), or set another budget.",
-        evidence=status.as_dict() | {"burn_down": None},
+        evidence=_evidence(status),
         devices=[],
         nodes=[],
         suppressed_by=None,
@@ -266,24 +282,35 @@ def _alert(status: Status) -> Finding | None:
     )
 
 
+def _evidence(status: Status) -> dict[str, Any]:
+    told = status.as_dict()
+    forecast = {} if status.forecast is None else {"forecast": f"{status.forecast.amount:f}"}
+    return {name: told[name] for name in EVIDENCE if told[name] is not None} | forecast
+
+
 @dataclass(frozen=True)
 class _Paid:
     """What each team paid: in the period until now, exactly; and on each whole day before now, for the forecast."""
 
-    totals: dict[str, dict[str | None, Decimal]]
+    totals: dict[str, dict[str, Decimal]]
     seconds: dict[str, Decimal]
+    unpriced: dict[str, Decimal]
+    """GPU-seconds that no rate covers."""
     daily: dict[tuple[str, str | None], dict[date, Decimal]]
+    """At full price: what policies make of it is in `whole`."""
+    whole: dict[str, dict[str, Decimal]] | None
+    """Charges of the period's whole days, without corrections; None where policies change nothing."""
 
     @classmethod
     def read(cls, store: Store, state: State, window: Window, at_us: int) -> _Paid:
         until = Window(window.start_us, max(min(at_us, window.end_us), window.start_us + 1))
-        totals: dict[str, dict[str | None, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+        charges = cost.chargeback(store, state, until, ("team",)).items
         seconds: dict[str, Decimal] = defaultdict(Decimal)
-        for charge in cost.chargeback(store, state, until, ("team",)).items:
+        unpriced: dict[str, Decimal] = defaultdict(Decimal)
+        for charge in charges:
             for team in (charge.group["team"] or "", FLEET):
                 seconds[team] += charge.gpu_seconds
-                if charge.cost is not None:
-                    totals[team][charge.currency] += charge.cost
+                unpriced[team] += charge.gpu_seconds if charge.cost is None else 0
         today = at_us - at_us % DAY_US
         first = min(window.start_us, today - HISTORY_DAYS * DAY_US)
         daily: dict[tuple[str, str | None], dict[date, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
@@ -292,20 +319,30 @@ class _Paid:
                 if row.cost is not None and row.start_us is not None:
                     for team in (row.group["team"] or "", FLEET):
                         daily[(team, row.currency)][from_us(row.start_us).date()] += row.cost
-        return cls(totals, seconds, daily)
+        whole = None
+        if window.start_us < today and not policy.in_force(state).plain(window.start_us, today):
+            live = cost.chargeback(store, state, Window(window.start_us, today), ("team",), closed=False)
+            whole = _by_team(live.items)
+        return cls(_by_team(charges), seconds, unpriced, daily, whole)
 
     def status(self, budget: Budget, name: str, window: Window, at_us: int) -> Status:
         paid = self.totals.get(budget.team, {})
         others = sorted(str(currency) for currency, total in paid.items() if currency != budget.currency and total)
         lacks = f"charges are in {', '.join(others)}: set the reporting currency" if others else None
-        spent = None if others else paid.get(budget.currency, Decimal(0))
+        if not others and (unpriced := self.unpriced.get(budget.team)):
+            lacks = f"{unpriced / 3600:.1f} GPU-hours have no price: gpuwatch doctor names the rates"
+        # Where nothing has a price, nobody knows what was spent.
+        spent = None if others or (lacks and not paid) else paid.get(budget.currency, Decimal(0))
         base = self.daily.get((budget.team, budget.currency), {})
         today, rest = from_us(at_us).date(), dates(from_us(at_us).date(), from_us(window.end_us).date())
         # A day without a row cost nothing, once there are books.
         begun = min(base, default=None)
         days = [] if begun is None else [(day, base.get(day, Decimal(0))) for day in dates(begun, today)]
-        inside = [(day, paid_) for day, paid_ in days if day >= from_us(window.start_us).date()]
-        days = _scaled(days, inside, spent)
+        first = from_us(window.start_us).date()
+        if self.whole is not None:
+            charged = self.whole.get(budget.team, {}).get(budget.currency, Decimal(0))
+            days = _scaled(days, sum((paid_ for day, paid_ in days if day >= first), Decimal(0)), charged)
+        inside = [(day, paid_) for day, paid_ in days if day >= first]
         left = 1 - (at_us % DAY_US) / DAY_US
         told = None if spent is None or at_us >= window.end_us else foretell(spent, days, rest, left)
         ends = None if spent is None else run_out(spent, budget.amount, days, rest)
@@ -313,16 +350,19 @@ class _Paid:
         return Status(budget, name, window, at_us, spent, hours, told, ends, tuple(inside), lacks)
 
 
-def _scaled(
-    days: list[tuple[date, Decimal]], inside: Sequence[tuple[date, Decimal]], spent: Decimal | None
-) -> list[tuple[date, Decimal]]:
-    """Days at what the policy in force charges: books are told at full price, and charges may be more or less."""
-    full = sum((paid for _, paid in inside), Decimal(0))
-    if spent is None or not full or len(inside) < 2:
-        return days
-    factor = spent / full
-    # A day that is not over makes spent a little more than its whole days: that is no policy.
-    return days if abs(factor - 1) < Decimal(2) / len(inside) else [(day, paid * factor) for day, paid in days]
+def _by_team(charges: Iterable[cost.Charge]) -> dict[str, dict[str, Decimal]]:
+    """Money by team and currency; the fleet's is that of all."""
+    found: dict[str, dict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+    for charge in charges:
+        if charge.cost is not None and charge.currency is not None:
+            for team in (charge.group["team"] or "", FLEET):
+                found[team][charge.currency] += charge.cost
+    return found
+
+
+def _scaled(days: list[tuple[date, Decimal]], full: Decimal, charged: Decimal) -> list[tuple[date, Decimal]]:
+    """Days at what policies charge: books are told at `full` price, of which `charged` was paid in this period."""
+    return [(day, (paid * charged / full).quantize(CENT)) for day, paid in days] if full else days
 
 
 def _part(value: Decimal | None, whole: Decimal | None) -> float | None:

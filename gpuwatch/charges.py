@@ -158,8 +158,8 @@ def _floor(at_us: int) -> int:
 
 def _inner(by: Sequence[str], rules: Sequence[p.Policy]) -> list[str]:
     """What the books are asked for: words that shares are made by, and those of the answer."""
-    by_run = any(rule.discounts for rule in rules)
-    return list(dict.fromkeys([*by, "team", *p.SCOPE, *(["user"] if by_run else [])]))
+    discounts = any(rule.discounts for rule in rules)  # a run pays less by more than its words
+    return list(dict.fromkeys([*by, "team", *p.SCOPE, *(["job"] if discounts else [])]))
 
 
 def _cells(store: Store, span: Window, inner: Sequence[str], scale: Scale, asked: dict[str, object], part: int) -> None:

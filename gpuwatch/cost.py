@@ -61,6 +61,8 @@ class Charge:
     error: str | None
     cause: str | None = None
     gpu_seconds_exact: Decimal | None = None
+    external: bool = False
+    """Money that no device costs: what a policy adds."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,9 @@ def chargeback(
         cluster=cluster,
         pool=pool,
     )
-    return answer if live else corrected(state, answer, cluster, teams, pool=pool, limit=limit)
+    if live:
+        return answer
+    return corrected(state, answer, cluster, teams, pool=pool, limit=limit, offset=offset)
 
 
 def ledger(
@@ -257,6 +261,7 @@ def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale) -> Charge:
         error=missing,
         cause=row["cause"],
         gpu_seconds_exact=scale.gpu_seconds_exact(int(row["units"])),
+        external=row["external"],
     )
 
 

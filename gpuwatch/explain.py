@@ -8,14 +8,13 @@ from typing import Any
 
 from gpuwatch import explain_closed as closed
 from gpuwatch.charge_id import Asked, encode
-from gpuwatch.clock import rfc3339
 from gpuwatch.cost import CHARGE_DIMENSIONS, check_dimensions
 from gpuwatch.errors import UsageError
-from gpuwatch.explain_book import SUMS_MAX, Book, opened
+from gpuwatch.explain_book import Book, opened
 from gpuwatch.explain_lines import amounts, line, sum_line
 from gpuwatch.explain_words import summary
 from gpuwatch.listings import window_dict
-from gpuwatch.policy import Policy, as_dict, in_force
+from gpuwatch.policy import Policy, as_dict
 from gpuwatch.rates import missing_rate
 from gpuwatch.state import State
 from gpuwatch.store import Store
@@ -157,6 +156,3 @@ def _correction(
     head["summary"] = summary(asked, head)
     following = offset + limit if offset + limit < len(lines) else None
     return head | {"lines": len(lines), "items": lines[offset : offset + limit], "next_offset": following}
-
-
-__all__ = ["LINES", "SUMS_MAX", "NoSuchCharge", "explain", "in_force", "rfc3339"]

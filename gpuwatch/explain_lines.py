@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from gpuwatch.books import SECOND_PLACES, Scale
-from gpuwatch.clock import HOUR_US, rfc3339
+from gpuwatch.clock import DAY_US, HOUR_US, rfc3339
 from gpuwatch.explain_words import dealt_text, segment_text
 from gpuwatch.ledger import BUCKETS
 from gpuwatch.money import CENT_PLACES, quotient_to_decimal, units_to_decimal
@@ -141,11 +141,12 @@ def _rate(row: Row) -> dict[str, Any] | None:
 
 def _rest(row: Row, scale: Scale, spans: Sequence[Span]) -> dict[str, Any]:
     """A line of a day's money that is no device's time."""
-    policy = next((one.policy for one in spans if one.start_us - row["day_us"] < 86_400_000_000 and row["day_us"] < one.end_us), None)
+    day_us = row["day_us"]
+    policy = next((one.policy for one in spans if one.start_us < day_us + DAY_US and day_us < one.end_us), None)
     pool = row["pool_amount"]
     told = {
         "what": _what(row),
-        "day": rfc3339(row["day_us"])[:10],
+        "day": rfc3339(day_us)[:10],
         "cause": row["cause"],
         "cluster": row["cluster"],
         "pool": row["pool"],

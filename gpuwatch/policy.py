@@ -105,7 +105,8 @@ class Policy:
     discounts: tuple[Discount, ...] = ()
     minimum_billing_seconds: int = 0
     checkpoint_minutes: int = CHECKPOINT_MINUTES
-    mig_share_method: str = SHARE_METHODS[0]
+    mig_share_method: str | None = None
+    """None: as the setting says."""
     shared: tuple[SharedCost, ...] = ()
     preset: str | None = field(default=None, compare=False)
 
@@ -176,23 +177,25 @@ def in_force(state: State) -> Policies:
     return Policies(stored(rows), cards.version(KIND)) if rows else Policies((), cards.version(KIND))
 
 
-def share_methods(state: State) -> list[tuple[int, str]]:
-    """(from_us, method) of the share of a GPU that its MIG slices count, in order of time, from the first change on;
-    before that, and without any, it is `dominant`.
+def share_methods(state: State, default: str = SHARE_METHODS[0]) -> list[tuple[int, str]]:
+    """(from_us, method) of the share of a GPU that its MIG slices count, in order of time, from the first policy on;
+    before that, and wherever no policy says one, it is `default`.
     """
-    return methods_of(in_force(state).items)
+    return methods_of(in_force(state).items, default)
 
 
-def methods_of(items: Sequence[Policy]) -> list[tuple[int, str]]:
-    """share_methods of policies in order of time."""
+def methods_of(items: Sequence[Policy], default: str = SHARE_METHODS[0]) -> list[tuple[int, str]]:
+    """share_methods of policies in order of time: only the instants at which the method changes."""
+    edges: dict[int, str] = {}
+    for item in items:
+        edges[item.valid_from_us] = item.mig_share_method or default
+        if item.valid_to_us is not None:
+            edges[item.valid_to_us] = default
     found: list[tuple[int, str]] = []
-    for place, item in enumerate(items):
-        if not found or found[-1][1] != item.mig_share_method:
-            found.append((item.valid_from_us, item.mig_share_method))
-        following = items[place + 1].valid_from_us if place + 1 < len(items) else None
-        if item.valid_to_us is not None and item.valid_to_us != following and found[-1][1] != SHARE_METHODS[0]:
-            found.append((item.valid_to_us, SHARE_METHODS[0]))
-    return found[1:] if found and found[0][1] == SHARE_METHODS[0] else found
+    for at_us, method in edges.items():
+        if method != (found[-1][1] if found else default):
+            found.append((at_us, method))
+    return found
 
 
 def as_dict(policy: Policy) -> dict[str, object]:
@@ -220,7 +223,7 @@ def as_dict(policy: Policy) -> dict[str, object]:
         ],
         "minimum_billing_seconds": policy.minimum_billing_seconds,
         "checkpoint_minutes": policy.checkpoint_minutes,
-        "mig_share_method": policy.mig_share_method,
+        **({"mig_share_method": policy.mig_share_method} if policy.mig_share_method else {}),
         "shared": [
             {
                 "name": s.name,

@@ -126,8 +126,8 @@ class _Reader(Values):
         start, end = self.day(row, "valid_from", required=True), self.day(row, "valid_to", required=False)
         if start is not None and end is not None and end <= start:
             self.wrong("valid_to", "is not after valid_from", "name a later midnight, or leave it out")
-        method = row.get("mig_share_method", p.SHARE_METHODS[0])
-        if method not in p.SHARE_METHODS:
+        method = row.get("mig_share_method")
+        if method is not None and method not in p.SHARE_METHODS:
             self.wrong("mig_share_method", f"{method!r} is not known", f"use one of {', '.join(p.SHARE_METHODS)}")
         made: dict[str, Any] = {
             "name": self.text(row, "name"),

@@ -185,6 +185,7 @@ def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: t
         store.run(
             "cost/replace_prices", cluster=cluster, rate_version=wanted[0], team_version=wanted[1], basis=wanted[2]
         )
+        store.run("cost/roll_sums", cluster=cluster)
 
 
 def _span(start_us: int, end_us: int | None) -> _Row:

@@ -15,4 +15,5 @@ def roll(store: Store, cluster: str) -> int:
     for day_us in days:
         with store.transaction():
             store.run("cost/roll", cluster=cluster, day_us=day_us)
+            store.run("cost/roll_sums", cluster=cluster)
     return len(days)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuwatch import findings, periods
+from gpuwatch.alerting import AlertConfig, Alerting
+from gpuwatch.alerts import slack
+from gpuwatch.alerts.channel import Channel
 from gpuwatch.budgets import Budget, alerts, for_report, in_force, parse_budgets, period_name, replace, statuses
 from gpuwatch.clock import Window
+from gpuwatch.cost import price_all
 from gpuwatch.errors import UsageError
 from gpuwatch.model import Rejects
+from gpuwatch.policy import as_dict
+from gpuwatch.policy_parse import parse
 from gpuwatch.rate_table import RowsRefused, whole
 from gpuwatch.rates import Rate
+from gpuwatch.settings import Settings
 from gpuwatch.state import State
+from gpuwatch.state.cards import Cards
+from gpuwatch.state.channels import Channels
+from gpuwatch.state.outbox import Outbox
+from tests.alerts.alert_world import finding
 from tests.test_cost import priced
 from tests.world import BUSY, H100, HOUR, Gpu, World, claim, minutes, samples, us
 
@@ -63,17 +77,17 @@ def test_spent_is_the_chargeback_and_the_days_add_up_to_it() -> None:
 def test_one_alert_a_team_and_period_grows_with_what_is_spent() -> None:
     world, state = spending()
     set_(state, Budget("a", "month", Decimal(280), "USD"), Budget("*", "month", Decimal(200), "USD"))
-    found = {finding.team: finding for finding in alerts(world.store, state, us(10 * DAY))}
-    assert ("budget:a:2026-11", "medium") == (found["a"].key, found["a"].severity)
-    assert found["a"].summary.startswith("Team a has spent 85 % of its 280 USD for 2026-11")
-    assert ("budget:*:2026-11", "high") == (found["*"].key, found["*"].severity)
+    found = {finding.subject["id"]: finding for finding in alerts(world.store, state, us(10 * DAY))}
+    assert ("budget:a:2026-11:80", "medium") == (found["a"].key, found["a"].severity)
+    assert found["a"].summary.startswith("Team a has spent 240.00 of its 280 USD for 2026-11, 85 %")
+    assert ("budget:*:2026-11:100", "high") == (found["*"].key, found["*"].severity)
 
 
 def test_a_budget_that_will_not_last_is_told_before_it_is_spent() -> None:
     world, state = spending()
     set_(state, Budget("a", "month", Decimal(600), "USD"))
     (finding,) = alerts(world.store, state, us(10 * DAY))
-    assert "Budget will not last" == finding.title
+    assert "Budget of 2026-11 will not last: 40 % spent" == finding.title
     assert "will have spent 696.00 by its end" in finding.summary
 
 
@@ -116,3 +130,73 @@ def test_a_file_is_taken_whole_or_not_and_every_bad_row_is_named() -> None:
     rejects = Rejects()
     (kept,) = parse_budgets(text, "budgets.csv", rejects)
     assert ((50, 90), 3) == (kept.alert_at, rejects.total)
+
+
+def test_time_without_a_price_is_no_money_that_was_not_spent() -> None:
+    """Unknown is not zero: nobody knows what was spent, and the status says what is missing."""
+    world, state = spending()
+    state.replace_rates([], "test", "test", 1)
+    price_all(world.store, state)
+    set_(state, Budget("a", "month", Decimal(1), "USD"))
+    (status,) = statuses(world.store, state, us(10 * DAY))
+    assert (None, "240.0 GPU-hours have no price: gpuwatch doctor names the rates") == (status.spent, status.missing)
+
+
+def test_every_percent_that_is_named_is_told() -> None:
+    world, state = spending()
+    set_(state, Budget("a", "month", Decimal(240), "USD", alert_at=(10, 20, 50, 100, 120)))
+    told = [alerts(world.store, state, us(day * DAY))[0].key.rpartition(":")[2] for day in (1, 2, 4, 5, 8, 10)]
+    assert ["10", "20", "20", "50", "50", "100"] == told
+
+
+def test_a_message_says_the_numbers_and_no_unknown_cost() -> None:
+    world, state = spending()
+    set_(state, Budget("a", "month", Decimal(280), "USD"), Budget("*", "month", Decimal(200), "USD"))
+    fleet, team = (
+        slack.payload("opened", finding.as_dict(), "http://gw") for finding in alerts(world.store, state, us(10 * DAY))
+    )
+    text = json.dumps([fleet, team])
+    assert "unknown" not in text
+    assert "Medium · Budget of 2026-11 nearly spent: 85 %: team a · team a · no cost claimed" == team["text"]
+    assert "High · Budget of 2026-11 passed: 120 % spent: team * (the fleet) · platform · no cost claimed" == fleet["text"]
+    assert "spent 240.00; amount 280; spent 86 %" in text
+
+
+def test_the_burn_down_is_what_a_policy_charges() -> None:
+    """Team a pays the platform's idle time too: the days add up to what is spent."""
+    at = minutes(0, 10 * DAY, 600)
+    gpus = [Gpu("GPU-1", "n1"), Gpu("GPU-2", "n2")]
+    held = claim("1", 0, 10 * DAY, "n1", gpus="GPU-1", account="acct-a")
+    world = World().add(*(samples(gpu, at, BUSY) for gpu in gpus), held).book()
+    state = priced(world, Rate(H100, "owned", Decimal(1), us(-DAY)))
+    rules = {"name": "p", "valid_from": "2026-11-02", "payers": {"idle": "proportional"}}
+    Cards(state).replace("policies", [as_dict(item) for item in parse({"policies": [rules]})], "test", "test", 0)
+    set_(state, Budget("a", "month", Decimal(1000), "USD"))
+    for hours in (36, 60, 240):
+        (status,) = statuses(world.store, state, us(hours * HOUR))
+        whole = hours // 24
+        assert [Decimal("48.00")] * whole == [paid for _, paid in status.days]
+        assert Decimal(2 * hours) == status.spent
+
+
+def test_the_report_of_a_closed_month_has_what_was_frozen() -> None:
+    world, state = spending(28)
+    set_(state, Budget("a", "month", Decimal(900), "USD"))
+    periods.close(world.store, state, "2026-11", "ada", us(40 * DAY), force=True)
+    state.replace_rates([Rate(H100, "owned", Decimal(9), us(-DAY))], "test", "test", 1)
+    price_all(world.store, state)
+    told = for_report(world.store, state, Window(us(22 * DAY), us(29 * DAY)), "a")
+    assert told is not None
+    assert ("2026-11", Decimal("672.00")) == (told["period"], told["spent"])
+
+
+def test_a_budget_that_fails_holds_no_finding_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also of a row that nobody can read any more."""
+    world, _ = spending(1)
+    with State.open(tmp_path) as state:
+        Channels(state).replace([Channel("hook", "webhook", "https://example.com/x")], "test", 0)
+        Cards(state).replace("budgets", [{"team": "a", "period": "year", "line": 1}], "test", "test", 0)
+        monkeypatch.setattr(findings, "read", lambda *_, **__: [finding()])
+        alerting = Alerting(state, AlertConfig([], []), lambda: us(DAY), lambda: "", Settings(), lambda *_: None)
+        alerting.after_pass(world.store)
+        assert {"hook"} == Outbox(state).waiting()

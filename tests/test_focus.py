@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +29,7 @@ from tests.test_cost import cut, drawn
 from tests.test_ledger_properties import seeds
 from tests.world import H100, HOUR, Gpu, World, claim, minutes, samples, us
 
+SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[2] / "shared"))
 PICO = Decimal("0.000000000001")
 ORIGIN = (
     "ResourceId",
@@ -231,6 +235,22 @@ def test_the_newer_version_splits_by_its_own_columns() -> None:
     assert "red" == json.loads(held["AllocatedTags"])["gpuwatch/team"]
     assert [None, None] == [free["AllocatedTags"], free["AllocatedResourceId"]]
     assert {"ProviderName", "PublisherName", "x_AllocatedTags"}.isdisjoint(held)
+
+
+def test_columns_are_those_of_the_specification() -> None:
+    """Names and their order by the specification's own list, where it is at hand; what may not be NULL never is."""
+    path = SHARED / "wire" / "finops" / "focus_1.2_columns.csv"
+    if not path.exists():
+        pytest.skip(f"{path} is not there: set GPUWATCH_SHARED")
+    with path.open(encoding="utf-8") as file:
+        said = list(csv.DictReader(file))
+    rows = told(*everything(), MONTH)
+
+    assert [row["column_id"] for row in said] == list(FOCUS["1.2"])
+    assert [] == [
+        n["column_id"] for n in said if n["allows_nulls"] == "False" and any(r[n["column_id"]] is None for r in rows)
+    ]
+    assert {row["column_id"] for row in said if row["column_type"] == "Metric"} == NUMBERS & set(FOCUS["1.2"])
 
 
 def test_parquet_has_decimals_and_times() -> None:

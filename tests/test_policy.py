@@ -120,6 +120,19 @@ def test_the_share_method_of_slices_changes_with_the_policy() -> None:
     assert [] == methods_of(parse({"policies": [HEAD]})) == share_methods(State.open("sqlite://"))
 
 
+def test_a_policy_says_dominant_where_the_setting_says_otherwise() -> None:
+    rows = [
+        HEAD | {"mig_share_method": "dominant", "valid_to": "2026-11-03"},
+        HEAD | {"name": "q", "valid_from": "2026-11-05"},
+    ]
+    first, second = (parse_rfc3339(f"2026-11-0{n}") for n in (1, 3))
+    policies = parse({"policies": rows})
+
+    assert [] == methods_of(policies)
+    assert [(first, "dominant"), (second, "memory")] == methods_of(policies, "memory")
+    assert "mig_share_method" not in as_dict(policies[1])
+
+
 def test_a_card_keeps_what_was_set_and_each_version() -> None:
     state, store = State.open("sqlite://"), Store.open(None)
     state.replace_team_rules([TeamRule("account", "x", "a")], "test", "test", 0)

@@ -75,6 +75,11 @@ union all
 select $cluster, device_id, start_us, end_us, share_num, share_den
 from unseen_device;
 
+create or replace temp table old_word as
+select run_id, user_name, queue, namespace, account
+from run
+where cluster = $cluster;
+
 delete from run where cluster = $cluster;
 
 insert into run by name
@@ -116,3 +121,23 @@ select
 from observed_hold
 where run_id not in (select run_id from wanted)
 group by run_id;
+
+-- Whole days are summed by these words: where a run has changed one, they are rolled anew.
+delete from rolled_day
+where cluster = $cluster
+    and day_us in (
+        select day_us
+        from book_day
+        where cluster = $cluster
+            and run_id in (
+                select run_id
+                from old_word o
+                full join (select * from run where cluster = $cluster) n using (run_id)
+                where o.user_name is distinct from n.user_name
+                    or o.queue is distinct from n.queue
+                    or o.namespace is distinct from n.namespace
+                    or o.account is distinct from n.account
+            )
+    );
+
+drop table old_word;

@@ -14,10 +14,19 @@ with fine_segment as (
         and end_us > getvariable('quiet_until_us')
         and start_us < getvariable('fine_until_us')
 ),
+rolled as (
+    select * from team_day where $rolled = 'team_day'
+    union all by name
+    select * from slice_day where $rolled = 'slice_day'
+    union all by name
+    select *, run_id is not null as held from word_day where $rolled = 'word_day'
+    union all by name
+    select *, run_id is not null as held from book_day where $rolled = 'book_day'
+),
 charged as (
     select
         d.cluster,
-        null::bigint as run_id,
+        d.run_id,
         d.owner as team,
         p.word_id,
         p.price,
@@ -26,26 +35,15 @@ charged as (
         d.held,
         d.first_us,
         d.charged_us as us
-    from team_day d
+    from rolled d
     join whole_day w on w.cluster = d.cluster and w.day_us = d.day_us
-    join priced_unit p on p.unit_id = d.class_id and p.start_us <= d.day_us and p.end_us > d.day_us
-    where not $by_run and d.day_us >= $start_us and d.day_us < $end_us and d.charged_us > 0
-    union all
-    select
-        b.cluster,
-        b.run_id,
-        null,
-        p.word_id,
-        p.price,
-        b.share_num,
-        b.share_den,
-        b.run_id is not null,
-        b.first_us,
-        b.charged_us
-    from book_day b
-    join whole_day w on w.cluster = b.cluster and w.day_us = b.day_us
-    join priced_unit p on p.unit_id = b.class_id and p.start_us <= b.day_us and p.end_us > b.day_us
-    where $by_run and b.day_us >= $start_us and b.day_us < $end_us and b.charged_us > 0
+    join priced_unit p
+        on p.unit_id = case
+            when $by_slice and d.device_id is not null then (hash(d.class_id, d.device_id) >> 1)::bigint
+            else d.class_id
+        end
+        and p.start_us <= d.day_us and p.end_us > d.day_us
+    where d.day_us >= $start_us and d.day_us < $end_us and d.charged_us > 0
     union all
     select
         s.cluster,

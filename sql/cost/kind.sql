@@ -1,11 +1,10 @@
--- A row of whole_day is a day of a cluster that its rows of book_day tell: no hour of it waits to be computed, no price
--- changes within it, and what is asked for needs no device and no hour.
+-- A row of whole_day is a day of a cluster that its rows of $rolled (book_day or sums of it) tell: no hour of it waits to be
+-- computed, no price changes within it, and what is asked for needs no hour.
 create or replace temp table whole_day as
 select r.cluster, r.day_us
 from rolled_day r
 where r.day_us >= $start_us and r.day_us + 86400000000 <= $end_us
     and ($cluster is null or r.cluster = $cluster)
-    and not $by_slice
     and ($step_us is null or $step_us = 86400000000)
     and not exists (
         select 1 from dirty_hour h where h.cluster = r.cluster and h.hour_us // 86400000000 = r.day_us // 86400000000
@@ -78,7 +77,8 @@ select
     k.*,
     case when $by_slice and d.gi >= 0 then d.gpu || '/GI-' || d.gi end as slice,
     case
-        when class_id is null or slice is not null then (hash(k.cluster, k.device_id, k.profile) >> 1)::bigint
+        when class_id is null then (hash(k.cluster, k.device_id, k.profile) >> 1)::bigint
+        when slice is not null then (hash(class_id, k.device_id) >> 1)::bigint
         else class_id
     end as unit_id
 from known k

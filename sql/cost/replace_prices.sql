@@ -36,7 +36,7 @@ select
 from class_rows c
 join price_rows p using (class_id);
 
--- Days on which a run has changed its team are summed by team anew.
+-- Days on which a run has changed its team are summed anew (cost/roll_sums.sql).
 create or replace temp table moved_day as
 select distinct day_us
 from book_day
@@ -51,39 +51,6 @@ where cluster = $cluster
 delete from run_team where cluster = $cluster;
 
 insert into run_team by name select * from team_rows;
-
-delete from team_day where cluster = $cluster and day_us in (select day_us from moved_day);
-
-insert into team_day by name
-select
-    b.cluster,
-    b.day_us,
-    b.class_id,
-    b.run_id is not null as held,
-    case when b.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner,
-    b.share_num,
-    b.share_den,
-    min(b.first_us) as first_us,
-    sum(b.charged_us)::bigint as charged_us,
-    sum(b.schedulable_us)::bigint as schedulable_us,
-    sum(b.stranded_us)::bigint as stranded_us,
-    sum(b.out_of_service_us)::bigint as out_of_service_us,
-    sum(b.mig_remainder_us)::bigint as mig_remainder_us,
-    sum(b.unobserved_us)::bigint as unobserved_us,
-    sum(b.hoarded_us)::bigint as hoarded_us,
-    sum(b.gap_us)::bigint as gap_us,
-    sum(b.communication_us)::bigint as communication_us,
-    sum(b.stalled_us)::bigint as stalled_us,
-    sum(b.below_roof_us)::bigint as below_roof_us,
-    sum(b.memory_roof_us)::bigint as memory_roof_us,
-    sum(b.compute_us)::bigint as compute_us
-from book_day b
-left join run_team t on t.run_id = b.run_id and t.cluster = b.cluster
-where b.cluster = $cluster and b.day_us in (select day_us from moved_day)
-group by all
-order by all;
-
-drop table moved_day;
 
 delete from priced where cluster = $cluster;
 

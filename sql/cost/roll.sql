@@ -4,9 +4,16 @@ delete from rolled_day where cluster = $cluster and day_us = $day_us;
 delete from book_day where cluster = $cluster and day_us = $day_us;
 
 insert into book_day by name
-with part as (
+with unit as (
+    select c.device_id, c.profile, c.class_id, case when d.gi >= 0 then c.device_id end as slice_id
+    from device_class c
+    left join device d on d.device_id = c.device_id and d.cluster = c.cluster
+    where c.cluster = $cluster
+),
+part as (
     select
-        c.class_id,
+        u.class_id,
+        u.slice_id as device_id,
         s.run_id,
         s.share_num,
         s.share_den,
@@ -25,12 +32,12 @@ with part as (
         0 as memory_roof_us,
         0 as compute_us
     from segment s
-    left join device_class c
-        on c.device_id = s.device_id and c.profile is not distinct from s.profile and c.cluster = s.cluster
+    left join unit u on u.device_id = s.device_id and u.profile is not distinct from s.profile
     where s.cluster = $cluster and s.start_us < $day_us + 86400000000 and s.end_us > $day_us
     union all
     select
-        c.class_id,
+        u.class_id,
+        u.slice_id,
         l.run_id,
         l.share_num,
         l.share_den,
@@ -49,14 +56,14 @@ with part as (
         l.memory_roof_us,
         l.compute_us
     from ledger_hour l
-    join device_class c
-        on c.device_id = l.device_id and c.profile is not distinct from l.profile and c.cluster = l.cluster
+    join unit u on u.device_id = l.device_id and u.profile is not distinct from l.profile
     where l.cluster = $cluster and l.hour_us >= $day_us and l.hour_us < $day_us + 86400000000
 )
 select
     $cluster as cluster,
     $day_us as day_us,
     class_id,
+    device_id,
     run_id,
     share_num,
     share_den,
@@ -75,39 +82,11 @@ select
     sum(memory_roof_us)::bigint as memory_roof_us,
     sum(compute_us)::bigint as compute_us
 from part
-group by class_id, run_id, share_num, share_den
-order by run_id, class_id, share_num, share_den;
+group by class_id, device_id, run_id, share_num, share_den
+order by run_id, class_id, device_id, share_num, share_den;
 
-delete from team_day where cluster = $cluster and day_us = $day_us;
-
-insert into team_day by name
-select
-    b.cluster,
-    b.day_us,
-    b.class_id,
-    b.run_id is not null as held,
-    case when b.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner,
-    b.share_num,
-    b.share_den,
-    min(b.first_us) as first_us,
-    sum(b.charged_us)::bigint as charged_us,
-    sum(b.schedulable_us)::bigint as schedulable_us,
-    sum(b.stranded_us)::bigint as stranded_us,
-    sum(b.out_of_service_us)::bigint as out_of_service_us,
-    sum(b.mig_remainder_us)::bigint as mig_remainder_us,
-    sum(b.unobserved_us)::bigint as unobserved_us,
-    sum(b.hoarded_us)::bigint as hoarded_us,
-    sum(b.gap_us)::bigint as gap_us,
-    sum(b.communication_us)::bigint as communication_us,
-    sum(b.stalled_us)::bigint as stalled_us,
-    sum(b.below_roof_us)::bigint as below_roof_us,
-    sum(b.memory_roof_us)::bigint as memory_roof_us,
-    sum(b.compute_us)::bigint as compute_us
-from book_day b
-left join run_team t on t.run_id = b.run_id and t.cluster = b.cluster
-where b.cluster = $cluster and b.day_us = $day_us
-group by all
-order by all;
+-- The day whose sums are made anew (cost/roll_sums.sql).
+create or replace temp table moved_day as select $day_us as day_us;
 
 -- Segments of a device that has no class yet cannot be rolled: the day is read from them.
 insert into rolled_day

@@ -41,7 +41,7 @@ set variable uncut_from_us = coalesce(getvariable('uncut').from_us, 0);
 set variable uncut_until_us = coalesce(getvariable('uncut').until_us, 0);
 
 -- A row of piece is what a run, a team or nobody had of devices of one kind: their microseconds in each bucket. Whole days
--- come from team_day or book_day, whole hours from ledger_hour; what is cut is added by reports/ledger_cut.sql.
+-- come from $rolled (book_day or sums of it), whole hours from ledger_hour; what is cut is added by reports/ledger_cut.sql.
 -- Numbers group faster than words, and runs are told apart only where their words are asked for.
 create or replace temp table piece as
 with fine_hour as (
@@ -57,11 +57,20 @@ with fine_hour as (
         and hour_us + 3600000000 <= least($end_us, getvariable('fine_until_us'))
         and hour_us >= getvariable('quiet_from_us') and hour_us >= getvariable('quiet_until_us')
 ),
+rolled as (
+    select * from team_day where $rolled = 'team_day'
+    union all by name
+    select * from slice_day where $rolled = 'slice_day'
+    union all by name
+    select *, run_id is not null as held from word_day where $rolled = 'word_day'
+    union all by name
+    select *, run_id is not null as held from book_day where $rolled = 'book_day'
+),
 whole as (
     select
         d.cluster,
         d.day_us // $step_us as step,
-        null::bigint as run_id,
+        d.run_id,
         d.held,
         d.owner as team,
         p.kind_id,
@@ -79,36 +88,15 @@ whole as (
         d.below_roof_us,
         d.memory_roof_us,
         d.compute_us
-    from team_day d
+    from rolled d
     join whole_day w on w.cluster = d.cluster and w.day_us = d.day_us
-    join priced_unit p on p.unit_id = d.class_id and p.start_us <= d.day_us and p.end_us > d.day_us
-    where not $by_run and d.day_us >= $start_us and d.day_us < $end_us
-    union all
-    select
-        b.cluster,
-        b.day_us // $step_us,
-        b.run_id,
-        b.run_id is not null,
-        null,
-        p.kind_id,
-        b.share_num,
-        b.share_den,
-        b.schedulable_us,
-        b.stranded_us,
-        b.out_of_service_us,
-        b.mig_remainder_us,
-        b.unobserved_us,
-        b.hoarded_us,
-        b.gap_us,
-        b.communication_us,
-        b.stalled_us,
-        b.below_roof_us,
-        b.memory_roof_us,
-        b.compute_us
-    from book_day b
-    join whole_day w on w.cluster = b.cluster and w.day_us = b.day_us
-    join priced_unit p on p.unit_id = b.class_id and p.start_us <= b.day_us and p.end_us > b.day_us
-    where $by_run and b.day_us >= $start_us and b.day_us < $end_us
+    join priced_unit p
+        on p.unit_id = case
+            when $by_slice and d.device_id is not null then (hash(d.class_id, d.device_id) >> 1)::bigint
+            else d.class_id
+        end
+        and p.start_us <= d.day_us and p.end_us > d.day_us
+    where d.day_us >= $start_us and d.day_us < $end_us
     union all
     select
         l.cluster,

@@ -544,25 +544,76 @@ def test_a_newer_assembly_replaces_the_billing_period_and_no_other(tmp_path: Pat
     assert ["1.5", "7", "9"] == books.costs()
 
 
+def of(resource: str, cost: str) -> dict[str, str]:
+    """A line of another machine."""
+    return cur(cost=cost, **{"lineItem/ResourceId": resource})
+
+
 def test_parts_of_one_bill_stand_side_by_side(tmp_path: Path) -> None:
     books = Books(tmp_path)
     books.load("bill-aws-cur", **{"report-00001.csv": [cur(cost="1")]})
-    books.load("bill-aws-cur", **{"report-00002.csv": [cur(cost="2")]})
+    books.load("bill-aws-cur", **{"report-00002.csv": [of("i-2", "2")]})
     together = books.costs()
-    books.load("bill-aws-cur", **{"x.csv": [cur(cost="3")], "y.csv": [cur(cost="4")]})
+    books.load("bill-aws-cur", **{"x.csv": [cur(cost="3")], "y.csv": [of("i-4", "4")]})
     replaced = books.costs()
     books.load("bill-aws-cur", **{"20261115T010101Z__r-00001.csv": [cur(cost="5")]})
-    books.load("bill-aws-cur", **{"20261115T010101Z__other.csv": [cur(cost="6")]})
+    books.load("bill-aws-cur", **{"20261115T010101Z__other.csv": [of("i-6", "6")]})
 
     assert (["1", "2"], ["3", "4"], ["5", "6"]) == (together, replaced, books.costs())
 
 
 def test_a_file_of_the_same_name_replaces_its_older_content(tmp_path: Path) -> None:
     books = Books(tmp_path)
-    books.load("bill-aws-cur", **{"report-00001.csv": [cur(cost="1")], "report-00002.csv": [cur(cost="2")]})
-    books.load("bill-aws-cur", **{"report-00002.csv": [cur(cost="2.5")]})
+    books.load("bill-aws-cur", **{"report-00001.csv": [cur(cost="1")], "report-00002.csv": [of("i-2", "2")]})
+    books.load("bill-aws-cur", **{"report-00002.csv": [of("i-2", "2.5")]})
 
     assert ["1", "2.5"] == books.costs()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("cost-20261105", "cost-20261110"),
+        ("cost_2026-11-05", "cost_2026-11-10"),
+        ("cost_202611051010", "cost_202611101010"),
+        ("2026-11-05", "2026-11-10"),
+        ("bill", "bill2"),
+        ("bill", "bill-2"),
+        ("month to date-1", "month to date-2"),
+    ],
+    ids=" then ".join,
+)
+@pytest.mark.parametrize("cost", ["10", "11"], ids=["the same costs", "other costs"])
+def test_a_later_state_of_a_bill_is_no_other_part_of_it(tmp_path: Path, names: tuple[str, str], cost: str) -> None:
+    def days(count: int, cost: str) -> list[dict[str, str]]:
+        return [
+            focus(cost, ResourceId="i-1", ChargePeriodStart=f"2026-11-{day:02}T00:00:00Z", ChargePeriodEnd=f"2026-11-{day + 1:02}T00:00:00Z")
+            for day in range(1, count + 1)
+        ]  # fmt: skip
+
+    books = Books(tmp_path)
+    books.load("bill-focus", **{f"{names[0]}.csv": days(2, "10")})
+    books.load("bill-focus", **{f"{names[1]}.csv": days(3, cost)})
+
+    assert [cost] * 3 == books.costs()
+
+
+def test_a_later_state_among_files_that_are_named_together_holds(tmp_path: Path) -> None:
+    books = Books(tmp_path)
+    books.load("bill-aws-cur", early=[of("i-1", "1"), of("i-2", "2")], late=[of("i-1", "1.5"), of("i-2", "2"), cur()])
+
+    assert ["1.5", "2", "55.04"] == books.costs()
+
+
+def test_a_bill_of_several_providers_is_told_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuwatch.collectors.bill_table.JSON_ROWS", 1)
+    books = Books(tmp_path)
+    for name, cost in (("early", "2"), ("late", "3")):
+        lines = [focus("1", ProviderName="Google Cloud"), focus(cost, ProviderName="AWS")]
+        path = written(tmp_path, "\n".join(map(json.dumps, lines)), f"{name}.jsonl")
+        import_paths(books.store, books.state, "bill-focus", [path], cluster=None, now_us=1)
+
+    assert ["1", "3"] == books.costs()
 
 
 def test_days_of_a_subscription_are_told_anew(tmp_path: Path) -> None:
@@ -596,7 +647,7 @@ def test_names_of_deliveries() -> None:
     uuid = "5a1c1c8e-0000-4000-8000-000000000001"
 
     assert uuid == assembly(Source(f"/b/{uuid}/report-00001.csv.gz", "c"))
-    assert ["report", "report"] == [assembly(Source(f"/b/report-0000{n}.csv", "c")) for n in (1, 2)]
+    assert ["report#", "report#"] == [assembly(Source(f"/b/report-0000{n}.csv", "c")) for n in (1, 2)]
     assert "report-00001" == base_name("/x/report-00001.snappy.parquet")
 
 

@@ -1,0 +1,224 @@
+"""Decisions: what the measured use says of owning, spot capacity, slices instead of GPUs, and pools as one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+
+import dash_mantine_components as dmc  # type: ignore[import-untyped]
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import books, parts, proposals, states, words
+from gpuwatch.dashboards.client import Api, ApiFailure, Row
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.query import Query
+
+MAX_POOLS = 50
+MAX_CHIPS = 100
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question of the API, its word, its title, and what it assumes: (parameter, label, example)."""
+
+    route: str
+    word: str
+    title: str
+    assumes: tuple[tuple[str, str, str], ...]
+    fleet: bool = False
+    """About the fleet: a token bound to teams does not see it."""
+
+
+QUESTIONS = {
+    "own": Question(
+        "own-vs-cloud",
+        "Own or rent",
+        "Does owning the GPUs pay",
+        (("cloud_price", "Cloud price of a GPU-hour", "3.50"),),
+        fleet=True,
+    ),
+    "spot": Question(
+        "spot",
+        "Spot",
+        "Which jobs are for spot capacity",
+        (
+            ("spot_discount", "Spot is cheaper by (0 to 1)", "0.6"),
+            ("interruptions_an_hour", "Interruptions an hour", "0.05"),
+        ),
+    ),
+    "slices": Question(
+        "right-sizing", "Slices", "Which jobs would fit in a slice", (("headroom", "Headroom (0.1 = a tenth)", "0.10"),)
+    ),
+    "pools": Question(
+        "consolidation",
+        "Pools as one",
+        "What pools together would need",
+        (("headroom", "Headroom (0.1 = a tenth)", "0.10"),),
+        fleet=True,
+    ),
+}
+DEFAULT = "own"
+
+
+@dataclass(frozen=True)
+class Data:
+    """The answer, or why there is none, and the fleet for the choice of pools."""
+
+    answer: Row | None
+    failure: ApiFailure | None
+    fleet: Row | None
+
+
+def asked(query: Query) -> str:
+    """Which question the address asks."""
+    wanted = query.get("of", DEFAULT)
+    return wanted if wanted in QUESTIONS else DEFAULT
+
+
+async def load(api: Api, query: Query) -> Data:
+    """The answer to the question of the address. What it refuses is shown beside the choice of questions."""
+    name = asked(query)
+    question = QUESTIONS[name]
+    given = {parameter: query.get(parameter) for parameter, _, _ in question.assumes}
+    if name != "pools":
+        scope = {} if question.fleet else {"team": query.get("team")}
+        answer, failure = await _tried(api.decision(question.route, query.window, **given, **scope))
+        return Data(answer, failure, None)
+    fleet = await books.optional(api.fleet())
+    cluster, pools = chosen(fleet, query)
+    if not cluster or not pools:
+        return Data(None, None, fleet)
+    answer, failure = await _tried(
+        api.decision(question.route, query.window, cluster=cluster, pool=",".join(pools), **given)
+    )
+    return Data(answer, failure, fleet)
+
+
+async def _tried(call: Awaitable[Row]) -> tuple[Row | None, ApiFailure | None]:
+    try:
+        return await asyncio.ensure_future(call), None
+    except ApiFailure as error:
+        if error.status == 401:
+            raise
+        return None, error
+
+
+def pools_of(fleet: Row | None) -> dict[str, list[str]]:
+    """Pools of each cluster, in order."""
+    found: dict[str, set[str]] = {}
+    for item in (fleet or {}).get("items") or []:
+        if item.get("cluster") and item.get("pool"):
+            found.setdefault(str(item["cluster"]), set()).add(str(item["pool"]))
+    return {cluster: sorted(pools) for cluster, pools in sorted(found.items())}
+
+
+def chosen(fleet: Row | None, query: Query) -> tuple[str, list[str]]:
+    """The cluster and its pools that are put together: those of the address, else all of the cluster with the most."""
+    known = pools_of(fleet)
+    cluster = query.get("cluster") or max(known, key=lambda name: (len(known[name]), name), default="")
+    named = [pool for pool in query.get("pools").split(",") if pool]
+    return cluster, (named or known.get(cluster, []))[:MAX_POOLS]
+
+
+@page("/decisions", "Decisions", load, icon="decisions", order=9, filters=("window", "cluster", "team"), under="/teams")
+def layout(data: Data, query: Query, scheme: str) -> Component:
+    """The questions, what is assumed, and the answer."""
+    name = asked(query)
+    question = QUESTIONS[name]
+    cleared = dict.fromkeys((*(one for known in QUESTIONS.values() for one, _, _ in known.assumes), "pools"))
+    choices = [
+        (known.word, query.link(**{**cleared, "of": None if key == DEFAULT else key}), key == name)
+        for key, known in QUESTIONS.items()
+    ]
+    return html.Div(
+        [
+            parts.heading(
+                question.title, "An estimate from measured use and what is assumed; nothing of it is charged"
+            ),
+            parts.picks(choices, "Question"),
+            assumptions(question, data.answer, query),
+            pool_choice(data.fleet, query) if name == "pools" else None,
+            body(name, data, query),
+        ]
+    )
+
+
+def body(name: str, data: Data, query: Query) -> Component:
+    """The answer, or the state it is in instead."""
+    if data.failure is not None:
+        return refused(data.failure, query)
+    if data.answer is None:
+        return states.empty("Choose pools to put together", "No pool of this cluster is known. Pools come from rates.")
+    shown = {
+        "own": proposals.owning,
+        "spot": proposals.spot,
+        "slices": proposals.slices,
+        "pools": proposals.pools,
+    }[name]
+    return shown(data.answer, query)
+
+
+def refused(error: ApiFailure, query: Query) -> Component:
+    """What the API refused: a wrong assumption can be set right, a question about the fleet needs another token."""
+    if error.status == 400:
+        way = parts.link("Back to what is assumed by itself", query.link("/decisions", of=query.get("of")), "button")
+        return states.notice("failing", "This cannot be asked so", error.message, way)
+    return states.failed(error, query)
+
+
+def assumptions(question: Question, answer: Row | None, query: Query) -> Component:
+    """What is assumed, each in a field: it lives in the address."""
+    used = (answer or {}).get("assumptions") or {}
+    fields = [
+        dmc.TextInput(
+            id={"filter": parameter},
+            label=label,
+            value=query.get(parameter),
+            placeholder=str(used.get(parameter) or f"such as {example}"),
+            debounce=True,
+            size="xs",
+            className="assumed",
+            inputProps={"inputMode": "decimal"},
+        )
+        for parameter, label, example in question.assumes
+    ]
+    reset = None
+    if any(query.get(parameter) for parameter, _, _ in question.assumes):
+        away = {parameter: None for parameter, _, _ in question.assumes}
+        reset = parts.link("As it was", query.link(**away), "button small")
+    return html.Div([*fields, reset], className="assumptions", role="group", **parts.aria("What is assumed"))
+
+
+def pool_choice(fleet: Row | None, query: Query) -> Component | None:
+    """Pools of the cluster as links that put each in or take it out."""
+    known = pools_of(fleet)
+    cluster, picked = chosen(fleet, query)
+    clusters = [
+        parts.link(
+            words.clip(name, 40), query.link(cluster=name, pools=None), "chip current" if name == cluster else "chip"
+        )
+        for name in list(known)[:MAX_CHIPS]
+    ]
+    chips = [
+        parts.link(
+            words.clip(pool, 40),
+            query.link(cluster=cluster, pools=",".join(toggled(picked, pool)) or None),
+            "chip current" if pool in picked else "chip",
+        )
+        for pool in known.get(cluster, [])[:MAX_CHIPS]
+    ]
+    return html.Div(
+        [
+            html.Div([html.Span("Cluster", className="soft small"), *clusters], className="chips")
+            if len(known) > 1
+            else None,
+            html.Div([html.Span("Put together", className="soft small"), *chips], className="chips") if chips else None,
+        ]
+    )
+
+
+def toggled(picked: Sequence[str], pool: str) -> list[str]:
+    """The pools with one more, or one less."""
+    return sorted(set(picked) ^ {pool})

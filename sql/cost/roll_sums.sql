@@ -1,0 +1,99 @@
+-- Sums the rows of book_day of one cluster on the days of moved_day by words, by slices and by teams.
+delete from word_day where cluster = $cluster and day_us in (select day_us from moved_day);
+
+insert into word_day by name
+select
+    b.cluster,
+    b.day_us,
+    b.class_id,
+    min(b.run_id) as run_id,
+    b.share_num,
+    b.share_den,
+    min(b.first_us) as first_us,
+    sum(b.charged_us)::bigint as charged_us,
+    sum(b.schedulable_us)::bigint as schedulable_us,
+    sum(b.stranded_us)::bigint as stranded_us,
+    sum(b.out_of_service_us)::bigint as out_of_service_us,
+    sum(b.mig_remainder_us)::bigint as mig_remainder_us,
+    sum(b.unobserved_us)::bigint as unobserved_us,
+    sum(b.hoarded_us)::bigint as hoarded_us,
+    sum(b.gap_us)::bigint as gap_us,
+    sum(b.communication_us)::bigint as communication_us,
+    sum(b.stalled_us)::bigint as stalled_us,
+    sum(b.below_roof_us)::bigint as below_roof_us,
+    sum(b.memory_roof_us)::bigint as memory_roof_us,
+    sum(b.compute_us)::bigint as compute_us
+from book_day b
+left join run r on r.run_id = b.run_id and r.cluster = b.cluster
+left join run_team t on t.run_id = b.run_id and t.cluster = b.cluster
+where b.cluster = $cluster and b.day_us in (select day_us from moved_day)
+group by
+    b.cluster, b.day_us, b.class_id, b.share_num, b.share_den, b.run_id is null, t.team, r.user_name, r.queue, r.namespace,
+    r.account
+order by all;
+
+delete from slice_day where cluster = $cluster and day_us in (select day_us from moved_day);
+
+insert into slice_day by name
+select
+    b.cluster,
+    b.day_us,
+    b.class_id,
+    b.device_id,
+    b.run_id is not null as held,
+    case when b.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner,
+    b.share_num,
+    b.share_den,
+    min(b.first_us) as first_us,
+    sum(b.charged_us)::bigint as charged_us,
+    sum(b.schedulable_us)::bigint as schedulable_us,
+    sum(b.stranded_us)::bigint as stranded_us,
+    sum(b.out_of_service_us)::bigint as out_of_service_us,
+    sum(b.mig_remainder_us)::bigint as mig_remainder_us,
+    sum(b.unobserved_us)::bigint as unobserved_us,
+    sum(b.hoarded_us)::bigint as hoarded_us,
+    sum(b.gap_us)::bigint as gap_us,
+    sum(b.communication_us)::bigint as communication_us,
+    sum(b.stalled_us)::bigint as stalled_us,
+    sum(b.below_roof_us)::bigint as below_roof_us,
+    sum(b.memory_roof_us)::bigint as memory_roof_us,
+    sum(b.compute_us)::bigint as compute_us
+from book_day b
+left join run_team t on t.run_id = b.run_id and t.cluster = b.cluster
+where b.cluster = $cluster and b.day_us in (select day_us from moved_day)
+group by all
+order by all;
+
+-- Runs that word_day tells as one are of one team.
+delete from team_day where cluster = $cluster and day_us in (select day_us from moved_day);
+
+insert into team_day by name
+select
+    w.cluster,
+    w.day_us,
+    w.class_id,
+    w.run_id is not null as held,
+    case when w.run_id is null then '__platform__' else coalesce(t.team, '__unallocated__') end as owner,
+    w.share_num,
+    w.share_den,
+    min(w.first_us) as first_us,
+    sum(w.charged_us)::bigint as charged_us,
+    sum(w.schedulable_us)::bigint as schedulable_us,
+    sum(w.stranded_us)::bigint as stranded_us,
+    sum(w.out_of_service_us)::bigint as out_of_service_us,
+    sum(w.mig_remainder_us)::bigint as mig_remainder_us,
+    sum(w.unobserved_us)::bigint as unobserved_us,
+    sum(w.hoarded_us)::bigint as hoarded_us,
+    sum(w.gap_us)::bigint as gap_us,
+    sum(w.communication_us)::bigint as communication_us,
+    sum(w.stalled_us)::bigint as stalled_us,
+    sum(w.below_roof_us)::bigint as below_roof_us,
+    sum(w.memory_roof_us)::bigint as memory_roof_us,
+    sum(w.compute_us)::bigint as compute_us
+from word_day w
+left join run_team t on t.run_id = w.run_id and t.cluster = w.cluster
+where w.cluster = $cluster and w.day_us in (select day_us from moved_day)
+group by all
+order by all;
+
+drop table moved_day;
