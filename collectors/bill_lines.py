@@ -102,7 +102,7 @@ def _rows(
             continue
         if name in COSTS and not pa.types.is_decimal(given.type):
             typed[name], bad = decimals(given)
-            wrong.append((f"{name} is not a decimal number below 10^18", bad))
+            wrong.append((f"{name} is not a decimal number below 10^15", bad))
         else:
             typed[name] = given
     wrong += [

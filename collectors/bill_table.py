@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from gpuwatch.collectors.bill_values import strings
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects
 
@@ -243,7 +244,7 @@ def _json(file: Path, packed: bool, kind: str, want: Wanted, rejects: Rejects) -
     def flush() -> Cells:
         names = list(dict.fromkeys(name for row in rows for name in row))
         kept = [names[place] for place in _chosen(file, names, kind, Wanted(want.names, (), want.tags))]
-        columns = [pa.array([row.get(name) for row in rows], pa.string()) for name in kept]
+        columns = [strings([row.get(name) for row in rows]) for name in kept]
         return _cells(file, pa.array(lines, pa.int64()), kept, columns, want, rejects)
 
     with _stream(file, packed) as stream:

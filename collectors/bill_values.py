@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation, localcontext
 from functools import lru_cache
@@ -23,7 +23,7 @@ MAX_TIMES = 100_000
 MAX_TAGS = 64 << 10
 """Bytes of the tags of one line; more are kept as none."""
 _UNIT = Decimal(1).scaleb(-PLACES)
-LARGEST = Decimal(10) ** 18
+LARGEST = Decimal(10) ** 15
 """Amounts of this many units and more are refused: their sums would not fit."""
 _SUMMAND = pa.decimal128(37, PLACES)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -38,7 +38,18 @@ Strings = pa.Array
 def by_value(column: pa.Array, function: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
     """`function` of each distinct text; NULL stays NULL."""
     coded = column.dictionary_encode()
-    return pa.array([function(text) for text in coded.dictionary.to_pylist()], kind).take(coded.indices)
+    values = [function(text) for text in coded.dictionary.to_pylist()]
+    if pa.types.is_string(kind):
+        return strings(values).take(coded.indices)
+    return pa.array(values, kind).take(coded.indices)
+
+
+def strings(values: Sequence[str | None]) -> pa.Array:
+    """A text column; halves of a character, which JSON can escape and UTF-8 cannot hold, become question marks."""
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([None if v is None else v.encode("utf-8", "replace").decode() for v in values], pa.string())
 
 
 def joined(columns: list[pa.Array]) -> pa.Array:

@@ -14,7 +14,7 @@ from gpuwatch import policy as p
 from gpuwatch.clock import rfc3339
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.policy_presets import POLICIES
-from gpuwatch.policy_values import ANYTHING, MAX_ITEMS, Known, PolicyError, Problem, Values
+from gpuwatch.policy_values import ANYTHING, MAX_ITEMS, SHOWN_MAX, Known, PolicyError, Problem, Values, shown
 
 MAX_BYTES = 4 << 20
 """Of one document."""
@@ -22,6 +22,10 @@ MAX_SECONDS, MAX_MINUTES = 86_400, 10_080
 """Longest billing increment (a day) and checkpoint interval (a week)."""
 
 _AMOUNT = re.compile(r"\d{1,20}(\.\d{1,12})?", re.ASCII)
+_LABEL = re.compile(r"[\w./:@-]{1,317}")
+"""Keys of labels: a domain, a slash and a name."""
+# Reading a key takes the square of its parts.
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 _FIELDS = (
     "name",
@@ -63,8 +67,12 @@ def read(text: str | bytes, name: str, known: Known = ANYTHING) -> tuple[p.Polic
     try:
         plain = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         if plain.lstrip().startswith("{"):
-            document = json.loads(plain, parse_float=Decimal)
+            document = json.loads(plain, parse_float=Decimal, object_pairs_hook=_once)
+            # Halves of characters are JSON, and no text: nothing could keep or send them.
+            json.dumps(document, default=str, ensure_ascii=False).encode()
         else:
+            if _LONG_KEY.search(plain):
+                raise ValueError("a key has more than 32 parts")
             document = tomllib.loads(plain, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise UnreadableInput(f"{name}: neither TOML nor JSON ({error}); see docs/policies.md") from error
@@ -77,7 +85,7 @@ def parse(document: Mapping[str, Any], known: Known = ANYTHING) -> tuple[p.Polic
     rows = document.get("policies")
     for name in document:
         if name != "policies":
-            problems.append(Problem(name, "is not known", "a document has one list: policies"))
+            problems.append(Problem(name[:SHOWN_MAX], "is not known", "a document has one list: policies"))
     if not isinstance(rows, list) or len(rows) > MAX_ITEMS:
         problems.append(Problem("policies", "is no list", f"write up to {MAX_ITEMS} tables [[policies]]"))
         raise PolicyError(problems)
@@ -92,6 +100,16 @@ def parse(document: Mapping[str, Any], known: Known = ANYTHING) -> tuple[p.Polic
 def stored(rows: Sequence[Mapping[str, Any]]) -> tuple[p.Policy, ...]:
     """The policies of a card that was set: checked then against the fleet, and not again."""
     return parse({"policies": list(rows)})
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises ValueError where a name stands twice: one of the two would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names: set[str] = set()
+        twice = next(name for name, _ in pairs if name in names or names.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"{shown(twice)} stands twice in one object")
+    return found
 
 
 def _order(items: Sequence[p.Policy], problems: list[Problem]) -> None:
@@ -120,15 +138,15 @@ class _Reader(Values):
             if name not in _FIELDS:
                 self.wrong(name, "is not known", f"known: {', '.join(_FIELDS)}")
         preset = row.get("preset")
-        if preset is not None and preset not in POLICIES:
-            self.wrong("preset", f"{preset!r} is not known", f"use one of {', '.join(POLICIES)}")
+        if preset is not None and (not isinstance(preset, str) or preset not in POLICIES):
+            self.wrong("preset", f"{shown(preset)} is not known", f"use one of {', '.join(POLICIES)}")
         row = {**POLICIES.get(preset if isinstance(preset, str) else "", {}), **row}
         start, end = self.day(row, "valid_from", required=True), self.day(row, "valid_to", required=False)
         if start is not None and end is not None and end <= start:
             self.wrong("valid_to", "is not after valid_from", "name a later midnight, or leave it out")
         method = row.get("mig_share_method")
         if method is not None and method not in p.SHARE_METHODS:
-            self.wrong("mig_share_method", f"{method!r} is not known", f"use one of {', '.join(p.SHARE_METHODS)}")
+            self.wrong("mig_share_method", f"{shown(method)} is not known", f"use one of {', '.join(p.SHARE_METHODS)}")
         made: dict[str, Any] = {
             "name": self.text(row, "name"),
             "basis": self.basis(row.get("basis", "allocated")),
@@ -159,7 +177,7 @@ class _Reader(Values):
         kept = {}
         for name, weight in weights.items():
             if name not in p.BASES:
-                self.wrong("basis", f"{name!r} is not known", f"use {', '.join(p.BASES)}")
+                self.wrong("basis", f"{shown(name)} is not known", f"use {', '.join(p.BASES)}")
             kept[name] = self.factor(f"basis.{name}", weight)
         if sum(kept.values()) != 1 and all(name in p.BASES for name in kept):
             self.wrong("basis", f"weights add up to {sum(kept.values())}", "make them add up to 1")
@@ -212,6 +230,8 @@ class _Reader(Values):
             return None
         factor = self.factor(f"{where}.factor", row.get("factor"))
         word, _, key = words[0].partition(":")
+        if key and not _LABEL.fullmatch(key):
+            self.wrong(f"{where}.{words[0]}", "is no key of a label", "write letters, digits, and . _ / - : @")
         if word == "preemptible":
             if row[word] not in (True, "true"):
                 self.wrong(f"{where}.preemptible", "is not true", "write preemptible = true")
@@ -227,7 +247,7 @@ class _Reader(Values):
         amount = self.number(f"{where}.amount", row.get("amount"), _AMOUNT)
         per, split = row.get("per"), row.get("split")
         if per not in p.PERIODS:
-            self.wrong(f"{where}.per", f"{per!r} is not known", f"use one of {', '.join(p.PERIODS)}")
+            self.wrong(f"{where}.per", f"{shown(per)} is not known", f"use one of {', '.join(p.PERIODS)}")
         currency = row.get("currency")
         if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):
             self.wrong(f"{where}.currency", "is no three-letter ISO 4217 code", "write one such as USD")
@@ -235,10 +255,10 @@ class _Reader(Values):
             fix = f"use one of {', '.join(sorted(self.known.currencies))}, or add a rate for it to the fx card"
             self.wrong(f"{where}.currency", f"{currency} is neither a price's nor has it an exchange rate", fix)
         if split not in p.SPLITS:
-            self.wrong(f"{where}.split", f"{split!r} is not known", f"use one of {', '.join(p.SPLITS)}")
+            self.wrong(f"{where}.split", f"{shown(split)} is not known", f"use one of {', '.join(p.SPLITS)}")
         teams = row.get("teams", [])
         if not isinstance(teams, list) or len(teams) > MAX_ITEMS:
-            self.wrong(f"{where}.teams", "is no list", "write the names of teams")
+            self.wrong(f"{where}.teams", "is no list", f"write the names of up to {MAX_ITEMS} teams")
             teams = []
         if split == "fixed" and teams:
             self.wrong(f"{where}.teams", "says who pays beside percentages", "leave it out")
@@ -256,7 +276,8 @@ class _Reader(Values):
                 self.wrong(f"{where}.percentages", "is for a fixed split", 'write split = "fixed", or leave it out')
             return ()
         if not isinstance(value, Mapping) or not value or len(value) > MAX_ITEMS:
-            self.wrong(f"{where}.percentages", "is missing", "write { team = 60, other = 40 }")
+            what = f"names more than {MAX_ITEMS} teams" if isinstance(value, Mapping) and value else "is missing"
+            self.wrong(f"{where}.percentages", what, "write { team = 60, other = 40 }")
             return ()
         parts = tuple(
             (self.team(f"{where}.percentages", team), self.factor(f"{where}.percentages.{team}", part, 100))

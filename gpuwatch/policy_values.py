@@ -16,6 +16,10 @@ from gpuwatch.teams import RESERVED_PREFIX
 MAX_ITEMS = 1000
 """Policies of a document, and entries of each list in one."""
 NAME_MAX = 200
+SHOWN_MAX = 80
+"""Characters of a value, or of its place, that a message repeats."""
+EXPONENT_MAX = 60
+"""Numbers beyond 10^60, or of more decimals, are not written out."""
 
 _FACTOR = re.compile(r"\d{1,3}(\.\d{1,4})?", re.ASCII)
 
@@ -61,7 +65,7 @@ class Values:
         self.path, self.problems, self.known = path, problems, known
 
     def wrong(self, where: str, what: str, fix: str) -> None:
-        self.problems.append(Problem(f"{self.path}.{where}" if where else self.path, what, fix))
+        self.problems.append(Problem(f"{self.path}.{where[:SHOWN_MAX]}" if where else self.path, what, fix))
 
     def each(self, row: Mapping[str, Any], name: str, make: Callable[[str, Mapping[str, Any]], Any]) -> Iterable[Any]:
         rows = row.get(name, [])
@@ -83,6 +87,9 @@ class Values:
         if not isinstance(value, str) or not value.strip() or len(value) > NAME_MAX:
             self.wrong(where, "is missing", f"write a text of 1 to {NAME_MAX} characters")
             return ""
+        if not value.isprintable():
+            self.wrong(where, f"{shown(value)} has characters that cannot be printed", "leave them out")
+            return ""
         return value.strip()
 
     def word(self, where: str, value: Any) -> str | None:
@@ -99,7 +106,7 @@ class Values:
     def whole(self, row: Mapping[str, Any], name: str, default: int, most: int) -> int:
         value = row.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            self.wrong(name, f"{value!r} is no whole number from 0 to {most}", "correct it")
+            self.wrong(name, f"{shown(value)} is no whole number from 0 to {most}", "correct it")
             return default
         return value
 
@@ -111,9 +118,9 @@ class Values:
 
     def number(self, where: str, value: Any, pattern: re.Pattern[str]) -> Decimal | None:
         """A decimal number that was written as text or as a number."""
-        text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-        if isinstance(value, bool | float) or not isinstance(value, str | int | Decimal) or not pattern.fullmatch(text):
-            what = "is negative" if text.startswith("-") else f"{text[:40]!r} is no plain decimal number"
+        text = "" if isinstance(value, bool | float) else _plain(value)
+        if not pattern.fullmatch(text):
+            what = "is negative" if text.startswith("-") else f"{shown(value)} is no plain decimal number"
             self.wrong(where, what, "write one such as 0.5, not negative, with few decimals (4; amounts 12)")
             return None
         return Decimal(text)
@@ -126,7 +133,7 @@ class Values:
             text = value.isoformat() if isinstance(value, date | datetime) else str(value)
             found = parse_rfc3339(text)
         except (ValueError, OverflowError):
-            self.wrong(name, f"{str(value)[:40]!r} is no day", "write one such as 2026-11-01")
+            self.wrong(name, f"{shown(value)} is no day", "write one such as 2026-11-01")
             return None
         if found % DAY_US:
             self.wrong(name, f"{text} is no UTC midnight", "a policy begins and ends with a UTC day")
@@ -137,3 +144,24 @@ class Values:
         """(place, earlier place) of each name that stands twice."""
         first: dict[str, int] = {}
         return [(n, first[name]) for n, name in enumerate(names) if first.setdefault(name, n) != n]
+
+
+def shown(value: Any) -> str:
+    """A value as a message repeats it: short, whatever was sent."""
+    if isinstance(value, str):
+        return ascii(value[:SHOWN_MAX]) if not value[:SHOWN_MAX].isprintable() else repr(value[:SHOWN_MAX])
+    if value is None or isinstance(value, bool):
+        return f"'{value}'"
+    return repr(_plain(value)[:SHOWN_MAX] or f"a {type(value).__name__}")
+
+
+def _plain(value: Any) -> str:
+    """A number as text without an exponent; "" for what is none, or would be very long."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            return str(value)
+        small = max(abs(value.adjusted()), abs(int(value.as_tuple().exponent))) <= EXPONENT_MAX
+        return f"{value:f}" if small else ""
+    return str(value) if isinstance(value, int | float) and abs(value) < 10**EXPONENT_MAX else ""

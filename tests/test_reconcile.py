@@ -392,3 +392,12 @@ def test_a_demo_bill_goes_from_file_to_table(tmp_path: Path, capsys: pytest.Capt
     assert "day,provider,cluster,currency,bill,gpuwatch,difference,untracked,unbilled,price" in text[0]
     assert text[1].startswith("2026-11-02,aws,,USD,12.50,0.00,12.50,")
     assert 2 == run(["reconcile", "--window", "2026-W45", "--data", data, "--by", "hour"])
+
+
+def test_amounts_beyond_reason_do_not_end_the_comparison() -> None:
+    most = Decimal(10) ** 15 - 1
+    world = billed(fleet(), line(str(most), "1", gpu_count=9999), *(line(amount=str(most)) for _ in range(200)))
+    found = reconcile(world.store, state_of(world), FIRST, now_us=NOW_US).totals["USD"]
+
+    assert 200 * most + 1 == found.bill
+    assert found.difference == sum(found.parts.values())

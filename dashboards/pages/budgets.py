@@ -96,7 +96,7 @@ def card(item: Row, query: Query, scheme: Scheme) -> Component:
         html.Span(
             f"{words.money(told.get('low'), currency)} to {words.money(told.get('high'), currency)}",
             className="soft small",
-            title=f"{words.percent(told.get('level'))} of such periods end in between",
+            title=f"{told.get('level')} of such periods end in between",
         )
         if told
         else None

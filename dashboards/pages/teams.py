@@ -1,4 +1,4 @@
-"""Teams and chargeback: who pays what, down to user, job and slice."""
+"""Charges: who pays what, down to user, job and slice; each amount opens to how it was computed."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ VIEWS = {
     "gpu_model": "GPU model",
     "pool": "Pool",
     "cluster": "Cluster",
+    "cause": "Cause",
 }
 DRILL = {"team": "user", "user": "job", "queue": "user", "namespace": "user", "account": "user", "pool": "team"}
 """What a row of each view opens: the next one down."""
@@ -38,7 +39,26 @@ NARROWING = ("pool", "user", "queue", "namespace", "account", "gpu_model")
 MIX_VIEWS = ("team", "user")
 MAX_ROWS = 200
 EXPORTS = {"csv": "CSV", "xlsx": "Excel", "parquet": "Parquet"}
-PLATFORM = "platform"
+FOCUS = ("1.2", "1.4")
+ALLOCATED, PLATFORM, SHARED, CORRECTION = "allocated", "platform", "shared", "correction"
+KINDS = {
+    ALLOCATED: ("Held", "Time that teams held, at its price"),
+    PLATFORM: ("Platform", "Nobody held it, or the platform pays for it by policy"),
+    SHARED: ("Shared", "Passed on to teams by policy: idle time, shared contracts"),
+    CORRECTION: ("Corrections", "Of closed periods, billed when they were found"),
+}
+"""Kinds of charges in the order of their columns: the word and what it means."""
+CAUSES = {
+    "idle": "Free",
+    "stranded": "Free but stranded",
+    "out_of_service": "Out of service",
+    "mig_remainder": "MIG remainder",
+    "unused": "Held, and not charged by the basis",
+    "discount": "Discounts",
+    "minimum": "Minimum billing",
+    "lost_work": "Work lost with failures",
+}
+"""Causes in words; others are names of shared costs."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +68,16 @@ class Data:
     charges: Row
     before: Row | None
     mixes: Row | None
+    policies: Row | None = None
 
 
 async def load(api: Api, query: Query) -> Data:
     """Charges by the view's dimension, with those a drill has fixed."""
     view = view_of(query)
     by = ",".join([*dimensions(query), *(["cluster"] if view == "job" else [])])
-    charges, fleet = await asyncio.gather(api.chargeback(query.window, by, **query.scope), books.optional(api.fleet()))
+    charges, fleet, policies = await asyncio.gather(
+        api.chargeback(query.window, by, **query.scope), books.optional(api.fleet()), books.optional(api.policies())
+    )
     window = books.window_of(charges)
     past = books.period_before(window, query.window, words.moment((fleet or {}).get("as_of")))
     earlier = api.chargeback(books.text_of(*past), by, **query.scope) if past else None
@@ -63,7 +86,7 @@ async def load(api: Api, query: Query) -> Data:
         books.booked(api, past, query, earlier),
         books.optional(api.ledger(query.window, mixed, **query.scope) if mixed else None),
     )
-    return Data(charges, before, mixes)
+    return Data(charges, before, mixes, policies)
 
 
 def view_of(query: Query) -> str:
@@ -98,7 +121,11 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     window = data.charges.get("window") or {}
     note = words.span(window.get("start"), window.get("end")) if window else query.window_words
     exports = html.Div(
-        [html.Span("Export ", className="soft"), *(export(form, word, query) for form, word in EXPORTS.items())],
+        [
+            html.Span("Export ", className="soft"),
+            *(export(word, query, by=",".join(dimensions(query)), format=form) for form, word in EXPORTS.items()),
+            *(export(f"FOCUS {version}", query, format="focus", focus_version=version) for version in FOCUS),
+        ],
         className="exports",
     )
     choices = [(word, query.link(by=name, sort=None), name == view) for name, word in VIEWS.items()]
@@ -107,7 +134,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         body.append(states.advice("More rows than a page holds: the export has all of them."))
     return html.Div(
         [
-            parts.heading("Who pays what", note, exports),
+            parts.heading("Who pays what", [note, *policy_words(data)], exports),
             crumbs(query),
             bill(data, rows, query) if rows else None,
             parts.picks(choices, "Rows by"),
@@ -116,9 +143,29 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     )
 
 
-def export(form: str, word: str, query: Query) -> Component:
+def policy_words(data: Data) -> list[Component]:
+    """The policy that holds at the end of the window, and how many held before it within; nothing where unknown."""
+    window = data.charges.get("window") or {}
+    start, end = str(window.get("start") or ""), str(window.get("end") or "")
+    if data.policies is None:
+        return []
+    items = sorted(data.policies.get("items") or [], key=lambda item: str(item.get("valid_from")))
+    held = [item for item in items if str(item.get("valid_from")) < end and start < str(item.get("valid_to") or "9")]
+    # One without an end holds until the next begins.
+    later = [str(item.get("valid_from")) for item in held[1:]] + ["9"]
+    held = [item for item, until in zip(held, later, strict=False) if until > start]
+    name = words.clip(held[-1].get("name"), 60) if held else ""
+    if not name:
+        return [html.Div("Policy: teams pay for what they hold, the platform for the rest")]
+    since = f", since {words.day(held[-1].get('valid_from'))}" if str(held[-1].get("valid_from")) > start else ""
+    before = f"; before: {words.clip(held[-2].get('name'), 60)}" if len(held) > 1 else ""
+    return [html.Div(f"Policy: {name}{since}{before}", title=f"version {data.policies.get('version')}")]
+
+
+def export(word: str, query: Query, **form: str) -> Component:
     """A link that downloads what is shown, and all of it."""
-    params = {"window": query.window, "by": ",".join(dimensions(query)), **query.scope, "format": form}
+    pool = {"pool": query.get("pool")} if query.get("pool") else {}
+    params = {"window": query.window, **query.scope, **pool, **form}
     return html.A(word, href=f"/api/v1/chargeback?{urlencode(params)}", download="", className="button small")
 
 
@@ -149,15 +196,18 @@ def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
         return parts.Headline(label, parts.money(cost, currency), against, note=parts.gpu_time(now.seconds))
 
     shown = [headline("Total", whole, before)]
+    if not query.get("team") or SHARED in kinds:
+        shown.append(headline("Held by teams", kinds.get(ALLOCATED, Sum()), past.get(ALLOCATED, Sum())))
+    if SHARED in kinds:
+        shown.append(headline("Shared with teams", kinds[SHARED], past.get(SHARED, Sum())))
     if not query.get("team"):
-        shown.append(headline("Held by teams", kinds.get("allocated", Sum()), past.get("allocated", Sum())))
-        shown.append(headline("Platform: nobody held it", kinds.get(PLATFORM, Sum()), past.get(PLATFORM, Sum())))
+        shown.append(headline("The platform's", kinds.get(PLATFORM, Sum()), past.get(PLATFORM, Sum())))
+    if CORRECTION in kinds:
+        shown.append(headline("Corrections", kinds[CORRECTION], past.get(CORRECTION, Sum())))
     if view_of(query) == "team" and not query.get("team"):
         note = parts.link("Name its teams", query.link("/quality")) if orphan.seconds else "Every held hour has a team"
         cost = parts.money(books.nothing_costs(orphan, whole), currency)
         shown.append(parts.Headline("Held, team unknown", cost, note=note))
-    if "correction" in kinds:
-        shown.append(headline("Corrections", kinds["correction"], past.get("correction", Sum())))
     return parts.headlines(shown)
 
 
@@ -177,9 +227,12 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     top = max((part.cost or Decimal(0) for part in sums.values()), default=Decimal(0))
     clusters = {str(row.get(view)): row.get("cluster") for row in rows}
     ordered = sorted(sums.items(), key=lambda entry: place(entry[0], entry[1], query.get("sort", "cost")))
+    kinds = shown_kinds(rows)
+    opened = charges_of(rows, view)
     columns = [
         parts.Column(VIEWS[view], "wide", "name"),
         parts.Column("GPU-h", "r", "gpu_seconds"),
+        *(parts.Column(KINDS[kind][0], "r narrow-hide", hint=KINDS[kind][1]) for kind in kinds),
         parts.Column("Cost", "r", "cost"),
         parts.Column("", "grow narrow-hide"),
         parts.Column("Share", "r narrow-hide"),
@@ -190,7 +243,8 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
         [
             name_cell(name, view, clusters.get(name), query),
             parts.hours(part.seconds),
-            parts.money(part.cost, currency),
+            *(amount_cell(opened.get((name, kind), []), name, view, currency, query) for kind in kinds),
+            amount_cell(every(opened, name), name, view, currency, query),
             parts.bar(float(part.cost / top), "b-owner") if part.cost is not None and top > 0 else html.Span(),
             parts.percent(books.ratio(part.cost, whole.cost)),
             change_cell(part, before.get(name), known),
@@ -208,6 +262,41 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
         ],
         className="card bare",
     )
+
+
+def shown_kinds(rows: Sequence[Row]) -> list[str]:
+    """Kinds that have a column: those there are, where a row of the table may hold more than one."""
+    there = {str(row.get("kind")) for row in rows}
+    return [kind for kind in KINDS if kind in there] if there & {SHARED, CORRECTION} else []
+
+
+def charges_of(rows: Sequence[Row], view: str) -> dict[tuple[str, str], list[Row]]:
+    """Rows of the API by a row of the table and kind."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((str(row.get(view)), str(row.get("kind"))), []).append(row)
+    return found
+
+
+def every(opened: dict[tuple[str, str], list[Row]], name: str) -> list[Row]:
+    """All charges of a row of the table."""
+    return [row for kind in KINDS for row in opened.get((name, kind), [])]
+
+
+def amount_cell(charges: Sequence[Row], name: str, view: str, currency: str, query: Query) -> Component:
+    """Money that opens to how it was computed; where it is of several charges, to the rows that tell them apart."""
+    if not charges:
+        return html.Span()
+    costs = [cost for row in charges if (cost := words.number(row.get("cost"))) is not None]
+    said = parts.money(sum(costs, Decimal(0)) if costs else None, currency)
+    if len(charges) == 1:
+        if not charges[0].get("charge"):
+            return said
+        href = query.link(f"/charges/{charges[0]['charge']}")
+        return parts.link(said, href, "why", "How it was computed")
+    if view == "cause" or name in ("None", "") or view not in (*NARROWING, "team", "cluster"):
+        return said
+    return parts.link(said, query.link(**{view: name, "by": "cause", "sort": None}), "why", "What it is made of")
 
 
 def place(name: str, part: Sum, sort: str) -> tuple[Decimal, str]:
@@ -232,6 +321,8 @@ def change_cell(now: Sum, then: Sum | None, known: bool) -> Component:
 def name_cell(name: str, view: str, cluster: object, query: Query) -> Component:
     """The value of the row; leads one step down, a job to its page."""
     said = words.clip(words.owner("" if name in ("None", "") else name), 60)
+    if view == "cause":
+        return html.Span(CAUSES.get(name, "Held time" if name == "None" else said), title=name)
     if name in ("None", "", "__platform__"):
         return html.Span(said if name == "__platform__" else "Not named", className="soft", title=name)
     if view == "job":

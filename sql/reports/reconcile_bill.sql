@@ -35,7 +35,11 @@ split as (
         least((greatest(day_us, start_us) - start_us) // 1000000, length_s) as from_s,
         least((least(day_us + 86400000000, until_us) - start_us) // 1000000, length_s) as to_s,
         replace(amount::varchar, '.', '')::hugeint as units,
-        case when gpu_count = 0 then 0 when unit = 'Hours' then replace(quantity::varchar, '.', '')::hugeint * gpu_count end as hours
+        -- No line has a milliard hours: such a quantity tells no hours, and times the GPUs it would not fit.
+        case
+            when gpu_count = 0 then 0
+            when unit = 'Hours' and abs(quantity) < 1000000000 then replace(quantity::varchar, '.', '')::hugeint * gpu_count
+        end as hours
     from classed
 ),
 part as (

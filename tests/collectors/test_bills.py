@@ -394,7 +394,7 @@ def test_bad_rows_are_counted_with_the_number_of_the_first(tmp_path: Path) -> No
 
     assert [1, 9, 11] == [row["line"] for row in found]
     assert {
-        "billed_cost is not a decimal number below 10^18": (3, 2),
+        "billed_cost is not a decimal number below 10^15": (3, 2),
         "no billed cost": (1, 5),
         "no currency": (1, 6),
         "no time at which the charge starts and ends": (1, 7),
@@ -405,6 +405,15 @@ def test_bad_rows_are_counted_with_the_number_of_the_first(tmp_path: Path) -> No
         reason.replace("not 12", "not 11"): (count, rejects.first[reason][1])
         for reason, count in rejects.counts.items()
     }
+
+
+@pytest.mark.parametrize("name", ["bill.csv", "bill.jsonl"])
+def test_half_a_character_in_json_is_no_end_of_the_import(tmp_path: Path, name: str) -> None:
+    row = focus(Tags='{"\\ud800": "\\udfff"}', SkuPriceDetails='{"InstanceType": "\\ud800"}')
+    text = table([row]) if name == "bill.csv" else json.dumps(row | {"ResourceId": "\ud800"})
+    (found,) = read("bill-focus", written(tmp_path, text, name))[0]
+
+    assert ('{"?": "?"}', "?") == (found["tags"], found["instance_type"])
 
 
 def test_null_is_missing_and_a_newline_in_quotes_is_text(tmp_path: Path) -> None:
@@ -424,7 +433,8 @@ def test_null_is_missing_and_a_newline_in_quotes_is_text(tmp_path: Path) -> None
         pytest.param("1.23456789012345678e-08", "1.2345678901E-8", id="digits of a float past 18 places"),
         pytest.param("1,5", None, id="a comma"),
         pytest.param("$5", None, id="a sign of a currency"),
-        pytest.param("9" * 19, None, id="more than fits"),
+        pytest.param("9" * 15, "9" * 15, id="the most that fits"),
+        pytest.param("9" * 16, None, id="more than fits"),
     ],
 )
 def test_amounts_are_exact(text: str, expected: str | None) -> None:
