@@ -31,7 +31,9 @@ _ASSEMBLY = re.compile(
     r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9]{8}T[0-9]{6}Z?|[0-9]{4}-[0-9]{2}-[0-9]{2}T.*", re.IGNORECASE
 )
 _PART = re.compile(r"(?:[-_.]?part[-_.]?|[-_.])[0-9]{1,12}$|0[0-9]{2,11}$", re.IGNORECASE)
-_DATED = re.compile(r"(?<![0-9])20[0-9]{2}[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12][0-9]|3[01])(?:T?[0-9]{4,6}Z?)?)?$")
+_DATED = re.compile(
+    r"(?<![0-9])20[0-9]{2}[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12][0-9]|3[01])(?:T?[0-9]{4,6}Z?)?)?$"
+)
 """A date at the end of a name tells one delivery from another; it is no number of a part."""
 _ENDINGS = (".gz", ".snappy", ".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".snappy")
 

@@ -13,7 +13,7 @@ MAX_DAYS = 62
 
 
 def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
-    """What is left at the end of each day against an even pace; None without a day."""
+    """What is left at the end of each day against an even pace; None without a day. Days before the first have no books."""
     days = [day for day in item.get("burn_down") or [] if isinstance(day, dict)][:MAX_DAYS]
     if not days:
         return None
@@ -34,7 +34,7 @@ def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
         "type": "scatter",
         "mode": "lines+markers",
         "name": "Left",
-        "x": [start, *ends],
+        "x": [str(days[0]["day"]), *ends],
         "y": [float(amount or 0), *(_float(day.get("left")) for day in days)],
         "line": {"color": ink.series[0], "width": 2},
         "marker": {"size": 4, "color": ink.series[0]},
@@ -52,9 +52,10 @@ def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
             "font": {"size": 11, "color": ink.series[0]},
         },
         {
-            "x": end,
-            "y": 0,
-            "xanchor": "right",
+            "xref": "paper",
+            "x": 0.62,
+            "y": float(amount or 0) * 0.38,
+            "xanchor": "left",
             "yanchor": "bottom",
             "text": "even pace",
             "showarrow": False,
@@ -76,7 +77,7 @@ def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
         "data": [even, left],
         "layout": layout(
             scheme,
-            xaxis={"range": [start, end], "nticks": 6},
+            xaxis={"range": [start, end], "nticks": 6, "tickformat": "%-d %b"},
             yaxis={"tickformat": "~s", "nticks": 4},
             annotations=notes,
             shapes=shapes,

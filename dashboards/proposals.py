@@ -13,7 +13,7 @@ from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.query import Query, job_link
 
 MAX_ITEMS = 40
-MAX_JOBS = 200
+MAX_JOBS = 50
 
 
 def named(item: Row) -> str:
@@ -51,7 +51,7 @@ def own_card(item: Row) -> Component:
         ("Owned, an hour", rate(item.get("owned_price"), currency), "at full use"),
         ("Cloud, an hour", rate(item.get("cloud_price"), currency), price),
         ("Break-even", parts.percent(item.get("break_even_utilisation")), "use from which owning is cheaper"),
-        ("Payback", months(item), item.get("payback_needs") or "from what the cloud would have cost"),
+        ("Payback", months(item), needs(item)),
     ]
     return parts.card(
         title,
@@ -83,6 +83,14 @@ def months(item: Row) -> Component:
     return parts.num(words.MISSING, item.get("payback_needs")) if item.get("payback_needs") else parts.num("never")
 
 
+def needs(item: Row) -> Component | str:
+    """What the payback is reckoned from, or what it lacks."""
+    what, _, command = str(item.get("payback_needs") or "").partition(": ")
+    if not what:
+        return "from what the cloud would have cost"
+    return html.Span([f"needs the {what}: ", html.Span(command, className="mono")])
+
+
 def axis(item: Row) -> Component:
     """Use from 0 to 100 %: rent is cheaper left of the break-even, owning right of it; a pin shows the measured use."""
     point, used = words.number(item.get("break_even_utilisation")), words.number(item.get("utilisation"))
@@ -109,7 +117,9 @@ def axis(item: Row) -> Component:
                         "rent" if edge > Decimal("0.12") else "", className="rent", style=parts.width(float(edge))
                     ),
                     html.Span(
-                        "own" if edge < Decimal("0.88") else "", className="own", style=parts.width(float(1 - edge))
+                        "own" if edge < Decimal("0.88") else "",
+                        className="own" if edge < 1 else "none",
+                        style=parts.width(float(1 - edge)),
                     ),
                     html.Span(className="pin", style=left(pin)),
                 ],
@@ -137,12 +147,13 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
     prices = list(dict.fromkeys(str(case.get("cloud_price")) for case in cases))
     if not cases:
         return None
+    unpaid = bool(item.get("payback_needs"))
     known = {(str(case.get("cloud_price")), str(case.get("utilisation"))): case for case in cases}
     columns = [
         parts.Column("Cloud price"),
         *(parts.Column(f"at {words.percent(use)} use", "r") for use in uses),
         parts.Column("Break-even", "r narrow-hide"),
-        parts.Column("Payback at the measured use", "r narrow-hide"),
+        *([] if unpaid else [parts.Column("Payback at the measured use", "r narrow-hide")]),
     ]
     rows = []
     for price in prices:
@@ -153,7 +164,7 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
                 rate(price, currency),
                 *(saving((case or {}).get("saved_by_owning_a_month"), currency) for case in of),
                 parts.percent(middle.get("break_even_utilisation")),
-                months({**middle, "payback_needs": item.get("payback_needs")}),
+                *([] if unpaid else [months(middle)]),
             ]
         )
     return html.Div(
@@ -219,15 +230,23 @@ def spot(answer: Row, query: Query) -> Component:
         ]
         for item in items[:MAX_JOBS]
     ]
-    note = (
-        f"{suited} of {answer.get('jobs')} jobs; {unpriced} more without a spot price"
-        if unpriced
-        else f"{suited} of {answer.get('jobs')} jobs"
-    )
+    note = f"{suited} of {answer.get('jobs')} jobs"
+    if unpriced:
+        note += f"; {unpriced} more without a spot price"
     return parts.card(
         f"Spot capacity would save {sums(answer)} {query.window_words}",
         parts.table(columns, rows, label="Jobs"),
+        rest(items, "gpuwatch decide spot"),
         note=note,
+    )
+
+
+def rest(items: Sequence[Row], command: str) -> Component | None:
+    """That there are more jobs than shown, and what lists them."""
+    if len(items) <= MAX_JOBS:
+        return None
+    return html.P(
+        [f"The {MAX_JOBS} that would save the most; all: ", html.Span(command, className="mono")], className="soft"
     )
 
 
@@ -263,7 +282,8 @@ def slices(answer: Row, query: Query) -> Component:
         for item in items[:MAX_JOBS]
     ]
     title = f"Slices instead of whole GPUs would save {sums(answer)} {query.window_words}"
-    return parts.card(title, parts.table(columns, rows, label="Jobs"), note=note)
+    more = rest(items, "gpuwatch decide right-sizing")
+    return parts.card(title, parts.table(columns, rows, label="Jobs"), more, note=note)
 
 
 def pools(answer: Row, query: Query) -> Component:

@@ -19,6 +19,21 @@ IDLE_MIN = Decimal("0.5")
 """Part of its held time from which an idle slice is drawn as held idle."""
 
 MEMORY_COLUMNS, COMPUTE_ROWS = 8, 7
+METHODS = {
+    "dominant": "the larger of compute and memory",
+    "compute": "compute",
+    "memory": "memory",
+    "sm": "SMs",
+}
+"""What a share of a GPU is counted by."""
+SPLITS = {
+    "bound": "split evenly among the pods bound to it",
+    "replica": "split by replicas of time-slicing",
+    "claim": "split by resource claims",
+    "process": "split by what processes used",
+    "fraction": "split by the fractions asked for",
+}
+"""How a slice is divided among several owners."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,10 @@ class Slice:
     cost: Decimal | None
     """What its holders pay."""
     currency: str
+    method: str = ""
+    """What its share is counted by: dominant, compute, memory or sm; empty where nobody said."""
+    split: str = ""
+    """How it was divided among several owners; empty where it had one."""
 
     @property
     def state(self) -> str:
@@ -66,7 +85,13 @@ class Slice:
         who = words.owner(self.owner) if self.owner else "free"
         more = f" and {self.others} more" if self.others else ""
         use = f"{words.percent(self.busy)} busy" if self.busy is not None else "not measured"
-        return f"{self.profile}: {who}{more}" + (f", {use}" if self.owner else "") + f", share {self.share}"
+        counted = f" by {self.method}" if self.method else ""
+        divided = f", {SPLITS.get(self.split, self.split)}" if self.split else ""
+        return (
+            f"{self.profile}: {who}{more}"
+            + (f", {use}" if self.owner else "")
+            + f", share {self.share}{counted}{divided}"
+        )
 
 
 def slices(rows: Iterable[Row]) -> dict[str, list[Slice]]:
@@ -110,6 +135,8 @@ def one(rows: Sequence[Row]) -> Slice:
         busy=busy_of(held),
         cost=sum(costs, Decimal(0)) if costs else None,
         currency=str(last.get("currency") or ""),
+        method=", ".join(dict.fromkeys(str(row["share_method"]) for row in rows if row.get("share_method"))),
+        split=", ".join(dict.fromkeys(str(row["split"]) for row in rows if row.get("split"))),
     )
 
 

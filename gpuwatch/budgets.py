@@ -31,8 +31,7 @@ ALERT_AT = (80, 100)
 """Percent of a budget at which a message is sent where the budget names none."""
 ALERTS_MAX, PERCENT_MAX = 10, 1000
 DETECTOR = "budget"
-PLATFORM = "__platform__"
-EVIDENCE = ("spent", "amount", "spent_ratio", "runs_out", "gpu_hours", "gpu_hours_quota", "missing")
+EVIDENCE = ("spent", "amount", "runs_out", "gpu_hours", "gpu_hours_quota", "missing")
 """What a message says of a status, beside its forecast."""
 
 
@@ -262,7 +261,7 @@ def _alert(status: Status) -> Finding | None:
         confidence=1.0,
         cluster="all",
         subject={"kind": "team", "id": budget.team, "name": "the fleet" if fleet else budget.team},
-        team=PLATFORM if fleet else budget.team,
+        team=policy.PLATFORM if fleet else budget.team,
         user=None,
         started_at=rfc3339(status.window.start_us),
         ended_at=None,

@@ -27,7 +27,9 @@ class NoSuchCharge(UsageError):
     """No row of the chargeback answers to the id, or none that may be seen: the two are not told apart."""
 
     def __init__(self) -> None:
-        super().__init__("charge: no such row in the chargeback now; ask for the chargeback again and copy the row's id")
+        super().__init__(
+            "charge: no such row in the chargeback now; ask for the chargeback again and copy the row's id"
+        )
 
 
 def explain(
@@ -141,9 +143,7 @@ def _policy(policy: Policy, version: int | None) -> dict[str, Any]:
     return {name: said[name] for name in ("name", "valid_from", "valid_to", "basis")} | {"version": version}
 
 
-def _correction(
-    state: State, asked: Asked, teams: Collection[str] | None, limit: int, offset: int
-) -> dict[str, Any]:
+def _correction(state: State, asked: Asked, teams: Collection[str] | None, limit: int, offset: int) -> dict[str, Any]:
     found = closed.corrections(state, asked, teams)
     if not found:
         raise NoSuchCharge

@@ -71,7 +71,9 @@ class Book:
 
     def _read_buckets(self, first: int, last: int) -> None:
         low, high = self.store.sql(
-            "select min(start_us), max(end_us) from told_line where key between $first and $last", first=first, last=last
+            "select min(start_us), max(end_us) from told_line where key between $first and $last",
+            first=first,
+            last=last,
         )[0]
         start_us, end_us = self.window.start_us, self.window.end_us
         if low is not None:
@@ -113,9 +115,7 @@ def published(
         store.run("cost/kind", **told)
         store.run("cost/charge", **told)
     else:
-        scale, told = charges.book(
-            store, rules, asked.window, by, asked.cluster, teams, asked.pool, Fx.read(state)
-        )
+        scale, told = charges.book(store, rules, asked.window, by, asked.cluster, teams, asked.pool, Fx.read(state))
     told = told | {f"by_{CAUSE}": CAUSE in by}
     store.run("cost/publish", **told | {"cent": scale.cent, "limit": 0, "offset": 0}, dearest_first=False)
     return scale, told
@@ -199,7 +199,10 @@ def _spans(store: Store, rules: Policies, window: Window, plain: bool) -> list[S
             found[-1] = Span(number, policy, last.start_us, day_us + DAY_US)
         else:
             found.append(Span(number, policy, day_us, day_us + DAY_US))
-    return [Span(one.number, one.policy, max(one.start_us, window.start_us), min(one.end_us, window.end_us)) for one in found]
+    return [
+        Span(one.number, one.policy, max(one.start_us, window.start_us), min(one.end_us, window.end_us))
+        for one in found
+    ]
 
 
 def _table(spans: list[Span]) -> pa.Table:

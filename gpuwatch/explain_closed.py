@@ -7,17 +7,27 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from gpuwatch.books import SECOND_PLACES
 from gpuwatch.charge_id import Asked
 from gpuwatch.clock import rfc3339
 from gpuwatch.cost import Charge
 from gpuwatch.money import CENT_PLACES, EXACT_PLACES
-from gpuwatch.books import SECOND_PLACES
 from gpuwatch.periods_answer import CORRECTION, frozen_answer
 from gpuwatch.state import State
 from gpuwatch.state.corrections import Correction, Corrections
 from gpuwatch.state.periods import Closing, Periods
 
-__all__ = ["CORRECTION", "Frozen", "correction_lines", "corrections", "difference", "frozen", "plain_line", "sums", "told"]
+__all__ = [
+    "CORRECTION",
+    "Frozen",
+    "correction_lines",
+    "corrections",
+    "difference",
+    "frozen",
+    "plain_line",
+    "sums",
+    "told",
+]
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,10 @@ def corrections(state: State, asked: Asked, teams: Collection[str] | None) -> li
     closing = Periods(state).at(asked.window)
     by = [name for name, _ in asked.group]
     own = None
-    if closing is not None and frozen_answer(state, asked.window, by, asked.cluster, teams, pool=asked.pool) is not None:
+    if (
+        closing is not None
+        and frozen_answer(state, asked.window, by, asked.cluster, teams, pool=asked.pool) is not None
+    ):
         own = closing.name
     return [
         one

@@ -76,7 +76,11 @@ def formula(row: Row, policy: Policy, factor: int = PARTS) -> str:
 
     With decimals, `x`, `+`, `/` and brackets only, so that it can be checked by any calculator.
     """
-    parts = [_seconds(row, policy), str(Fraction(row["share_num"], row["share_den"])), f"{row['usd_per_gpu_hour']} / 3600"]
+    parts = [
+        _seconds(row, policy),
+        str(Fraction(row["share_num"], row["share_den"])),
+        f"{row['usd_per_gpu_hour']} / 3600",
+    ]
     if factor != PARTS and row["run"] is not None:
         parts.append(_plain(Decimal(factor) / PARTS))
     return " x ".join(parts)

@@ -150,9 +150,11 @@ def shown(value: Any) -> str:
     """A value as a message repeats it: short, whatever was sent."""
     if isinstance(value, str):
         return ascii(value[:SHOWN_MAX]) if not value[:SHOWN_MAX].isprintable() else repr(value[:SHOWN_MAX])
-    if value is None or isinstance(value, bool):
-        return f"'{value}'"
-    return repr(_plain(value)[:SHOWN_MAX] or f"a {type(value).__name__}")
+    if isinstance(value, Mapping | list):
+        return "a table" if isinstance(value, Mapping) else "a list"
+    if isinstance(value, Decimal | int) and not _plain(value):
+        return "a number that long"
+    return repr(str(value)[:SHOWN_MAX])
 
 
 def _plain(value: Any) -> str:

@@ -67,7 +67,10 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     count = sum(len(of) for of in held.values())
     return html.Div(
         [
-            parts.heading("How the sliced GPUs are used", f"{len(gpus)} GPUs, {count} slices {query.window_words}"),
+            parts.heading(
+                "How the sliced GPUs are used",
+                [f"{len(gpus)} GPUs, {count} slices {query.window_words}", *counted(held)],
+            ),
             numbers(data, [part for of in held.values() for part in of]),
             key(),
             parts.picks(choices, "Order"),
@@ -132,6 +135,34 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
     )
 
 
+def counted(held: dict[str, list[Slice]]) -> list[Component]:
+    """What shares are counted by, and how slices were divided; nothing where nobody said."""
+    slices = [part for of in held.values() for part in of]
+    methods = dict.fromkeys(name for part in slices for name in part.method.split(", ") if name)
+    splits = dict.fromkeys(name for part in slices for name in part.split.split(", ") if name)
+    said = []
+    if methods:
+        said.append("Shares are counted by " + ", then ".join(tenancy.METHODS.get(name, name) for name in methods))
+    if splits:
+        said.append("slices of several owners are " + "; ".join(tenancy.SPLITS.get(name, name) for name in splits))
+    return [html.Div("; ".join(said))] if said else []
+
+
+def remainder(rest: Fraction | None) -> Component | None:
+    """What is left over beside the slices, as the last line: the platform's."""
+    if not rest:
+        return None
+    return html.Li(
+        [
+            html.Span(className="dot m-rest"),
+            html.Span("remainder", className="soft one-line"),
+            html.Span("the platform's, or shared by policy", className="soft one-line"),
+            parts.num(str(rest), f"{words.percent(float(rest))} of the GPU"),
+            html.Span(),
+        ]
+    )
+
+
 def key() -> Component:
     """What the fills mean."""
     fills = [(f"m-{name}", word) for name, word in FILLS.items()]
@@ -168,7 +199,10 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
                     html.P("Drawn by size: no source reports where they lie", className="soft small"),
                 ]
             ),
-            html.Ul([names(), *(line(part, query) for part in now)], className="tenants"),
+            html.Ul(
+                [names(), *(line(part, query) for part in now), remainder(rest)],
+                className="tenants",
+            ),
             older if gone else None,
         ],
         className="card gpu",

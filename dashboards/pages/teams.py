@@ -190,16 +190,16 @@ def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
     known = books.comparable(before, whole)
     orphan = books.by_key(rows, "team").get("__unallocated__", Sum())
 
-    def headline(label: str, now: Sum, then: Sum) -> parts.Headline:
+    def headline(label: str, now: Sum, then: Sum, note: str = "") -> parts.Headline:
         cost = books.nothing_costs(now, whole)
         against = words.change(cost, then.cost if known else None)
-        return parts.Headline(label, parts.money(cost, currency), against, note=parts.gpu_time(now.seconds))
+        return parts.Headline(label, parts.money(cost, currency), against, note=note or parts.gpu_time(now.seconds))
 
     shown = [headline("Total", whole, before)]
     if not query.get("team") or SHARED in kinds:
         shown.append(headline("Held by teams", kinds.get(ALLOCATED, Sum()), past.get(ALLOCATED, Sum())))
     if SHARED in kinds:
-        shown.append(headline("Shared with teams", kinds[SHARED], past.get(SHARED, Sum())))
+        shown.append(headline("Shared with teams", kinds[SHARED], past.get(SHARED, Sum()), "by policy"))
     if not query.get("team"):
         shown.append(headline("The platform's", kinds.get(PLATFORM, Sum()), past.get(PLATFORM, Sum())))
     if CORRECTION in kinds:

@@ -59,21 +59,9 @@ class Corrections:
         return self._read(inside(window))
 
     def billed(self, window: Window, own: str | None = None) -> list[Correction]:
-        """What corrections add to the live books of a window, so that windows add up to the books whatever was closed.
-
-        Lines that are billed in the window, of periods that are not within it; and of periods within it, whose live
-        books have the change already, the lines billed elsewhere with their signs turned, at the period's start. `own` is the period that is
-        answered from its frozen rows: its lines do not count.
-        """
-        within = sa.select(closing.c.name).where(
-            closing.c.start_us >= window.start_us, closing.c.end_us <= window.end_us
-        )
-        here, known = inside(window), correction.c.name.in_(within)
-        found = sa.or_(sa.and_(here, ~known), sa.and_(~here, known))
-        if own is not None:
-            found = sa.and_(found, correction.c.name != own)
-        lines = self._read(found)
-        return [one if window.start_us <= one.posted_us < window.end_us else _turned(one) for one in lines]
+        """What corrections add to the live books of a window, so that windows add up to what was billed, however they cut."""
+        with self._state.transaction(write=False) as connection:
+            return billed(connection, window, own)
 
     def post(self, period: str, number: int, seen: int, lines: Sequence[Line], why: str, at_us: int) -> int:
         """Posts lines to `at_us`, or to the first instant after it that is in no closed period. Returns how many.
@@ -97,6 +85,22 @@ class Corrections:
     def _read(self, found: sa.ColumnElement[bool]) -> list[Correction]:
         with self._state.transaction(write=False) as connection:
             return read(connection, found)
+
+
+def billed(connection: Connection, window: Window, own: str | None = None) -> list[Correction]:
+    """What corrections add to the live books of a window, in the order of posting.
+
+    The live books of a period have its changes already. So each line counts twice: at the instant it is billed in, and
+    with its sign turned at the period's start; in a window that has both it is nothing. `own` is the period that is
+    answered from its frozen rows: its lines do not count.
+    """
+    begun = sa.select(closing.c.name).where(closing.c.start_us >= window.start_us, closing.c.start_us < window.end_us)
+    here, known = inside(window), correction.c.name.in_(begun)
+    found = sa.or_(sa.and_(here, ~known), sa.and_(~here, known))
+    if own is not None:
+        found = sa.and_(found, correction.c.name != own)
+    lines = read(connection, found)
+    return [one if window.start_us <= one.posted_us < window.end_us else _turned(one) for one in lines]
 
 
 def _turned(one: Correction) -> Correction:

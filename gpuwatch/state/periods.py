@@ -120,7 +120,7 @@ class Periods:
             _refuse_closed(connection, name, window)
             if _versions(connection) != dict(frozen.versions):
                 raise PeriodConflict(f"period {name}: rates, owners or policies changed meanwhile; close it again")
-            said = corrections.read(connection, corrections.inside(window))
+            said = corrections.billed(connection, window, name)
             parts = {"rows": frozen.rows, "published": frozen.published, "corrections": [_told(one) for one in said]}
             content = content_of(name, rfc3339(window.start_us), rfc3339(window.end_us), frozen.versions, parts)
             packed = zlib.compress(content.encode())

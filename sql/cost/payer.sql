@@ -59,11 +59,28 @@ with scoped as (
     where y.payer = 'proportional' or (y.payer = 'even' and not starts_with(h.owner, '__'))
     group by all
 ),
+-- A quota is for as much of the day as the books know of its cluster: today is not over yet.
+known_day as (
+    select
+        y.day_us,
+        c.cluster,
+        max(least(c.end_us, y.day_us + 86400000000)) - min(greatest(c.start_us, y.day_us)) as known_us
+    from (select distinct day_us from policy_day join policy_quota using (policy)) y
+    join capacity c on c.start_us < y.day_us + 86400000000 and c.end_us > y.day_us
+    group by all
+),
 quota_day as (
-    select q.policy, q.quota, q.team, f.day_us, any_value(q.quota_us) as quota_us, sum(f.free_us) as free_us
+    select
+        q.policy,
+        q.quota,
+        q.team,
+        f.day_us,
+        max(q.quota_us::hugeint * k.known_us // 86400000000) as quota_us,
+        sum(f.free_us) as free_us
     from policy_quota q
+    join known_day k on k.cluster = q.cluster
     join free_place f
-        on f.policy = q.policy and f.cluster = q.cluster
+        on f.policy = q.policy and f.cluster = q.cluster and f.day_us = k.day_us
         and f.pool is not distinct from q.pool
         and f.gpu_model is not distinct from q.gpu_model
     group by q.policy, q.quota, q.team, f.day_us
