@@ -63,8 +63,10 @@ COVERED = {
     "savingsplanrecurringfee": "Unused",
 }
 INSTANCE_USAGE = (
-    r"(^|-)(BoxUsage|SpotUsage|DedicatedUsage|HostBoxUsage|HostUsage|UnusedBox|UnusedDed|Reservation|Host)(:|$)"
+    r"(^|-)((BoxUsage|SpotUsage|DedicatedUsage|HostBoxUsage|HostUsage|UnusedBox|UnusedDed|Reservation|Host)(:|$)"
+    r"|(Train|Cluster):ml\.)"
 )
+"""Hours of machines: of EC2, and of SageMaker's endpoints, training jobs and HyperPod clusters."""
 _WANT = wanted(OTHERS, NEEDED, tags="resourcetags")
 
 

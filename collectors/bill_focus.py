@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from gpuwatch.collectors.bill_lines import BY_PROVIDER, key_of, lines, whole_number
 from gpuwatch.collectors.bill_months import month_end, month_start
 from gpuwatch.collectors.bill_table import SUFFIXES, Cells, wanted
-from gpuwatch.collectors.bill_values import by_value, ends, joined, json_key, tags_of, times, units
+from gpuwatch.collectors.bill_values import by_gpu, by_value, ends, joined, json_key, tags_of, times, units
 from gpuwatch.model import Rejects, Rows, Source
 from gpuwatch.registry import importer
 
@@ -60,7 +60,8 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
         cells.get("x_InstanceType"), json_key(details, "InstanceType", "x_InstanceType", "instanceType")
     )
     description, usage = cells.get("ChargeDescription"), cells.get("x_UsageType")
-    unit = units(cells.get("PricingUnit", "ConsumedUnit"))
+    unit_text = cells.get("PricingUnit", "ConsumedUnit")
+    unit = units(unit_text)
     # Traffic and storage name the machine too: only what is billed by the hour is time of it.
     timed = pc.fill_null(pc.equal(unit, "Hours"), False)
     named = joined([instance, cells.get("SkuMeter"), usage, description, cells.get("ResourceType")])
@@ -93,8 +94,9 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
         "quantity": quantity,
         "unit": unit,
         "tags": tags_of(cells.get("Tags")),
-        "gpu_count": pc.if_else(
-            timed, whole_number(json_key(details, "GpuCount", "x_GpuCount")), pa.scalar(None, pa.int32())
+        "gpu_count": pc.coalesce(
+            by_gpu(unit_text),
+            pc.if_else(timed, whole_number(json_key(details, "GpuCount", "x_GpuCount")), pa.scalar(None, pa.int32())),
         ),
         "gpu": pc.if_else(timed, named, pa.scalar(None, pa.string())),
         "key": key_of(

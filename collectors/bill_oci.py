@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from gpuwatch.collectors.bill_lines import LINES, key_of, lines
 from gpuwatch.collectors.bill_months import month_end, month_start
 from gpuwatch.collectors.bill_table import SUFFIXES, Cells, wanted
-from gpuwatch.collectors.bill_values import ends, joined, one_of, same, tags_of_columns, times, units
+from gpuwatch.collectors.bill_values import by_gpu, ends, joined, one_of, same, tags_of_columns, times, units
 from gpuwatch.model import Rejects, Rows, Source
 from gpuwatch.registry import importer
 
@@ -44,6 +44,7 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
     corrected = one_of(cells.get("lineItem/isCorrection"), ("true",))
     start, resource = times(cells.get("lineItem/intervalUsageStart")), cells.get("product/resourceId")
     sku, cost = cells.get("cost/productSku"), cells.get("cost/myCost")
+    unit = cells.get("cost/skuUnitDescription", "cost/billingUnitReadable")
     columns = {
         "provider": same("oci", cells.rows),
         "account": cells.get("lineItem/tenantId"),
@@ -64,8 +65,9 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
         "effective_cost": cost,
         "currency": cells.get("cost/currencyCode"),
         "quantity": cells.get("usage/billedQuantity"),
-        "unit": units(cells.get("cost/skuUnitDescription", "cost/billingUnitReadable")),
+        "unit": units(unit),
         "tags": tags_of_columns(cells.tags, cells.rows),
+        "gpu_count": by_gpu(unit),
         "gpu": joined([cells.get("product/Description")]),
         "key": pc.coalesce(
             pc.binary_join_element_wise(cells.get("lineItem/tenantId"), cells.get("lineItem/referenceNo"), " "),

@@ -30,6 +30,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _AMERICAN = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})(.*)", re.DOTALL)
 _DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}|\d{1,2}/\d{1,2}/\d{4}")
 _HOURS = re.compile(r"(?:1 )?(?:(?:instance|vm|gpus?)[ -])?(?:per[ -])?(?:hours?|hrs?)", re.IGNORECASE)
+_GPU_HOURS = re.compile(r"(?:1 )?gpus?[ -](?:per[ -])?(?:hours?|hrs?)", re.IGNORECASE)
 
 Strings = pa.Array
 """A column of text with NULL for what is missing."""
@@ -152,6 +153,11 @@ def end_moment(text: str, inclusive_dates: bool) -> int | None:
 def units(column: pa.Array) -> pa.Array:
     """Units as told, those that are hours of an instance or a GPU as `Hours`."""
     return by_value(column, lambda text: "Hours" if _HOURS.fullmatch(text.strip()) else text, pa.string())
+
+
+def by_gpu(column: pa.Array) -> pa.Array:
+    """1 where a unit is hours of a GPU, whatever machine it is in; NULL for all others."""
+    return by_value(column, lambda text: 1 if _GPU_HOURS.fullmatch(text.strip()) else None, pa.int32())
 
 
 def tags_of(column: pa.Array) -> pa.Array:

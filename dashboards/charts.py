@@ -6,83 +6,101 @@ from typing import Any
 
 from gpuwatch.dashboards import words
 from gpuwatch.dashboards.figures import Figure, layout
-from gpuwatch.dashboards.theme import INK, Scheme
+from gpuwatch.dashboards.theme import INK, Ink, Scheme
 
-SMALL = {"height": "180px"}
+SMALL = {"height": "190px"}
 MAX_DAYS = 62
+AT_THE_END = 0.17
+"""Part of the budget that an even pace has left where a word at the right end begins."""
+FILL_OPACITY = "33"
+"""Of the forecast's interval, as the last two figures of a colour."""
 
 
 def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
-    """What is left at the end of each day against an even pace; None without a day. Days before the first have no books."""
+    """What is left at the end of each day against an even pace, and where it may end; None without a day.
+
+    Days before the first have no books, so the line begins where they do.
+    """
     days = [day for day in item.get("burn_down") or [] if isinstance(day, dict)][:MAX_DAYS]
     if not days:
         return None
-    ink, window, amount = INK[scheme], item.get("window") or {}, words.number(item.get("amount"))
-    start, end = str(window.get("start") or "")[:10], str(window.get("end") or "")[:10]
-    ends = [f"{day['day']}T23:59:59Z" for day in days]
+    ink, window, amount = INK[scheme], item.get("window") or {}, _float(item.get("amount")) or 0.0
+    start, end = str(window.get("start") or ""), str(window.get("end") or "")
+    at, left = f"{days[-1]['day']}T23:59:59Z", _float(days[-1].get("left"))
     money = f"%{{y:,.2f}} {item.get('currency') or ''}"
     even = {
         "type": "scatter",
         "mode": "lines",
         "name": "Even pace",
         "x": [start, end],
-        "y": [float(amount or 0), 0.0],
+        "y": [amount, 0.0],
         "line": {"color": ink.muted, "width": 1.2, "dash": "dash"},
         "hoverinfo": "skip",
     }
-    left = {
+    line = {
         "type": "scatter",
         "mode": "lines+markers",
         "name": "Left",
-        "x": [str(days[0]["day"]), *ends],
-        "y": [float(amount or 0), *(_float(day.get("left")) for day in days)],
+        "x": [str(days[0]["day"]), *(f"{day['day']}T23:59:59Z" for day in days)],
+        "y": [amount, *(_float(day.get("left")) for day in days)],
         "line": {"color": ink.series[0], "width": 2},
         "marker": {"size": 4, "color": ink.series[0]},
         "hovertemplate": money,
     }
-    last = left["y"][-1]
-    notes = [
-        {
-            "x": ends[-1],
-            "y": last,
-            "xanchor": "left",
-            "xshift": 6,
-            "text": "left",
-            "showarrow": False,
-            "font": {"size": 11, "color": ink.series[0]},
-        },
-        {
-            "xref": "paper",
-            "x": 0.62,
-            "y": float(amount or 0) * 0.38,
-            "xanchor": "left",
-            "yanchor": "bottom",
-            "text": "even pace",
-            "showarrow": False,
-            "font": {"size": 10.5, "color": ink.muted},
-        },
-    ]
-    shapes = [
-        {
-            "type": "line",
-            "xref": "paper",
-            "x0": 0,
-            "x1": 1,
-            "y0": 0,
-            "y1": 0,
-            "line": {"color": ink.threshold, "width": 1.2},
-        }
-    ]
+    ahead = forecast(item, at, left, end, ink)
+    ends = _float((item.get("forecast") or {}).get("amount"))
+    # The word stands on the side of the even pace where neither what is left nor the forecast is.
+    passed = (left or 0.0) < 0 if ends is None else ends > amount
+    free = {"x": 1, "xanchor": "right", "yanchor": "bottom"} if passed else {"x": 0.48, "xanchor": "right"}
+    at_y = amount * AT_THE_END if passed else amount / 2
+    notes = [mark("even pace", at_y, ink.muted, xref="paper", **{"yanchor": "top", **free})]
+    if left is not None:
+        notes.append(mark("left", left, ink.series[0], x=at, xanchor="right", xshift=-4, yanchor="top", yshift=-2))
+    zero = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0}
     return {
-        "data": [even, left],
+        "data": [even, *ahead, line],
         "layout": layout(
             scheme,
             xaxis={"range": [start, end], "nticks": 6, "tickformat": "%-d %b"},
             yaxis={"tickformat": "~s", "nticks": 4},
             annotations=notes,
-            shapes=shapes,
+            shapes=[{**zero, "line": {"color": ink.threshold, "width": 1.2}}],
         ),
     }
+
+
+def forecast(item: dict[str, Any], at: str, left: float | None, end: str, ink: Ink) -> list[Figure]:
+    """From what is left now to where it will end: the interval as an area, its middle as a dotted line."""
+    told, amount = item.get("forecast") or {}, _float(item.get("amount"))
+    low, middle, high = (_float(told.get(name)) for name in ("low", "amount", "high"))
+    if left is None or amount is None or low is None or middle is None or high is None:
+        return []
+    colour = ink.series[0]
+    area = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [at, end, end],
+        "y": [left, amount - low, amount - high],
+        "fill": "toself",
+        "fillcolor": f"{colour}{FILL_OPACITY}",
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+    }
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Forecast",
+        "x": [at, end],
+        "y": [left, amount - middle],
+        "line": {"color": colour, "width": 1.6, "dash": "dot"},
+        "hovertemplate": f"%{{y:,.2f}} {item.get('currency') or ''}",
+    }
+    return [area, line]
+
+
+def mark(text: str, y: float, colour: str, **place: Any) -> Figure:
+    """A word beside a line, in its colour."""
+    return {"text": text, "y": y, "showarrow": False, "font": {"size": 11, "color": colour}, **place}
 
 
 def _float(value: object) -> float | None:

@@ -39,6 +39,13 @@ def money(value: object, currency: str | None, name: str = "num") -> Component:
     return num(words.money(value, currency), exact, name)
 
 
+def more(value: object, currency: str | None) -> Component:
+    """A difference of money, with its sign."""
+    amount = words.number(value)
+    sign = "+" if amount is not None and amount > 0 else ""
+    return num(f"{sign}{words.money(amount, currency)}", f"{value} {currency or ''}".strip())
+
+
 def lost(value: object, currency: str | None) -> Component:
     """Money that somebody can act on: red where it is any."""
     amount = words.number(value)

@@ -14,6 +14,19 @@ from gpuwatch.dashboards.query import Query, job_link
 
 MAX_ITEMS = 40
 MAX_JOBS = 50
+MAX_UNSUITED = 10
+"""Jobs that are told although nothing can be saved with them: the dearest."""
+
+
+def assumed(answer: Row) -> Component | None:
+    """What the answer takes for granted."""
+    notes = [sentence(words.clip(note, 300)) for note in answer.get("notes") or []][:MAX_ITEMS]
+    if not notes or not answer.get("items"):
+        return None
+    return html.Section(
+        [html.Header(html.H2("What this takes for granted")), html.Ul([html.Li(note) for note in notes])],
+        className="card notes",
+    )
 
 
 def named(item: Row) -> str:
@@ -28,18 +41,24 @@ def owning(answer: Row, query: Query) -> Component:
     items: list[Row] = answer.get("items") or []
     if not items:
         return states.empty("Nothing was owned in this window", "No GPU has books then. Choose another window.")
-    shown = [item for item in items if query.get("cluster") in ("", item.get("cluster"))][:MAX_ITEMS]
+    shown = [item for item in items if query.get("cluster") in ("", item.get("cluster"))]
+    shown = sorted(shown, key=most_money)[:MAX_ITEMS]
     return html.Div([own_card(item) for item in shown], className="stack")
+
+
+def most_money(item: Row) -> tuple[bool, Decimal]:
+    """By the money at stake, the most first; unknown last."""
+    amount = words.number(item.get("saved_by_owning_a_month"))
+    return amount is None, -abs(amount or Decimal(0))
 
 
 def own_card(item: Row) -> Component:
     """One model: the sentence, the axis, the numbers, the sensitivity."""
     currency = str(item.get("currency") or "")
     if item.get("missing"):
-        said = str(item["missing"]).partition(": ")
         return parts.card(
             f"{named(item)}: not enough is known",
-            states.advice(said[0] if said[2] else str(item["missing"]), said[2]),
+            lacking(str(item["missing"])),
             note=f"{item.get('gpus')} GPUs, {words.percent(item.get('utilisation'))} held",
         )
     owned = item.get("cheaper") == "owned"
@@ -66,6 +85,19 @@ def own_card(item: Row) -> Component:
         sensitivity(item.get("sensitivity") or [], item, currency),
         note=f"{item.get('gpus')} GPUs",
     )
+
+
+def lacking(text: str) -> Component:
+    """What is missing: a sentence, and the command behind its colon where there is one."""
+    what, _, command = text.partition(": ")
+    if command.startswith("gpuwatch "):
+        return states.advice(f"{sentence(what)}:", command)
+    return states.advice(sentence(text))
+
+
+def sentence(text: str) -> str:
+    """With a capital letter."""
+    return text[:1].upper() + text[1:]
 
 
 def rate(value: object, currency: str) -> Component:
@@ -151,7 +183,7 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
     known = {(str(case.get("cloud_price")), str(case.get("utilisation"))): case for case in cases}
     columns = [
         parts.Column("Cloud price"),
-        *(parts.Column(f"at {words.percent(use)} use", "r") for use in uses),
+        *(parts.Column(f"{words.percent(use)} use", "r") for use in uses),
         parts.Column("Break-even", "r narrow-hide"),
         *([] if unpaid else [parts.Column("Payback at the measured use", "r narrow-hide")]),
     ]
@@ -162,7 +194,13 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
         rows.append(
             [
                 rate(price, currency),
-                *(saving((case or {}).get("saved_by_owning_a_month"), currency) for case in of),
+                *(
+                    html.Span(
+                        saving((case or {}).get("saved_by_owning_a_month"), currency),
+                        className="strong" if as_it_is(case, item) else None,
+                    )
+                    for case in of
+                ),
                 parts.percent(middle.get("break_even_utilisation")),
                 *([] if unpaid else [months(middle)]),
             ]
@@ -172,6 +210,13 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
             html.H3("What owning saves a month, should price or use change"),
             parts.table(columns, rows, label="Sensitivity"),
         ]
+    )
+
+
+def as_it_is(case: Row | None, item: Row) -> bool:
+    """Whether a case has the price and the use of today."""
+    return case is not None and all(
+        words.number(case.get(name)) == words.number(item.get(name)) for name in ("cloud_price", "utilisation")
     )
 
 
@@ -206,9 +251,10 @@ def spot(answer: Row, query: Query) -> Component:
         fix = "Give what spot is cheaper by, or add rates with pricing spot." if unpriced else "No job ran then."
         return states.empty(
             "No job could be judged" if unpriced else "No job in this window",
-            f"{unpriced} jobs have no spot price. {fix}" if unpriced else fix,
+            f"{counted(unpriced, 'job')} without a spot price. {fix}" if unpriced else fix,
         )
     suited = sum(1 for item in items if item.get("suitable"))
+    items = [*items[:suited], *sorted(items[suited:], key=cost_order)[:MAX_UNSUITED]]
     columns = [
         parts.Column("Job", "wide"),
         parts.Column("For spot"),
@@ -230,31 +276,43 @@ def spot(answer: Row, query: Query) -> Component:
         ]
         for item in items[:MAX_JOBS]
     ]
-    note = f"{suited} of {answer.get('jobs')} jobs"
+    note = f"{suited} of {counted(answer.get('jobs') or 0, 'job')} suited"
     if unpriced:
         note += f"; {unpriced} more without a spot price"
-    return parts.card(
-        f"Spot capacity would save {sums(answer)} {query.window_words}",
-        parts.table(columns, rows, label="Jobs"),
-        rest(items, "gpuwatch decide spot"),
-        note=note,
-    )
+    title = f"Spot capacity would save {sums(answer)} {query.window_words}" if suited else "No job is for spot capacity"
+    shown = min(len(items), MAX_JOBS)
+    all_ = rest((answer.get("jobs") or 0) > shown, shown, "gpuwatch decide spot")
+    return parts.card(title, parts.table(columns, rows, label="Jobs"), all_, note=note)
 
 
-def rest(items: Sequence[Row], command: str) -> Component | None:
+def cost_order(item: Row) -> Decimal:
+    """The dearest first; unknown last."""
+    return -(words.number(item.get("cost")) or Decimal(0))
+
+
+def rest(more: bool, shown: int, command: str) -> Component | None:
     """That there are more jobs than shown, and what lists them."""
-    if len(items) <= MAX_JOBS:
+    if not more:
         return None
     return html.P(
-        [f"The {MAX_JOBS} that would save the most; all: ", html.Span(command, className="mono")], className="soft"
+        [f"{counted(shown, 'job')} of all; the others: ", html.Span(command, className="mono")], className="soft"
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def slices(answer: Row, query: Query) -> Component:
     """Jobs that held a whole GPU and would fit in a slice."""
     items: list[Row] = answer.get("items") or []
     unjudged = answer.get("jobs_unjudged") or 0
-    note = f"{unjudged} jobs were measured too little to be judged" if unjudged else "All jobs of one GPU were judged"
+    note = (
+        f"{counted(unjudged, 'job')} measured too little to be judged"
+        if unjudged
+        else "All jobs of one GPU were judged"
+    )
     if not items:
         return states.empty("No job would fit in a slice", f"Of those that held one whole GPU. {note}.")
     columns = [
@@ -282,7 +340,7 @@ def slices(answer: Row, query: Query) -> Component:
         for item in items[:MAX_JOBS]
     ]
     title = f"Slices instead of whole GPUs would save {sums(answer)} {query.window_words}"
-    more = rest(items, "gpuwatch decide right-sizing")
+    more = rest(len(items) > MAX_JOBS, MAX_JOBS, "gpuwatch decide right-sizing")
     return parts.card(title, parts.table(columns, rows, label="Jobs"), more, note=note)
 
 

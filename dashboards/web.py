@@ -78,6 +78,7 @@ class Guarded:
         self._dress(out, path, scope.get("query_string", b""))
         if start["status"] == 200 and "etag" in out and headers.get("if-none-match") == out["etag"]:
             start, body = {**start, "status": 304}, b""
+            del out["content-length"]  # of the bundle: a server that promises it must send it
         else:
             out["content-length"] = str(len(body))
         await send({**start, "headers": out.raw})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 
@@ -16,6 +17,8 @@ OWNERS = {
     "__shared__": "Shared",
 }
 HOUR_S = 3600
+PERIOD = re.compile(r"(\d{4})-(?:W(\d\d)|(0[1-9]|1[0-2]))", re.ASCII)
+"""Names of weeks and months."""
 
 
 def number(value: object) -> Decimal | None:
@@ -134,6 +137,17 @@ def day(text: object) -> str:
 def span(start: object, end: object) -> str:
     """`9 Nov 00:00 – 12 Nov 00:00 UTC`."""
     return f"{when(start).removesuffix(' UTC')} – {when(end)}"
+
+
+def period(name: object) -> str:
+    """`2026-11` as `November 2026`, `2026-W47` as `week 47 of 2026`."""
+    found = PERIOD.fullmatch(str(name))
+    if found is None:
+        return clip(name, 20)
+    year, week, month = found.groups()
+    if week:
+        return f"week {int(week)} of {year}"
+    return f"{datetime(int(year), int(month), 1):%B} {year}"
 
 
 def duration(seconds: object) -> str:

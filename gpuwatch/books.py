@@ -33,6 +33,8 @@ RUN_WORDS = frozenset(("user", "queue", "namespace", "account", "job"))
 """Dimensions that only a run has."""
 SECOND_PLACES = 6
 """Decimal places of published GPU-seconds: whole microseconds."""
+EVER_PLACES = 10
+"""Decimal places of prices in which shares of money are dealt, at least: what is rounded then is far below 12 places."""
 AMOUNT_MAX = 2**126
 """Sums are made in 128 bits with a sign; one bit is kept for doubling in the rounding."""
 
@@ -73,19 +75,20 @@ class Scale:
         return self.money(amount, EXACT_PLACES)
 
 
-def scale_of(store: Store, window: Window, finer_places: int = 0) -> Scale:
+def scale_of(store: Store, window: Window, finer_places: int | None = None) -> Scale:
     """The scale in which all time and all prices of a window are whole numbers.
 
-    With `finer_places` prices have so many decimal places more, and the scale is that of the whole history: what is
-    rounded in it is rounded alike in every window. Raises UsageError where its sums would not fit in 128 bits: years of
-    a large fleet at prices of many decimals.
+    With `finer_places` prices have so many decimal places more, EVER_PLACES at least, and the scale is that of the whole
+    history: what is rounded in it is rounded alike in every window. Raises UsageError where its sums would not fit in
+    128 bits: years of a large fleet at prices of many decimals.
     """
     span = {"start_us": window.start_us, "end_us": window.end_us}
-    ever = {"ever": finer_places > 0}
+    ever = {"ever": finer_places is not None}
     found = store.rows("cost/scale", **span, **ever)[0]
     prices = [Decimal(text) for text in found["prices"] or ()]
     places = max((-int(price.as_tuple().exponent) for price in prices), default=0)
-    scale = Scale(lcm(1, *(found["share_dens"] or ())), max(places, 0) + finer_places)
+    places = max(places, 0) if finer_places is None else max(places + finer_places, EVER_PLACES)
+    scale = Scale(lcm(1, *(found["share_dens"] or ())), places)
     dearest = int(max(prices, default=Decimal(0)).scaleb(scale.places))
     if max(int(found["capacity_us"] or 0) * scale.shares * dearest, scale.hour) > AMOUNT_MAX:
         raise UsageError("window: too long to add up exactly at these prices and shares; ask for a shorter one")

@@ -161,12 +161,12 @@ def replace(state: State, budgets: Sequence[Budget], actor: str, source: str, at
                 raise UsageError(
                     f"budgets: two of team {one.team!r} a {one.period} are valid at once{lines}; end the first"
                 )
-    return Cards(state).replace(CARD, [shown(one) | {"line": one.line} for one in budgets], actor, source, at_us)
+    return Cards(state).replace(CARD, [shown(one) for one in budgets], actor, source, at_us)
 
 
 def in_force(state: State) -> tuple[Budget, ...]:
     """The budgets as they were set."""
-    return tuple(budget_of(row, row["line"]) for row in Cards(state).rows(CARD))
+    return tuple(budget_of(row, 0) for row in Cards(state).rows(CARD))
 
 
 def statuses(

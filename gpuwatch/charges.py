@@ -18,15 +18,13 @@ from fractions import Fraction
 import pyarrow as pa
 
 from gpuwatch import policy as p
-from gpuwatch.books import CAUSE, RUN_WORDS, Scale, question, scale_of
+from gpuwatch.books import AMOUNT_MAX, CAUSE, Scale, question, scale_of
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, Window, from_us
 from gpuwatch.errors import UsageError
 from gpuwatch.fx import Fx
 from gpuwatch.policy_parse import matches
 from gpuwatch.store import Store
 
-FINER_PLACES = 8
-"""Decimals that a basis (4) and a discount (4) add to those of a price."""
 DAYS_MAX = 3660
 """Days of a window that is charged under a policy."""
 WHOLE, BEFORE, UNTIL = 0, 1, 2
@@ -123,13 +121,15 @@ def book(
     whole = Window(first_us, max(last_us, first_us + DAY_US))
     if (whole.end_us - whole.start_us) // DAY_US > DAYS_MAX:
         raise UsageError(f"window: more than {DAYS_MAX} days under a policy; ask for a shorter one")
-    scale = scale_of(store, whole, FINER_PLACES)
+    basis_places, factor_places = _places(policies.items)
+    scale = scale_of(store, whole, basis_places + factor_places)
     days = policies.days(whole.start_us, whole.end_us)
     rules = list(dict.fromkeys(item for _, item in days))
-    causes = {f"by_{CAUSE}": CAUSE in by}
-    asked = question(window, by, cluster, teams, scale, pool=pool) | causes
+    parts = {"basis_parts": 10**basis_places, "factor_parts": 10**factor_places}
+    asked = question(window, by, cluster, teams, scale, pool=pool) | {f"by_{CAUSE}": CAUSE in by} | parts
     inner = _inner(by, rules)
-    with _views(store, _tables(store, days, rules, window, scale, exchange or Fx())):
+    tables = _tables(store, days, rules, window, scale, exchange or Fx(), parts["basis_parts"])
+    with _views(store, tables):
         store.run("cost/cell_new", preemptible=any(d.word == "preemptible" for r in rules for d in r.discounts))
         for part, edge_us in ((BEFORE, window.start_us), (UNTIL, window.end_us)):
             if _floor(edge_us) != edge_us and whole.start_us < edge_us < whole.end_us:
@@ -137,7 +137,7 @@ def book(
         # The whole days come last: their prices are those that single runs are charged by.
         _cells(store, whole, inner, scale, asked, WHOLE)
         store.run("cost/payer", scale=scale.shares)
-        store.run("cost/line", from_us=_floor(window.start_us), to_us=_floor(window.end_us))
+        store.run("cost/line", **parts, from_us=_floor(window.start_us), to_us=_floor(window.end_us))
         if any(rule.shared for rule in rules):
             store.run("cost/external")
         if any(rule.minimum_us or _loses(rule) for rule in rules):
@@ -169,8 +169,17 @@ def _cells(store: Store, span: Window, inner: Sequence[str], scale: Scale, asked
     store.run("reports/ledger", **inside)
     if store.sql("select 1 from cut_span limit 1"):
         store.run("reports/ledger_cut", **inside)
-    words = {f"by_{name}": asked[f"by_{name}"] for name in RUN_WORDS}
-    store.run("cost/cell", **inside | words | {"by_run": inside["by_run"]}, part=part)
+    store.run("cost/cell", **inside | asked, by_word=asked["by_run"], part=part)
+
+
+def _places(rules: Sequence[p.Policy]) -> tuple[int, int]:
+    """Decimals of the weights of a basis, and of the factors of discounts: a price is divided by both."""
+    weights = [weight for rule in rules for _, weight in rule.basis]
+    factors = [discount.factor for rule in rules for discount in rule.discounts]
+    first, second = (
+        max(-int(part.normalize().as_tuple().exponent) for part in (Decimal(1), *found)) for found in (weights, factors)
+    )
+    return first, second
 
 
 def _loses(rule: p.Policy) -> bool:
@@ -186,14 +195,28 @@ def _views(store: Store, tables: dict[str, pa.Table]) -> Iterator[None]:
 
 
 def _tables(
-    store: Store, days: Days, rules: Sequence[p.Policy], window: Window, scale: Scale, exchange: Fx
+    store: Store,
+    days: Days,
+    rules: Sequence[p.Policy],
+    window: Window,
+    scale: Scale,
+    exchange: Fx,
+    basis_parts: int,
 ) -> dict[str, pa.Table]:
     """What SQL reads of the policies: one row a day, payer, quota and place, discount, day of a shared cost, its team."""
     numbers = {rule: n for n, rule in enumerate(rules)}
     places = store.sql("select distinct cluster, pool, model from class_price") if any(r.quotas for r in rules) else []
     dealt = [(rule, cost) for rule in rules for cost in rule.shared]
+    shared = [
+        (part, day_us, numbers[rule], cost.name, currency, str(amount), cost.split, bool(cost.teams))
+        for day_us, rule in days
+        for cost in rule.shared
+        for part, currency, amount in _amounts(cost, day_us, window, scale, exchange)
+    ]
+    if sum(int(amount) for *_, amount, _, _ in shared) > AMOUNT_MAX:
+        raise UsageError("window: shared costs are too large to add up exactly; ask for a shorter one, or lower them")
     rows: dict[str, tuple[pa.Schema, list[tuple[object, ...]]]] = {
-        "policy_day": (_DAY, [(day_us, numbers[rule], *_day(rule)) for day_us, rule in days]),
+        "policy_day": (_DAY, [(day_us, numbers[rule], *_day(rule, basis_parts)) for day_us, rule in days]),
         "policy_payer": (
             _PAYER,
             [
@@ -228,15 +251,7 @@ def _tables(
                 for n, d in enumerate(rule.discounts)
             ],
         ),
-        "policy_shared": (
-            _SHARED,
-            [
-                (part, day_us, numbers[rule], cost.name, currency, str(amount), cost.split, bool(cost.teams))
-                for day_us, rule in days
-                for cost in rule.shared
-                for part, currency, amount in _amounts(cost, day_us, window, scale, exchange)
-            ],
-        ),
+        "policy_shared": (_SHARED, shared),
         "policy_member": (
             _MEMBER,
             [
@@ -252,12 +267,14 @@ def _tables(
     }
 
 
-def _day(rule: p.Policy) -> tuple[object, ...]:
-    """What a day's held time costs its team, in ten-thousandths: asleep; at work but not at a roof. And its other rules."""
+def _day(rule: p.Policy, basis_parts: int) -> tuple[object, ...]:
+    """What a day's held time costs its team, in parts of `basis_parts`: asleep; at work but not at a roof. And its other
+    rules.
+    """
     asleep = rule.parts("allocated")
     return (
-        asleep,
-        asleep + rule.parts("used"),
+        asleep * basis_parts // p.PARTS,
+        (asleep + rule.parts("used")) * basis_parts // p.PARTS,
         rule.minimum_us,
         _loses(rule),
         rule.checkpoint_minutes * MINUTE_US,

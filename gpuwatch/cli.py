@@ -19,12 +19,14 @@ from gpuwatch.commands import (
     budget,
     data,
     decide,
+    explain,
     period,
     policy,
     rates,
     reconcile,
     report,
     serve,
+    shapes,
     show,
     token,
 )
@@ -73,8 +75,10 @@ app.command("analyze")(data.analyze)
 app.command("findings")(answers.findings)
 app.command("chargeback")(answers.chargeback)
 app.command("ledger")(answers.ledger)
+app.command("explain")(explain.explain)
 app.command("reconcile")(reconcile.reconcile)
 app.command("doctor")(answers.doctor)
+app.command("shapes")(shapes.shapes)
 app.command("simulate")(data.simulate)
 app.command("backup")(serve.backup)
 app.command("audit-log")(audit_log.audit_log)

@@ -72,14 +72,14 @@ def spot_overhead(run_hours: float, interruptions_an_hour: float, checkpoint_hou
     """How much longer a run takes on capacity that is taken away: 1 is not at all.
 
     Interruptions come at random (Poisson). With checkpoints each one loses half an interval; without, the run starts
-    anew, so a run of T hours takes (e^(rate T) - 1) / rate hours. inf where that is beyond reason.
+    anew, so a run of T hours takes (e^(rate T) - 1) / rate hours: also where it ends before its first checkpoint. inf
+    where that is beyond reason.
     """
     if interruptions_an_hour <= 0 or run_hours <= 0:
         return 1.0
-    if checkpoint_hours is not None:
-        return 1 + interruptions_an_hour * checkpoint_hours / 2
     load = interruptions_an_hour * run_hours
-    return inf if load > 50 else expm1(load) / load
+    anew = inf if load > 50 else expm1(load) / load
+    return anew if checkpoint_hours is None else min(anew, 1 + interruptions_an_hour * checkpoint_hours / 2)
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,17 @@ def together(capacity_gpus: int, peak: Fraction, mean: Fraction, gpus_a_node: in
     left = capacity_gpus - nodes * gpus_a_node
     after = Fraction(0) if left == 0 else mean / left
     return Together(needed, nodes, nodes * gpus_a_node, mean / capacity_gpus, after)
+
+
+def given_back(pools: Sequence[tuple[int, Fraction]], gpus: int) -> Fraction:
+    """What an hour of `gpus` costs where pools of (GPUs, price of a GPU-hour) give back the cheapest of theirs: the least
+    that going without them saves.
+    """
+    saved, left = Fraction(0), gpus
+    for has, price in sorted(pools, key=lambda pool: pool[1]):
+        saved += price * min(has, left)
+        left -= min(has, left)
+    return saved
 
 
 @dataclass(frozen=True)

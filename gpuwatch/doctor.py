@@ -97,7 +97,7 @@ def examine(
         _conflicts(holds),
         _gaps(holds),
         *doctor_sources.exporters(store, since_us),
-        doctor_sources.profiles(store),
+        *doctor_sources.profiles(store),
         doctor_sources.topology(store, advice),
         _books(store, since_us, advice),
     ]

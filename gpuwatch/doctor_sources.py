@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from fractions import Fraction
 
 from gpuwatch import mig, topology_store
 from gpuwatch.advice import Advice
@@ -118,24 +119,35 @@ def exporters(store: Store, since_us: int) -> list[Check]:
     return found
 
 
-def profiles(store: Store) -> Check:
-    """MIG profiles that their GPU does not have."""
-    wrong_names = [
-        (row, meant)
-        for row in store.rows("reports/doctor_profiles")
-        if (meant := mig.misnamed(row["model"], row["profile"])) is not None
-    ]
-    if not wrong_names:
-        return Check("profiles", OK, "every MIG profile is one of its GPU's")
+def profiles(store: Store) -> list[Check]:
+    """MIG profiles that their GPU does not have; and, where there are any, those of GPUs that are not known."""
+    rows = store.rows("reports/doctor_profiles")
+    meant = {id(row): mig.misnamed(row["model"], row["profile"]) for row in rows}
     told = (
-        f"{row['profile']} on {row['model']} ({row['slices']} slices on {place(row)}{f', counted as {meant}' if meant else ''})"
-        for row, meant in wrong_names
+        f"{row['profile']} on {row['model']} ({row['slices']} slices on {place(row)}"
+        f"{f', counted as {meant[id(row)]}' if meant[id(row)] else ''})"
+        for row in rows
+        if meant[id(row)] is not None
     )
+    check = Check("profiles", OK, "every MIG profile is one of its GPU's")
+    if any(name is not None for name in meant.values()):
+        fix = (
+            "Older exporters print a neighbour's name (1g.11gb for 1g.12gb): upgrade dcgm-exporter. What the driver has: "
+            "nvidia-smi mig -lgip; nvidia-smi -L"
+        )
+        check = Check("profiles", WARN, f"MIG profiles that their GPU does not have: {named(told, '; ')}", fix)
+    guessed = [
+        f"{row['profile']} on {row['model'] or 'a GPU without a model'} ({Fraction(share.units, mig.SHARE_UNITS)} of a GPU)"
+        for row in rows
+        if meant[id(row)] is None and (share := mig.share(row["model"], row["profile"])) is not None and share.estimated
+    ]
+    if not guessed:
+        return [check]
+    what = f"MIG profiles of GPUs that gpuwatch does not know, counted by their names: {named(guessed, '; ')}"
     fix = (
-        "Older exporters print a neighbour's name (1g.11gb for 1g.12gb): upgrade dcgm-exporter. What the driver has: "
-        "nvidia-smi mig -lgip; nvidia-smi -L"
+        "Compare these shares with what the driver has (nvidia-smi mig -lgip), and upgrade gpuwatch once it knows them."
     )
-    return Check("profiles", WARN, f"MIG profiles that their GPU does not have: {named(told, '; ')}", fix)
+    return [check, Check("shares", WARN, what, fix)]
 
 
 def topology(store: Store, advice: Advice) -> Check:

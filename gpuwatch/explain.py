@@ -9,8 +9,7 @@ from typing import Any
 from gpuwatch import explain_closed as closed
 from gpuwatch.charge_id import Asked, encode
 from gpuwatch.cost import CHARGE_DIMENSIONS, check_dimensions
-from gpuwatch.errors import UsageError
-from gpuwatch.explain_book import Book, opened
+from gpuwatch.explain_book import Book, NoSuchCharge, opened
 from gpuwatch.explain_lines import amounts, line, sum_line
 from gpuwatch.explain_words import summary
 from gpuwatch.listings import window_dict
@@ -19,17 +18,10 @@ from gpuwatch.rates import missing_rate
 from gpuwatch.state import State
 from gpuwatch.store import Store
 
+__all__ = ["LINES", "NoSuchCharge", "explain"]
+
 LINES = 100
 """Lines of a page, where nobody says how many."""
-
-
-class NoSuchCharge(UsageError):
-    """No row of the chargeback answers to the id, or none that may be seen: the two are not told apart."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "charge: no such row in the chargeback now; ask for the chargeback again and copy the row's id"
-        )
 
 
 def explain(
@@ -58,31 +50,23 @@ def explain(
     with opened(store, state, asked, teams) as book:
         if book is None and frozen is None:
             raise NoSuchCharge
-        items = [] if book is None else _lines(book, limit, offset)
         head = _head(asked) | _live(book, asked)
-        more = _unbooked(book)
-        total = 0 if book is None else book.lines
-        following = total + (more is not None)
+        count = 0 if book is None else book.lines
+        items = [] if book is None else _lines(book, limit, offset, whole=teams is None)
+        others = [_unbooked(book)]
     if frozen is not None:
-        told = closed.difference(frozen, head)
+        others.append(closed.difference(frozen, head))
         head |= closed.told(frozen)
-        items, following = _append(items, total, more, offset, limit), following
-        items, following = _append(items, following, told, offset, limit), following + (told is not None)
-    else:
-        items = _append(items, total, more, offset, limit)
-    head["summary"] = summary(asked, head)
-    return head | {
-        "lines": following,
-        "items": items,
-        "next_offset": offset + limit if offset + limit < following else None,
-    }
+    # Behind the lines of the books come those that no book has.
+    more = [one for one in others if one is not None]
+    items += more[max(offset - count, 0) : max(offset + limit - count, 0)]
+    return _told(asked, head, items, count + len(more), offset)
 
 
-def _append(
-    items: list[dict[str, Any]], place: int, more: dict[str, Any] | None, offset: int, limit: int
-) -> list[dict[str, Any]]:
-    """The page, with one more line where its place is on it."""
-    return [*items, more] if more is not None and offset <= place < offset + limit else items
+def _told(asked: Asked, head: dict[str, Any], items: list[dict[str, Any]], lines: int, offset: int) -> dict[str, Any]:
+    end = offset + len(items)
+    following = end if items and end < lines else None
+    return head | {"summary": summary(asked, head), "lines": lines, "items": items, "next_offset": following}
 
 
 def _head(asked: Asked) -> dict[str, Any]:
@@ -120,8 +104,10 @@ def _live(book: Book | None, asked: Asked) -> dict[str, Any]:
     return told
 
 
-def _lines(book: Book, limit: int, offset: int) -> list[dict[str, Any]]:
-    return [line(row, book.scale, book.spans) for row in book.page(offset, limit)]
+def _lines(book: Book, limit: int, offset: int, *, whole: bool) -> list[dict[str, Any]]:
+    """The lines of a page. Who may not see the whole fleet is not told of what pool he was dealt his part."""
+    found = [line(row, book.scale, book.spans, book.version) for row in book.page(offset, limit)]
+    return found if whole else [one | {"dealt": None} if "dealt" in one else one for one in found]
 
 
 def _unbooked(book: Book | None) -> dict[str, Any] | None:
@@ -153,6 +139,4 @@ def _correction(state: State, asked: Asked, teams: Collection[str] | None, limit
     exact = sum((one.cost_exact or Decimal(0) for one in found), Decimal(0))
     cents = sum((one.cost or Decimal(0) for one in found), Decimal(0))
     head = _head(asked) | closed.sums(seconds, exact if priced else None, cents if priced else None)
-    head["summary"] = summary(asked, head)
-    following = offset + limit if offset + limit < len(lines) else None
-    return head | {"lines": len(lines), "items": lines[offset : offset + limit], "next_offset": following}
+    return _told(asked, head, lines[offset : offset + limit], len(lines), offset)

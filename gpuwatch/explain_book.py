@@ -13,6 +13,7 @@ from gpuwatch import charges
 from gpuwatch.books import CAUSE, DIMENSIONS, Scale, question, scale_of, working_tables
 from gpuwatch.charge_id import Asked
 from gpuwatch.clock import DAY_US, HOUR_US, Window
+from gpuwatch.errors import UsageError
 from gpuwatch.fx import Fx
 from gpuwatch.policy import Policies, Policy, in_force
 from gpuwatch.state import State
@@ -30,6 +31,15 @@ _SPAN = pa.schema(
         ("active", pa.int32()),
     ]
 )
+
+
+class NoSuchCharge(UsageError):
+    """No row of the chargeback answers to the id, or none that may be seen: the two are not told apart."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "charge: no such row in the chargeback now; ask for the chargeback again and copy the row's id"
+        )
 
 
 @dataclass(frozen=True)
@@ -88,10 +98,8 @@ class Book:
 def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | None) -> Iterator[Book | None]:
     """The live books of a charge, within the block; None where they have no such row, or none that may be seen."""
     rules = in_force(state)
-    by = [name for name, _ in asked.group]
     with working_tables(store):
-        plain = CAUSE not in by and rules.plain(asked.window.start_us, asked.window.end_us)
-        scale, told = published(store, state, asked, by, teams, None if plain else rules)
+        scale, told, plain = published(store, state, asked, teams, rules)
         words = told | named(asked)
         charge = store.rows("explain/charge", **words)[0]
         yield _book(store, rules, asked, scale, words, charge, plain) if charge["rows"] else None
@@ -99,17 +107,14 @@ def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | No
 
 
 def published(
-    store: Store,
-    state: State,
-    asked: Asked,
-    by: list[str],
-    teams: Collection[str] | None,
-    rules: Policies | None,
-) -> tuple[Scale, dict[str, object]]:
-    """Fills keyed and rounded (sql/cost/publish.sql) with the charges among which the charge is, as cost.chargeback
-    does; `rules` None: without policies.
+    store: Store, state: State, asked: Asked, teams: Collection[str] | None, rules: Policies
+) -> tuple[Scale, dict[str, object], bool]:
+    """Fills keyed and rounded (sql/cost/publish.sql) with the charges among which the charge is, as cost.chargeback does;
+    returns their scale and question, and whether no policy changes anything in the window.
     """
-    if rules is None:
+    by = [name for name, _ in asked.group]
+    plain = CAUSE not in by and rules.plain(asked.window.start_us, asked.window.end_us)
+    if plain:
         scale = scale_of(store, asked.window)
         told = question(asked.window, by, asked.cluster, teams, scale, pool=asked.pool)
         store.run("cost/kind", **told)
@@ -118,7 +123,7 @@ def published(
         scale, told = charges.book(store, rules, asked.window, by, asked.cluster, teams, asked.pool, Fx.read(state))
     told = told | {f"by_{CAUSE}": CAUSE in by}
     store.run("cost/publish", **told | {"cent": scale.cent, "limit": 0, "offset": 0}, dearest_first=False)
-    return scale, told
+    return scale, told, plain
 
 
 def named(asked: Asked) -> dict[str, object]:
@@ -164,7 +169,7 @@ def _book(
         words,
         asked.window,
         tuple(span for span in spans if span.number in used),
-        rules.version,
+        rules.version or None,
         dict(charge) | {"priced": asked.currency is not None},
         totals,
         tuple(sums),
@@ -183,7 +188,7 @@ def _buckets(store: Store, words: Mapping[str, object], first: int, last: int) -
 
 def _spans(store: Store, rules: Policies, window: Window, plain: bool) -> list[Span]:
     """The days of a window by policy, under the numbers that sql/cost has for these."""
-    known = {} if plain else dict(store.sql("select distinct day_us, policy from cell where part = 0"))
+    known: dict[int, int] = {} if plain else dict(store.sql("select distinct day_us, policy from cell where part = 0"))
     found: list[Span] = []
     low, high = store.sql("select min(start_us), max(end_us) from capacity")[0]
     if low is None:

@@ -26,18 +26,23 @@ CONVERTED = ("base_price", "base_currency", "fx_rate")
 Row = Mapping[str, Any]
 
 
-def line(row: Row, scale: Scale, spans: Sequence[Span]) -> dict[str, Any]:
-    """One line from a row of sql/explain/page.sql."""
+def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> dict[str, Any]:
+    """One line from a row of sql/explain/page.sql; `version` is that of the policies."""
     if row["rest_key"] is not None:
-        return _rest(row, scale, spans)
+        return _rest(row, scale, spans, version)
     policy = next(one.policy for one in spans if one.number == row["policy"])
     buckets = {name: row[name] for name in BUCKETS if row[name]}
     held, share = row["run"] is not None, Fraction(row["share_num"], row["share_den"])
     factor = PARTS if row["factor"] is None else row["factor"]
     seen = row["device_us"] - (row[UNOBSERVED] or 0)
+    # Nobody measures this device at all, or its hours are not booked yet: what was seen is unknown, not nothing.
+    known = held and bool(buckets) and (row["measured"] or seen > 0)
     told = {
         "what": "segment",
         "device": row["gpu"] if row["gi"] is None or row["gi"] < 0 else f"{row['gpu']}/GI-{row['gi']}",
+        "gpu": row["gpu"],
+        "gpu_index": row["gpu_index"],
+        "gi": None if row["gi"] is None or row["gi"] < 0 else row["gi"],
         "node": row["node"],
         "cluster": row["cluster"],
         "pool": row["pool"],
@@ -60,10 +65,12 @@ def line(row: Row, scale: Scale, spans: Sequence[Span]) -> dict[str, Any]:
         "rate": _rate(row),
         "policy": {
             "name": policy.name,
+            "version": version,
             "basis": {name: f"{weight.normalize():f}" for name, weight in policy.basis},
             "discount": _plain(Decimal(factor) / PARTS) if factor != PARTS else None,
         },
-        "coverage": None if not held or not buckets or not row["device_us"] else seen / row["device_us"],
+        "coverage": seen / row["device_us"] if known else None,
+        "observed_seconds": seconds_text(seen) if known else None,
         "bucket_hours": {name: _hours(us) for name, us in buckets.items()} if buckets else None,
         "formula": formula(row, policy, factor) if row["usd_per_gpu_hour"] is not None else None,
     }
@@ -143,7 +150,7 @@ def _rate(row: Row) -> dict[str, Any] | None:
     return told | {"converted": converted}
 
 
-def _rest(row: Row, scale: Scale, spans: Sequence[Span]) -> dict[str, Any]:
+def _rest(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> dict[str, Any]:
     """A line of a day's money that is no device's time."""
     day_us = row["day_us"]
     policy = next((one.policy for one in spans if one.start_us < day_us + DAY_US and day_us < one.end_us), None)
@@ -155,7 +162,7 @@ def _rest(row: Row, scale: Scale, spans: Sequence[Span]) -> dict[str, Any]:
         "cluster": row["cluster"],
         "pool": row["pool"],
         "gpu_model": row["gpu_model"],
-        "policy": None if policy is None else {"name": policy.name, "payer": _payer(policy, row)},
+        "policy": None if policy is None else {"name": policy.name, "version": version, "payer": _payer(policy, row)},
         "dealt": None
         if pool is None
         else {

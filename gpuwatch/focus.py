@@ -8,10 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from io import BytesIO
+from itertools import pairwise
 from math import lcm
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gpuwatch.books import AMOUNT_MAX, Scale, working_tables
 from gpuwatch.clock import DAY_US, Window, rfc3339
@@ -28,6 +30,8 @@ from gpuwatch.store import Store
 DEFAULT_VERSION = VERSIONS[0]
 DAYS_MAX = 3_700
 """Days of one export: ten years."""
+ORDER = [(name, "ascending") for name in ("kind", "origin_id", "price_id", "run_id", "x_Bucket")]
+"""Of rows of sql/focus/row.sql; what is absent comes last."""
 MISSING_MAX = 20
 """Missing rates that are named."""
 
@@ -150,18 +154,19 @@ def _day(
     }
     store.run("focus/day", **numbers, **asked)
     month, more = month_of(day.start_us), {"x_Policy": policies.at(day.start_us // DAY_US * DAY_US).name}
-    usage = store.table("focus/row", **numbers, **asked)
-    if usage.num_rows:
-        yield table(usage, version, USAGE, month, more)
-    if asked["teams"] is None or "__platform__" in asked["teams"]:  # type: ignore[operator]
-        bought = store.table("focus/purchase")
-        if bought.num_rows:
-            yield table(bought, version, PURCHASE, month, more)
-    for row in store.rows("focus/unpriced", **asked):
-        units = int(row["units"])
-        exported.unpriced_units += units
-        words = missing_rate(row["cluster"], row["pool"], row["gpu_model"] or "", row["mig_profile"], row["first_us"])
-        exported.missing[words] += units
+    rows = store.table("focus/row", **numbers, **asked).combine_chunks()
+    rows = rows.take(pc.sort_indices(rows, ORDER))
+    places = [pc.sum(pc.less(rows["kind"], kind)).as_py() or 0 for kind in (1, 2, 3, 4)]
+    usage, bought, unpriced = (rows.slice(first, last - first) for first, last in pairwise(places))
+    for same, some in ((USAGE, usage), (PURCHASE, bought)):
+        if some.num_rows:
+            yield table(some, version, same, month, more)
+    for row in unpriced.select(["x_Cluster", "x_Pool", "x_GpuModel", "x_MigProfile", "first_us", "units"]).to_pylist():
+        exported.unpriced_units += int(row["units"])
+        words = missing_rate(
+            row["x_Cluster"], row["x_Pool"], row["x_GpuModel"] or "", row["x_MigProfile"], row["first_us"]
+        )
+        exported.missing[words] += int(row["units"])
 
 
 def _scale(store: Store, window: Window) -> tuple[Scale, list[Window]]:

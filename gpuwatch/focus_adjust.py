@@ -15,7 +15,7 @@ from gpuwatch.focus_table import month_of
 from gpuwatch.policy import Policies
 from gpuwatch.state import State
 from gpuwatch.state.corrections import Corrections
-from gpuwatch.state.periods import Periods
+from gpuwatch.state.periods import FINE, Periods
 from gpuwatch.store import Store
 
 Records = Mapping[int, Sequence[Mapping[str, Any]]]
@@ -53,19 +53,20 @@ def adjustments(rest: Rest) -> Records:
         policy = rest.policies.at(day.start_us // DAY_US * DAY_US).name
         moved = _difference(_charged(rest, day, closed=False), _charged(rest, day, Policies()))
         records[day.start_us] += [_adjustment(key, units, day, f"Policy {policy}", policy) for key, units in moved]
-    closing = Periods(rest.state).at(rest.window)
-    if closing is not None and rest.days:
+    if (name := _frozen(rest)) is not None:
         whole = rest.window
         moved = _difference(_charged(rest, whole, closed=True, less_posted=True), _charged(rest, whole, closed=False))
-        said = f"Found after period {closing.name} was closed, billed where it was corrected"
+        said = f"Found after period {name} was closed, billed where it was corrected"
         records[whole.start_us] += [_adjustment(key, units, whole, said, None) for key, units in moved]
     return {start: rows for start, rows in records.items() if rows}
 
 
 def corrections(rest: Rest) -> Records:
-    """Rows of what corrects closed periods and is billed in the window (ChargeClass Correction)."""
+    """Rows of what corrects closed periods (ChargeClass Correction): billed in the window, or with its sign turned where the
+    window has the change already and it is billed elsewhere.
+    """
     records: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for line in Corrections(rest.state).posted(rest.window):
+    for line in Corrections(rest.state).billed(rest.window, _frozen(rest)):
         words = line.words
         if not _shown(rest, words) or line.cost_exact is None or line.currency is None:
             continue
@@ -91,6 +92,12 @@ def corrections(rest: Rest) -> Records:
         }
         records[month_of(start_us)[0]].append(record)
     return records
+
+
+def _frozen(rest: Rest) -> str | None:
+    """The closed period whose frozen rows answer for the window by CLASS; one of an earlier release has not all its words."""
+    closing = Periods(rest.state).at(rest.window)
+    return None if closing is None or closing.level != FINE else closing.name
 
 
 def _charged(

@@ -174,7 +174,6 @@ USAGE: Mapping[str, str] = {
     "ChargeCategory": "Usage",
     "ChargeFrequency": "Usage-Based",
     "PricingUnit": "GPU-Hours",
-    "ResourceType": "GPU",
     "SkuMeter": "GPU time",
 }
 PURCHASE: Mapping[str, str] = {

@@ -57,12 +57,11 @@ class Csv:
 
         for start in range(0, rows.num_rows, SLICE_ROWS):
             some = rows.slice(start, SLICE_ROWS)
-            cells = [_text(some.column(place).combine_chunks()) for place in range(some.num_columns)]
-            lines = pc.binary_join_element_wise(*cells, _large(","), null_handling="replace")
+            cells = [*_cells(some), _large("\n")]
+            lines = pc.binary_join_element_wise(*cells, _large(""), null_handling="replace")
             # Whole lines lie one behind the other in the buffer of a text column: it is the file.
-            ended = pc.binary_join_element_wise(lines, _large("\n"), _large(""))
-            _, offsets, content = ended.buffers()
-            self._file.write(content.slice(0, _end(offsets, len(ended))))
+            _, offsets, content = lines.buffers()
+            self._file.write(content.slice(0, _end(offsets, len(lines))))
 
     def close(self) -> None:
         """Nothing is held back."""
@@ -81,6 +80,32 @@ class Parquet:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _cells(rows: pa.Table) -> list[pa.Array | pa.Scalar]:
+    """Columns as text, in order, and what stands between them. Columns that say the same in every row, which most do, are
+    written once and are part of what stands between.
+    """
+    cells: list[pa.Array | pa.Scalar] = []
+    between = ""
+    for place, column in enumerate(rows.columns):
+        values = column.combine_chunks()
+        between += "," if place else ""
+        # The first column is one of the lines' own, so that a line is never a scalar.
+        if place and _all_same(values):
+            between += _text(values.slice(0, 1))[0].as_py() or ""
+            continue
+        cells += [_large(between), _text(values)] if place else [_text(values)]
+        between = ""
+    return [*cells, _large(between)]
+
+
+def _all_same(values: pa.Array) -> bool:
+    import pyarrow.compute as pc
+
+    if values.null_count:
+        return values.null_count == len(values)
+    return bool(pc.all(pc.equal(values, values[0])).as_py())
 
 
 def _text(values: pa.Array) -> pa.Array:

@@ -13,15 +13,27 @@ from typing import Any
 from gpuwatch import policy as p
 from gpuwatch.clock import rfc3339
 from gpuwatch.errors import UnreadableInput
+from gpuwatch.money import EXACT_PLACES
 from gpuwatch.policy_presets import POLICIES
-from gpuwatch.policy_values import ANYTHING, MAX_ITEMS, SHOWN_MAX, Known, PolicyError, Problem, Values, shown
+from gpuwatch.policy_values import (
+    ANYTHING,
+    FACTOR_PLACES,
+    MAX_ITEMS,
+    SHOWN_MAX,
+    Known,
+    PolicyError,
+    Problem,
+    Values,
+    shown,
+)
 
 MAX_BYTES = 4 << 20
 """Of one document."""
 MAX_SECONDS, MAX_MINUTES = 86_400, 10_080
 """Longest billing increment (a day) and checkpoint interval (a week)."""
+GPU_DIGITS, AMOUNT_DIGITS = 7, 10
+"""Digits before the point of a quota and of a shared cost: microseconds and money have to be added up in whole numbers."""
 
-_AMOUNT = re.compile(r"\d{1,20}(\.\d{1,12})?", re.ASCII)
 _LABEL = re.compile(r"[\w./:@-]{1,317}")
 """Keys of labels: a domain, a slash and a name."""
 # Reading a key takes the square of its parts.
@@ -211,7 +223,7 @@ class _Reader(Values):
     def quota(self, where: str, row: Mapping[str, Any]) -> p.Quota | None:
         self.only(where, row, ("team", "gpus", *p.SCOPE))
         team = self.team(f"{where}.team", row.get("team"))
-        gpus = self.number(f"{where}.gpus", row.get("gpus"), re.compile(r"\d{1,9}(\.\d{1,4})?", re.ASCII))
+        gpus = self.number(f"{where}.gpus", row.get("gpus"), GPU_DIGITS, FACTOR_PLACES)
         words = {name: self.word(f"{where}.{name}", row.get(name)) for name in p.SCOPE}
         if self.known.places is not None and not any(
             matches(words["cluster"], words["pool"], words["gpu_model"], place) for place in self.known.places
@@ -244,7 +256,7 @@ class _Reader(Values):
         name = self.name(f"{where}.name", row.get("name"))
         if name in (*p.CAUSES, p.DISCOUNT, p.MINIMUM):
             self.wrong(f"{where}.name", f"{name!r} is a cost of the fleet", "name it otherwise")
-        amount = self.number(f"{where}.amount", row.get("amount"), _AMOUNT)
+        amount = self.number(f"{where}.amount", row.get("amount"), AMOUNT_DIGITS, EXACT_PLACES)
         per, split = row.get("per"), row.get("split")
         if per not in p.PERIODS:
             self.wrong(f"{where}.per", f"{shown(per)} is not known", f"use one of {', '.join(p.PERIODS)}")

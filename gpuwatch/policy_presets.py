@@ -26,6 +26,8 @@ POLICIES: dict[str, dict[str, object]] = {
 OPENCOST_CPU_HOUR, OPENCOST_GIB_HOUR, OPENCOST_GPU_HOUR = Decimal("0.031611"), Decimal("0.004237"), Decimal("0.95")
 """OpenCost's default prices a vCPU-hour, GiB-hour and GPU-hour, which serve as ratios where only a node's price is known."""
 SPLITS = ("aws-scad", "datadog-ccm", "opencost-ratio", "gpu-only")
+ALIASES = {"aws-split": "aws-scad", "datadog": "datadog-ccm"}
+"""Other names by which splits are asked for."""
 
 
 @dataclass(frozen=True)

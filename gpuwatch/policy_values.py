@@ -21,7 +21,8 @@ SHOWN_MAX = 80
 EXPONENT_MAX = 60
 """Numbers beyond 10^60, or of more decimals, are not written out."""
 
-_FACTOR = re.compile(r"\d{1,3}(\.\d{1,4})?", re.ASCII)
+FACTOR_DIGITS, FACTOR_PLACES = 3, 4
+"""Of weights, factors and percentages."""
 
 
 @dataclass(frozen=True)
@@ -111,17 +112,20 @@ class Values:
         return value
 
     def factor(self, where: str, value: Any, most: int = 1) -> Decimal:
-        found = self.number(where, value, _FACTOR)
+        found = self.number(where, value, FACTOR_DIGITS, FACTOR_PLACES)
         if found is not None and found > most:
             self.wrong(where, f"{found} is above {most}", f"write a number from 0 to {most} with at most 4 decimals")
         return found or Decimal(0)
 
-    def number(self, where: str, value: Any, pattern: re.Pattern[str]) -> Decimal | None:
-        """A decimal number that was written as text or as a number."""
+    def number(self, where: str, value: Any, digits: int, places: int) -> Decimal | None:
+        """A decimal number, written as text or as a number, of at most so many digits before and behind the point."""
         text = "" if isinstance(value, bool | float) else _plain(value)
-        if not pattern.fullmatch(text):
-            what = "is negative" if text.startswith("-") else f"{shown(value)} is no plain decimal number"
-            self.wrong(where, what, "write one such as 0.5, not negative, with few decimals (4; amounts 12)")
+        if not re.fullmatch(rf"\d{{1,{digits}}}(\.\d{{1,{places}}})?", text, re.ASCII):
+            what = "is negative" if text.startswith("-") else f"{shown(value)} is no plain decimal number in range"
+            fix = (
+                f"write one such as 0.5: not negative, at most {digits} digits before the point and {places} behind it"
+            )
+            self.wrong(where, what, fix)
             return None
         return Decimal(text)
 

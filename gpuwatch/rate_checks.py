@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gpuwatch import rate_cards
 from gpuwatch.advice import Advice
-from gpuwatch.clock import rfc3339
+from gpuwatch.clock import DAY_US, rfc3339
 from gpuwatch.doctor_check import OK, WARN, Check, named
 from gpuwatch.errors import UsageError
 from gpuwatch.fx import Fx
@@ -21,13 +22,16 @@ MODELS_NAMED = 20
 OVERLAPS_MAX = 100
 """Names that two rules match of which are told."""
 
+SPOT_DAYS_MAX = 7
+"""A spot price that nobody has renewed for longer is named: clouds change theirs every few days at most."""
+
 Names = Mapping[str, frozenset[str]]
 """Names that runs have, by the kind of rule that matches them."""
 
 
 def checks(store: Store, state: State, advice: Advice) -> list[Check]:
     """What the prices and rules in force lack, for `gpuwatch doctor`; prices are those of the last pricing."""
-    return [_rules(store, state, advice), _currencies(store, Fx.read(state))]
+    return [_rules(store, state, advice), _currencies(store, Fx.read(state)), *_spot_prices(store, state)]
 
 
 def rate_warnings(store: Store, rates: Sequence[Rate]) -> list[str]:
@@ -56,7 +60,7 @@ def team_warnings(store: Store, rules: Sequence[TeamRule]) -> list[str]:
         f"{_line(rule.line)}{rule.match_kind},{rule.match},{rule.team} matches no run: check its spelling, case counts"
         for rule in unmatched(rules, names)
     )
-    return _bounded([*idle, *overlaps(rules, names)])
+    return _bounded([*idle, *(_overlap(*found) for found in two_ways(rules, names))])
 
 
 def names_of(store: Store) -> Names:
@@ -82,24 +86,31 @@ def unmatched(rules: Iterable[TeamRule], names: Names) -> list[TeamRule]:
     return [rule for rule in rules if not _matched(rule, names.get(rule.match_kind, frozenset()))]
 
 
-def overlaps(rules: Sequence[TeamRule], names: Names) -> list[str]:
-    """A sentence a pair of rules with stars that give one name to two teams, where neither is the other's special case."""
-    told: dict[tuple[int, int], str] = {}
-    wild: dict[str, list[TeamRule]] = {}
-    for rule in rules:
+def two_ways(rules: Sequence[TeamRule], names: Names) -> list[tuple[str, TeamRule, TeamRule]]:
+    """(name, the rule that decides, another one) of names that two rules with stars give to two teams, where neither is
+    the other's special case and no rule before them is for that name: once a pair of rules, at most OVERLAPS_MAX.
+    """
+    found: dict[tuple[int, int], tuple[str, TeamRule, TeamRule]] = {}
+    wild: dict[str, list[tuple[int, TeamRule]]] = {}
+    exact = {(rule.match_kind, rule.match): place for place, rule in enumerate(rules) if "*" not in rule.match}
+    for place, rule in enumerate(rules):
         if "*" in rule.match:
-            wild.setdefault(rule.match_kind, []).append(rule)
+            wild.setdefault(rule.match_kind, []).append((place, rule))
     for kind, of_kind in wild.items():
-        for name in sorted(names.get(kind, ())) if len({rule.team for rule in of_kind}) > 1 else ():
-            matching = [rule for rule in of_kind if rule.matches(name)]
-            for other in matching[1:]:
-                first = matching[0]
-                if other.team != first.team and not other.matches(first.match) and len(told) < OVERLAPS_MAX:
-                    told.setdefault(
-                        (id(first), id(other)),
-                        f"{kind} {name!r} is matched two ways: by {_rule(first)}, which decides, and by {_rule(other)}",
-                    )
-    return list(told.values())
+        for name in sorted(names.get(kind, ())) if len({rule.team for _, rule in of_kind}) > 1 else ():
+            matching = [(place, rule) for place, rule in of_kind if rule.matches(name)]
+            if not matching or exact.get((kind, name), len(rules)) < matching[0][0]:
+                continue
+            first = matching[0][1]
+            for _, other in matching[1:]:
+                if other.team != first.team and not other.matches(first.match) and len(found) < OVERLAPS_MAX:
+                    found.setdefault((id(first), id(other)), (name, first, other))
+    return list(found.values())
+
+
+def _overlap(name: str, first: TeamRule, other: TeamRule) -> str:
+    kind = first.match_kind
+    return f"{kind} {name!r} is matched two ways: by {_rule(first)}, which decides, and by {_rule(other)}"
 
 
 def _rules(store: Store, state: State, advice: Advice) -> Check:
@@ -128,6 +139,30 @@ def _currencies(store: Store, fx: Fx) -> Check:
         fixes.append(f"{row['currency']},{fx.currency},RATE,{rfc3339(row['from_us'])}")
     what = f"prices that are not in {fx.currency} and stay in their own currency: {named(told, '; ')}"
     return Check("currencies", WARN, what, "\n".join(fixes))
+
+
+def _spot_prices(store: Store, state: State) -> list[Check]:
+    """Whether spot prices reach to the end of the books: the last one holds until somebody imports the next."""
+    prices = rate_cards.spot_prices(state)
+    ends_us = store.sql("select max(end_us) from capacity")[0][0]
+    if not prices or ends_us is None:
+        return []
+    last: dict[tuple[str, str, str], int] = {}
+    for one in prices:
+        last[one.series] = max(last.get(one.series, one.at_us), one.at_us)
+    old = [
+        f"{' '.join(word for word in series if word)} of {rfc3339(at_us)}"
+        for series, at_us in sorted(last.items())
+        if at_us < ends_us - SPOT_DAYS_MAX * DAY_US
+    ]
+    if not old:
+        return [Check("spot", OK, "spot prices reach to the end of the books")]
+    what = f"spot prices that are older than {SPOT_DAYS_MAX} days and still charged: {named(old, '; ')}"
+    return [
+        Check(
+            "spot", WARN, what, "Import what aws ec2 describe-spot-price-history tells since: gpuwatch rates spot FILE"
+        )
+    ]
 
 
 def _matched(rule: TeamRule, values: frozenset[str]) -> bool:

@@ -46,13 +46,29 @@ def device_tokens(name: str) -> frozenset[str]:
 def profiles_of(name: str) -> tuple[str, ...]:
     """MIG profiles of every GPU that a rate's model may mean (`H100`: those of 80, 94 and 96 GB); () where none is known."""
     words = model_tokens(name)
-    sizes = {word for word in words if re.fullmatch(r"\d+gb", word)}
+    sizes = {word for word in words if re.fullmatch(r"\d+gb", word)} or (
+        {"94gb"} if words >= {"h100", "nvl"} else set()
+    )
     found: set[str] = set()
     for key, geometry in GEOMETRIES.items():
         chip, size = model_tokens(key) - {key.rsplit("-", 1)[-1].lower()}, key.rsplit("-", 1)[-1].lower()
         if chip <= words and (not sizes or size in sizes):
             found.update(geometry.profiles)
+    if not found and (only := mig.model_key(name)) is not None:  # a chip that is cut as another one is (H20, GH200)
+        found.update(GEOMETRIES[only].profiles)
     return tuple(sorted(found))
+
+
+@lru_cache(MAX_NAMES)
+def names_of_profile(model: str, profile: str | None) -> frozenset[str | None]:
+    """The names by which rates may mean a slice of `model`: as it is printed, and, where that is a misprint of one that
+    the model has (1g.11gb for 1g.12gb), as it should be.
+    """
+    if not profile:
+        return frozenset((None,))
+    name = mig.profile_name(profile) or profile
+    right, share = mig.misnamed(model, name), mig.share(model, name)
+    return frozenset((name, right) if right and share is not None and not share.estimated else (name,))
 
 
 def unknown_profile(model: str, profile: str | None) -> str | None:

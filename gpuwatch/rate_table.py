@@ -21,6 +21,9 @@ MAX_WHOLE_DIGITS = 26
 NAMED_MAX = 100
 """Bad rows that a refusal names; the others are counted."""
 
+OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+"""What spreadsheets of other countries write between cells."""
+
 T = TypeVar("T")
 _AMOUNT = re.compile(r"[+-]?(\d+)(?:\.(\d*))?", re.ASCII)
 
@@ -164,7 +167,9 @@ def _header(reader: Iterator[list[str]], file: str, required: Sequence[str]) -> 
         raise UnreadableInput(f"{file}: its first line is not CSV ({error}); expected {','.join(required)}") from error
     header = [cell.strip().lower() for cell in cells]
     if missing := [name for name in required if name not in header]:
-        raise UnreadableInput(
-            f"{file}: no column {', '.join(missing)} in its first line; expected {','.join(required)}"
-        )
+        told = f"{file}: no column {', '.join(missing)} in its first line; expected {','.join(required)}"
+        other = next((mark for mark in OTHER_SEPARATORS if mark in cells[0]), None) if len(cells) == 1 else None
+        if other is not None:
+            told = f"{file}: cells are separated by {OTHER_SEPARATORS[other]}; save it with commas, and decimals with a point"
+        raise UnreadableInput(told)
     return header

@@ -12,11 +12,11 @@ from itertools import pairwise
 from json import dumps, loads
 from typing import Any
 
-from gpuwatch import mig
+from gpuwatch import mig, rate_node
 from gpuwatch.clock import rfc3339
 from gpuwatch.errors import UsageError
 from gpuwatch.model import Rejects
-from gpuwatch.rate_models import ANY_MODEL, device_tokens, model_tokens, unknown_profile
+from gpuwatch.rate_models import ANY_MODEL, device_tokens, model_tokens, names_of_profile, unknown_profile
 from gpuwatch.rate_table import amount, moment, plain, read_rows, whole_number
 
 __all__ = ["ANY_MODEL", "PRICINGS", "Rate", "check_rates", "describe", "match_models", "missing_rate", "model_tokens"]
@@ -29,7 +29,7 @@ REQUIRED = ("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from", "valid_to"
 SCOPE = ("cluster", "pool", "mig_profile", "currency")
 MORE = ("quantity", "commitment_id", "sku", "list_price", "contracted_price")
 """Columns that few rates have."""
-OPTIONAL = (*SCOPE, *MORE)
+OPTIONAL = (*SCOPE, *MORE, *rate_node.COLUMNS)
 
 STORED = ("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from_us", "valid_to_us", *SCOPE, "line")
 """Fields of a rate that a row of the state has a column for, in the order of the columns."""
@@ -71,6 +71,8 @@ class Rate:
     list_price: Decimal | None = None
     contracted_price: Decimal | None = None
     """Per whole GPU-hour in `currency`, beside the effective price; None: the same."""
+    node: rate_node.Node | None = None
+    """Whose price an hour `usd_per_gpu_hour` is a part of."""
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -139,22 +141,25 @@ def describe(rate: Rate) -> str:
     scope = [f"{n} {v}" for n in ("cluster", "pool", "mig_profile") if (v := getattr(rate, n)) is not None]
     until = "" if rate.valid_to_us is None else rfc3339(rate.valid_to_us)
     where = f" (line {rate.line})" if rate.line else ""
-    return " ".join([rate.gpu_model, *scope, rate.pricing, f"{rfc3339(rate.valid_from_us)}..{until}"]) + where
+    by = "" if rate.node is None else f", {rate.node}"
+    return " ".join([rate.gpu_model, *scope, rate.pricing, f"{rfc3339(rate.valid_from_us)}..{until}"]) + by + where
 
 
 def stored(rate: Rate) -> dict[str, Any]:
     """A rate as a row of texts and numbers: what few rates have (MORE) is one JSON text, NULL where it has nothing of it."""
     told: dict[str, Any] = {name: getattr(rate, name) for name in (*STORED, *MORE)}
     texts = {name: plain(value) if isinstance(value, Decimal) else value for name, value in told.items()}
-    more = {name: texts[name] for name in MORE if texts[name] is not None}
+    more = {name: texts[name] for name in MORE} | rate_node.shown(rate.node)
+    more = {name: text for name, text in more.items() if text is not None}
     return {name: texts[name] for name in STORED} | {"more": dumps(more) if more else None}
 
 
 def from_stored(row: Mapping[str, Any]) -> Rate:
     """The rate that `stored` made a row of."""
     known = {name: row[name] for name in STORED} | loads(row["more"] or "{}")
+    node = rate_node.node_of({name: known.pop(name, None) for name in rate_node.COLUMNS})
     amounts = ("usd_per_gpu_hour", "list_price", "contracted_price")
-    return Rate(**known | {name: Decimal(known[name]) for name in amounts if name in known})
+    return Rate(**known | {name: Decimal(known[name]) for name in amounts if name in known}, node=node)
 
 
 def shown(rate: Rate) -> dict[str, Any]:
@@ -168,7 +173,13 @@ def shown(rate: Rate) -> dict[str, Any]:
         "valid_to": None if rate.valid_to_us is None else rfc3339(rate.valid_to_us),
         **{name: getattr(rate, name) for name in SCOPE},
         **{name: plain(value) if isinstance(value, Decimal) else value for name, value in more.items()},
+        **rate_node.shown(rate.node),
     }
+
+
+def price_of(text: str | None, node: rate_node.Node | None) -> Decimal:
+    """The price of a GPU-hour: as it is written, or what a node's price gives. Raises ValueError."""
+    return node.gpu_hour if node is not None and not text else amount(text or "", "usd_per_gpu_hour")
 
 
 def match_models(rates: Sequence[Rate], model_names: Iterable[str]) -> dict[str, tuple[Rate, ...]]:
@@ -182,10 +193,10 @@ def ranked(rates: Sequence[Rate], cluster: str, pool: str | None, model: str, pr
     Most specific first (profile, then pool, then cluster, then how closely the model is named), then PRICINGS in order;
     among those commitments to a number of GPUs, the oldest first, then the one that began last.
     """
-    wanted = _profile_or_text(profile)
+    wanted = names_of_profile(model, profile) | {None}
     found: list[tuple[tuple[object, ...], Rate]] = []
     for closeness, rate in _matches(rates, model):
-        if rate.cluster in (None, cluster) and rate.pool in (None, pool) and rate.mig_profile in (None, wanted):
+        if rate.cluster in (None, cluster) and rate.pool in (None, pool) and rate.mig_profile in wanted:
             scope = (rate.mig_profile is None, rate.pool is None, rate.cluster is None, -closeness)
             # A GPU keeps its commitment when another one begins: of commitments to a number the oldest comes first.
             began = (1, -rate.valid_from_us) if rate.quantity is None else (0, rate.valid_from_us)
@@ -292,10 +303,11 @@ def _rate(row: dict[str, str], line: int) -> Rate:
     profile = row.get("mig_profile") or None
     if currency == "":
         raise ValueError("currency is empty: write a three-letter code such as USD, or leave the column out for USD")
+    node = rate_node.node_of(row)
     rate = Rate(
         row["gpu_model"],
         row["pricing"],
-        amount(row["usd_per_gpu_hour"], "usd_per_gpu_hour"),
+        price_of(row["usd_per_gpu_hour"], node),
         moment(row["valid_from"], "valid_from"),
         moment(valid_to, "valid_to") if valid_to else None,
         row.get("cluster") or None,
@@ -306,6 +318,7 @@ def _rate(row: dict[str, str], line: int) -> Rate:
         quantity=whole_number(quantity, "quantity") if quantity else None,
         commitment_id=row.get("commitment_id") or None,
         sku=row.get("sku") or None,
+        node=node,
         **{name: amount(text, name) for name in ("list_price", "contracted_price") if (text := row.get(name))},
     )
     if problem := unknown_profile(rate.gpu_model, rate.mig_profile):
@@ -339,5 +352,7 @@ def _problems(rate: Rate) -> Iterable[str]:
         price = getattr(rate, name)
         if price is not None and (not price.is_finite() or price < 0):
             yield f"{name} is negative or not a number"
+    if rate.node is not None and rate.node.gpu_hour != rate.usd_per_gpu_hour:
+        yield "usd_per_gpu_hour is not what node_price gives: leave it empty"
     if not _CURRENCY.fullmatch(rate.currency):
         yield "currency is not a three-letter ISO 4217 code such as USD"

@@ -59,8 +59,8 @@ class TeamRule:
 def parse_teams(text: str | bytes, file: str, rejects: Rejects) -> tuple[TeamRule, ...]:
     """The rules of a teams.csv, in file order; a bad line goes to `rejects` and the rest is kept.
 
-    A line that gives to another team what an earlier line matches, wholly, can never decide, so it is refused, naming
-    both. Raises UnreadableInput where the file is not CSV with the required columns.
+    A line that repeats an earlier one, or gives to another team what an earlier line matches, wholly, can never decide,
+    so it is refused, naming both. Raises UnreadableInput where the file is not CSV with the required columns.
     """
     kept = Decided()
     for line, row in read_rows(text, file, COLUMNS, (), rejects):
@@ -72,7 +72,9 @@ def parse_teams(text: str | bytes, file: str, rejects: Rejects) -> tuple[TeamRul
             continue
         if (first := kept.add(rule)) is None:
             continue
-        if first.match == rule.match:
+        if first == rule:
+            rejects.add("an earlier line says the same", file, line, f"line {line} repeats line {first.line}: {shown}")
+        elif first.match == rule.match:
             reason = "the same match is given to another team by an earlier line, which decides"
             rejects.add(reason, file, line, f"line {line} contradicts line {first.line}: {shown}")
         else:
@@ -82,7 +84,7 @@ def parse_teams(text: str | bytes, file: str, rejects: Rejects) -> tuple[TeamRul
 
 
 class Decided:
-    """Rules in their order, and which of them can never decide because an earlier one of another team always does."""
+    """Rules in their order, and which of them can never decide because an earlier one says so, or another team, always."""
 
     def __init__(self) -> None:
         self.rules: dict[tuple[str, str], TeamRule] = {}
@@ -93,7 +95,7 @@ class Decided:
         """Takes a rule; or leaves it out and returns the earlier one that decides in its place."""
         same = self.rules.get((rule.match_kind, rule.match))
         if same is not None:
-            return same if same.team != rule.team else None
+            return same
         for length in sorted(self._lengths.get(rule.match_kind, ())):
             # A star of this rule is a character like others here: only a star of the earlier one stands for it.
             for earlier in self._wild.get((rule.match_kind, rule.match[:length]), ())[:WILD_MAX]:
@@ -194,6 +196,8 @@ def _glob(pattern: str, value: str) -> bool:
 def _problems(rule: TeamRule) -> Iterable[str]:
     """What a TeamRule may not be, in words without its values, so that refusals count together."""
     key = rule.match_kind.removeprefix(LABEL_KIND)
+    if rule.match_kind == LABEL_KIND + TEAM_LABEL:
+        yield f"the label {TEAM_LABEL} is the team itself: no rule is asked about it"
     if rule.match_kind not in PLAIN_KINDS and (key == rule.match_kind or not key):
         yield f"match_kind is not one of {', '.join(sorted(PLAIN_KINDS))}, label:<key>"
     if not rule.match:

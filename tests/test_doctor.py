@@ -141,6 +141,22 @@ def test_two_exporters_of_one_node_are_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "profile", "share"),
+    [
+        pytest.param("NVIDIA GB300", "1g.35gb", "1/7", id="a model that is not known"),
+        pytest.param("NVIDIA A100-PG509-200", "1g.10gb", "1/7", id="a name that leaves the memory open"),
+        pytest.param(None, "3g.40gb", "3/7", id="no model"),
+    ],
+)
+def test_a_share_that_is_read_from_a_name_only_is_told(model: str | None, profile: str, share: str) -> None:
+    world = World().add(samples(Gpu(gi=1, profile=profile, model=model), minutes(0, HOUR))).book()  # type: ignore[arg-type]
+    check = checks(world.store)["shares"]
+
+    assert ("warn", "ok") == (check.status, checks(world.store)["profiles"].status)
+    assert f"{profile} on {model or 'a GPU without a model'} ({share} of a GPU)" in check.what
+
+
+@pytest.mark.parametrize(
     ("status", "model", "profile"),
     [
         pytest.param("ok", "NVIDIA H100 80GB HBM3", "1g.10gb", id="its own profile"),

@@ -216,6 +216,34 @@ def test_a_closed_week_stays_and_its_correction_is_billed_later() -> None:
     assert all(row["ConsumedQuantity"] is not None and row["EffectiveCost"] > 0 for row in later)
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "classes"),
+    [
+        pytest.param(-1, 9, {None}, id="a window that holds the week and its correction tells neither apart"),
+        pytest.param(
+            -1, 7, {None, "Correction"}, id="a window that holds the week alone gives back what is billed later"
+        ),
+        pytest.param(0, 7, {None}, id="the closed week itself is as it was frozen"),
+        pytest.param(7, 9, {"Correction"}, id="what was found later is billed where it was found"),
+    ],
+)
+def test_teams_pay_what_chargeback_says_where_a_week_is_closed(first: int, last: int, classes: set[str | None]) -> None:
+    """Windows that hold the closed week, or the instant its correction is billed at, or both: team by team."""
+    world, state = everything()
+    window = Window(us(first * 24 * HOUR), us(last * 24 * HOUR))
+    rows = told(world, state, window)
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for row in rows:
+        sums[row["x_Team"]] += row["EffectiveCost"]
+    expected: dict[str, Decimal] = defaultdict(Decimal)
+    for charge in cost.chargeback(world.store, state, window).items:
+        expected[charge.group["team"] or ""] += charge.cost_exact or 0
+
+    assert classes == {row["ChargeClass"] for row in rows}
+    assert set(expected) == set(sums)
+    assert all(abs(sums[team] - expected[team]) <= PICO * len(rows) for team in sums)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_both_versions_say_the_same(version: str) -> None:
     world, state = everything()

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch import policy_card
+from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US, parse_rfc3339
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.policy import DEFAULT, Policies, as_dict, in_force, methods_of, share_methods
 from gpuwatch.policy_parse import parse, read
 from gpuwatch.policy_presets import SPLITS, split_node
 from gpuwatch.policy_values import Known, PolicyError
+from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store import Store
 from gpuwatch.teams import TeamRule
 from tests.test_ledger_properties import steady
+from tests.world import HOUR, Gpu, World, minutes, samples, us
 
 PAGE = Path(__file__).parents[1] / "docs" / "policies.md"
 KNOWN = Known(frozenset(("a", "b")), (("c1", "batch", "NVIDIA H100 80GB HBM3"),), frozenset(("USD",)))
@@ -61,6 +65,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "add up to 99.9999",
     ),
     "a shared cost named as one of the fleet": ({"shared": [COST | {"name": "idle"}]}, "is a cost of the fleet"),
+    "a shared cost that no sum could hold": (
+        {"shared": [COST | {"amount": "1" + "0" * 10}]},
+        "no plain decimal number",
+    ),
+    "a quota beyond all fleets": ({"quotas": [{"team": "a", "gpus": "99999999"}]}, "at most 7 digits"),
+    "a number with an exponent": ({"discounts": [{"qos": "low", "factor": Decimal("1e400")}]}, "a number that long"),
+    "a number that is none": ({"discounts": [{"qos": "low", "factor": Decimal("NaN")}]}, "no plain decimal number"),
     "two shared costs of one name": ({"shared": [COST, COST]}, "shared.1.name: is that of shared.0"),
     "the platform is no team": ({"shared": [COST | {"teams": ["__platform__"]}]}, "is a name of the ledger"),
 }
@@ -131,6 +142,24 @@ def test_a_policy_says_dominant_where_the_setting_says_otherwise() -> None:
     assert [] == methods_of(policies)
     assert [(first, "dominant"), (second, "memory")] == methods_of(policies, "memory")
     assert "mig_share_method" not in as_dict(policies[1])
+
+
+def test_analysis_takes_the_setting_where_no_policy_says_a_share_method() -> None:
+    """A seventh of the GPU by compute, an eighth by memory; the policy's days are from the second to the third."""
+    state, slice_ = State.open("sqlite://"), Gpu(gi=1, profile="1g.10gb")
+    world = World(Settings(default_interval_s=1800, mig_share_method="memory"))
+    world.add(samples(slice_, minutes(0, 72 * HOUR, 1800)))
+    said = {"name": "p", "valid_from": "2026-11-03", "valid_to": "2026-11-04", "mig_share_method": "dominant"}
+    policy_card.replace(world.store, state, json.dumps({"policies": [said]}), "p.json", "ann", 0)
+    analyze(world.store, state, world.settings, now_us=us(72 * HOUR))
+
+    found = world.store.sql(
+        """select start_us, end_us, method, share_num, share_den from segment join device using (device_id)
+        where gi = 1 order by 1"""
+    )
+    shares = [(method, Fraction(num, den)) for *_, method, num, den in found]
+    assert [("memory", Fraction(1, 8)), ("dominant", Fraction(1, 7)), ("memory", Fraction(1, 8))] == shares
+    assert [us(24 * HOUR), us(48 * HOUR)] == [row[0] for row in found[1:]]
 
 
 def test_a_card_keeps_what_was_set_and_each_version() -> None:

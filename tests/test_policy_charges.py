@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch import charges, cost
-from gpuwatch.books import working_tables
+from gpuwatch.books import AMOUNT_MAX, working_tables
 from gpuwatch.clock import DAY_US, SECOND_US, Window
+from gpuwatch.errors import UsageError
 from gpuwatch.fx import Exchange, Fx
 from gpuwatch.policy import DEFAULT, Policies
 from gpuwatch.policy_parse import parse
@@ -27,6 +28,7 @@ from tests.test_ledger_properties import seeds, steady
 from tests.world import HOUR, IDLE, T0_US, Gpu, World, claim, minutes, samples, us
 
 A100 = "NVIDIA A100-SXM4-80GB"
+DISCOUNTED = {"discounts": [{"qos": "low", "factor": "0.5"}]}
 
 
 def made(**fields: Any) -> Policies:
@@ -40,7 +42,7 @@ def bill(world: World, state: State, rules: Policies | None, window: Window, *by
     return {(*c.group.values(), c.kind, c.cause): c.cost for c in answer.items}
 
 
-def two_teams() -> tuple[World, State, Window]:
+def two_teams(price: str = "1") -> tuple[World, State, Window]:
     """A day of four H100 at 1 USD: a holds one busy for 6 h, b one idle for 12 h; and an A100 that nobody holds."""
     gpus = [Gpu(f"GPU-{n}", index=n) for n in range(3)] + [Gpu("GPU-x", "n2", model=A100)]
     rows = [samples(gpus[0], minutes(0, 24 * HOUR, 600)), samples(gpus[2], minutes(0, 24 * HOUR, 600), IDLE)]
@@ -50,7 +52,7 @@ def two_teams() -> tuple[World, State, Window]:
         claim("1", 0, 6 * HOUR, account="acct-a", gpus="GPU-0", user_name="ann", qos="low", state="PREEMPTED"),
         claim("2", 0, 12 * HOUR, account="acct-b", gpus="GPU-1", user_name="bob", state="COMPLETED"),
     )
-    state = stated(world.book(), [Rate("*", "owned", Decimal(1), us(-DAY))], rules("a", "b"))
+    state = stated(world.book(), [Rate("*", "owned", Decimal(price), us(-DAY))], rules("a", "b"))
     return world, state, Window(us(0), us(DAY))
 
 
@@ -333,6 +335,85 @@ def test_a_run_is_preemptible_where_its_qos_says_how(day: tuple[World, State, Wi
         found = bill(world, state, made(discounts=[{"preemptible": True, "factor": "0.5"}]), window)
         assert Decimal(expected) == found[("a", "allocated", None)]
     world.store.sql("delete from queue")
+
+
+def with_another_cluster(world: World, hours: list[int]) -> World:
+    """And cluster c2: one GPU that nobody holds, known for these hours of the day."""
+    moved = {
+        "device": "",
+        "capacity": "where start_us = $a",
+        "segment": "where start_us = $a and run_id is null",
+        "ledger_hour": "where hour_us in (select unnest($hours::bigint[])) and run_id is null",
+    }
+    (free,) = world.store.sql("select device_id from device where gpu = 'GPU-2'")[0]
+    for table, where in moved.items():
+        assert table.isidentifier()
+        names = [row[0] for row in world.store.sql("select name from pragma_table_info($t)", t=table)]
+        change = {"cluster": "'c2'", "device_id": "device_id + 1", "pool": "null"}
+        words = ", ".join(change.get(name, name) for name in names)
+        text = f"insert into {table} select {words} from {table} {where or 'where true'} and device_id = $d"
+        used = {
+            name: value
+            for name, value in (("a", us(0)), ("hours", [us(h * HOUR) for h in hours]))
+            if f"${name}" in text
+        }
+        world.store.sql(text, d=free, **used)
+    spans = [(min(hours), max(hours) + 1)] if len(hours) == max(hours) - min(hours) + 1 else [(h, h + 1) for h in hours]
+    for table in ("capacity", "segment"):
+        first = world.store.sql(f"select * from {table} where cluster = 'c2'")
+        names = [row[0] for row in world.store.sql("select name from pragma_table_info($t)", t=table)]
+        world.store.sql(f"delete from {table} where cluster = 'c2'")
+        for start, end in spans:
+            row = dict(zip(names, first[0], strict=True)) | {"start_us": us(start * HOUR), "end_us": us(end * HOUR)}
+            world.store.sql(f"insert into {table} by name select {', '.join(f'${n} as {n}' for n in names)}", **row)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("expected", "hours"),
+    [
+        pytest.param("6.00", list(range(12)), id="half a day is known: half of the quota"),
+        pytest.param("4.00", [0, 1, 22, 23], id="a gap is known too, but no more is paid than is free"),
+        pytest.param("1.00", [0, 1], id="two hours"),
+    ],
+)
+def test_a_quota_is_for_as_much_of_a_day_as_the_books_know(expected: str, hours: list[int]) -> None:
+    """Half a GPU of a cluster without pools; another cluster is known all day."""
+    world, _, window = two_teams()
+    state = stated(with_another_cluster(world, hours), [Rate("*", "owned", Decimal(1), us(-DAY))], rules("a", "b"))
+    found = made(payers={"idle": "quota_holder"}, quotas=[{"team": "a", "gpus": "0.5", "cluster": "c2"}])
+
+    told = bill(world, state, found, window, "team", "cluster")
+    assert Decimal(expected) == told[("a", "c2", "shared", None)]
+    halves = [exact(world, found, Window(us(a * HOUR), us(b * HOUR)), "team", "cluster") for a, b in ((0, 5), (5, 24))]
+    assert added(exact(world, found, window, "team", "cluster")) == added(*halves)
+
+
+def test_prices_of_many_decimals_leave_room_for_large_fleets() -> None:
+    """Amounts have as many decimals as prices and policies need together, and at least ten."""
+    world, state, window = two_teams("2.163466894977")
+    places = []
+    for fields in ({"preset": "share-idle"}, {"basis": {"allocated": "0.25", "used": "0.75"}}, DISCOUNTED):
+        with working_tables(world.store):
+            scale, _ = charges.book(world.store, made(**fields), window, ("team",), None, None, None)
+        places.append(scale.places)
+        found = bill(world, state, made(**fields), window)
+        assert Decimal("207.69") == sum(found.values())
+    assert [12, 14, 13] == places
+    # 10,000 GPUs for a month, in 56ths of a GPU: below 2^126.
+    assert 10_000 * 30 * DAY_US * 56 * 2163466894977 * 100 < AMOUNT_MAX
+
+
+def test_shared_costs_that_do_not_fit_are_told() -> None:
+    world, state, window = two_teams()
+    large = {"amount": "9999999999.999999999999", "per": "hour", "currency": "USD", "split": "even"}
+    fits = bill(world, state, made(shared=[large | {"name": "net"}]), window)
+    assert Decimal("120000000000.00") == fits[("a", "shared", "net")]
+
+    with pytest.raises(UsageError, match="shared costs are too large"):
+        many = [large | {"name": f"net {n}"} for n in range(1000)]
+        world.store.sql("update device_price set usd_per_gpu_hour = '0.000000000001'")  # the most decimals
+        bill(world, state, made(shared=many, discounts=[{"qos": "*", "factor": "0.0001"}]), window)
 
 
 # It closes, whatever the policy.

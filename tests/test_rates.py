@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpuwatch.clock import parse_rfc3339
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.model import Rejects
+from gpuwatch.rate_models import unknown_profile
 from gpuwatch.rates import (
     OVERLAP,
     Rate,
@@ -132,6 +133,26 @@ def test_optional_columns_scope_a_rate() -> None:
 def test_a_file_without_the_columns_is_unreadable(text: bytes) -> None:
     with pytest.raises(UnreadableInput, match=r"rates\.csv: "):
         parse_rates(text, "rates.csv", Rejects())
+
+
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_another_separator_is_told(mark: str, name: str) -> None:
+    with pytest.raises(UnreadableInput, match=f"separated by {name}; save it with commas"):
+        parse_rates((HEADER + "\nH100,spot,1,2026-11-01,\n").replace(",", mark), "rates.csv", Rejects())
+
+
+@pytest.mark.parametrize("model", ["H100 NVL", "NVIDIA H100 NVL", "H20", "GH200"])
+def test_a_profile_that_only_other_boards_have_is_refused(model: str) -> None:
+    assert (unknown_profile(model, "1g.10gb") or "").startswith("mig_profile is none of this model: it has 1g.12gb")
+    assert unknown_profile(model, "1g.12gb") is None
+
+
+def test_a_rate_of_a_profile_prices_the_slices_that_an_exporter_misprints() -> None:
+    rates = [rate(usd="4"), rate(usd="3", mig_profile="1g.12gb")]
+    found = {p: getattr(resolve(rates, "c1", None, "NVIDIA H100 NVL", p, NOVEMBER), "usd_per_gpu_hour", None)
+             for p in ("1g.12gb", "1g.11gb", "1g.10gb", "2g.24gb")}  # fmt: skip
+
+    assert {"1g.12gb": 3, "1g.11gb": 3, "1g.10gb": 4, "2g.24gb": 4} == found
 
 
 def test_a_byte_order_mark_blank_lines_and_short_lines_are_fine() -> None:

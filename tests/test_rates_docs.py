@@ -18,11 +18,17 @@ from gpuwatch.rate_table import plain, whole
 from gpuwatch.rates import PRICINGS, parse_rates
 
 TEXT = (Path(__file__).parents[1] / "docs/rates.md").read_text("utf-8")
-CARD, OWNED, FX = re.findall(r"```csv\n(.*?)```", TEXT, re.DOTALL)
+CARD, NODES, OWNED, FX = re.findall(r"```csv\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_rate_card_of_the_page_is_one() -> None:
     assert [3.5, 2.1] == [float(rate.usd_per_gpu_hour) for rate in whole(parse_rates, CARD, "docs/rates.md")]
+
+
+def test_the_price_by_node_of_the_page() -> None:
+    (rate,) = whole(parse_rates, NODES, "docs/rates.md")
+
+    assert f"9 × 10 / (9 × 8 + 0.9 × 64 + 0.1 × 488) = {plain(rate.usd_per_gpu_hour)} USD" in TEXT
 
 
 def test_the_order_of_pricings_is_that_of_the_code() -> None:

@@ -13,13 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch import rate_cards
+from gpuwatch.advice import Advice
 from gpuwatch.clock import parse_rfc3339
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.money import fraction_to_decimal
+from gpuwatch.rate_checks import checks
 from gpuwatch.rate_spot import Instance, SpotPrice, instances_of, merged, parse_spot, spot_rates
 from gpuwatch.rate_table import RowsRefused
 from gpuwatch.rates import Rate
 from gpuwatch.state import State
+from tests.world import Gpu, World, minutes, samples, us
 
 P5 = {"p5.48xlarge": Instance("H100", 8)}
 DAYS = [parse_rfc3339(f"2026-11-{day:02}") for day in (1, 2, 3)]
@@ -145,6 +148,26 @@ def test_a_refused_import_leaves_what_there_was(state: State) -> None:
         rate_cards.add_spot(state, parse_spot(as_json(zone), "spot.json", other), "ann", "spot.json", 4)
 
     assert (1, 1) == (len(rate_cards.spot_prices(state)), state.card_version("spot"))
+
+
+@pytest.mark.parametrize(
+    ("status", "day"),
+    [
+        pytest.param(None, None, id="without spot prices nothing is looked at"),
+        pytest.param("ok", -7, id="a week before the end of the books"),
+        pytest.param("warn", -8, id="older"),
+    ],
+)
+def test_a_spot_price_that_nobody_renews_is_named(state: State, status: str | None, day: int | None) -> None:
+    world = World().add(samples(Gpu(), minutes(0, 3600))).book()
+    if day is not None:
+        at_us = us(day * 24 * 3600 + 3600)
+        one = SpotPrice("p5.48xlarge", "us-east-1a", "Linux", at_us, Decimal(16), "USD", "H100", 8)
+        rate_cards.add_spot(state, [one], "ann", "spot.json", 1)
+    found = {check.id: check for check in checks(world.store, state, Advice())}
+
+    assert status == (found["spot"].status if "spot" in found else None)
+    assert ("p5.48xlarge us-east-1a Linux of 2026-10-25T01:00:00Z" in found["spot"].what) if status == "warn" else True
 
 
 @settings(max_examples=100, deadline=None)

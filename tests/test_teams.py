@@ -87,6 +87,8 @@ def test_a_star_stands_for_any_text(expected: bool, pattern: str, value: str) ->
         pytest.param("match_kind is not one of account, namespace, queue, user, label:<key>", "label:,a,t", id="key"),
         pytest.param("match is empty: give a name, or * for every one", "user,,t", id="no match"),
         pytest.param("team is empty", "user,a,", id="no team"),
+        pytest.param("the label gpuwatch.io/team is the team itself: no rule is asked about it",
+                     "label:gpuwatch.io/team,a,t", id="a label that needs no rule"),
         pytest.param("team begins with __: those names are the ledger's own", "user,a,__platform__", id="reserved"),
         pytest.param("the same match is given to another team by an earlier line, which decides", "user,ann,blue",
                      id="a rule that can never decide"),
@@ -122,11 +124,11 @@ def test_a_rule_that_never_decides_is_refused_with_both_lines(expected: list[str
     assert len(lines) - len(expected) == len(rules)
 
 
-def test_a_repeated_line_changes_nothing() -> None:
+def test_a_repeated_line_is_refused_and_the_first_one_kept() -> None:
     rejects = Rejects()
     rules = parse_teams("match_kind,match,team\nuser,ann,red\nuser,ann,red\n", "teams.csv", rejects)
 
-    assert ((TeamRule("user", "ann", "red"),), {}) == (rules, rejects.counts)
+    assert ((TeamRule("user", "ann", "red"),), {"an earlier line says the same": 1}) == (rules, rejects.counts)
 
 
 def test_many_owners_at_once() -> None:

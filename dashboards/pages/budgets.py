@@ -80,14 +80,14 @@ def sentence(item: Row, currency: str) -> str:
     """The card's title: what became of the money."""
     amount = words.money(item.get("amount"), currency)
     if item.get("spent") is None:
-        return f"{whose(item)}: {amount} for {item.get('period')}"
-    return f"{whose(item)} has spent {words.percent(item.get('spent_ratio'))} of {amount} for {item.get('period')}"
+        return f"{whose(item)}: {amount} for {words.period(item.get('period'))}"
+    spent = words.percent(item.get("spent_ratio"))
+    return f"{whose(item)} has spent {spent} of {amount} for {words.period(item.get('period'))}"
 
 
 def card(item: Row, query: Query, scheme: Scheme) -> Component:
     """One budget: the sentence, the bar with the forecast, the numbers, the burn-down."""
     currency, (kind, word) = str(item.get("currency") or ""), verdict(item)
-    window = item.get("window") or {}
     told = item.get("forecast") or {}
     amount, spent = words.number(item.get("amount")), words.number(item.get("spent"))
     left = amount - spent if amount is not None and spent is not None else None
@@ -103,30 +103,40 @@ def card(item: Row, query: Query, scheme: Scheme) -> Component:
     )
     team = str(item.get("team"))
     href = query.link("/teams", team=None if team == FLEET else team, window=str(item.get("period")))
-    figure = charts.burn_down(item, scheme)
+    runs_out: parts.Node = parts.num(words.day(item["runs_out"])) if item.get("runs_out") else "not in this period"
+    if spent is None or (not told and not item.get("runs_out")):
+        runs_out = parts.num(words.MISSING, "Nothing is foretold yet")
     facts = [
         fact("Spent", parts.money(item.get("spent"), currency)),
         fact("Left", parts.money(left, currency, "num lost" if left is not None and left < 0 else "num")),
         fact("Forecast", html.Div([ends, between])),
-        fact("Runs out", words.day(item.get("runs_out")) if item.get("runs_out") else "not in this period"),
+        fact("Runs out", runs_out),
     ]
     if item.get("gpu_hours_quota") is not None:
-        said = f"{words.percent(item.get('gpu_hours_ratio'))} of {words.short(words.number(item['gpu_hours_quota']) or Decimal(0))}"
-        facts.append(fact("GPU-hours", parts.num(said, item.get("gpu_hours"))))
+        quota = words.short(words.number(item["gpu_hours_quota"]) or Decimal(0))
+        part = parts.num(words.percent(item.get("gpu_hours_ratio")), f"{item.get('gpu_hours')} GPU-hours")
+        facts.append(fact("GPU-hours", html.Div([part, html.Span(f"of {quota}", className="soft small")])))
     return html.Section(
         [
             html.Header([html.H2(parts.link(sentence(item, currency), href)), parts.tag(word, kind)]),
             states.advice(str(item["missing"])) if item.get("missing") else None,
             gauge(item) if spent is not None else None,
             html.Div(facts, className="keyfacts"),
-            parts.graph(figure, charts.SMALL) if figure else states.advice("No day of it is booked yet."),
-            html.P(
-                f"Left at the end of each day, beside an even pace; {words.span(window.get('start'), window.get('end'))}",
-                className="soft small",
-            ),
+            *drawn(item, scheme),
         ],
         className="card budget",
     )
+
+
+def drawn(item: Row, scheme: Scheme) -> list[Component]:
+    """The burn-down and what its lines are."""
+    window, told = item.get("window") or {}, item.get("forecast") or {}
+    figure = charts.burn_down(item, scheme)
+    if figure is None:
+        return [] if item.get("missing") else [states.advice("No day of it is booked yet.")]
+    ahead = f"; dotted: the forecast; shaded: where {told.get('level')} of such periods end" if told else ""
+    said = f"What is left at the end of each day{ahead} ({words.span(window.get('start'), window.get('end'))})"
+    return [parts.graph(figure, charts.SMALL), html.P(said, className="soft small")]
 
 
 def gauge(item: Row) -> Component:

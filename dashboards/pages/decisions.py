@@ -122,7 +122,9 @@ def chosen(fleet: Row | None, query: Query) -> tuple[str, list[str]]:
     return cluster, (named or known.get(cluster, []))[:MAX_POOLS]
 
 
-@page("/decisions", "Decisions", load, icon="decisions", order=9, filters=("window", "cluster", "team"), under="/teams")
+@page(
+    "/decisions", "Decisions", load, icon="decisions", order=10, filters=("window", "cluster", "team"), under="/teams"
+)
 def layout(data: Data, query: Query, scheme: str) -> Component:
     """The questions, what is assumed, and the answer."""
     name = asked(query)
@@ -141,6 +143,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
             assumptions(question, data.answer, query),
             pool_choice(data.fleet, query) if name == "pools" else None,
             body(name, data, query),
+            proposals.assumed(data.answer) if data.answer is not None else None,
         ]
     )
 
@@ -150,7 +153,10 @@ def body(name: str, data: Data, query: Query) -> Component:
     if data.failure is not None:
         return refused(data.failure, query)
     if data.answer is None:
-        return states.empty("Choose pools to put together", "No pool of this cluster is known. Pools come from rates.")
+        return states.empty(
+            "Choose pools to put together",
+            "No pool of this cluster is known: no source names the partition or node pool of its nodes.",
+        )
     shown = {
         "own": proposals.owning,
         "spot": proposals.spot,
@@ -163,7 +169,7 @@ def body(name: str, data: Data, query: Query) -> Component:
 def refused(error: ApiFailure, query: Query) -> Component:
     """What the API refused: a wrong assumption can be set right, a question about the fleet needs another token."""
     if error.status == 400:
-        way = parts.link("Back to what is assumed by itself", query.link("/decisions", of=query.get("of")), "button")
+        way = parts.link("Reset what is assumed", query.link("/decisions", of=query.get("of")), "button")
         return states.notice("failing", "This cannot be asked so", error.message, way)
     return states.failed(error, query)
 
@@ -187,7 +193,7 @@ def assumptions(question: Question, answer: Row | None, query: Query) -> Compone
     reset = None
     if any(query.get(parameter) for parameter, _, _ in question.assumes):
         away = {parameter: None for parameter, _, _ in question.assumes}
-        reset = parts.link("As it was", query.link(**away), "button small")
+        reset = parts.link("Reset", query.link(**away), "button small")
     return html.Div([*fields, reset], className="assumptions", role="group", **parts.aria("What is assumed"))
 
 

@@ -156,7 +156,7 @@ def remainder(rest: Fraction | None) -> Component | None:
         [
             html.Span(className="dot m-rest"),
             html.Span("remainder", className="soft one-line"),
-            html.Span("the platform's, or shared by policy", className="soft one-line"),
+            html.Span("in no slice", className="soft one-line", title="The platform's, or shared by policy"),
             parts.num(str(rest), f"{words.percent(float(rest))} of the GPU"),
             html.Span(),
         ]
@@ -236,7 +236,7 @@ def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component
         )
         cells.append(
             html.Div(
-                html.Span(words.clip(words.owner(part.owner), 16) if part.owner else "free"),
+                html.Span(words.clip(short_owner(part.owner), 16) if part.owner else "free"),
                 className=f"slice m-{part.state}",
                 style={"gridColumn": columns, "gridRow": f"{row_at} / span {compute}"},
                 title=part.words,
@@ -270,7 +270,7 @@ def sizes(slices: list[Slice], rest: Fraction | None) -> Component:
     """Slices by their share of the GPU, side by side, where nobody says where they lie."""
     pieces = [
         html.Div(
-            html.Span(words.clip(words.owner(part.owner), 16) if part.owner else "free"),
+            html.Span(words.clip(short_owner(part.owner), 16) if part.owner else "free"),
             className=f"slice m-{part.state}",
             style=parts.width(float(tenancy.share(part.share) or 0)),
             title=part.words,
@@ -288,9 +288,14 @@ def names() -> Component:
     return html.Li([html.Span(), *(html.Span(word) for word in said)], className="soft small")
 
 
+def short_owner(name: str) -> str:
+    """An owner where there is room for few words."""
+    return "no team" if name == "__unallocated__" else words.owner(name)
+
+
 def line(part: Slice, query: Query) -> Component:
     """A slice in the list under the drawing."""
-    who = words.clip(words.owner(part.owner), 22) if part.owner else "free"
+    who = words.clip(short_owner(part.owner), 22) if part.owner else "free"
     said = f"{who} and {part.others} more" if part.others else who
     name = (
         parts.link(said, job_link(query, part.cluster, part.job), title=f"{part.words}; longest: job {part.job}")

@@ -13,7 +13,7 @@ from gpuwatch.dashboards import books, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.pages.finding import fact
-from gpuwatch.dashboards.pages.periods import corrected, digest, state_tag
+from gpuwatch.dashboards.pages.periods import corrected, state_tag
 from gpuwatch.dashboards.query import Query
 
 MAX_TEAMS = 100
@@ -64,11 +64,10 @@ def summary(period: Row, query: Query) -> Component:
     )
     teams = sorted(frozen.keys() | later.keys(), key=lambda team: (-(amount(frozen, team) or 0), team))
     columns = [
-        parts.Column("Team", "wide"),
+        parts.Column("Team"),
         parts.Column("GPU-h", "r narrow-hide"),
         parts.Column("Billed", "r"),
-        parts.Column("Corrected since", "r"),
-        parts.Column("Now", "r"),
+        *((parts.Column("Corrected", "r"), parts.Column("Now", "r")) if later else ()),
     ]
     rows = []
     for team in teams[:MAX_TEAMS]:
@@ -76,11 +75,14 @@ def summary(period: Row, query: Query) -> Component:
         now = billed if change is None else (billed or Decimal(0)) + change
         rows.append(
             [
-                words.clip(words.owner("" if team == "None" else team), 60),
+                whose(team, name, query),
                 parts.hours(frozen[team].seconds) if team in frozen else html.Span(),
                 parts.money(billed if team in frozen else Decimal(0), currency),
-                parts.money(change, currency) if team in later else html.Span(),
-                parts.money(now, currency),
+                *(
+                    (parts.more(change, currency) if team in later else html.Span(), parts.money(now, currency))
+                    if later
+                    else ()
+                ),
             ]
         )
     more = html.P(f"and {len(teams) - MAX_TEAMS} more", className="soft") if len(teams) > MAX_TEAMS else None
@@ -96,8 +98,8 @@ def summary(period: Row, query: Query) -> Component:
                 [
                     fact("Billed", parts.money(period.get("cost"), currency)),
                     fact("GPU time", parts.gpu_time(period.get("gpu_seconds"))),
-                    fact("Corrected since", parts.money(later_sum, currency)),
-                    fact("Charges", parts.link("Open them", query.link("/teams", window=name), "more")),
+                    fact("Corrected since", parts.more(later_sum, currency)),
+                    fact("See also", onward(name, query)),
                 ],
                 className="keyfacts",
             ),
@@ -106,6 +108,21 @@ def summary(period: Row, query: Query) -> Component:
         ],
         className="card",
     )
+
+
+def whose(team: str, name: str, query: Query) -> Component:
+    """A team, leading to its charges of the period."""
+    said = words.clip(words.owner("" if team == "None" else team), 60)
+    if team == "None" or team.startswith("__"):
+        return html.Span(said, className="soft")
+    return parts.link(said, query.link("/teams", window=name, team=team, by="user"), "title", team)
+
+
+def onward(name: str, query: Query) -> Component:
+    """Its charges, and the report of a week."""
+    charges = parts.link("Charges", query.link("/teams", window=name), "more")
+    report = parts.link("Report", query.link("/reports", week=name, team=None), "more")
+    return html.Div([charges, ", ", report] if "W" in name else charges)
 
 
 def amount(sums: dict[str, books.Sum], team: str) -> Decimal | None:
@@ -119,19 +136,17 @@ def lines(data: Row, query: Query) -> Component:
     if not found:
         return parts.card("Nothing was corrected since")
     columns = [
-        parts.Column("Posted"),
-        parts.Column("Why", "wide"),
+        parts.Column("Why"),
         parts.Column("Team"),
         parts.Column("GPU-h", "r narrow-hide"),
         parts.Column("Cost", "r"),
     ]
     rows = [
         [
-            words.when(one.posted_at),
-            words.clip(one.why, 100),
+            html.Div([words.clip(one.why, 100), html.Div(words.when(one.posted_at), className="soft small nowrap")]),
             words.clip(words.owner(one.team), 40),
             parts.hours(one.seconds),
-            parts.money(one.cost, one.currency),
+            parts.more(one.cost, one.currency),
         ]
         for one in found[:MAX_LINES]
     ]
@@ -142,7 +157,7 @@ def lines(data: Row, query: Query) -> Component:
 
 
 def grouped(items: Iterable[Row]) -> list[Group]:
-    """Lines added up by instant, cause and team, the newest first."""
+    """Lines added up by instant, cause and team, the newest first; those of one instant by money."""
     sums: dict[tuple[str, str, str, str], books.Sum] = {}
     for item in items:
         key = tuple(str(item.get(name) or "") for name in ("posted_at", "why", "team", "currency"))
@@ -151,7 +166,7 @@ def grouped(items: Iterable[Row]) -> list[Group]:
         sums[at, why, team, currency] = sums.get((at, why, team, currency), books.Sum()).plus(
             seconds, words.number(item.get("cost"))
         )
-    ordered = sorted(sums.items(), key=lambda entry: entry[0])
+    ordered = sorted(sums.items(), key=lambda entry: (-abs(entry[1].cost or Decimal(0)), entry[0]))
     ordered.sort(key=lambda entry: entry[0][0], reverse=True)
     return [Group(*key, part.seconds, part.cost) for key, part in ordered]
 
@@ -170,13 +185,20 @@ def history(period: Row) -> Component:
                             f" {words.when(closing.get('closed_at'))} by {words.clip(closing.get('closed_by'), 60)}",
                         ]
                     ),
-                    html.Div(digest(closing.get("digest"))),
+                    html.Div(["SHA-256 ", html.Span(str(closing.get("digest")), className="mono")], className="soft"),
                     *(html.Div(signature(one)) for one in signed),
                     html.Div(reopened(closing), className="soft") if closing.get("reopened_at") else None,
                 ]
             )
         )
-    return parts.card("How it was closed", html.Ul(entries, className="history"))
+    return parts.card("How it was closed", html.Ul(entries, className="history"), priced_with(period))
+
+
+def priced_with(period: Row) -> Component | None:
+    """Versions of the cards that the closing in force was priced with."""
+    versions = period.get("versions") or {}
+    told = [f"{words.clip(name, 30)} version {version}" for name, version in versions.items() if version]
+    return html.P(f"Priced with {', '.join(told)}", className="soft small") if told else None
 
 
 def signature(one: Row) -> str:

@@ -13,6 +13,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards import books, parts, states, words
 from gpuwatch.dashboards.books import Sum
+from gpuwatch.dashboards.charge_lines import cause_word
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query, job_link
@@ -48,17 +49,6 @@ KINDS = {
     CORRECTION: ("Corrections", "Of closed periods, billed when they were found"),
 }
 """Kinds of charges in the order of their columns: the word and what it means."""
-CAUSES = {
-    "idle": "Free",
-    "stranded": "Free but stranded",
-    "out_of_service": "Out of service",
-    "mig_remainder": "MIG remainder",
-    "unused": "Held, and not charged by the basis",
-    "discount": "Discounts",
-    "minimum": "Minimum billing",
-    "lost_work": "Work lost with failures",
-}
-"""Causes in words; others are names of shared costs."""
 
 
 @dataclass(frozen=True)
@@ -190,25 +180,38 @@ def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
     known = books.comparable(before, whole)
     orphan = books.by_key(rows, "team").get("__unallocated__", Sum())
 
-    def headline(label: str, now: Sum, then: Sum, note: str = "") -> parts.Headline:
+    def headline(label: str, now: Sum, then: Sum) -> parts.Headline:
         cost = books.nothing_costs(now, whole)
         against = words.change(cost, then.cost if known else None)
-        return parts.Headline(label, parts.money(cost, currency), against, note=note or parts.gpu_time(now.seconds))
+        return parts.Headline(label, parts.money(cost, currency), against, note=parts.gpu_time(now.seconds))
 
     shown = [headline("Total", whole, before)]
     if not query.get("team") or SHARED in kinds:
         shown.append(headline("Held by teams", kinds.get(ALLOCATED, Sum()), past.get(ALLOCATED, Sum())))
     if SHARED in kinds:
-        shown.append(headline("Shared with teams", kinds[SHARED], past.get(SHARED, Sum()), "by policy"))
+        passed = parts.money(kinds[SHARED].cost, currency)
+        shown.append(parts.Headline("Shared with teams", passed, note=f"by policy{external(data, query)}"))
     if not query.get("team"):
         shown.append(headline("The platform's", kinds.get(PLATFORM, Sum()), past.get(PLATFORM, Sum())))
     if CORRECTION in kinds:
-        shown.append(headline("Corrections", kinds[CORRECTION], past.get(CORRECTION, Sum())))
+        corrected = parts.money(kinds[CORRECTION].cost, currency)
+        shown.append(
+            parts.Headline("Corrections", corrected, note=parts.link("of closed periods", query.link("/periods")))
+        )
     if view_of(query) == "team" and not query.get("team"):
         note = parts.link("Name its teams", query.link("/quality")) if orphan.seconds else "Every held hour has a team"
         cost = parts.money(books.nothing_costs(orphan, whole), currency)
         shown.append(parts.Headline("Held, team unknown", cost, note=note))
     return parts.headlines(shown)
+
+
+def external(data: Data, query: Query) -> str:
+    """The money in the bill that no GPU costs; nothing where the rows are only a part of the bill."""
+    told = data.charges.get("total") or {}
+    amount = words.number(told.get("external_cost"))
+    if not amount or fixed(query):
+        return ""
+    return f", {words.money(amount, str(told.get('currency') or ''))} of it no GPU's"
 
 
 def currency_of(data: Data, rows: Sequence[Row]) -> str:
@@ -322,7 +325,7 @@ def name_cell(name: str, view: str, cluster: object, query: Query) -> Component:
     """The value of the row; leads one step down, a job to its page."""
     said = words.clip(words.owner("" if name in ("None", "") else name), 60)
     if view == "cause":
-        return html.Span(CAUSES.get(name, "Held time" if name == "None" else said), title=name)
+        return html.Span(cause_word(name), title=name)
     if name in ("None", "", "__platform__"):
         return html.Span(said if name == "__platform__" else "Not named", className="soft", title=name)
     if view == "job":

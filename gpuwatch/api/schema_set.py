@@ -29,6 +29,19 @@ class Rate(Strict):
     sku: str | None = Field(None, min_length=1, max_length=200)
     list_price: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$")] | None = None
     contracted_price: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$")] | None = None
+    node_price: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$", examples=["98.32"])] | None = Field(
+        None, description="What a node costs an hour; its GPU-hour follows by node_split."
+    )
+    node_gpus: Annotated[str, Field(pattern=r"^\d{1,4}$", examples=["8"])] | None = None
+    node_vcpus: Annotated[str, Field(pattern=r"^\d{1,9}(\.\d{1,12})?$", examples=["192"])] | None = None
+    node_memory_gib: Annotated[str, Field(pattern=r"^\d{1,9}(\.\d{1,12})?$", examples=["2048"])] | None = None
+    node_split: str | None = Field(None, max_length=20, examples=["aws-scad"])
+
+
+class RateSent(Rate):
+    usd_per_gpu_hour: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$", examples=["2.49"])] | None = Field(  # type: ignore[assignment]
+        None, description="None where node_price gives it."
+    )
 
 
 class Rates(Strict):
@@ -38,7 +51,7 @@ class Rates(Strict):
 
 
 class RatesBody(Strict):
-    items: list[Rate] = Field(max_length=100_000)
+    items: list[RateSent] = Field(max_length=100_000)
 
 
 class TeamRule(Strict):

@@ -52,7 +52,7 @@ SIZE = (
     "currency",
 )
 POOLS = ("gpu_model", "gpus", "peak_gpus", "needed_gpus", "freed_nodes", "freed_gpus", "utilisation_before")
-POOLS_SHOWN = (*POOLS, "utilisation_after", "saving_a_month", "currency")
+POOLS_SHOWN = (*POOLS, "utilisation_after", "saving_a_month", "currency", "missing")
 
 
 @decide.command("own-vs-cloud")
@@ -89,7 +89,7 @@ def spot(
     form: FormatOption = None,
 ) -> None:
     """Jobs that spot capacity would make cheaper, lost work counted."""
-    from gpuwatch.decisions_read import spot_suitability
+    from gpuwatch.decisions_jobs import spot_suitability
 
     given = {"spot_discount": discount, "interruptions_an_hour": interruptions}
     asked = {"team": names(team or ()) or None}
@@ -111,7 +111,7 @@ def right_sizing(
     form: FormatOption = None,
 ) -> None:
     """Jobs that held a whole GPU and would fit in a MIG slice of it."""
-    from gpuwatch.decisions_read import right_sizing as size
+    from gpuwatch.decisions_jobs import right_sizing as size
 
     asked = {"team": names(team or ()) or None}
 
@@ -156,7 +156,7 @@ def _tell(
     """Asks the files, or the server that has them open, and prints the answer."""
     from gpuwatch.clock import rfc3339
     from gpuwatch.cost import price_all
-    from gpuwatch.decisions_read import Assumptions
+    from gpuwatch.decisions_books import Assumptions
 
     data, config, form = options
     choose(form, True)
@@ -171,7 +171,8 @@ def _tell(
             found = look(store, state, span, assumed)
     extra = {name: value for name, value in found.items() if name != "items"}
     said = ", ".join(f"{name} {value}" for name, value in found["assumptions"].items() if value is not None)
-    foot = [f"Assumed: {said}", *(f"{name}: {found[name]}" for name in ("jobs", "jobs_unjudged") if name in found)]
+    counts = ("jobs", "jobs_unjudged", "jobs_without_price")
+    foot = [f"Assumed: {said}", *found["notes"], *(f"{name}: {found[name]}" for name in counts if name in found)]
     columns = list(dict.fromkeys([*shown, *(name for item in found["items"] for name in item)]))
     show(Listing(columns, found["items"], extra, shown=shown, foot=foot), form)
 

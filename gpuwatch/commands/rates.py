@@ -37,6 +37,7 @@ CSV, JSON = "text/csv", "application/json"
 RATE_COLUMNS = (
     *("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "cluster", "pool"),
     *("mig_profile", "quantity", "commitment_id", "sku", "list_price", "contracted_price"),
+    *("node_price", "node_gpus", "node_vcpus", "node_memory_gib", "node_split"),
 )
 SHOWN = ("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "quantity")
 FX_COLUMNS = ("from", "to", "rate", "valid_from")

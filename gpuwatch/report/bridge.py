@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from gpuwatch.report import words
 from gpuwatch.report.document import Column, Row, Section, Table, Text, row
-from gpuwatch.report.facts import PLATFORM, UNOWNED, Amount, Facts
-from gpuwatch.report.markup import name
+from gpuwatch.report.facts import PLATFORM, Amount, Facts
+from gpuwatch.report.markup import owner_name
 
 OWNERS_SHOWN = 40
+TITLE = "From the cost of GPU time to what is charged"
 
 
 @dataclass(frozen=True)
@@ -61,32 +63,46 @@ def bridge(facts: Facts) -> Section | None:
     if not needed(facts):
         return None
     found = bridges(facts)
-    policy = f"Policy version {facts.versions.policies}" if facts.versions.policies else "The policy in force"
+    head, line, sentence = _difference(facts)
     if facts.team is not None:
         (one,) = found
         lines = [
             ("GPU time held, at its price (the waterfall)", one.at_price),
-            (f"{policy}: what is paid for that time, instead of its price", one.policy),
+            (line, one.policy),
             ("Idle, stranded and shared costs that the policy passes on", one.shared),
             ("Corrections of closed periods", one.correction),
         ]
-        shown = [(label, amount) for label, amount in lines if amount]
-        costs = [*(_exact(amount, facts.currency) for _, amount in shown), _exact(one.charged, facts.currency)]
-        rows = [row([label, cost]) for (label, _), cost in zip(shown, costs, strict=False)]
-        rows.append(row(["To pay", costs[-1]], "sum"))
+        rows = [row([label, _exact(amount, facts.currency)]) for label, amount in lines if amount]
+        rows.append(row(["To pay", _exact(one.charged, facts.currency)], "sum"))
         table = Table((Column("", part=4), Column("Cost", number=True)), tuple(rows))
-        return Section("From the cost of GPU time to what is charged", (table,))
+        return Section(TITLE, (table,))
+    named = {"policy": head, "shared": "Passed on", "correction": "Corrections"}
+    parts = {part: word for part, word in named.items() if any(getattr(b, part) for b in found)}
     columns = (
         Column("Owner", part=2.2),
-        *(Column(head, number=True) for head in ("At its price", "Policy", "Passed on", "Corrections", "Charged")),
+        *(Column(head, number=True) for head in ("At its price", *parts.values(), "Charged")),
     )
     kept, rest = list(found[:OWNERS_SHOWN]), found[OWNERS_SHOWN:]
-    rows = [_row(_owner(b.owner), b, facts.currency) for b in kept]
+    rows = [_row(owner_name(b.owner), b, parts, facts.currency) for b in kept]
     if rest:
-        rows.append(_row(f"{len(rest)} more", _sum(rest), facts.currency, "other"))
-    rows.append(_row("Total", _sum(found), facts.currency, "sum"))
-    text = f"{policy} charges otherwise than by the time that each team held; every line adds up to what is charged."
-    return Section("From the cost of GPU time to what is charged", (Text(text, "soft"), Table(columns, tuple(rows))))
+        rows.append(_row(f"{len(rest)} more", _sum(rest), parts, facts.currency, "other"))
+    rows.append(_row("Total", _sum(found), parts, facts.currency, "sum"))
+    text = f"{sentence}; every line adds up to what is charged."
+    return Section(TITLE, (Text(text, "soft"), Table(columns, tuple(rows))))
+
+
+def _difference(facts: Facts) -> tuple[str, str, str]:
+    """Why held time is not charged at its price: as a column, a line and a sentence."""
+    version = facts.versions.policies
+    policy = f"Policy version {version}" if version else "The policy in force"
+    line = f"{policy}: what is paid for that time, instead of its price"
+    sentence = f"{policy} charges otherwise than by the time that each team held"
+    if facts.closed is None:
+        return "Policy", line, sentence
+    later = "charges are frozen, and the books changed after the closing"
+    if version:
+        return "Policy, closing", f"{line}; what changed after the closing", f"{sentence}; {later}"
+    return "Since closing", "What changed in the books after the closing", f"{later[0].upper()}{later[1:]}"
 
 
 def _sum(many: tuple[Bridge, ...]) -> Bridge:
@@ -95,17 +111,11 @@ def _sum(many: tuple[Bridge, ...]) -> Bridge:
     return Bridge(None, *parts)
 
 
-def _row(label: str, one: Bridge, currency: str | None, kind: str = "") -> Row:
-    cells = [_exact(a, currency) for a in (one.at_price, one.policy, one.shared, one.correction, one.charged)]
-    return row([label, *cells], kind)
+def _row(label: str, one: Bridge, parts: Iterable[str], currency: str | None, kind: str = "") -> Row:
+    amounts = (one.at_price, *(getattr(one, part) for part in parts), one.charged)
+    return row([label, *(_exact(amount, currency) for amount in amounts)], kind)
 
 
 def _exact(amount: Decimal, currency: str | None) -> str:
     """To the cent: these lines are for those who add them up."""
     return words.plain(amount, 2, currency)
-
-
-def _owner(owner: str | None) -> str:
-    if owner == PLATFORM:
-        return "Not allocated (platform)"
-    return "Held, no team known" if owner == UNOWNED else name(owner)

@@ -10,6 +10,7 @@ from gpuwatch.output import BUCKET_WORDS
 from gpuwatch.report import words
 from gpuwatch.report.document import Block, Cell, Column, Heading, Notice, Section, Table, Terms, Text, row
 from gpuwatch.report.facts import HOUR_S, UNOWNED, Facts
+from gpuwatch.report.markup import name
 
 RATES_NAMED = 8
 """Missing rates that a report names."""
@@ -109,6 +110,7 @@ def terms(facts: Facts) -> dict[str, str]:
         "GPU-seconds and slices": "A MIG slice counts as its share of the GPU: 7 s of a slice of 1/7 are 1 GPU-second."
         + ("" if v.method is None else f" Method of the share: {v.method}."),
         "Who pays": _who_pays(facts),
+        **_closed(facts),
         "Held idle while others waited": "GPUs that were held idle through a whole hour, for the part of it in which a "
         "request of another team waited that asked for that cluster, queue, kind of GPU and slice, and for no more "
         "devices than were idle there. Requests that waited for something else (held, dependent) do not count. It is "
@@ -122,6 +124,21 @@ def terms(facts: Facts) -> dict[str, str]:
         f"{_version(v.policies)}; exchange rates {_version(v.fx)}.",
         "Exact values": "The table files (CSV, XLSX, Parquet) beside this page have every number unrounded.",
     }
+
+
+def _closed(facts: Facts) -> dict[str, str]:
+    """Who closed the week, and what anybody can check it by."""
+    one = facts.closed
+    if one is None:
+        return {}
+    signed = f" Signed by {', '.join(name(who) for who in one.signed)}." if one.signed else " Nobody signed it yet."
+    frozen = (
+        "Charges are the frozen ones; buckets, slices and findings are of the books as they are now."
+        if one.whole
+        else "It was closed by an earlier release, which froze no jobs: this is told by the books as they are now."
+    )
+    digest = f"SHA-256 {one.digest}"
+    return {"Closed": f"On {words.moment(one.at_us)} UTC by {name(one.by)}.{signed} {frozen} Content: {digest}."}
 
 
 def _who_pays(facts: Facts) -> str:

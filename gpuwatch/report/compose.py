@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gpuwatch.ledger import FREE_BUCKETS
 from gpuwatch.output import BUCKET_WORDS
-from gpuwatch.report import bridge, closing, tables, wastes, words
+from gpuwatch.report import bridge, closing, corrections, tables, wastes, words
 from gpuwatch.report.document import TOTAL, Bar, Cell, Column, Document, Numbers, Row, Section, Table, Text, row
 from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts
 from gpuwatch.report.headlines import compared_cost, headlines, productive_ratio, trend
@@ -24,6 +24,7 @@ def document(facts: Facts) -> Document:
         tables.payers(facts),
         tables.models(facts),
         bridge.bridge(facts),
+        corrections.corrections(facts),
         closing.quality(facts),
         closing.how(facts),
     ]
@@ -90,8 +91,17 @@ def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
         lines.append(f"No comparison with the week before: the books begin on {begin}.")
     else:
         lines.append(f"Changes are against {words.days(facts.compared)}.")
-    lines.append(budgeted(facts))
-    return Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts))
+    if facts.closed is not None:
+        lines.append(f"The week was closed on {words.moment(facts.closed.at_us)} by {name(facts.closed.by)}.")
+    if facts.budget is None:
+        lines.append(budgeted(facts))
+        return Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts))
+    return (
+        Text(" ".join(lines), "soft"),
+        Text(lead(facts), "lead"),
+        Numbers(headlines(facts)),
+        Text(budgeted(facts)),
+    )
 
 
 def _where(facts: Facts) -> Section:
@@ -119,9 +129,6 @@ def _where(facts: Facts) -> Section:
         Text(f"Bars are {'money' if by_cost else 'GPU-hours, because some time has no price'}.", "soft"),
         Table(tuple(columns), tuple(rows), "fall"),
     ]
-    if (facts.corrections.costs or facts.corrections.gpu_seconds) and not bridge.needed(facts):
-        paid = words.amount_money(facts.corrections, facts.currency)
-        blocks.append(Text(f"Corrections of closed periods, in the total and in no bucket: {paid}."))
     return Section(f"Where it went: {_largest_loss(facts, sizes, whole)}", tuple(blocks))
 
 

@@ -81,6 +81,39 @@ class Charge:
     currency: str | None
     error: str | None
 
+    @property
+    def place(self) -> tuple[str | None, str | None, str | None, str | None]:
+        """(team, user, cluster, job)"""
+        return self.team, self.user, self.cluster, self.job
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A closing of the week itself: its charges are frozen. `whole`: by job too, not only by team."""
+
+    at_us: int
+    by: str
+    digest: str
+    signed: tuple[str, ...]
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What a closed period turned out to cost more or less, billed in this week: of one owner and job."""
+
+    period: str
+    why: str
+    billed_us: int
+    team: str | None
+    user: str | None
+    cluster: str | None
+    job: str | None
+    gpu_model: str | None
+    mig_profile: str | None
+    amount: Amount
+    cost_exact: Decimal | None
+
 
 @dataclass(frozen=True)
 class SliceHold:
@@ -191,6 +224,10 @@ class Facts:
     waited_by: Mapping[str, Waited] = field(default_factory=dict)
     """By team, for the fleet."""
     budget: Budget | None = None
+    closed: Closed | None = None
+    """None where the week is open."""
+    corrected: tuple[Correction, ...] = ()
+    """The lines of `corrections`."""
 
     @property
     def currency(self) -> str | None:

@@ -7,15 +7,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeVar
+from functools import cached_property
+from heapq import nlargest
+from typing import Generic, TypeVar
 
 from gpuwatch import cost, findings
 from gpuwatch.clock import DAY_US, HOUR_US, Window, parse_window, rfc3339
 from gpuwatch.errors import UsageError
 from gpuwatch.findings import Finding
 from gpuwatch.money import CENT_PLACES, largest_remainder
-from gpuwatch.report.facts import Amount, Charge, ModelUse, SliceHold, Versions, Waited
+from gpuwatch.report.closed import Frozen, frozen
+from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited
 from gpuwatch.report.holds import slice_holds
+from gpuwatch.report.job_use import Job, Uses, job_uses
 from gpuwatch.report.waited import idle_while_waiting
 from gpuwatch.state import State
 from gpuwatch.state.actions import Actions
@@ -24,11 +28,30 @@ from gpuwatch.store import Store
 WEEK_US = 7 * DAY_US
 CENT = Decimal(1).scaleb(-CENT_PLACES)
 FINE = ("team", "user", "cluster", "job")
+OWN = ("allocated", "platform")
+"""Kinds of charges for GPU time itself: the buckets are worth so much. Others are passed on, or of another period."""
+JOBS_SHOWN = 20
+"""Jobs of a team that its report lists."""
 ROUNDING_CENTS = 2
 """Cents a bucket by which two roundings of the same money may differ."""
 
 Buckets = Mapping[str, Amount]
 _Owned = TypeVar("_Owned", Charge, ModelUse, Finding, SliceHold)
+
+
+class Rows(Generic[_Owned]):
+    """Rows of everybody in one order, and of each team in the same order."""
+
+    def __init__(self, rows: Iterable[_Owned]) -> None:
+        self._every = tuple(rows)
+        groups: dict[str | None, list[_Owned]] = defaultdict(list)
+        for row in self._every:
+            groups[row.team].append(row)
+        self.by_team = {team: tuple(group) for team, group in groups.items()}
+
+    def of(self, team: str | None) -> tuple[_Owned, ...]:
+        """The rows of a team; of everybody (None) in the order in which they were given."""
+        return self._every if team is None else self.by_team.get(team, ())
 
 
 @dataclass(frozen=True)
@@ -40,18 +63,23 @@ class Week:
     covered: Window
     compared: Window | None
     books_from_us: int
-    charges: Mapping[str | None, tuple[Charge, ...]]
-    """By team, the dearest first, as in `everything`."""
-    models: Mapping[str | None, tuple[ModelUse, ...]]
-    users_before: Mapping[tuple[str | None, str | None], Amount]
-    teams_before: Mapping[str | None, Amount]
+    charges: Rows[Charge]
+    """The dearest first."""
+    models: Rows[ModelUse]
+    users_before: Mapping[tuple[str | None, str, str | None], Amount]
+    """By team, kind and user."""
+    teams_before: Mapping[tuple[str | None, str], Amount]
+    """By team and kind."""
     buckets: Mapping[str | None, Buckets]
     buckets_before: Mapping[str | None, Buckets]
-    job_buckets: Mapping[str | None, Mapping[tuple[str | None, ...], Buckets]]
-    """By team, then by FINE."""
-    findings: Mapping[str, tuple[Finding, ...]]
-    slices: Mapping[str | None, tuple[SliceHold, ...]]
+    user_buckets: Mapping[tuple[str | None, str | None], Buckets]
+    """By team and user."""
+    job_uses: Uses
+    """Of the dearest jobs of each team."""
+    findings: Rows[Finding]
+    slices: Rows[SliceHold]
     waited: Mapping[str, Waited] | None
+    frozen: Frozen
     stale_hours: int
     versions: Versions
 
@@ -76,9 +104,10 @@ def gather(
         raise UsageError(f"report: no books for {week}: they {known}; choose another --week, or import and analyze")
     earlier = Window(covered.start_us - WEEK_US, covered.end_us - WEEK_US)
     compared = earlier if earlier.start_us >= books.start_us else None
+    closing = frozen(state, window, teams)
+    books_ = _Books(store, state, window, teams, closing.whole)
     before = _Before(store, state, compared, teams)
-    published = _published(store, state, window, teams)
-    charges = _charges(store, state, window, teams, published)
+    charges = Rows(books_.charges())
     actions = {} if now_us is None else Actions(state).current(now_us)
     stale = store.sql(
         "select count(distinct hour_us) from dirty_hour where hour_us >= $start_us and hour_us < $end_us",
@@ -91,16 +120,18 @@ def gather(
         covered=covered,
         compared=compared,
         books_from_us=books.start_us,
-        charges=_grouped(charges),
-        models=_models(store, state, window, teams, published),
+        charges=charges,
+        models=Rows(books_.models()),
         users_before=before.users(),
         teams_before=before.teams(),
-        buckets=_bucket_amounts(store, state, window, teams, _by_team(charges)),
+        buckets=_bucket_amounts(store, state, window, teams, _by_team(charges.of(None))),
         buckets_before=before.buckets(),
-        job_buckets=_job_buckets(store, state, window, teams),
-        findings=_grouped(findings.read(store, window=window, teams=teams, actions=actions)),
-        slices=_grouped(slice_holds(store, state, window, teams)),
+        user_buckets=_user_buckets(store, state, window, teams),
+        job_uses=job_uses(store, window, _dearest_jobs(charges)),
+        findings=Rows(findings.read(store, window=window, teams=teams, actions=actions)),
+        slices=Rows(slice_holds(store, state, window, teams)),
         waited=idle_while_waiting(store, state, window, teams),
+        frozen=closing,
         stale_hours=stale[0][0],
         versions=Versions(
             rates=state.card_version("rates"),
@@ -131,76 +162,86 @@ def overlap(one: Window, other: Window) -> Window | None:
     return Window(start_us, end_us) if start_us < end_us else None
 
 
-def _grouped(rows: Iterable[_Owned]) -> dict[Any, tuple[_Owned, ...]]:
-    """Rows by team, in their order."""
-    groups: dict[Any, list[_Owned]] = defaultdict(list)
-    for row in rows:
-        groups[row.team].append(row)
-    return {team: tuple(group) for team, group in groups.items()}
+def _dearest_jobs(charges: Rows[Charge]) -> list[Job]:
+    """The jobs of each team that its report lists."""
+    found: list[Job] = []
+    for team, mine in charges.by_team.items():
+        if team not in SPECIAL:
+            costs: dict[Job, Decimal] = defaultdict(Decimal)
+            for charge in mine:
+                if charge.kind == "allocated":
+                    # Without a price the longest are the dearest.
+                    costs[charge.place] += charge.cost if charge.cost is not None else charge.gpu_seconds
+            found += nlargest(JOBS_SHOWN, costs, key=lambda job: (costs[job], str(job)))
+    return found
 
 
 Paid = tuple[str | None, str, str | None, str | None]
 """(team, kind, cause of a shared cost, currency)"""
-Published = Mapping[Paid, Decimal]
-"""What a team pays of a kind in a currency, in cents: every finer row of it adds up to that."""
 
 
-def _published(store: Store, state: State, window: Window, teams: Collection[str] | None) -> Published:
-    return {
-        _paid_key(c): c.cost
-        for c in cost.chargeback(store, state, window, ("team",), teams=teams).items
-        if c.cost is not None
-    }
+@dataclass(frozen=True)
+class _Books:
+    """Charges of a window by who, what and where; `closed`: of a closed period as they were frozen."""
+
+    store: Store
+    state: State
+    window: Window
+    teams: Collection[str] | None
+    closed: bool
+
+    def charges(self) -> list[Charge]:
+        """The bill by job, the dearest first."""
+        rows = [_row(charge, amount) for charge, amount in self._dealt(FINE)]
+        rows.sort(
+            key=lambda c: (c.kind == "platform", -(c.cost or Decimal(0)), str((c.team, c.user, c.cluster, c.job)))
+        )
+        return rows
+
+    def models(self) -> list[ModelUse]:
+        """The bill by GPU model and size of slice."""
+        rows = [
+            ModelUse(
+                c.group["team"],
+                c.group["gpu_model"],
+                c.group["mig_profile"],
+                c.kind,
+                amount_of(c.gpu_seconds, amount, c.currency),
+            )
+            for c, amount in self._dealt(("team", "gpu_model", "mig_profile"))
+        ]
+        rows.sort(key=lambda m: (-sum((c for _, c in m.amount.costs), Decimal(0)), str((m.gpu_model, m.mig_profile))))
+        return rows
+
+    def _dealt(self, by: Sequence[str]) -> Iterable[tuple[cost.Charge, Decimal | None]]:
+        """Charges with their cents dealt within each team, so that a team's report and the fleet's say the same.
+
+        Corrections were rounded when they were posted: their cents stand.
+        """
+        fine: dict[Paid, list[cost.Charge]] = defaultdict(list)
+        for charge in self._asked(by):
+            if charge.kind == "correction" or charge.cost_exact is None:
+                yield charge, charge.cost
+            else:
+                fine[_paid_key(charge)].append(charge)
+        for key, group in fine.items():
+            exact = [c.cost_exact for c in group if c.cost_exact is not None]
+            names = [f"{c.group}" for c in group]
+            yield from zip(
+                group, largest_remainder(exact, CENT_PLACES, names, total=self._published.get(key)), strict=True
+            )
+
+    @cached_property
+    def _published(self) -> Mapping[Paid, Decimal]:
+        """What a team pays of a kind in a currency, in cents: every finer row of it adds up to that."""
+        return {_paid_key(c): c.cost for c in self._asked(("team",)) if c.cost is not None}
+
+    def _asked(self, by: Sequence[str]) -> Sequence[cost.Charge]:
+        return cost.chargeback(self.store, self.state, self.window, by, teams=self.teams, closed=self.closed).items
 
 
 def _paid_key(charge: cost.Charge) -> Paid:
     return charge.group["team"], charge.kind, charge.cause, charge.currency
-
-
-def _dealt(charges: Iterable[cost.Charge], published: Published) -> Iterable[tuple[cost.Charge, Decimal | None]]:
-    """Charges with their cents dealt within each team, so that a team's report and the fleet's say the same."""
-    fine: dict[Paid, list[cost.Charge]] = defaultdict(list)
-    for charge in charges:
-        fine[_paid_key(charge)].append(charge)
-    for key, group in fine.items():
-        priced = [c for c in group if c.cost_exact is not None]
-        cents = largest_remainder(
-            [c.cost_exact for c in priced if c.cost_exact is not None],
-            CENT_PLACES,
-            [f"{c.group}" for c in priced],
-            total=published.get(key),
-        )
-        yield from zip(priced, cents, strict=True)
-        yield from ((c, None) for c in group if c.cost_exact is None)
-
-
-def _charges(
-    store: Store, state: State, window: Window, teams: Collection[str] | None, published: Published
-) -> list[Charge]:
-    """The bill by job."""
-    fine = cost.chargeback(store, state, window, FINE, teams=teams).items
-    rows = [_row(charge, amount) for charge, amount in _dealt(fine, published)]
-    rows.sort(key=lambda c: (c.kind == "platform", -(c.cost or Decimal(0)), str((c.team, c.user, c.cluster, c.job))))
-    return rows
-
-
-def _models(
-    store: Store, state: State, window: Window, teams: Collection[str] | None, published: Published
-) -> dict[str | None, tuple[ModelUse, ...]]:
-    """The bill by GPU model and size of slice."""
-    fine = cost.chargeback(store, state, window, ("team", "gpu_model", "mig_profile"), teams=teams).items
-    rows = [
-        ModelUse(
-            c.group["team"],
-            c.group["gpu_model"],
-            c.group["mig_profile"],
-            c.kind,
-            amount_of(c.gpu_seconds, amount, c.currency),
-        )
-        for c, amount in _dealt(fine, published)
-    ]
-    rows.sort(key=lambda m: (-sum((c for _, c in m.amount.costs), Decimal(0)), str((m.gpu_model, m.mig_profile))))
-    return _grouped(rows)
 
 
 def _row(charge: cost.Charge, amount: Decimal | None) -> Charge:
@@ -255,15 +296,14 @@ def _settled(buckets: dict[str, Amount], paid: Amount) -> Buckets:
     return settled
 
 
-def _job_buckets(
+def _user_buckets(
     store: Store, state: State, window: Window, teams: Collection[str] | None
-) -> dict[str | None, dict[tuple[str | None, ...], Buckets]]:
-    """Buckets by team and (team, user, cluster, job)."""
-    found: dict[str | None, dict[tuple[str | None, ...], dict[str, Amount]]] = defaultdict(lambda: defaultdict(dict))
-    for row in cost.ledger(store, state, window, (*FINE, "bucket"), teams=teams).items:
-        mine = found[row.group["team"]][tuple(row.group[name] for name in FINE)]
+) -> dict[tuple[str | None, str | None], Buckets]:
+    found: dict[tuple[str | None, str | None], dict[str, Amount]] = defaultdict(dict)
+    for row in cost.ledger(store, state, window, ("team", "user", "bucket"), teams=teams).items:
+        mine = found[row.group["team"], row.group["user"]]
         mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
-    return {team: dict(jobs) for team, jobs in found.items()}
+    return dict(found)
 
 
 @dataclass(frozen=True)
@@ -275,35 +315,45 @@ class _Before:
     window: Window | None
     only: Collection[str] | None
 
-    def teams(self) -> dict[str | None, Amount]:
-        """What each team paid."""
-        return {key[0]: amount for key, amount in self._paid(("team",)).items()}
+    def teams(self) -> dict[tuple[str | None, str], Amount]:
+        """What each team paid, by kind."""
+        paid: dict[tuple[str | None, str], Amount] = defaultdict(Amount)
+        for charge in self._teams:
+            paid[charge.group["team"], charge.kind] += amount_of(charge.gpu_seconds, charge.cost, charge.currency)
+        return dict(paid)
 
-    def users(self) -> dict[tuple[str | None, str | None], Amount]:
-        """What each user of a team paid."""
-        return {(key[0], key[1]): amount for key, amount in self._paid(("team", "user")).items()}
+    def users(self) -> dict[tuple[str | None, str, str | None], Amount]:
+        """What each user of a team paid, by kind."""
+        paid: dict[tuple[str | None, str, str | None], Amount] = defaultdict(Amount)
+        for charge in self._paid(("team", "user")):
+            key = charge.group["team"], charge.kind, charge.group["user"]
+            paid[key] += amount_of(charge.gpu_seconds, charge.cost, charge.currency)
+        return dict(paid)
 
     def buckets(self) -> dict[str | None, Buckets]:
         """Buckets and their cost by team."""
         if self.window is None:
             return {}
-        return _bucket_amounts(self.store, self.state, self.window, self.only, self.teams())
+        paid: dict[str | None, Amount] = defaultdict(Amount)
+        for (team, kind), amount in self.teams().items():
+            if kind in OWN:
+                paid[team] += amount
+        return _bucket_amounts(self.store, self.state, self.window, self.only, paid)
 
-    def _paid(self, by: Sequence[str]) -> dict[tuple[str | None, ...], Amount]:
-        paid: dict[tuple[str | None, ...], Amount] = defaultdict(Amount)
-        if self.window is not None:
-            for charge in cost.chargeback(self.store, self.state, self.window, by, teams=self.only).items:
-                if charge.kind == "correction":
-                    continue
-                key = tuple(charge.group[name] for name in by)
-                paid[key] += amount_of(charge.gpu_seconds, charge.cost, charge.currency)
-        return dict(paid)
+    @cached_property
+    def _teams(self) -> Sequence[cost.Charge]:
+        return self._paid(("team",))
+
+    def _paid(self, by: Sequence[str]) -> Sequence[cost.Charge]:
+        if self.window is None:
+            return ()
+        return cost.chargeback(self.store, self.state, self.window, by, teams=self.only).items
 
 
 def _by_team(charges: Iterable[Charge]) -> dict[str | None, Amount]:
     """What each team pays for the buckets: without corrections of other periods and what a policy passes on."""
     paid: dict[str | None, Amount] = defaultdict(Amount)
     for charge in charges:
-        if charge.kind in ("allocated", "platform"):
+        if charge.kind in OWN:
             paid[charge.team] += amount_of(charge.gpu_seconds, charge.cost, charge.currency)
     return dict(paid)

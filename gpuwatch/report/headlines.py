@@ -27,8 +27,11 @@ class Headline:
 
 
 def headlines(facts: Facts) -> tuple[Headline, ...]:
-    """At most MOST numbers: paid, productive, its price, held idle, and what nobody or everybody held."""
-    found = [_paid(facts), _productive(facts), _price(facts), _cost("Held idle", facts, "hoarded")]
+    """At most MOST numbers: paid, of the budget where one is set, productive, its price, held idle, and else what nobody
+    or everybody held.
+    """
+    found = [_paid(facts), *_budget(facts)]
+    found += [_productive(facts), _price(facts), _cost("Held idle", facts, "hoarded")]
     found.append(_held_hours(facts) if facts.team is not None else _cost("Held by nobody", facts, *FREE_BUCKETS))
     return tuple(found[:MOST])
 
@@ -75,6 +78,20 @@ def _paid(facts: Facts) -> Headline:
     label = "Paid" if facts.team is None else "To pay"
     change = compared_cost(facts, facts.total, facts.total_before)
     return Headline(label, words.amount_money(facts.total, facts.currency), _exact(facts.total), change)
+
+
+def _budget(facts: Facts) -> list[Headline]:
+    """What is spent of the budget."""
+    budget = facts.budget
+    if budget is None:
+        return []
+    label = f"Of the budget for {budget.period}"
+    whole = words.money(budget.amount, budget.currency)
+    if budget.spent is None:
+        return [Headline(label, words.MISSING, f"of {budget.amount:f} {budget.currency}", f"of {whole}")]
+    exact = f"{budget.spent:f} of {budget.amount:f} {budget.currency}"
+    part = words.percent(words.ratio(budget.spent, budget.amount))
+    return [Headline(label, part, exact, f"{words.money(budget.spent, budget.currency)} of {whole}")]
 
 
 def _productive(facts: Facts) -> Headline:

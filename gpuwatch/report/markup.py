@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from gpuwatch.report.facts import PLATFORM, UNOWNED
+
 NAME_SHOWN = 80
 """Characters of a name that a page shows; the table file has all of it."""
 _SPACES = "\u00a0\u202f"
@@ -31,6 +33,11 @@ def name(text: str | None, missing: str = "not told") -> str:
     if text is None or not text.strip():
         return missing
     return text if len(text) <= NAME_SHOWN else f"{text[: NAME_SHOWN - 1]}…"
+
+
+def owner_name(team: str | None) -> str:
+    """A team's name; what nobody holds, or nobody knows of, in words."""
+    return {PLATFORM: "Not allocated (platform)", UNOWNED: "Held, no team known"}.get(team or "", name(team))
 
 
 def join(*children: Child) -> Html:

@@ -8,6 +8,7 @@ from typing import Any
 
 from reportlab.lib.pagesizes import A4, LETTER  # type: ignore[import-untyped]
 from reportlab.lib.styles import ParagraphStyle  # type: ignore[import-untyped]
+from reportlab.pdfbase.pdfmetrics import stringWidth  # type: ignore[import-untyped]
 from reportlab.platypus import (  # type: ignore[import-untyped]
     BaseDocTemplate,
     CondPageBreak,
@@ -31,6 +32,8 @@ MARGIN, TOP, BOTTOM = 40.0, 42.0, 40.0
 """Points round what is printed."""
 SHORT = 14
 """Rows of a table that is not torn by a page break."""
+TILE_PADDING, VALUE_PT_MIN = 11.0, 7.0
+"""Of a headline number: room at its sides, and the smallest that its letters may become."""
 HEADING_ROOM = 90.0
 """A section does not begin below this height of a page."""
 
@@ -85,7 +88,8 @@ class _Printer:
 
     def _section(self, section: doc.Section, key: str) -> list[Flowable]:
         last = section.name == "how"
-        begin: list[Flowable] = [PageBreak()] if last else [CondPageBreak(HEADING_ROOM)]
+        # How far to trust it, and how it was computed, are the last page.
+        begin: list[Flowable] = [PageBreak()] if section.name == "quality" else [CondPageBreak(HEADING_ROOM)]
         begin.append(Mark(key, _cut(section.title)))
         content = self._flow(section.blocks, small=last)
         heading = self._text(section.title, "h2")
@@ -115,7 +119,7 @@ class _Printer:
             case doc.Text(text, kind):
                 return [self._text(text, kind or "body")]
             case doc.Heading(text):
-                return [self._text(text, "h3")]
+                return [CondPageBreak(HEADING_ROOM), self._text(text, "h3")]
             case doc.Numbers():
                 return [self._numbers(block), Spacer(0, 1)]
             case doc.Table():
@@ -148,12 +152,20 @@ class _Printer:
             for row, text, kind in zip(
                 rows, (item.label, item.value, item.change), ("tile", "value", "tile"), strict=True
             ):
-                row.append(self._text(text, kind))
+                row.append(self._text(text, kind) if kind == "tile" else self._fitted(text, wide - TILE_PADDING))
             widths.append(wide)
             style += [("BACKGROUND", (at, 0), (at, -1), PANEL), ("LINEABOVE", (at, 0), (at, 0), 2, WHOLE)]
         if not any(item.change for item in numbers.items):
             rows.pop()
         return Table(rows, colWidths=widths, style=TableStyle(style))
+
+    def _fitted(self, text: str, width: float) -> Flowable:
+        """A headline number on one line: a long one is set smaller."""
+        style = self._styles["value"]
+        needed = stringWidth(self._fonts.plain(text), BOLD, style.fontSize)
+        if needed > width:
+            style = style.clone("fitted", fontSize=max(style.fontSize * width / needed, VALUE_PT_MIN))
+        return Paragraph(self._fonts.markup(text, True) or "&nbsp;", style)
 
     def _table(self, table: doc.Table, small: bool) -> Flowable:
         parts = sum(column.part for column in table.columns)
@@ -252,7 +264,7 @@ def _styles() -> dict[str, ParagraphStyle]:
     made = {
         "title": _style("title", 17, 20, bold=True, after=1),
         "h2": _style("h2", 11.5, 14.5, bold=True, before=9, after=3, keep=True),
-        "h3": _style("h3", 9.5, 12, bold=True, before=6, after=2, keep=True),
+        "h3": _style("h3", 9.5, 12, bold=True, before=6, after=2),
         "lead": _style("lead", 11, 14.5, before=4, after=6),
         "soft": _style("soft", 8.3, 10.8, colour=SOFT, after=3),
         "bold": _style("bold", 9, 12, bold=True),
@@ -300,11 +312,13 @@ def _style(
 
 
 def _flat(flowables: Iterable[Flowable]) -> Iterable[Flowable]:
-    """Without groups within: the library breaks the page before a group that holds another."""
+    """Without groups within: the library breaks the page before a group that holds another. What stays together has no
+    page break of its own.
+    """
     for flowable in flowables:
         if isinstance(flowable, KeepTogether):
             yield from flowable._content
-        else:
+        elif not isinstance(flowable, CondPageBreak):
             yield flowable
 
 

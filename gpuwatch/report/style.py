@@ -98,7 +98,7 @@ thead{display:table-header-group}
 tfoot{display:table-row-group}
 tr,.find,.numbers li,.notice,dt{break-inside:avoid}
 .fall,.short,.quality{break-inside:avoid}
-.how{break-before:page}
+.quality{break-before:page}
 .how{font-size:8.5pt;line-height:1.35}
 .how h2{margin-top:0}
 .how dl{columns:2;column-gap:8mm;margin:4px 0}

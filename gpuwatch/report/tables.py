@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.report import words
 from gpuwatch.report.document import SIZE, Bar, Block, Cell, Column, Heading, Row, Section, Table, Text, row
-from gpuwatch.report.facts import PLATFORM, PRODUCTIVE, UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold
+from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold
 from gpuwatch.report.headlines import compared_cost
-from gpuwatch.report.markup import name
+from gpuwatch.report.markup import name, owner_name
 
 PAYERS_SHOWN = 60
 JOBS_SHOWN = 20
@@ -23,27 +24,51 @@ OTHERS = "the others, in the table files"
 def payers(facts: Facts) -> Section:
     """Teams of a fleet, or users and jobs of a team; the rows add up to what is paid."""
     word = "team" if facts.team is None else "user"
-    people = _bounded([p for p in facts.payers if p.kind == "allocated"], PAYERS_SHOWN)
-    rest = [p for p in facts.payers if p.kind != "allocated"]
-    blocks: list[Block] = [_table(facts, word, [*people, *rest], total=True)]
+    people = _people(facts)
+    corrections = [p for p in facts.payers if p.kind == "correction"]
+    rest = [p for p in facts.payers if p.kind == "platform"]
+    if corrections:
+        amount = sum((p.amount for p in corrections), start=Amount())
+        rest = [Payer("Corrections of closed periods", amount, kind="correction"), *rest]
+    blocks: list[Block] = [_table(facts, word, [*_bounded(people, PAYERS_SHOWN), *rest], total=True)]
     if facts.team is not None and facts.jobs:
         shown = _bounded(list(facts.jobs), JOBS_SHOWN)
         count = len(facts.jobs)
         blocks.append(Heading(f"{count:,} {'job' if count == 1 else 'jobs'}, the dearest first"))
         blocks.append(_table(facts, "job", shown, total=False))
-    return Section(_title(facts), tuple(blocks))
+    return Section(_title(facts, people), tuple(blocks))
+
+
+def _people(facts: Facts) -> list[Payer]:
+    """What each team or user pays in all: for what they held, and what a policy passes on to them. The dearest first."""
+    found: dict[tuple[str | None, bool], Payer] = {}
+    for payer in facts.payers:
+        if payer.kind not in ("allocated", "shared"):
+            continue
+        nobody = payer.kind == "shared" and payer.name is None
+        key, known = (payer.name, nobody), found.get((payer.name, nobody))
+        if known is None:
+            found[key] = replace(payer, kind="shared" if nobody else "allocated")
+        else:
+            before = None if known.before is None or payer.before is None else known.before + payer.before
+            buckets = known.buckets or payer.buckets
+            found[key] = replace(known, amount=known.amount + payer.amount, before=before, buckets=buckets)
+    return sorted(found.values(), key=lambda p: (p.name == UNOWNED, p.kind == "shared", -_money(p.amount)))
+
+
+def _money(amount: Amount) -> Decimal:
+    return sum((cost for _, cost in amount.costs), Decimal(0))
 
 
 def models(facts: Facts) -> Section | None:
     """What each GPU model cost; nothing where there is one model only."""
     groups: dict[str | None, list[ModelUse]] = defaultdict(list)
     for use in facts.models:
-        if use.kind in ("allocated", "platform"):
-            groups[use.gpu_model].append(use)
-    if len(groups) < 2:
+        groups[use.gpu_model].append(use)
+    if len({use.gpu_model for use in facts.models if use.kind in ("allocated", "platform")}) < 2:
         return None
     lines = [(model, sum((u.amount for u in uses), start=Amount()), uses) for model, uses in groups.items()]
-    lines.sort(key=lambda line: (-sum(c for _, c in line[1].costs), -line[1].gpu_seconds, str(line[0])))
+    lines.sort(key=lambda line: (line[0] is None, -_money(line[1]), -line[1].gpu_seconds, str(line[0])))
     shown, rest = lines[:MODELS_SHOWN], lines[MODELS_SHOWN:]
     costs = words.column([amount.cost_in(facts.currency) for _, amount, _ in shown], facts.currency)
     if facts.currency is None:
@@ -51,8 +76,9 @@ def models(facts: Facts) -> Section | None:
     rows = []
     for (model, amount, uses), cost in zip(shown, costs, strict=True):
         held = sum((u.amount.gpu_seconds for u in uses if u.kind == "allocated"), Decimal(0))
-        part = words.percent(words.ratio(held, amount.gpu_seconds))
-        cells = [_model(model), cost, words.count(amount.gpu_hours)]
+        part = words.percent(words.ratio(held, amount.gpu_seconds)) if amount.gpu_seconds else ""
+        shared = model is None and not amount.gpu_seconds
+        cells = ["Costs of no GPU" if shared else _model(model), cost, words.count(amount.gpu_hours)]
         rows.append(row([*cells, part] if facts.team is None else cells))
     columns = [Column("Model", part=3), Column("Cost", number=True), Column("GPU-hours", number=True)]
     columns += [Column("Held", number=True)] if facts.team is None else []
@@ -66,8 +92,8 @@ def _model(model: str | None) -> str:
     return name((model or "").removeprefix("NVIDIA "), "model not told")
 
 
-def _title(facts: Facts) -> str:
-    people = [p for p in facts.payers if p.kind == "allocated" and p.name is not None and p.name != UNOWNED]
+def _title(facts: Facts, payers: Sequence[Payer]) -> str:
+    people = [p for p in payers if p.name is not None and p.name != UNOWNED]
     if not people:
         return "Who pays: nobody held a GPU"
     first = people[0]
@@ -123,21 +149,15 @@ def _row(facts: Facts, word: str, payer: Payer, cost: str, largest: Decimal, clu
 
 
 def _label(word: str, row: Payer) -> str:
-    if row.kind in ("other", "total"):
+    if row.kind in ("other", "total", "correction"):
         return str(row.name)
-    if row.kind == "correction":
-        return f"{_own(word, row.name)}, correction of a closed period"
     if row.kind == "shared":
-        return f"{_own(word, row.name)}, passed on by the policy"
+        return "Passed on by the policy, of no user"
     return _own(word, row.name)
 
 
 def _own(word: str, who: str | None) -> str:
-    if word == "team" and who == PLATFORM:
-        return "Not allocated (platform)"
-    if word == "team" and who == UNOWNED:
-        return "Held, no team known"
-    return name(who, f"{word} not told")
+    return owner_name(who) if word == "team" and who is not None else name(who, f"{word} not told")
 
 
 def _bounded(rows: list[Payer], most: int) -> list[Payer]:

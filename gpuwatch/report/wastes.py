@@ -30,10 +30,8 @@ def wastes(facts: Facts) -> Section:
         rest = len(listed) - len(shown)
         notes.insert(0, f"{rest:,} smaller {'one is' if rest == 1 else 'ones are'} in the table files.")
     count = f"{len(listed):,} {'finding' if len(listed) == 1 else 'findings'}"
-    since = "Amounts run from when the waste began, which may be before this week, to its end or to the last reading."
-    blocks: list[Block] = [Text(since, "soft"), *(_card(facts, finding) for finding in shown)]
-    if notes:
-        blocks.append(Text(" ".join(notes), "soft"))
+    since = "Amounts since the waste began, which may be before this week."
+    blocks: list[Block] = [Text(" ".join([since, *notes]), "soft"), *(_card(facts, finding) for finding in shown)]
     return Section(f"The largest wastes: {count}{_sum(facts, listed)}", tuple(blocks))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
 
 from gpuwatch.clock import DAY_US
 from gpuwatch.errors import UsageError
@@ -27,7 +26,8 @@ from gpuwatch.report.facts import (
 )
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.formats import FORMATS, check_formats, rendered
-from gpuwatch.report.gather import Buckets, Week, amount_of, books_of, gather, overlap, week_window
+from gpuwatch.report.gather import OWN, Buckets, Week, amount_of, books_of, gather, overlap, week_window
+from gpuwatch.report.job_use import Job
 from gpuwatch.report.summary import Summary, summary
 from gpuwatch.report.waited import rounded
 from gpuwatch.state import State
@@ -37,7 +37,6 @@ __all__ = ["FORMATS", "Written", "facts_of", "weekly", "write_due"]
 
 ORDER = ("allocated", "shared", "correction", "platform")
 """Kinds of charges in the order in which they are listed."""
-_Row = TypeVar("_Row")
 
 PATIENCE_US = DAY_US
 """How long a report that is due waits for the books of its week; then it is written with what they have."""
@@ -102,7 +101,7 @@ def facts_of(
     Raises UsageError as weekly does, when the first is asked for.
     """
     known = gather(store, state, week, teams, now_us, method)
-    held = {t for t, cs in known.charges.items() if t is not None and any(c.kind != "platform" for c in cs)}
+    held = {t for t, cs in known.charges.by_team.items() if t is not None and any(c.kind != "platform" for c in cs)}
     for team in teams or ():
         if team not in held or team == PLATFORM:
             raise UsageError(f"report: team {team!r} has no charges in {week}; gpuwatch chargeback --window {week}")
@@ -150,11 +149,11 @@ class Written:
 
 def _facts(week: Week, team: str | None, budget: Budget | None = None) -> Facts:
     """The facts of the fleet (None) or of one team: nothing of others passes here."""
-    charges = _of(week.charges, team)
+    charges = week.charges.of(team)
     buckets = week.buckets if team is None else {team: week.buckets.get(team, {})}
     priced = {t: _sum_amounts(found.values()) for t, found in buckets.items()}
     now = _sum_buckets(buckets.values())
-    before = week.teams_before if team is None else {team: week.teams_before.get(team, Amount())}
+    before = [amount for (owner, _), amount in week.teams_before.items() if team in (None, owner)]
     old = week.buckets_before if team is None else {team: week.buckets_before.get(team, {})}
     compared = week.compared is not None
     waited = None if week.waited is None else {t: rounded(w) for t, w in week.waited.items()}
@@ -165,12 +164,12 @@ def _facts(week: Week, team: str | None, budget: Budget | None = None) -> Facts:
         compared=week.compared,
         team=team,
         total=_sum(charges),
-        total_before=_sum_amounts(before.values()) if compared else None,
+        total_before=_sum_amounts(before) if compared else None,
         corrections=_sum(c for c in charges if c.kind == "correction"),
         buckets=now,
         buckets_before=_sum_buckets(old.values()) if compared else None,
-        findings=_of(week.findings, team),
-        slices=_of(week.slices, team),
+        findings=week.findings.of(team),
+        slices=week.slices.of(team),
         payers=_payers(week, team, charges),
         jobs=() if team is None else _jobs(week, team),
         charges=charges,
@@ -178,18 +177,13 @@ def _facts(week: Week, team: str | None, budget: Budget | None = None) -> Facts:
         versions=week.versions,
         books_from_us=week.books_from_us,
         priced=priced,
-        models=_of(week.models, team),
+        models=week.models.of(team),
         waited=_waited(waited, team),
         waited_by=waited if team is None and waited is not None else {},
         budget=budget,
+        closed=week.frozen.closing,
+        corrected=week.frozen.of(team),
     )
-
-
-def _of(groups: Mapping[Any, tuple[_Row, ...]], team: str | None) -> tuple[_Row, ...]:
-    """The rows of a team; of everybody (None) in the order in which they were read."""
-    if team is not None:
-        return groups.get(team, ())
-    return tuple(row for group in groups.values() for row in group)
 
 
 def _waited(waited: Mapping[str, Waited] | None, team: str | None) -> Waited | None:
@@ -206,31 +200,27 @@ def _payers(week: Week, team: str | None, mine: Sequence[Charge]) -> tuple[Payer
     groups: dict[tuple[str | None, str], list[Charge]] = defaultdict(list)
     for charge in mine:
         groups[(charge.team if team is None else charge.user, charge.kind)].append(charge)
-    split: dict[str | None, list[Buckets]] = defaultdict(list)
-    if team is None:
-        split.update({owner: [buckets] for owner, buckets in week.buckets.items()})
-    for (_, user, *_rest), buckets in week.job_buckets.get(team, {}).items() if team is not None else ():
-        split[user].append(buckets)
     rows = []
     for (name, kind), charges in groups.items():
         before = None
-        if week.compared is not None and kind in ("allocated", "platform"):
-            old = week.teams_before.get(name) if team is None else week.users_before.get((team, name))
+        if week.compared is not None and kind != "correction":
+            old = week.teams_before.get((name, kind)) if team is None else week.users_before.get((team, kind, name))
             before = old or Amount()
+        split = week.buckets.get(name, {}) if team is None else week.user_buckets.get((team, name), {})
         # A correction is money of another period, a shared cost other people's: neither has buckets.
-        buckets = _sum_buckets(split[name]) if kind in ("allocated", "platform") else {}
-        rows.append(Payer(name, _sum(charges), before, buckets, kind))
+        rows.append(Payer(name, _sum(charges), before, split if kind in OWN else {}, kind))
     return tuple(sorted(rows, key=_order))
 
 
 def _jobs(week: Week, team: str) -> tuple[Payer, ...]:
-    groups: dict[tuple[str | None, ...], list[Charge]] = defaultdict(list)
-    for charge in week.charges.get(team, ()):
+    groups: dict[Job, list[Charge]] = defaultdict(list)
+    for charge in week.charges.of(team):
         if charge.kind == "allocated":
-            groups[(charge.team, charge.user, charge.cluster, charge.job)].append(charge)
+            groups[charge.place].append(charge)
     rows = [
-        Payer(key[3], _sum(charges), None, week.job_buckets.get(team, {}).get(key, {}), "allocated", key[1], key[2])
+        Payer(job, _sum(charges), None, week.job_uses.get(key, {}), "allocated", user, cluster)
         for key, charges in groups.items()
+        for _, user, cluster, job in (key,)
     ]
     return tuple(sorted(rows, key=_order))
 

@@ -1,5 +1,6 @@
 -- A row of line is one charge of a part of the window before it is summed: who (owner), kind, why (cause), units and amount.
--- Amounts are whole numbers: prices come in units of 10^-8 of their last decimal, which basis and factor use up.
+-- Amounts are whole numbers: of 1 / $basis_parts is what a basis charges of a bucket, of 1 / $factor_parts what a run pays,
+-- and prices come in parts of their last decimal that use both up.
 create or replace temp table line as
 select
     part,
@@ -22,7 +23,9 @@ select
     currency,
     lacks,
     asleep_units + active_units + paid_units as units,
-    (asleep_units * y.asleep + active_units * y.active + paid_units * 10000) * factor * (price // 100000000) as amount
+    (asleep_units * y.asleep + active_units * y.active + paid_units * $basis_parts)
+        * factor
+        * (price // ($basis_parts * $factor_parts)) as amount
 from cell c
 join policy_day y using (day_us)
 where held and (part > 0 or day_us >= $from_us and day_us < $to_us);
@@ -30,7 +33,7 @@ where held and (part > 0 or day_us >= $from_us and day_us < $to_us);
 -- A row of pool is money that the platform has: what nobody held, what a basis leaves, what a discount leaves.
 create or replace temp table pool as
 with counted as (
-    select c.*, y.asleep, y.active, price // 100000000 as plain
+    select c.*, y.asleep, y.active, price // ($basis_parts * $factor_parts) as plain
     from cell c
     join policy_day y using (day_us)
     where part > 0 or day_us >= $from_us and day_us < $to_us
@@ -56,7 +59,7 @@ part_of as (
         *,
         'unused',
         0,
-        (asleep_units * (10000 - asleep) + active_units * (10000 - active)) * plain * 10000
+        (asleep_units * ($basis_parts - asleep) + active_units * ($basis_parts - active)) * plain * $factor_parts
     from counted
     where held
     union all
@@ -64,9 +67,9 @@ part_of as (
         *,
         'discount',
         0,
-        (asleep_units * asleep + active_units * active + paid_units * 10000) * (10000 - factor) * plain
+        (asleep_units * asleep + active_units * active + paid_units * $basis_parts) * ($factor_parts - factor) * plain
     from counted
-    where held and factor < 10000
+    where held and factor < $factor_parts
 )
 select
     part,

@@ -7,7 +7,7 @@ with part as (
     from segment s
     join device d on d.device_id = s.device_id and d.cluster = s.cluster
     where s.run_id is not null and s.start_us < $end_us and s.end_us > $start_us
-        and s.cluster = $cluster and list_contains($pools, d.pool) and d.model = $gpu_model
+        and s.cluster = $cluster and list_contains($pools, d.pool) and d.model is not distinct from $gpu_model
 ),
 edge as (
     select at_us, sum(units) as units

@@ -1,14 +1,14 @@
--- A row is a kind and a cause of what the words of a charge are charged, in one currency, as published.
+-- A row is a kind and a cause of what the words of a charge pay in one currency, as published: teams, or the platform.
 select
     k.kind,
     k.cause,
-    sum(k.units)::varchar as units,
-    sum(k.amount)::varchar as amount,
+    sum(r.micros)::varchar as micros,
     sum(r.cents)::varchar as cents
 from rounded r
 join keyed k on k.rowid = r.key
 where r.shown
     and not k.lacks
+    and k.held = $held
     and k.currency is not distinct from $currency
     and (not $by_team or k.team is not distinct from $of_team)
     and (not $by_user or k.user is not distinct from $of_user)

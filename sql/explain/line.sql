@@ -37,26 +37,32 @@ with charged as (
         and ($cause is null or $cause = case when s.free_bucket = 'schedulable' then 'idle' else s.free_bucket end)
         and coalesce($of_user, $of_queue, $of_namespace, $of_account, $of_job) is null
 ),
-cut as (
-    select
-        u.unit_id,
-        p.kind_id,
-        p.price,
-        y.policy,
-        s.run_id,
-        s.share_num,
-        s.share_den,
-        s.free_bucket,
-        s.method,
-        s.split,
-        s.conflict,
-        greatest(s.start_us, p.start_us, y.start_us) as start_us,
-        least(s.end_us, p.end_us, y.end_us) as end_us
+placed as (
+    select u.unit_id, s.* exclude (device_id, profile, cluster)
     from charged s
     join unit u on u.device_id = s.device_id and u.profile is not distinct from s.profile and u.cluster = s.cluster
-    join priced_unit p on p.unit_id = u.unit_id and p.start_us < s.end_us and p.end_us > s.start_us
-    join policy_span y on y.start_us < s.end_us and y.end_us > s.start_us
-    where greatest(s.start_us, p.start_us, y.start_us) < least(s.end_us, p.end_us, y.end_us)
+),
+-- Spans are compared behind the join by number: as its conditions they would be compared before it, each with each.
+priced as (
+    select
+        s.* exclude (start_us, end_us),
+        p.kind_id,
+        p.price,
+        greatest(s.start_us, p.start_us) as start_us,
+        least(s.end_us, p.end_us) as end_us
+    from placed s
+    join priced_unit p on p.unit_id = s.unit_id
+    where greatest(s.start_us, p.start_us) < least(s.end_us, p.end_us)
+),
+cut as (
+    select
+        s.* exclude (start_us, end_us),
+        y.policy,
+        greatest(s.start_us, y.start_us) as start_us,
+        least(s.end_us, y.end_us) as end_us
+    from priced s
+    cross join policy_span y
+    where greatest(s.start_us, y.start_us) < least(s.end_us, y.end_us)
 ),
 before as (
     select

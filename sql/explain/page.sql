@@ -10,6 +10,8 @@ select
     u.node,
     u.gpu,
     u.gi,
+    u.gpu_index,
+    u.measured,
     u.profile,
     coalesce(p.pool, r.pool) as pool,
     coalesce(p.gpu_model, r.gpu_model) as gpu_model,

@@ -20,14 +20,14 @@ select
         when t.run_id is null then units * t.price
         else
             coalesce(
-                (b.hoarded + b.gap)::hugeint * y.asleep
-                + (b.communication + b.stalled + b.below_roof)::hugeint * y.active
-                + (b.unobserved + b.memory_roof + b.compute)::hugeint * 10000,
+                (b.hoarded + b.gap)::hugeint * (y.asleep * $basis_parts // 10000)
+                + (b.communication + b.stalled + b.below_roof)::hugeint * (y.active * $basis_parts // 10000)
+                + (b.unobserved + b.memory_roof + b.compute)::hugeint * $basis_parts,
                 0
             )
             * (t.share_num * ($scale // t.share_den))
-            * coalesce(f.factor, 10000)
-            * (t.price // 100000000)
+            * coalesce(f.factor * $factor_parts // 10000, $factor_parts)
+            * (t.price // ($basis_parts * $factor_parts))
     end as amount
 from told_line t
 join policy_span y on y.policy = t.policy and y.start_us <= t.start_us and y.end_us > t.start_us

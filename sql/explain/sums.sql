@@ -19,5 +19,14 @@ from told_line l
 join unit u on u.unit_id = l.unit_id
 join price p on p.kind_id = l.kind_id
 group by all
-order by sum(l.amount) desc, sum(l.units) desc, all
+order by
+    sum(l.amount) desc,
+    sum(l.units) desc,
+    p.gpu_model,
+    mig_profile,
+    l.share_num,
+    l.share_den,
+    p.usd_per_gpu_hour,
+    p.currency,
+    p.pricing
 limit $limit;

@@ -37,6 +37,10 @@ select
     d.node,
     d.gpu,
     d.gi,
+    d.gpu_index,
+    d.measured or exists (
+        select 1 from device s where s.parent_id = d.device_id and s.cluster = d.cluster and s.measured
+    ) as measured,
     d.pool,
     d.model,
     case when d.gi >= 0 then d.gpu || '/GI-' || d.gi end as slice

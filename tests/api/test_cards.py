@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.rate_node import COLUMNS
 from gpuwatch.state import State
+from gpuwatch.teams import TeamRule
 from tests.api.api_world import Api
 
 RATE = {
@@ -24,6 +26,7 @@ RATE = {
     "sku": None,
     "list_price": None,
     "contracted_price": None,
+    **dict.fromkeys(COLUMNS),
 }
 RESERVED = RATE | {"pricing": "reserved", "quantity": 8, "commitment_id": "ri-1", "sku": "h100-1y", "list_price": "4"}
 CSV = {"Content-Type": "text/csv"}
@@ -146,6 +149,12 @@ def test_rates_may_be_the_file(api: Api) -> None:
         ),
         pytest.param(
             "teams",
+            {"json": {"items": [{"match_kind": "user", "match": "x", "team": "a"}] * 2}},
+            ["items.1: items.0 says the same"],
+            id="one rule twice",
+        ),
+        pytest.param(
+            "teams",
             {"content": "match_kind,match,team\nuser,x,__platform__\n", "headers": CSV},
             ["line 2: team begins with __"],
             id="a name of the ledger's own",
@@ -236,16 +245,51 @@ def test_a_rate_for_a_model_that_is_not_there_is_kept_with_a_warning(books: Api)
     assert "NVIDIA H100 80GB HBM3" in answer["warnings"][0]
 
 
-def test_rules_without_effect_are_told(books: Api) -> None:
-    """One that matches no run, and two that match one name; the first decides."""
-    rules = [("user", "ursala", "red"), ("user", "urs*", "red"), ("user", "*ula", "blue"), ("user", "*", "rest")]
+def test_a_rule_that_matches_no_run_is_told(books: Api) -> None:
+    """It may be for a run to come."""
+    rules = [("user", "ursala", "red"), ("user", "urs*", "red"), ("user", "*", "rest")]
     lines = ["match_kind,match,team", *(",".join(rule) for rule in rules)]
     status, answer = put(books, "teams", content="\n".join(lines), headers=CSV)
     check = next(c for c in books.get("/api/v1/quality").json()["checks"] if c["id"] == "rules")
 
     assert 200 == status
-    assert [
-        "line 2: user,ursala,red matches no run: check its spelling, case counts",
-        "user 'ursula' is matched two ways: by line 3 (urs* to red), which decides, and by line 4 (*ula to blue)",
-    ] == answer["warnings"]
+    assert ["line 2: user,ursala,red matches no run: check its spelling, case counts"] == answer["warnings"]
     assert ("warn", True) == (check["status"], all(text in check["what"] for text in answer["warnings"]))
+
+
+CROSSING = [("user", "urs*", "red"), ("user", "*ula", "blue"), ("user", "*", "rest")]
+
+
+@pytest.mark.parametrize(
+    ("refused", "before"),
+    [
+        pytest.param(False, [("user", "ursula", "blue")], id="a rule for the very name comes first"),
+        pytest.param(False, [("user", "urs*ula", "blue")], id="a rule for what both match comes first"),
+        pytest.param(True, [], id="a run's user is matched two ways"),
+    ],
+)
+def test_two_rules_that_give_one_name_to_two_teams_are_refused(
+    books: Api, refused: bool, before: list[tuple[str, str, str]]
+) -> None:
+    rules = [dict(zip(("match_kind", "match", "team"), rule, strict=True)) for rule in (*before, *CROSSING)]
+    kept = books.get("/api/v1/teams").json()
+    for more, row, by in (
+        ({"json": {"items": rules}}, "items.1", "items.0"),
+        ({"content": "\n".join(["match_kind,match,team", *(",".join(r.values()) for r in rules)]), "headers": CSV},
+         "line 3", "line 2"),
+    ):  # fmt: skip
+        status, answer = put(books, "teams", **more)
+
+        assert (400 if refused else 200) == status
+        if refused:
+            told = f"{row}: user 'ursula' is matched two ways, also by {by} (urs* to red); put a rule for what both"
+            assert told in answer["error"]["message"]
+            assert kept == books.get("/api/v1/teams").json()
+
+
+def test_doctor_tells_what_a_bundle_matches_two_ways(books: Api) -> None:
+    """A bundle is read before its runs are known: its rules decide in their order."""
+    books.service.state.replace_team_rules([TeamRule(*rule) for rule in CROSSING], "test", "teams.csv", 1)
+    check = next(c for c in books.get("/api/v1/quality").json()["checks"] if c["id"] == "rules")
+
+    assert "user 'ursula' is matched two ways: by (urs* to red), which decides, and by (*ula to blue)" in check["what"]

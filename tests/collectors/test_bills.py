@@ -332,6 +332,19 @@ def test_oci_lines_and_tags(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("unit", "count"), [("Hours", 8), ("GPU Hours", 1), ("GPU-Hours", 1), ("GPU Per Hour", 1)])
+def test_hours_of_a_gpu_are_no_hours_of_its_machine(tmp_path: Path, unit: str, count: int) -> None:
+    row = focus(
+        ProviderName="Oracle",
+        PricingUnit=unit,
+        PricingQuantity="16",
+        SkuPriceDetails='{"InstanceType": "BM.GPU.H100.8"}',
+    )
+    ((found,), _) = read("bill-focus", written(tmp_path, [row]))
+
+    assert (count, "H100", "Hours") == (found["gpu_count"], found["gpu_model"], found["unit"])
+
+
 def test_focus_of_any_version(tmp_path: Path) -> None:
     old = focus(
         ListCost="2",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from fastapi import FastAPI, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+from tests.dashboards import fake_money
+from tests.dashboards.fake_money import error
+from tests.dashboards.fake_names import ENDLESS, HOSTILE, NOW, Json, at
+
 RATE = Decimal("2.40") / 3600
 GPUS = 128
-HOSTILE = '<img src=x onerror="window.hacked=1">'
-ENDLESS = "pretraining-run-with-a-name-that-does-not-end-" * 12
 TEAMS = ("search", "vision", "recsys", "nlp", HOSTILE, "__unallocated__")
 SHARES = {
     "compute": 0.21,
@@ -30,13 +31,6 @@ SHARES = {
     "out_of_service": 0.03,
 }
 GOOD, READ, INGEST = "gw_admin", "gw_read", "gw_ingest"
-
-Json = dict[str, Any]
-
-
-def at(moment: datetime) -> str:
-    """RFC 3339."""
-    return moment.isoformat().replace("+00:00", "Z")
 
 
 def seconds(value: float) -> str:
@@ -117,14 +111,16 @@ def chargeback(window: str, by: str) -> Json:
     )
     extra = {name: "sim" if name == "cluster" else "alice" for name in by.split(",")[1:]}
     items = [
-        {**row(whole * 0.8 * (place + 1) / 21, **{key: name}, **extra), "kind": "allocated"}
+        {**row(whole * 0.8 * (place + 1) / 21, **{key: name}, **extra), "kind": "allocated", "charge": "held"}
         for place, name in enumerate(names)
     ]
     if key == "team":
-        items.append({**row(whole * 0.2, team="__platform__"), "kind": "platform"})
-        items.append(
-            {"team": "nlp", "gpu_seconds": "0.000000", "cost": "-12.40", "currency": "USD", "kind": "correction"}
-        )
+        nlp = {"team": "nlp", "gpu_seconds": "0.000000", "currency": "USD"}
+        items += [
+            {**row(whole * 0.2, team="__platform__"), "kind": "platform", "charge": "held"},
+            {**nlp, "cost": "310.00", "kind": "shared", "charge": "dealt"},
+            {**nlp, "cost": "-12.40", "kind": "correction", "charge": "correction"},
+        ]
     return {"items": items, "window": {"start": at(start), "end": at(end)}, "total": {}, "next": None}
 
 
@@ -464,6 +460,7 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
             return {"items": [], "checks": [], "unattributed_ratio": None, "unobserved_ratio": None}
         return QUALITY
 
+    fake_money.install(app)
     return app
 
 
@@ -471,8 +468,3 @@ def token_of(request: Request) -> str:
     """The token of the header, else of the cookie."""
     header = request.headers.get("authorization")
     return header.removeprefix("Bearer ") if header else request.cookies.get("gpuwatch_token", "")
-
-
-def error(status: int, code: str, message: str) -> Response:
-    """An error as the API writes it."""
-    return JSONResponse({"error": {"code": code, "message": message, "hint": None}}, status)

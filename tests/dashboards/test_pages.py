@@ -42,6 +42,26 @@ PATHS = (
     "/jobs/sandbox/nb-4336",
     "/quality",
     "/?pool=h100&cluster=sim",
+    "/teams?by=cause&team=nlp",
+    "/charges/held",
+    "/charges/held?policy=share-idle",
+    "/charges/dealt",
+    "/charges/correction",
+    "/charges/unpriced?policy=pay-for-use",
+    "/charges/frozen",
+    "/budgets",
+    "/budgets?team=nlp",
+    "/periods",
+    "/periods/2026-W46",
+    "/periods/2026-W44",
+    "/reports",
+    "/reports?team=nlp&week=2026-W40",
+    "/reports?week=nonsense",
+    "/decisions",
+    "/decisions?of=spot",
+    "/decisions?of=slices",
+    "/decisions?of=pools",
+    "/decisions?of=nonsense&cloud_price=x",
 )
 
 
@@ -261,7 +281,7 @@ def test_a_drill_narrows_and_leads_on() -> None:
 def test_exports_ask_the_api_for_what_is_shown() -> None:
     exports = [href for href in links(shown("/teams?by=user&team=nlp&window=24h")) if href.startswith("/api/")]
 
-    assert "/api/v1/chargeback?window=24h&by=user&team=nlp&format=csv" == exports[0]
+    assert "/api/v1/chargeback?window=24h&team=nlp&by=user&format=csv" == exports[0]
 
 
 def test_teams_sort_by_money_unless_asked_otherwise() -> None:
@@ -364,8 +384,10 @@ def test_signing_in_leads_back() -> None:
 
 def test_navigation_is_in_the_order_of_the_pages() -> None:
     expected = ["Overview", "Teams & chargeback", "MIG", "Findings", "Jobs", "Data quality"]
+    money = ["Budgets", "Periods", "Reports", "Decisions"]
 
-    assert expected == [page.title for page in registry.pages() if page.icon]
+    assert expected == [page.title for page in registry.pages() if page.icon and not page.under]
+    assert money == [page.title for page in registry.pages() if page.icon and page.under]
     assert None is registry.find("/nothing")
     assert quality.layout is registry.find("/quality").layout  # type: ignore[union-attr]
 

@@ -95,3 +95,15 @@ def test_names_are_clipped_and_special_owners_are_words() -> None:
 )
 def test_a_label_within_a_sentence(label: str, expected: str) -> None:
     assert expected == words.inside(label)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("2026-13", "2026-13", id="no month"),
+        pytest.param("2026-11", "November 2026", id="a month"),
+        pytest.param("2026-W07", "week 7 of 2026", id="a week"),
+    ],
+)
+def test_a_period_is_said_in_words(name: object, expected: str) -> None:
+    assert expected == words.period(name)

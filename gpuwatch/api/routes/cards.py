@@ -18,10 +18,11 @@ from gpuwatch.api.paging import CursorText, Limit
 from gpuwatch.api.schema_rates import RatesInForce
 from gpuwatch.api.schema_set import Rates, RatesBody, Replaced, TeamRules, TeamsBody
 from gpuwatch.clock import parse_rfc3339
-from gpuwatch.rate_checks import rate_warnings, team_warnings
+from gpuwatch.rate_checks import names_of, rate_warnings, team_warnings, two_ways
 from gpuwatch.rate_models import unknown_profile
+from gpuwatch.rate_node import COLUMNS, node_of
 from gpuwatch.rate_table import NAMED_MAX, RowsRefused
-from gpuwatch.rates import Rate, parse_rates, shown
+from gpuwatch.rates import Rate, parse_rates, price_of, shown
 from gpuwatch.teams import Decided, TeamRule, parse_teams
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
@@ -81,17 +82,20 @@ def teams(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText 
 )
 async def put_teams(request: Request, access: Admin, service: Svc) -> Response:
     """JSON `items`, or the CSV of teams.csv, in the order in which rules decide. All or nothing: a rule that can never
-    decide, since an earlier one of another team matches all that it does, is refused with both.
+    decide, since an earlier one matches all that it does, is refused with both; so are two with stars that give a name
+    which runs have to two teams, where neither is the other's special case.
 
-    `warnings` names rules that match no run, and names that two rules match.
+    `warnings` names rules that match no run.
     """
+    row = "line {}"
     if expect(request, KINDS) == "text/csv":
         kept = await from_csv(request, parse_teams)
     else:
+        row = "items.{}"
         body = cast(TeamsBody, await json_body(request, TeamsBody))
         kept = from_json([row.model_dump() for row in body.items], lambda row, line: TeamRule(**row, line=line))
         kept = _decided(kept)
-    return await to_thread.run_sync(_replace_teams, service, kept, access.name)
+    return await to_thread.run_sync(_replace_teams, service, kept, access.name, row)
 
 
 def _replace_rates(service: Any, kept: list[Rate], actor: str) -> Response:
@@ -103,7 +107,11 @@ def _replace_rates(service: Any, kept: list[Rate], actor: str) -> Response:
     return replaced(changed, service.state.card_version("rates"), len(kept), warnings)
 
 
-def _replace_teams(service: Any, kept: list[TeamRule], actor: str) -> Response:
+def _replace_teams(service: Any, kept: list[TeamRule], actor: str, row: str) -> Response:
+    with service.reader() as store:
+        found = two_ways(kept, names_of(store))
+    if found:
+        raise refused(RowsRefused([_two_ways(row, *one) for one in found], len(found)))
     changed = service.state.replace_team_rules(kept, actor, SOURCE, service.now_us())
     if changed:
         service.reprice()
@@ -112,13 +120,20 @@ def _replace_teams(service: Any, kept: list[TeamRule], actor: str) -> Response:
     return replaced(changed, service.state.card_version("teams"), len(kept), warnings)
 
 
+def _two_ways(row: str, name: str, first: TeamRule, other: TeamRule) -> str:
+    at, by = (row.format(rule.line - (1 if row.startswith("items") else 0)) for rule in (other, first))
+    what = f"{first.match_kind} {name!r} is matched two ways, also by {by} ({first.match} to {first.team})"
+    return f"{at}: {what}; put a rule for what both match before them"
+
+
 def _decided(rules: list[TeamRule]) -> list[TeamRule]:
-    """Every rule can decide, as in a file; repeated ones once."""
+    """Every rule can decide, as in a file."""
     kept, bad = Decided(), []
     for place, rule in enumerate(rules):
         if (earlier := kept.add(rule)) is not None:
             same = "the same match" if earlier.match == rule.match else "all that this one matches"
-            bad.append(f"items.{place}: items.{earlier.line - 1} gives {same} to another team, and decides")
+            said = "says the same" if earlier == rule else f"gives {same} to another team, and decides"
+            bad.append(f"items.{place}: items.{earlier.line - 1} {said}")
     if bad:
         raise refused(RowsRefused(bad[:NAMED_MAX], len(bad)))
     return list(kept.rules.values())
@@ -126,9 +141,12 @@ def _decided(rules: list[TeamRule]) -> list[TeamRule]:
 
 def _rate(row: dict[str, Any], line: int) -> Rate:
     start, end = row.pop("valid_from"), row.pop("valid_to")
-    amounts = ("usd_per_gpu_hour", "list_price", "contracted_price")
+    node = node_of({name: row.pop(name) for name in COLUMNS})
+    amounts = ("list_price", "contracted_price")
     rate = Rate(
-        **row | {name: Decimal(row[name]) for name in amounts if row[name] is not None},
+        **row
+        | {name: Decimal(row[name]) for name in amounts if row[name] is not None}
+        | {"usd_per_gpu_hour": price_of(row["usd_per_gpu_hour"], node), "node": node},
         valid_from_us=_moment(start, "valid_from"),
         valid_to_us=None if end is None else _moment(end, "valid_to"),
         line=line,

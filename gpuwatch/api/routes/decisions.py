@@ -22,6 +22,7 @@ Amount = Annotated[str | None, Query(max_length=40, description="A decimal numbe
 class Decisions(Shape):
     items: list[dict[str, Any]]
     assumptions: dict[str, str | None]
+    notes: list[str]
     window: dict[str, str]
 
 
@@ -54,7 +55,7 @@ def spot(
     interruptions_an_hour: Amount = None,
 ) -> Response:
     """What each job would save, counting the work that interruptions would cost."""
-    from gpuwatch.decisions_read import spot_suitability as look
+    from gpuwatch.decisions_jobs import spot_suitability as look
 
     assumed = assumptions(spot_discount=spot_discount, interruptions_an_hour=interruptions_an_hour)
     span, teams = window_of(window, service.now_us()), seen(access.teams, split(team))
@@ -67,7 +68,7 @@ def right_sizing(
     access: Reader, service: Svc, window: WindowText = "7d", team: Names = None, headroom: Amount = None
 ) -> Response:
     """Jobs that held a whole GPU and used no more than a MIG slice of it has."""
-    from gpuwatch.decisions_read import right_sizing as look
+    from gpuwatch.decisions_jobs import right_sizing as look
 
     assumed, span = assumptions(headroom=headroom), window_of(window, service.now_us())
     with service.reader() as store:
@@ -96,7 +97,7 @@ def consolidation(
 
 def assumptions(**given: str | None) -> Any:
     """The assumptions of a question; ApiError 400 naming the one that is no number or out of range."""
-    from gpuwatch.decisions_read import Assumptions
+    from gpuwatch.decisions_books import Assumptions
 
     known: dict[str, Decimal] = {}
     for name, text in given.items():

@@ -1,0 +1,96 @@
+"""The command that says what could be placed now, and what is stranded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    moment_us,
+    now_us,
+    opened,
+    program,
+    show,
+)
+from gpuwatch.output import Listing, choose
+
+COLUMNS = ("cluster", "pool", "gpu_model", "shape", "profile", "gpus", "requested_ratio")
+SLOTS = ("node_local", "nvlink_local", "leaf_local", "across")
+SLICES = ("ready", "creatable", "placeable", "after_repartition", "exact")
+SHOWN = ("cluster", "pool", "gpu_model", "shape", "requested", *SLOTS, *SLICES[:2], SLICES[3])
+DAYS_LEAST, DAYS_MOST = 7, 28
+
+
+def shapes(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="T", help="RFC 3339; default: now.")] = None,
+    days: Annotated[
+        int, typer.Option("--days", min=DAYS_LEAST, max=DAYS_MOST, help="Days of submitted requests that count.")
+    ] = DAYS_MOST,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """k-GPU slots and MIG slices that could be placed now; what of the free GPUs is stranded, why, and its price."""
+    from gpuwatch.advice import Advice
+    from gpuwatch.cost import price_all
+    from gpuwatch.shapes import shapes as look
+
+    chosen = choose(form, sys.stdout.isatty())
+    moment = moment_us(at, "--at")
+    if (note := in_use.find(data)) is not None:
+        found = remote.every(note, "/api/v1/capacity/shapes", {"cluster": cluster, "at": at, "days": days})
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            at_us = now_us(context) if moment is None else moment
+            found = look(store, at_us, cluster=cluster, days=days, advice=Advice(program(), str(data)))
+    rows = found["items"]
+    if chosen == "table":
+        rows = [row | {"requested": _percent(row["requested_ratio"])} for row in rows]
+    extra = {name: value for name, value in found.items() if name not in ("items", "next", "next_offset")}
+    show(Listing((*COLUMNS, *SLOTS, *SLICES), rows, extra, shown=SHOWN, foot=list(_foot(found))), chosen)
+
+
+def _foot(found: dict[str, Any]) -> Iterator[str]:
+    """What the table leaves out, a line each: what is stranded and why, starved shapes, gangs, what is unknown."""
+    if not found["clusters"]:
+        yield "The books are empty: import something and analyze it first."
+    for one in found["clusters"]:
+        name = one["cluster"]
+        for what, amounts in (("GPUs", one["gpus"]), ("GPUs with MIG slices", one["slices"])):
+            if amounts is not None:
+                causes = "; ".join(f"{cause['gpus']:g} {cause['means']}" for cause in amounts["causes"])
+                rate = f" ({_percent(amounts['rate'])})" if amounts["rate"] is not None else ""
+                stranded = f"{amounts['stranded_gpus']:g} stranded{rate}"
+                yield f"{name}: {amounts['free_gpus']:g} {what} free, {stranded}{': ' + causes if causes else ''}"
+        models: dict[str | None, list[str]] = {}
+        for gang in one["gangs"]:
+            most = "unknown" if gang["gpus"] is None else str(gang["gpus"])
+            models.setdefault(gang["gpu_model"], []).append(f"{gang['level']} {most}")
+        for model, levels in models.items():
+            yield f"{name}: largest gang of {model or 'unknown model'}: {', '.join(levels)}"
+        starved = [shape["shape"] for shape in one["demand"]["shapes"] if shape["starved"]]
+        if starved:
+            yield f"{name}: asked for, and no place now: {', '.join(dict.fromkeys(starved))}"
+        for told in one["notes"]:
+            gpus = "" if told["gpus"] is None else f" of {told['gpus']} GPUs"
+            yield f"{name}: not known: {told['what']}{gpus}. {told['fix'].splitlines()[0]}"
+    for price in found["total"]["cost_per_hour"]:
+        yield f"Stranded: {price['amount']} {price['currency']} an hour"
+    if found["total"]["unpriced_gpus"]:
+        yield f"Stranded without a price: {found['total']['unpriced_gpus']:g} GPUs"
+
+
+def _percent(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{100 * ratio:.1f} %"

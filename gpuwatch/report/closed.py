@@ -1,0 +1,67 @@
+"""Closed periods in a report: whether its week is frozen, and which corrections of other periods are billed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from gpuwatch.clock import Window
+from gpuwatch.report.facts import Amount, Closed, Correction
+from gpuwatch.state import State
+from gpuwatch.state import corrections as posted
+from gpuwatch.state.periods import FINE, Periods
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The closing of a week, if there is one, and the correction lines that are billed in the week."""
+
+    closing: Closed | None
+    lines: tuple[Correction, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether charges are asked for as they are billed. What an earlier release closed is known by team only; its
+
+        jobs would not add up to that, so such a week is told by the live books.
+        """
+        return self.closing is None or self.closing.whole
+
+    def of(self, team: str | None) -> tuple[Correction, ...]:
+        """The lines of a team, of everybody (None)."""
+        return self.lines if team is None else tuple(line for line in self.lines if line.team == team)
+
+
+def frozen(state: State, window: Window, teams: Collection[str] | None) -> Frozen:
+    """The closing whose window is this one, and corrections of other periods; with `teams` theirs only."""
+    periods = Periods(state)
+    found = periods.at(window)
+    closing = None
+    if found is not None:
+        signed = tuple(s.signer for s in periods.signatures(found.name) if s.number == found.number)
+        closing = Closed(found.closed_us, found.closed_by, found.digest, signed, found.level == FINE)
+    if closing is not None and not closing.whole:
+        return Frozen(closing, ())
+    billed = posted.Corrections(state).billed(window, None if found is None else found.name)
+    lines = [_line(one) for one in billed if teams is None or one.words["team"] in teams]
+    lines.sort(key=lambda line: (line.period, -abs(sum(c for _, c in line.amount.costs)), str(line)))
+    return Frozen(closing, tuple(lines))
+
+
+def _line(one: posted.Correction) -> Correction:
+    priced = one.cost is not None and one.currency is not None
+    costs = ((one.currency, one.cost),) if one.cost is not None and one.currency is not None else ()
+    words = one.words
+    return Correction(
+        period=one.period,
+        why=one.why,
+        billed_us=one.posted_us,
+        team=words.get("team"),
+        user=words.get("user"),
+        cluster=words.get("cluster"),
+        job=words.get("job"),
+        gpu_model=words.get("gpu_model"),
+        mig_profile=words.get("mig_profile"),
+        amount=Amount(one.gpu_seconds, costs, 0 * one.gpu_seconds if priced else one.gpu_seconds),
+        cost_exact=one.cost_exact,
+    )

@@ -1,0 +1,94 @@
+-- A row is a shape of requests of a cluster that were submitted in the window, started or not, and how many there were:
+-- `members` places of `gpus` GPUs (or slices of `profile`) each, NULL where nobody told how many GPUs. A gang that its
+-- queue tells of counts once, not once for each of its pods.
+with gang as (
+    select cluster, job_id, pod_count as members, device_count, profile, gpu_type
+    from workload
+    join cluster_end e using (cluster)
+    where job_id is not null and pod_count > 1 and coalesce(min_count, pod_count) > 1 and device_count > 0
+        and submit_us >= e.at_us - $lookback_us and submit_us < e.at_us
+    qualify row_number() over (partition by cluster, job_id order by observed_us desc nulls last, scheduler, kind, uid) = 1
+),
+on_node as (
+    select
+        c.cluster,
+        c.job_id,
+        c.run_key,
+        c.node,
+        c.profile,
+        any_value(c.gpu_type) as gpu_type,
+        max(c.device_count) as device_count,
+        max(c.fraction) as fraction
+    from claim c
+    join cluster_end e using (cluster)
+    where coalesce(c.submit_us, c.start_us) >= e.at_us - $lookback_us
+        and coalesce(c.submit_us, c.start_us) < e.at_us
+    group by c.cluster, c.job_id, c.run_key, c.node, c.profile
+),
+started as (
+    select
+        cluster,
+        job_id,
+        count(*) as members,
+        sum(device_count)::bigint as device_count,
+        any_value(profile) as profile,
+        any_value(gpu_type) as gpu_type,
+        case when count(*) = 1 then max(fraction) end as fraction
+    from on_node
+    group by cluster, job_id, run_key, coalesce(profile, '')
+),
+waiting as (
+    select
+        p.cluster,
+        p.job_id,
+        max(p.node_count) as members,
+        max(p.device_count) as device_count,
+        any_value(p.profile) as profile,
+        any_value(p.gpu_type) as gpu_type,
+        null::double as fraction
+    from pending p
+    join cluster_end e using (cluster)
+    where p.submit_us >= e.at_us - $lookback_us and p.submit_us < e.at_us
+    group by p.cluster, p.job_id, coalesce(p.profile, '')
+),
+request as (
+    select cluster, members, device_count, profile, gpu_type, null::double as fraction
+    from gang
+    union all
+    select s.cluster, s.members, s.device_count, s.profile, s.gpu_type, s.fraction
+    from started s
+    anti join gang using (cluster, job_id)
+    union all
+    select w.cluster, w.members, w.device_count, w.profile, w.gpu_type, w.fraction
+    from waiting w
+    anti join gang using (cluster, job_id)
+    anti join (select distinct cluster, job_id from started) s using (cluster, job_id)
+),
+-- What does not divide evenly over its places is taken to be free to lie anywhere.
+shaped as (
+    select
+        cluster,
+        profile,
+        gpu_type,
+        case
+            when device_count is null then null
+            when profile is not null or device_count % greatest(coalesce(members, 1), 1) <> 0 then device_count
+            else greatest(coalesce(members, 1), 1)
+        end as members,
+        case when fraction < 1 and device_count <= 1 then greatest(round(fraction * 1000), 1) else 1000 end::bigint as share_milli,
+        device_count
+    from request
+    where device_count > 0 or device_count is null
+)
+select
+    cluster,
+    (device_count // members)::bigint as gpus,
+    members::bigint as members,
+    share_milli,
+    profile,
+    gpu_type,
+    count(*) as requests
+from shaped
+group by all
+order by cluster, requests desc, gpus desc nulls last, members, share_milli, profile nulls first, gpu_type nulls first
+limit $limit;

@@ -1,0 +1,64 @@
+"""Decisions over the API and the command line: who may ask, what is refused, and what each answer stands on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.cli import run
+from tests.api.api_world import BLUE_WORDS, Api
+
+WEEK = "window=2026-W45"
+FLEET = ("own-vs-cloud", "consolidation?cluster=c1&pool=x")
+JOBS = ("spot?spot_discount=0.6", "right-sizing")
+
+
+@pytest.mark.parametrize("question", [*FLEET, *JOBS])
+def test_a_token_is_needed_once_there_is_one(books: Api, question: str) -> None:
+    books.token("admin")
+    joined = "&" if "?" in question else "?"
+    assert 401 == books.get(f"/api/v1/decisions/{question}{joined}{WEEK}").status_code
+
+
+@pytest.mark.parametrize("question", FLEET)
+def test_what_is_about_the_fleet_is_not_for_a_team(books: Api, question: str) -> None:
+    joined = "&" if "?" in question else "?"
+    answer = books.get(f"/api/v1/decisions/{question}{joined}{WEEK}", token=books.token("read", "red"))
+    assert 403 == answer.status_code
+
+
+@pytest.mark.parametrize("question", JOBS)
+def test_a_team_sees_its_own_jobs(books: Api, question: str) -> None:
+    joined = "&" if "?" in question else "?"
+    answer = books.get(f"/api/v1/decisions/{question}{joined}{WEEK}", token=books.token("read", "red"))
+    assert 200 == answer.status_code
+    assert {"red"} >= {item["team"] for item in answer.json()["items"]}
+    assert not [word for word in BLUE_WORDS if word in json.dumps(answer.json()["items"])]
+
+
+@pytest.mark.parametrize("value", ["cheap", "NaN", "1e400", "-1", "0", "Infinity"])
+def test_a_price_that_is_none_is_refused(books: Api, value: str) -> None:
+    answer = books.get(f"/api/v1/decisions/own-vs-cloud?cloud_price={value}&{WEEK}")
+    assert (400, "cloud_price") == (answer.status_code, answer.json()["error"]["field"])
+
+
+def test_an_answer_tells_its_assumptions_in_numbers_and_words(books: Api) -> None:
+    for question in ("own-vs-cloud?cloud_price=3.5&", "spot?", "right-sizing?"):
+        told = books.get(f"/api/v1/decisions/{question}{WEEK}").json()
+        assert {"cloud_price", "headroom", "interruptions_an_hour", "spot_discount"} == told["assumptions"].keys()
+        assert all(isinstance(note, str) for note in told["notes"])
+        assert told["notes"]
+
+
+def test_the_command_tells_what_it_takes_for_granted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "teams.csv").write_text("match_kind,match,team\n")
+    assert 0 == run(["import", "bundle", str(tmp_path), "--data", str(tmp_path / "data")])
+    data = ["--data", str(tmp_path / "data"), "--window", "2026-W45"]
+    assert 0 == run(["decide", "own-vs-cloud", *data, "--format", "table"])
+    assert "the cloud would be rented for the hours that somebody held" in capsys.readouterr().out
+    assert 2 == run(["decide", "spot", *data, "--spot-discount", "NaN"])
+    assert "not a decimal number" in capsys.readouterr().err
+    assert 2 == run(["decide", "consolidate", *data, "--cluster", "c9", "--pool", "p"])
+    assert "cluster 'c9' has none" in capsys.readouterr().err

@@ -1,0 +1,432 @@
+"""Pages of money: charges opened, budgets, closed periods, reports, decisions; unknown money is never a zero."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import charge_lines, charts, proposals, words
+from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client, Row
+from gpuwatch.dashboards.page import find
+from gpuwatch.dashboards.pages import budgets, charge, decisions, period, periods, reports, teams
+from gpuwatch.dashboards.query import Query
+from tests.dashboards import fake_api, fake_money
+from tests.dashboards.fake_names import HOSTILE
+from tests.dashboards.test_pages import api, asked, links, shown, text
+
+
+def rows_of(table: Component) -> list[list[str]]:
+    """Texts of the cells of a table."""
+    body = table.children.children[-1].children
+    return [[text(cell) for cell in row.children] for row in body]
+
+
+# Charges
+
+
+def test_a_charge_leads_from_its_team_to_how_it_was_computed() -> None:
+    """A team's row opens its charge; one made of several opens what it is made of."""
+    found = links(shown("/teams"))
+
+    assert "/ui/charges/held" in found
+    assert "/ui/charges/dealt" in found
+    assert "/ui/charges/correction" in found
+    assert "/ui/teams?team=nlp&by=cause" in found
+
+
+def test_a_charge_leads_to_its_jobs_and_findings() -> None:
+    found = links(shown("/charges/held"))
+
+    assert "/ui/jobs/4242?in=sim" in found
+    assert "/ui/findings?team=nlp&state=all" in found
+    assert "/ui/charges/held?cursor=l2" in found
+
+
+def test_a_line_says_how_it_was_reckoned() -> None:
+    said = text(charge_lines.reckoned(fake_money.segment(1), "USD"))
+
+    assert said == (
+        "21600 s x 4/7 x 2.40 / 3600 H100 from 2026-01-01 (line 2) (rates version 4); "
+        "converted from 2.18 EUR at 1.10; policy 2026 H2"
+    )
+
+
+def test_a_line_of_a_discount_has_its_factor() -> None:
+    assert text(charge_lines.reckoned(fake_money.segment(4), "USD")).endswith("policy 2026 H2, times 0.3")
+
+
+def test_what_a_policy_deals_is_told_as_a_part_of_an_amount() -> None:
+    line = fake_money.dealt() | {"dealt": {"amount": "62.67", "weight": "51", "weights": "100"}}
+
+    assert "51 % of $62.67 policy share what is idle, by the time held" == text(charge_lines.reckoned(line, "USD"))
+
+
+def test_a_share_names_its_method() -> None:
+    assert "4/7 dominant, bound" == text(charge_lines.share(fake_money.segment(3)))
+    assert None is charge_lines.share(fake_money.dealt())
+
+
+def test_what_nobody_measured_is_no_zero() -> None:
+    assert None is charge_lines.coverage(fake_money.segment(1))
+    assert "93 %" == text(charge_lines.coverage(fake_money.segment(0)))
+
+
+def test_columns_that_nothing_fills_are_left_out() -> None:
+    """A correction has neither a share nor a rate."""
+    said = text(charge_lines.lines(fake_money.explained("correction", None), Query("/charges/correction")))
+
+    assert "Share" not in said
+    assert "Measured" not in said
+    assert "GPU-h" not in said
+    assert "Correction of period 2026-W45" in said
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("86.400000000000", "86.40 USD", id="cents stay"),
+        pytest.param("3930.983229318610", "3,930.98322931861 USD", id="all places"),
+        pytest.param("-0.001000000000", "-0.001 USD", id="below a cent"),
+        pytest.param("100.000000000000", "100.00 USD", id="no powers of ten"),
+        pytest.param(None, words.MISSING, id="no price"),
+    ],
+)
+def test_exact_money_has_its_cents_and_no_zeros_behind(value: object, expected: str) -> None:
+    assert expected == charge_lines.exactly(value, "USD")
+
+
+def test_money_below_a_cent_is_not_rounded_to_nothing() -> None:
+    assert "$0.004200" == text(charge_lines.cost({"cost_exact": "0.004200000000"}, "USD"))
+    assert "-$0.004200" == text(charge_lines.cost({"cost_exact": "-0.004200000000"}, "USD"))
+    assert "$0" == text(charge_lines.cost({"cost_exact": "0.000000000000"}, "USD"))
+
+
+def test_a_charge_without_a_price_says_the_fix_and_asks_no_policy() -> None:
+    said = text(shown("/charges/unpriced?policy=pay-for-use"))
+
+    assert "Charge – " in said
+    assert "add to rates.csv:" in said
+    assert "Nobody knows what this would be: it has no price." in said
+    assert "they add up" not in said
+
+
+def test_another_policy_compares_all_that_is_paid() -> None:
+    said = text(shown("/charges/held?policy=share-idle"))
+
+    assert "Share what is idle: $51.20 instead of $86.40 (−41 %)" in said
+    assert "Held $86.40 $40.00 -$46.40 Free $0 $11.20 +$11.20" in said
+
+
+def test_a_correction_is_of_no_policy() -> None:
+    assert "another policy" not in text(shown("/charges/correction"))
+
+
+def test_a_frozen_charge_leads_to_its_period() -> None:
+    layout = shown("/charges/frozen")
+
+    assert "Frozen in 2026-W46" in text(layout)
+    assert "/ui/periods/2026-W46" in links(layout)
+
+
+def test_a_charge_that_is_none_is_not_there() -> None:
+    page = find("/charges/gone")
+    assert page is not None
+    with pytest.raises(ApiFailure) as failure:
+        asyncio.run(page.load(api(), asked("/charges/gone")))
+
+    assert 404 == failure.value.status
+
+
+def test_exports_of_focus_are_whole() -> None:
+    exports = [href for href in links(shown("/teams?team=nlp&by=user")) if "focus" in href]
+
+    assert [
+        "/api/v1/chargeback?window=7d&team=nlp&format=focus&focus_version=1.2",
+        "/api/v1/chargeback?window=7d&team=nlp&format=focus&focus_version=1.4",
+    ] == exports
+
+
+def test_money_that_no_gpu_costs_is_told_apart() -> None:
+    data = asyncio.run(teams.load(api(), Query("/teams")))
+    data.charges["total"] = {"external_cost": "500.00", "currency": "USD"}
+
+    assert ", $500.00 of it no GPU's" == teams.external(data, Query("/teams"))
+    assert "" == teams.external(data, Query("/teams", {"user": "alice"}))
+
+
+# Budgets
+
+
+@pytest.mark.parametrize(
+    ("spent", "forecast", "expected"),
+    [
+        pytest.param(None, None, ("plain", "Not known"), id="unknown is not kept"),
+        pytest.param("120.00", None, ("plain", "No forecast yet"), id="too few days"),
+        pytest.param("300.00", "700.00", ("ok", "Holds"), id="even its high end holds"),
+        pytest.param("300.00", "950.00", ("warn", "May be passed"), id="only its high end passes"),
+        pytest.param("300.00", "1100.00", ("bad", "Will be passed"), id="its middle passes"),
+        pytest.param("1000.01", "1100.00", ("bad", "Passed"), id="a cent too much"),
+    ],
+)
+def test_a_budget_is_judged_by_its_forecast(spent: str | None, forecast: str | None, expected: tuple[str, str]) -> None:
+    assert expected == budgets.verdict(fake_money.budget("nlp", spent, forecast))
+
+
+def test_budgets_that_will_not_hold_come_first_and_unknown_ones_last() -> None:
+    said = text(shown("/budgets"))
+
+    assert said.startswith("2 of 6 budgets will not hold")
+    assert said.index("The fleet has") < said.index("nlp has") < said.index("vision has") < said.index(f"{HOSTILE}:")
+
+
+def test_an_unknown_budget_says_what_is_missing_and_foretells_nothing() -> None:
+    said = text(budgets.card(fake_money.budget("nlp", None, None), Query("/budgets"), "light"))
+
+    assert "nlp: $1,000 for November 2026" in said
+    assert "set [reporting] currency" in said
+    assert "Spent – Left – Forecast – Runs out –" in said
+    assert "not in this period" not in said
+
+
+def test_no_budget_says_how_to_set_one() -> None:
+    said = text(shown("/budgets", "empty"))
+
+    assert "No budget is set" in said
+    assert "gpuwatch budget set budgets.csv" in said
+    assert "This team has no budget" in text(shown("/budgets?team=nlp", "empty"))
+
+
+def test_the_burn_down_begins_with_the_books_and_ends_in_an_interval() -> None:
+    item = fake_money.budget("nlp", "600.00", "1100.00")
+    item["burn_down"] = item["burn_down"][9:]
+    even, area, middle, left = charts.burn_down(item, "light")["data"]  # type: ignore[index]
+
+    assert [1000.0, 0.0] == even["y"]
+    assert [400.0, 1000 - 1010, 1000 - 1190] == area["y"]
+    assert [400.0, -100.0] == middle["y"]
+    assert ("2026-11-10", 1000.0) == (left["x"][0], left["y"][0])
+    assert ("2026-11-20T23:59:59Z", 400.0) == (left["x"][-1], left["y"][-1])
+
+
+def test_a_burn_down_without_a_forecast_draws_none() -> None:
+    assert 2 == len(charts.burn_down(fake_money.budget("nlp", "600.00", None), "dark")["data"])  # type: ignore[index]
+    assert None is charts.burn_down(fake_money.budget("nlp", None, None), "dark")
+
+
+# Periods
+
+
+def test_closed_periods_tell_who_when_and_the_hash() -> None:
+    said = text(shown("/periods"))
+
+    assert "1 closed without a signature" in said
+    assert "2026-W45 Closed $390.00 -$12.40 17 Nov 09:00 UTC by ada nobody yet 3f8a0c5d7e2b" in said
+    assert "2026-W44 Open again" in said
+    assert "2026-W46, the newest that is over, is closed." in said
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        pytest.param(datetime(2026, 11, 16, tzinfo=UTC), ("2026-W46", "2026-10"), id="on Monday last week is over"),
+        pytest.param(datetime(2026, 11, 15, 23, tzinfo=UTC), ("2026-W45", "2026-10"), id="on Sunday it is not"),
+        pytest.param(datetime(2027, 1, 4, tzinfo=UTC), ("2026-W53", "2026-12"), id="a year has 53 weeks"),
+    ],
+)
+def test_the_newest_period_that_is_over(now: datetime, expected: tuple[str, str]) -> None:
+    assert expected == periods.over(now)
+    assert expected[0] == reports.ended(now)[0]
+
+
+def test_no_period_says_how_to_close_one() -> None:
+    assert "gpuwatch period close 2026-W46" in text(shown("/periods", "empty"))
+
+
+def test_a_period_is_what_was_billed_what_was_corrected_and_both() -> None:
+    layout = shown("/periods/2026-W46")
+    said = text(layout)
+
+    assert "nlp 100 $240.00 -$12.40 $227.60" in said
+    assert f"SHA-256  {fake_money.DIGEST}" in said
+    assert "Priced with rates version 4, policies version 3" in said
+    assert "gpuwatch period verify 2026-W46" in said
+    assert {"/ui/teams?window=2026-W46", "/ui/reports?week=2026-W46"} <= set(links(layout))
+    assert "/ui/teams?window=2026-W46&team=nlp&by=user" in links(layout)
+
+
+def test_a_period_that_was_opened_again_tells_why_and_how_to_close_it() -> None:
+    said = text(shown("/periods/2026-W44"))
+
+    assert "Opened again 20 Nov 12:00 UTC by bo: rates of pool b" in said
+    assert "gpuwatch period close 2026-W44" in said
+    assert "Corrected Now" not in said
+
+
+def test_corrections_of_one_cause_are_added_up() -> None:
+    (group,) = period.grouped(fake_money.LINES)
+
+    assert ("rates version 7", "nlp", Decimal("-12.40")) == (group.why, group.team, group.cost)
+
+
+def test_a_correction_without_a_price_has_no_sum() -> None:
+    assert None is periods.corrected({"corrections": [{"cost": None}]})
+    assert Decimal(0) == periods.corrected({"corrections": []})
+
+
+# Reports
+
+
+def test_a_report_of_the_fleet_and_of_each_team_in_every_format() -> None:
+    layout = shown("/reports")
+    files = [href for href in links(layout) if href.startswith("/api/")]
+
+    assert "/api/v1/reports/weekly?week=2026-W46&format=zip" == files[0]
+    assert [
+        f"/api/v1/reports/weekly?week=2026-W46&format={form}"
+        for form in ("html", "pdf", "xlsx", "csv", "focus", "parquet")
+    ] == files[1:7]
+    assert "/api/v1/reports/weekly?week=2026-W46&format=pdf&team=nlp" in files
+    assert [] == [href for href in files if "__" in href]
+
+
+def test_a_token_of_a_team_is_offered_its_own_report_only() -> None:
+    reader = Client(fake_api.create("ok", tokens=True)).of(Caller(fake_api.READ))
+    data = asyncio.run(reports.load(reader, Query("/reports")))
+
+    assert ["nlp"] == data.me["teams"]
+    assert "" not in {one.team for one in reports.reports(data, Query("/reports"))}
+
+
+def test_a_week_without_books_says_so() -> None:
+    assert "Week 2026-W46 has no books" in text(shown("/reports", "empty"))
+
+
+def test_every_file_is_named_for_who_does_not_see_the_table() -> None:
+    data = asyncio.run(reports.load(api(), Query("/reports")))
+    link = reports.file("pdf", "nlp", data.week, "nlp")
+
+    assert "PDF report of nlp, week 2026-W46" == link.to_plotly_json()["props"]["aria-label"]
+
+
+# Decisions
+
+
+def test_owning_is_told_with_its_assumptions_and_sensitivity() -> None:
+    said = text(shown("/decisions"))
+
+    assert "owning saves $2,614 a month" in said
+    assert "break-even 62 %" in said
+    assert "Cloud, an hour $3.50 on-demand rate of the card" in said
+    assert "Payback 54.7 months" in said
+    assert "$3.50 -$1,000 -$100.00 $800.00 62 % 54.7 months" in said
+    assert "The cloud would be rented for the hours that somebody held" in said
+
+
+def test_what_is_missing_for_a_decision_is_told_with_the_command() -> None:
+    said = text(shown("/decisions"))
+
+    assert "not enough is known" in said
+    assert "Owned price: gpuwatch rates owned FILE" in said
+    assert "break-even 140 %: never at this price" in said
+
+
+def test_a_sentence_is_no_command() -> None:
+    layout = proposals.lacking("no cloud price for H100: give one")
+
+    assert "No cloud price for H100: give one" == text(layout)
+    assert None is layout.children[1]
+
+
+def test_jobs_for_spot_come_before_those_that_are_not() -> None:
+    said = text(shown("/decisions?of=spot"))
+
+    assert "Spot capacity would save $172.80 in the last 7 days 1 of 2 jobs suited; 1 more without a spot price" in said
+    assert said.index("short runs") < said.index("without checkpoints")
+
+
+def test_no_job_for_spot_says_so_and_saves_nothing() -> None:
+    answer = fake_money.decision("spot")
+    none: Row = answer | {"items": answer["items"][1:], "saving": {}}
+
+    assert text(proposals.spot(none, Query("/decisions"))).startswith("No job is for spot capacity")
+
+
+def test_pools_are_put_together_by_links() -> None:
+    layout = shown("/decisions?of=pools")
+
+    assert "1 node could go, $14.0 k a month" in text(layout)
+    assert ["h100"] == decisions.chosen(fake_api.fleet(), Query("/decisions"))[1]
+
+
+def test_an_assumption_that_is_none_can_be_reset() -> None:
+    layout = shown("/decisions?cloud_price=x")
+
+    assert "not a decimal number such as 0.10" in text(layout)
+    assert "/ui/decisions" in links(layout)
+
+
+def test_a_question_about_the_fleet_is_refused_to_a_team_and_the_others_stay() -> None:
+    layout = shown("/decisions", "403")
+
+    assert "Your token does not open this" in text(layout)
+    assert "Spot" in text(layout)
+
+
+# All of them
+
+
+MONEY = ("/charges/held", "/budgets", "/periods", "/periods/2026-W46", "/reports", "/decisions", "/teams?by=cause")
+
+
+@pytest.mark.parametrize("path", MONEY)
+def test_a_failing_api_is_told_by_every_page(path: str) -> None:
+    """What a page cannot do without raises; the app shows it as a state."""
+    page = find(asked(path).path)
+    assert page is not None
+    try:
+        said = text(page.layout(asyncio.run(page.load(api("500"), asked(path))), asked(path), "light"))
+    except ApiFailure as failure:
+        said = f"{failure.status}"
+
+    assert said == "500" or "This could not be loaded" in said
+
+
+def described(node: Any) -> list[str]:
+    """Kinds of what has neither words nor a name: links and pictures."""
+    found: list[str] = []
+    if isinstance(node, Component):
+        told = node.to_plotly_json()["props"]
+        if (hasattr(node, "href") or told.get("role") == "img") and not (
+            text(node).strip() or told.get("aria-label") or told.get("title")
+        ):
+            found.append(json.dumps(node, default=Component.to_plotly_json)[:200])
+        found += described(getattr(node, "children", None))
+    elif isinstance(node, list | tuple):
+        found += [one for part in node for one in described(part)]
+    return found
+
+
+@pytest.mark.parametrize("path", MONEY)
+def test_links_and_pictures_have_words(path: str) -> None:
+    """For people who hear the page."""
+    assert [] == described(shown(path))
+
+
+def test_an_api_that_is_older_leaves_the_charge_page_without_policies() -> None:
+    """The list of policies is an extra."""
+
+    class Old(Api):
+        async def policies(self) -> Row:
+            raise ApiFailure(404, "not_found", "no such route")
+
+    found = api()
+    data = asyncio.run(charge.load(Old(found.client, found.caller), Query("/charges/held")))
+
+    assert () == data.names
+    assert "Pay what is used" in text(charge.layout(data, Query("/charges/held"), "light"))
