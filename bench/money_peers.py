@@ -20,7 +20,7 @@ SHARES = {"": "1", "1g.10gb": "1 / 7", "1g.20gb": "1 / 4", "2g.20gb": "2 / 7", "
 RAW_RUNS, RULE_RUNS = 5, 20
 
 Facts = dict[str, object]
-Latency = Callable[[Callable[[], object], int], dict[str, float]]
+Latency = Callable[[Callable[[], object], int, Callable[[], float]], dict[str, float]]
 
 
 def raw_query(days: int, step_s: int) -> str:
@@ -44,15 +44,15 @@ def measure(directory: Path, store: Store, days: int, step_s: int, latency: Late
     facts: Facts = {"series": store.sql("select count(*) from peer_series")[0][0]}
     blocks = directory / "prometheus" / "tsdb"
     blocks.mkdir(parents=True)
-    with programs.victoria(directory / "victoria", options=("-search.disableCache", "-retentionPeriod=100y")):
+    with programs.victoria(directory / "victoria", options=("-search.disableCache", "-retentionPeriod=100y")) as peer:
         start = time.perf_counter()
         for day in range(days):
             _load_day(directory, store, day, blocks)
         _post("/internal/force_flush", b"")
         facts["load_s"] = time.perf_counter() - start
-        facts["victoria"] = _asked(programs.VICTORIA, days, step_s, latency)
-    with programs.prometheus(directory / "prometheus", "{}\n", "--storage.tsdb.retention.time=100y"):
-        facts["prometheus"] = _asked(programs.PROMETHEUS, days, step_s, latency)
+        facts["victoria"] = _asked(programs.VICTORIA, peer.pid, days, step_s, latency)
+    with programs.prometheus(directory / "prometheus", "{}\n", "--storage.tsdb.retention.time=100y") as peer:
+        facts["prometheus"] = _asked(programs.PROMETHEUS, peer.pid, days, step_s, latency)
     return facts
 
 
@@ -104,10 +104,10 @@ def _write(store: Store, file: Path, from_us: int, seconds: bool) -> None:
     )
 
 
-def _asked(port: int, days: int, step_s: int, latency: Latency) -> Facts:
+def _asked(port: int, pid: int, days: int, step_s: int, latency: Latency) -> Facts:
     found: Facts = {}
     for name, query, runs in (("raw", raw_query(days, step_s), RAW_RUNS), ("rule", rule_query(days), RULE_RUNS)):
-        found[name] = latency(lambda query=query: _ask(port, query, days), runs)  # type: ignore[misc]
+        found[name] = latency(lambda query=query: _ask(port, query, days), runs, lambda: programs.cpu_s(pid))  # type: ignore[misc]
         found[f"{name}_hours"] = _ask(port, query, days)
     return found
 

@@ -22,19 +22,20 @@ def targets(facts: Facts) -> list[tuple[str, ...]]:
     ]
     peers = facts["money_peers"]
     if "missing" not in peers:
-        ours = peers["gpuwatch"]["p50_ms"]
+        first, again = peers["first"]["p50_ms"], peers["again"]["p50_ms"]
         for name, peer in (("Prometheus", peers["prometheus"]), ("VictoriaMetrics", peers["victoria"])):
-            raw, rule = peer["raw"]["p50_ms"] / ours, ours / peer["rule"]["p50_ms"]
+            raw, rule = peer["raw"]["p50_ms"] / first, again / peer["rule"]["p50_ms"]
             what = f"GPU-hours by namespace: faster than {name} over raw series"
             lines.append(target(what, FASTER_THAN_RAW, raw, "times", True))
-            lines.append(target(f"GPU-hours by namespace: slower than {name} over an hourly rule", 1, rule, "times"))
+            what = f"GPU-hours by namespace, asked again: slower than {name} over an hourly rule"
+            lines.append(target(what, 1, rule, "times"))
     return lines
 
 
 def sections(facts: Facts) -> list[str]:
     """Questions, exports, peers."""
     asked, focus, reports, fleet = (facts[f"money_{n}"] for n in ("questions", "focus", "reports", "fleet"))
-    rows = [(name, short(found["p50_ms"]), short(found["p95_ms"])) for name, found in asked.items()]
+    answers = [(name, short(found["p50_ms"]), short(found["p95_ms"])) for name, found in asked.items()]
     lines = [
         "## Money",
         "",
@@ -43,7 +44,7 @@ def sections(facts: Facts) -> list[str]:
             f"{fleet['rows']:,} rows of samples."
         ),
         "",
-        *table(("chargeback by", "p50 ms", "p95 ms"), rows),
+        *table(("chargeback by", "p50 ms", "p95 ms"), answers),
         "",
         (
             f"FOCUS 1.2 of the month: {focus['rows']:,} rows, {focus['megabytes']:.0f} MB, {focus['seconds']:.1f} s, "
@@ -53,7 +54,10 @@ def sections(facts: Facts) -> list[str]:
     peers = facts["money_peers"]
     if "missing" in peers:
         return [*lines, "", f"PromQL was not asked: {', '.join(peers['missing'])} not installed."]
-    rows = [("gpuwatch", "the books", short(peers["gpuwatch"]["p50_ms"]), short(peers["gpuwatch"]["p95_ms"]))]
+    rows = [
+        ("gpuwatch", f"the books, asked {how}", short(found["p50_ms"]), short(found["p95_ms"]))
+        for how, found in (("for the first time", peers["first"]), ("again", peers["again"]))
+    ]
     for name, key in (("Prometheus", "prometheus"), ("VictoriaMetrics", "victoria")):
         rows += [
             (name, what, short(peers[key][how]["p50_ms"]), short(peers[key][how]["p95_ms"]))
@@ -70,6 +74,7 @@ def sections(facts: Facts) -> list[str]:
         "",
         (
             f"Sums: gpuwatch {ours:,.1f} GPU-hours, Prometheus {theirs['prometheus']:,.1f}, VictoriaMetrics "
-            f"{theirs['victoria']:,.1f}: theirs count samples, ours the scheduler's times."
+            f"{theirs['victoria']:,.1f}: theirs count samples, ours the scheduler's times. What is asked again is told "
+            "from memory while rolled days, prices, teams and policies are the same; PromQL's rule was reckoned before, too."
         ),
     ]

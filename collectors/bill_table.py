@@ -33,6 +33,8 @@ JSON_ROWS = 16_384
 JSON_LINE_BYTES = 4 << 20
 UNPACKED_BYTES = 16 << 30
 """What a Parquet file inside of gzip may unpack to."""
+BLANKS = b"\xef\xbb\xbf \r\n\t"
+"""What may stand before the first object of a file."""
 NULLS = ("", "NULL", "null")
 """Texts that say that a value is missing."""
 
@@ -101,7 +103,11 @@ def batches(path: str, kind: str, want: Wanted, rejects: Rejects) -> Iterator[Ce
             start = opened.read(HEADER_BYTES)
         if start.startswith(b"PAR1"):
             yield from _parquet(file, packed, kind, want)
-        elif start.lstrip(b"\xef\xbb\xbf \r\n\t").startswith((b"{", b"[")):
+        elif start.lstrip(BLANKS).startswith(b"["):
+            raise UnreadableInput(
+                f"{file}: a JSON list; {kind} takes one object a line: jq -c '.[]' FILE > lines.jsonl"
+            )
+        elif start.lstrip(BLANKS).startswith(b"{"):
             yield from _json(file, packed, kind, want, rejects)
         else:
             yield from _csv(file, packed, start, kind, want, rejects)
@@ -159,9 +165,15 @@ def _header(file: Path, start: bytes, kind: str) -> list[str]:
     if b"\0" in line or (not rest and len(start) >= HEADER_BYTES):
         raise UnreadableInput(f"{file}: neither CSV nor Parquet; {kind} takes these and their .gz")
     try:
-        return next(csv.reader([line.decode("utf-8-sig").rstrip("\r")]), [])
+        names = next(csv.reader([line.decode("utf-8-sig").rstrip("\r")]), [])
     except (UnicodeDecodeError, csv.Error) as error:
         raise UnreadableInput(f"{file}: line 1 is not the header of a CSV file: {_one_line(error)}") from error
+    for mark, said in ((";", "semicolons"), ("\t", "tabs")):
+        if len(names) == 1 and mark in names[0]:
+            raise UnreadableInput(
+                f"{file}: cells are separated by {said}; {kind} takes the export as the cloud writes it, with commas"
+            )
+    return names
 
 
 def _chosen(file: Path, names: Sequence[str], kind: str, want: Wanted) -> list[int]:

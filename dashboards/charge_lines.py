@@ -99,7 +99,8 @@ def segment(one: Row, query: Query) -> Component:
     who: list[parts.Node] = [parts.bucket_word(str(one["bucket"]))] if one.get("bucket") else []
     if job:
         who = ["job ", parts.link(words.clip(job, 40), job_link(query, one.get("cluster"), str(job)))]
-    name = words.clip(f"{one.get('node') or ''} {short(device)}".strip(), 60)
+    node = "" if device.startswith(f"{one.get('node')}/") else str(one.get("node") or "")
+    name = words.clip(f"{node} {words.device(device)}".strip(), 60)
     return html.Div(
         [
             html.Div(name, className="mono", title=device),
@@ -111,13 +112,6 @@ def segment(one: Row, query: Query) -> Component:
 def conflict(one: Row) -> Component | None:
     """A mark where two sources claimed the device at once."""
     return parts.tag("claimed twice", "warn") if one.get("conflict") else None
-
-
-def short(device: str) -> str:
-    """A device by the first part of its UUID, and its slice."""
-    gpu, slash, rest = device.partition("/")
-    name = "-".join(gpu.split("-")[:2]) if gpu.startswith("GPU-") else gpu
-    return f"{name}{slash}{rest}"
 
 
 def when(one: Row) -> Component:

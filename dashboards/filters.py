@@ -35,14 +35,13 @@ async def load(api: Api, query: Query) -> Choices:
     me = await books.optional(api.me())
     if me is None:
         return Choices()
-    fleet, charges = await asyncio.gather(
-        books.optional(api.fleet()), books.optional(api.chargeback(query.window, "team"))
-    )
+    # The ledger knows who held GPUs without working out what policies make of it.
+    fleet, held = await asyncio.gather(books.optional(api.fleet()), books.optional(api.ledger(query.window, "team")))
     rows = (fleet or {}).get("items") or []
     return Choices(
         names(row.get("cluster") for row in rows),
         names(row.get("pool") for row in rows if query.get("cluster") in ("", row.get("cluster"))),
-        names(row.get("team") for row in (charges or {}).get("items") or []),
+        names(row.get("team") for row in (held or {}).get("items") or []),
         me,
     )
 

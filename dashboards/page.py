@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from dash.development.base_component import Component
@@ -63,10 +64,16 @@ def page(
 
 def pages() -> list[Page]:
     """All pages in the order of the navigation."""
+    _import_all()
+    return sorted(_pages.values(), key=lambda page: (page.order, page.path))
+
+
+@cache
+def _import_all() -> None:
+    """The modules are looked for once, not with every answer."""
     root = importlib.import_module("gpuwatch.dashboards.pages")
     for module in pkgutil.iter_modules(root.__path__, prefix="gpuwatch.dashboards.pages."):
         importlib.import_module(module.name)
-    return sorted(_pages.values(), key=lambda page: (page.order, page.path))
 
 
 def find(path: str) -> Page | None:

@@ -17,6 +17,9 @@ from gpuwatch.dashboards.theme import BUCKETS, SEVERITIES
 Node = Any
 """What Dash takes as children: a component, text, or a list of them."""
 
+HERE = html.Span(" (shown)", className="unseen")
+"""Beside the link that is open, for people who hear the page: a link of Dash has no aria-current."""
+
 MAX_SPARK = 72
 SPARSE = 24
 
@@ -272,7 +275,8 @@ def heading(title: str, note: Node = None, *actions: Node) -> Component:
 def picks(choices: Sequence[tuple[str, str, bool]], label: str) -> Component:
     """A row of links of which one is current: (word, address, current)."""
     items = [
-        dcc.Link(word, href=href, className="pick current" if current else "pick") for word, href, current in choices
+        dcc.Link([word, HERE] if current else word, href=href, className="pick current" if current else "pick")
+        for word, href, current in choices
     ]
     return html.Nav(items, className="picks", **aria(label))
 

@@ -103,7 +103,11 @@ def place(query: Query) -> str:
 def entry(page: Page, query: Query, current: str) -> Component:
     """One link of the navigation."""
     return dcc.Link(
-        [html.Span(className=f"icon i-{page.icon}"), html.Span(page.title, className="word")],
+        [
+            html.Span(className=f"icon i-{page.icon}"),
+            html.Span(page.title, className="word"),
+            parts.HERE if page.path == current else None,
+        ],
         href=query.link(page.path),
         className="entry current" if page.path == current else "entry",
         title=page.title,

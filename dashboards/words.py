@@ -135,7 +135,10 @@ def day(text: object) -> str:
 
 
 def span(start: object, end: object) -> str:
-    """`9 Nov 00:00 – 12 Nov 00:00 UTC`."""
+    """`9 Nov 00:00 – 12 Nov 00:00 UTC`; within a day `9 Nov 00:00 – 12:00 UTC`."""
+    low, high = moment(start), moment(end)
+    if low and high and low.astimezone(UTC).date() == high.astimezone(UTC).date():
+        return f"{when(start).removesuffix(' UTC')} – {high.astimezone(UTC):%H:%M} UTC"
     return f"{when(start).removesuffix(' UTC')} – {when(end)}"
 
 
@@ -167,9 +170,20 @@ def owner(name: object) -> str:
     return OWNERS.get(str(name), str(name)) if name not in (None, "") else MISSING
 
 
+def device(name: str) -> str:
+    """A GPU by the first part of its UUID, as people tell those of one node apart, and its slice."""
+    gpu, slash, rest = name.partition("/")
+    return f"{'-'.join(gpu.split('-')[:2]) if gpu.startswith('GPU-') else gpu}{slash}{rest}"
+
+
 def inside(word: str) -> str:
     """A word of a label within a sentence: only its first letter is lowered, and none of an abbreviation."""
     return word if word[1:2].isupper() else word[:1].lower() + word[1:]
+
+
+def sentence(text: str) -> str:
+    """With a capital letter."""
+    return text[:1].upper() + text[1:]
 
 
 def clip(text: object, length: int = 80) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import budgets, findings
+from gpuwatch import budget_alerts, findings
 from gpuwatch.alerts import report_note
 from gpuwatch.alerts.change import enqueue
 from gpuwatch.alerts.channel import REPORT, Channel, from_config
@@ -92,7 +92,7 @@ class Alerting:
     def _budgets(self, store: Store, now_us: int) -> list[Finding]:
         """Messages about budgets; a budget that cannot be told holds no finding up."""
         try:
-            return budgets.alerts(store, self._state, now_us)
+            return budget_alerts.alerts(store, self._state, now_us)
         except Exception:
             log.exception("no messages about budgets")
             return []

@@ -12,7 +12,6 @@ from typing import Any
 from gpuwatch import cost, policy
 from gpuwatch.clock import DAY_US, Window, from_us, parse_window, rfc3339
 from gpuwatch.errors import UsageError
-from gpuwatch.findings import Finding
 from gpuwatch.forecast import CENT, HISTORY_DAYS, LEVEL, Forecast, dates, foretell, run_out
 from gpuwatch.model import Rejects
 from gpuwatch.rate_table import amount, moment, plain, read_rows
@@ -30,9 +29,6 @@ OPTIONAL = ("gpu_hours", "valid_from", "valid_to", "alert_at")
 ALERT_AT = (80, 100)
 """Percent of a budget at which a message is sent where the budget names none."""
 ALERTS_MAX, PERCENT_MAX = 10, 1000
-DETECTOR = "budget"
-EVIDENCE = ("spent", "amount", "runs_out", "gpu_hours", "gpu_hours_quota", "missing")
-"""What a message says of a status, beside its forecast."""
 
 
 @dataclass(frozen=True)
@@ -217,74 +213,11 @@ def for_report(store: Store, state: State, window: Window, team: str | None) -> 
     return None
 
 
-def alerts(store: Store, state: State, at_us: int) -> list[Finding]:
-    """What channels are told of budgets: one a team, period and percent that was passed, of which the highest is told, or
-    that it will pass 100.
-    """
-    told = (_alert(status) for status in statuses(store, state, at_us))
-    return [finding for finding in told if finding is not None]
-
-
 def period_name(period: str, at_us: int) -> str:
     """The ISO week or month in which an instant lies: 2026-W47, 2026-11."""
     at = from_us(at_us)
     year, week, _ = at.isocalendar()
     return f"{year}-W{week:02d}" if period == "week" else f"{at.year:04d}-{at.month:02d}"
-
-
-def _alert(status: Status) -> Finding | None:
-    budget, spent = status.budget, status.spent
-    if spent is None or budget.amount == 0:
-        return None
-    percent = int(spent * 100 / budget.amount)
-    passed = max((at for at in budget.alert_at if percent >= at), default=None)
-    over = status.forecast is not None and status.forecast.low > budget.amount
-    if passed is None and not over:
-        return None
-    fleet = budget.team == FLEET
-    who = "The fleet" if fleet else f"Team {budget.team}"
-    summary = f"{who} has spent {spent:f} of its {budget.amount:f} {budget.currency} for {status.name}, {percent} %"
-    if over and status.forecast is not None and percent < 100:
-        summary += f", and will have spent {status.forecast.amount:f} by its end"
-    if percent >= 100:
-        title = f"Budget of {status.name} passed: {percent} % spent"
-    elif passed:
-        title = f"Budget of {status.name} nearly spent: {percent} %"
-    else:
-        title = f"Budget of {status.name} will not last: {percent} % spent"
-    return Finding(
-        key=f"{DETECTOR}:{budget.team}:{status.name}:{'forecast' if passed is None else passed}",
-        detector=DETECTOR,
-        title=title,
-        severity="high" if percent >= 100 else "medium",
-        state="open",
-        confidence=1.0,
-        cluster="all",
-        subject={"kind": "team", "id": budget.team, "name": "the fleet" if fleet else budget.team},
-        team=policy.PLATFORM if fleet else budget.team,
-        user=None,
-        started_at=rfc3339(status.window.start_us),
-        ended_at=None,
-        last_seen_at=rfc3339(status.at_us),
-        wasted_gpu_seconds="0",
-        # Nothing is wasted: a message then says that no cost is claimed, where none would be an unknown one.
-        wasted_cost="0",
-        currency=budget.currency,
-        bucket="",
-        summary=f"{summary}.",
-        remedy="Look at what it was spent on (gpuwatch chargeback --by team,job), or set another budget.",
-        evidence=_evidence(status),
-        devices=[],
-        nodes=[],
-        suppressed_by=None,
-        resolved_reason=None,
-    )
-
-
-def _evidence(status: Status) -> dict[str, Any]:
-    told = status.as_dict()
-    forecast = {} if status.forecast is None else {"forecast": f"{status.forecast.amount:f}"}
-    return {name: told[name] for name in EVIDENCE if told[name] is not None} | forecast
 
 
 @dataclass(frozen=True)

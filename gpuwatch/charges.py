@@ -158,8 +158,10 @@ def _floor(at_us: int) -> int:
 
 def _inner(by: Sequence[str], rules: Sequence[p.Policy]) -> list[str]:
     """What the books are asked for: words that shares are made by, and those of the answer."""
-    discounts = any(rule.discounts for rule in rules)  # a run pays less by more than its words
-    return list(dict.fromkeys([*by, "team", *p.SCOPE, *(["job"] if discounts else [])]))
+    words = {discount.word for rule in rules for discount in rule.discounts}
+    # A run pays less by more than what days are summed by, but for its queue.
+    apart = ["queue"] if words == {"queue"} else ["job"] if words else []
+    return list(dict.fromkeys([*by, "team", *p.SCOPE, *apart]))
 
 
 def _cells(store: Store, span: Window, inner: Sequence[str], scale: Scale, asked: dict[str, object], part: int) -> None:
@@ -207,13 +209,13 @@ def _tables(
     numbers = {rule: n for n, rule in enumerate(rules)}
     places = store.sql("select distinct cluster, pool, model from class_price") if any(r.quotas for r in rules) else []
     dealt = [(rule, cost) for rule in rules for cost in rule.shared]
-    shared = [
-        (part, day_us, numbers[rule], cost.name, currency, str(amount), cost.split, bool(cost.teams))
+    amounts = [
+        (part, day_us, rule, cost, currency, amount)
         for day_us, rule in days
         for cost in rule.shared
         for part, currency, amount in _amounts(cost, day_us, window, scale, exchange)
     ]
-    if sum(int(amount) for *_, amount, _, _ in shared) > AMOUNT_MAX:
+    if sum(amount for *_, amount in amounts) > AMOUNT_MAX:
         raise UsageError("window: shared costs are too large to add up exactly; ask for a shorter one, or lower them")
     rows: dict[str, tuple[pa.Schema, list[tuple[object, ...]]]] = {
         "policy_day": (_DAY, [(day_us, numbers[rule], *_day(rule, basis_parts)) for day_us, rule in days]),
@@ -251,7 +253,13 @@ def _tables(
                 for n, d in enumerate(rule.discounts)
             ],
         ),
-        "policy_shared": (_SHARED, shared),
+        "policy_shared": (
+            _SHARED,
+            [
+                (part, day_us, numbers[rule], cost.name, currency, str(amount), cost.split, bool(cost.teams))
+                for part, day_us, rule, cost, currency, amount in amounts
+            ],
+        ),
         "policy_member": (
             _MEMBER,
             [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch import charges
+from gpuwatch import answered, charges
 from gpuwatch.books import (
     CAUSE,
     DIMENSIONS,
@@ -42,6 +42,8 @@ SEEN_PARTS_MIN = 10
 IDLE_BUCKETS = ("unobserved", "hoarded")
 """Allocated time in which nothing was seen to run."""
 EFFECTIVE_BUCKETS = ("memory_roof", "compute")
+KEPT_ROWS_MAX = 1000
+"""Rows of an answer that is kept to be given again: a page of the API."""
 
 
 @dataclass(frozen=True)
@@ -166,29 +168,14 @@ def chargeback(
         if told is not None:
             return told
     rules = in_force(state) if policy is None else policy
-    with working_tables(store):
-        if CAUSE not in by and rules.plain(window.start_us, window.end_us):
-            scale = scale_of(store, window)
-            asked = question(window, by, cluster, teams, scale, pool=pool)
-            store.run("cost/kind", **asked)
-            store.run("cost/charge", **asked)
-        else:
+    if CAUSE not in by and rules.plain(window.start_us, window.end_us):
+        answer = _plain(
+            store, window, tuple(by), cluster, None if teams is None else frozenset(teams), pool, limit, offset
+        )
+    else:
+        with working_tables(store):
             scale, _ = charges.book(store, rules, window, by, cluster, teams, pool, Fx.read(state))
-        rows, following = page(store, scale, limit, offset, dearest_first=True)
-        totals = Totals.of(store.rows("cost/total"))
-    answer = Chargeback(
-        items=tuple(_charge(row, by, scale) for row in rows),
-        window=window,
-        gpu_seconds=totals.gpu_seconds,
-        cost=totals.cost,
-        currency=totals.currency,
-        unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
-        by=tuple(by),
-        next_offset=following,
-        external_cost=totals.external_cost,
-        cluster=cluster,
-        pool=pool,
-    )
+            answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
     if live:
         return answer
     return corrected(state, answer, cluster, teams, pool=pool, limit=limit, offset=offset)
@@ -241,6 +228,67 @@ def ledger(
         by=tuple(dimensions),
         step_us=step_us,
         next_offset=following,
+    )
+
+
+ANSWERED: answered.Answers[Chargeback] = answered.Answers()
+"""Charges without a policy by what was asked and by what they are made from, which the store names."""
+
+
+def _plain(
+    store: Store,
+    window: Window,
+    by: tuple[str, ...],
+    cluster: str | None,
+    teams: frozenset[str] | None,
+    pool: str | None,
+    limit: int | None,
+    offset: int,
+) -> Chargeback:
+    """Charges where teams pay for what they hold and no policy says more."""
+    asked = (window, by, cluster, teams, pool, limit, offset)
+    known = answered.stamp(store, window)
+    if known is not None and (kept := ANSWERED.find((known, *asked))) is not None:
+        return kept
+    with working_tables(store):
+        known = answered.stamp(store, window)  # of the very state of the books that is read here
+        scale = scale_of(store, window)
+        words = question(window, by, cluster, teams, scale, pool=pool)
+        store.run("cost/kind", **words)
+        store.run("cost/charge", **words)
+        if not answered.whole(store):
+            known = None
+        answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
+    if known is not None and len(answer.items) <= KEPT_ROWS_MAX:
+        ANSWERED.keep((known, *asked), answer)
+    return answer
+
+
+def _answer(
+    store: Store,
+    scale: Scale,
+    window: Window,
+    by: Sequence[str],
+    cluster: str | None,
+    pool: str | None,
+    limit: int | None,
+    offset: int,
+) -> Chargeback:
+    """What stands in the temporary table `booked`, published."""
+    rows, following = page(store, scale, limit, offset, dearest_first=True)
+    totals = Totals.of(store.rows("cost/total"))
+    return Chargeback(
+        items=tuple(_charge(row, by, scale) for row in rows),
+        window=window,
+        gpu_seconds=totals.gpu_seconds,
+        cost=totals.cost,
+        currency=totals.currency,
+        unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
+        by=tuple(by),
+        next_offset=following,
+        external_cost=totals.external_cost,
+        cluster=cluster,
+        pool=pool,
     )
 
 

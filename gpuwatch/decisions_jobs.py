@@ -60,7 +60,7 @@ def spot_suitability(
         item, priced = _spot(dict(zip(by, group, strict=True)), one, run, assumed, rates, fx, window.end_us - 1)
         unpriced += not priced
         items += [item] if priced else []
-    items.sort(key=lambda item: (-Decimal(item["saving"]), str(item["job"])))
+    items.sort(key=lambda item: (-Decimal(item["saving"]), not item["suitable"], str(item["job"])))
     extra = {"jobs": len(items), "jobs_without_price": unpriced, "saving": sums(items)}
     return answer(window, assumed, items[:ITEMS_MAX], SPOT_NOTES, **extra)
 
@@ -130,24 +130,28 @@ def _spot(
         "suitable": False,
         "saving": "0.00",
     }
-    if one.pricings and ON_DEMAND not in one.pricings:
-        paid = " and ".join(sorted(one.pricings))
-        return item | {"why": f"its hours are {paid}: there is nothing on demand to save"}, True
-    currency = one.currency
-    rented = None if currency is None else (one.hours[ON_DEMAND, currency], one.money[ON_DEMAND, currency])
-    if currency is None or one.unpriced or rented is None or not rented[1]:
-        return item, False
-    part = _spot_ratio(rates, group, currency, rented[1] / rented[0], assumed, fx, at_us)
-    if part is None:
+    if one.pricings == {"spot"}:
+        return item | {"why": "its hours are spot already"}, True
+    currency, part, cost = one.currency, None, Decimal(0)
+    if ON_DEMAND in one.pricings:
+        if currency is None or one.unpriced or not one.money[ON_DEMAND, currency]:
+            return item, False
+        rented = one.money[ON_DEMAND, currency]
+        part = _spot_ratio(rates, group, currency, rented / one.hours[ON_DEMAND, currency], assumed, fx, at_us)
+        if part is None:
+            return item, False
+        item["spot_price_ratio"], cost = f"{part:.4f}", Decimal(money(rented, 12) or 0)
+    elif not one.pricings:
         return item, False
     checkpoint = None if run["checkpoint_minutes"] is None else run["checkpoint_minutes"] / 60
-    item["spot_price_ratio"] = f"{part:.4f}"
     if run["running"] and checkpoint is None:
         return item | {"why": "it still runs and no checkpoints are known: nobody knows what would be lost"}, True
     interruptions = float(assumed.interruptions_an_hour) * max(run["nodes"], 1)
-    cost = Decimal(money(rented[1], 12) or 0)
-    found = spot(cost, part, float(hours), interruptions, checkpoint)
-    return item | {"suitable": found.suitable, "saving": f"{found.saved:.2f}", "why": found.why}, True
+    found = spot(cost, part or Decimal(0), float(hours), interruptions, checkpoint)
+    why = found.why
+    if part is None and found.suitable:
+        why += f"; its hours are {' and '.join(sorted(one.pricings))} and cost the same whoever uses them"
+    return item | {"suitable": found.suitable, "saving": f"{found.saved:.2f}", "why": why}, True
 
 
 def _spot_ratio(

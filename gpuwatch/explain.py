@@ -8,9 +8,8 @@ from typing import Any
 
 from gpuwatch import explain_closed as closed
 from gpuwatch.charge_id import Asked, encode
-from gpuwatch.cost import CHARGE_DIMENSIONS, check_dimensions
 from gpuwatch.explain_book import Book, NoSuchCharge, opened
-from gpuwatch.explain_lines import amounts, line, sum_line
+from gpuwatch.explain_lines import amounts, line, sum_line, undealt
 from gpuwatch.explain_words import summary
 from gpuwatch.listings import window_dict
 from gpuwatch.policy import Policy, as_dict
@@ -40,8 +39,7 @@ def explain(
     are lines that say so. `teams` is the row filter of cost.chargeback. `next_offset` is where the next page starts, or
     None. Raises NoSuchCharge, and UsageError as chargeback does.
     """
-    by = [name for name, _ in asked.group]
-    check_dimensions(by, CHARGE_DIMENSIONS)
+    words = _head(asked)
     if asked.kind == closed.CORRECTION:
         return _correction(state, asked, teams, limit, offset)
     frozen = closed.frozen(state, asked, teams)
@@ -50,7 +48,7 @@ def explain(
     with opened(store, state, asked, teams) as book:
         if book is None and frozen is None:
             raise NoSuchCharge
-        head = _head(asked) | _live(book, asked)
+        head = words | _live(book, asked)
         count = 0 if book is None else book.lines
         items = [] if book is None else _lines(book, limit, offset, whole=teams is None)
         others = [_unbooked(book)]
@@ -70,13 +68,20 @@ def _told(asked: Asked, head: dict[str, Any], items: list[dict[str, Any]], lines
 
 
 def _head(asked: Asked) -> dict[str, Any]:
+    """What the id says. Raises NoSuchCharge where no chargeback would have made it."""
+    try:
+        window = window_dict(asked.window)
+    except (OverflowError, ValueError) as error:  # no calendar has these years
+        raise NoSuchCharge from error
+    if len(dict(asked.group)) < len(asked.group):
+        raise NoSuchCharge
     return {
         "charge": encode(asked),
         "kind": asked.kind,
         "group": dict(asked.group),
         "cause": asked.cause,
         "currency": asked.currency,
-        "window": window_dict(asked.window),
+        "window": window,
         "cluster": asked.cluster,
         "pool": asked.pool,
         "closed": None,
@@ -107,7 +112,7 @@ def _live(book: Book | None, asked: Asked) -> dict[str, Any]:
 def _lines(book: Book, limit: int, offset: int, *, whole: bool) -> list[dict[str, Any]]:
     """The lines of a page. Who may not see the whole fleet is not told of what pool he was dealt his part."""
     found = [line(row, book.scale, book.spans, book.version) for row in book.page(offset, limit)]
-    return found if whole else [one | {"dealt": None} if "dealt" in one else one for one in found]
+    return found if whole else [undealt(one) if "dealt" in one else one for one in found]
 
 
 def _unbooked(book: Book | None) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from gpuwatch.charge_id import Asked
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.errors import UsageError
 from gpuwatch.fx import Fx
-from gpuwatch.policy import Policies, Policy, in_force
+from gpuwatch.policy import PARTS, Policies, Policy, in_force
 from gpuwatch.state import State
 from gpuwatch.store import Store
 
@@ -75,7 +75,7 @@ class Book:
 
     def page(self, offset: int, limit: int) -> list[dict[str, Any]]:
         """Rows of sql/explain/page.sql. To be called once: the books are then read for the devices of this page only."""
-        if not self.bucketed:
+        if self.asked["kind"] == "allocated" and not self.bucketed:
             self._read_buckets(offset + 1, offset + limit)
         return self.store.rows("explain/page", offset=offset, limit=limit)
 
@@ -128,12 +128,9 @@ def published(
 
 def named(asked: Asked) -> dict[str, object]:
     """The words of a charge as parameters."""
-    words = dict(asked.group)
-    return {f"of_{name}": words.get(name) for name in DIMENSIONS} | {
-        "kind": asked.kind,
-        "cause": asked.cause,
-        "currency": asked.currency,
-    }
+    group = dict(asked.group)
+    words: dict[str, object] = {f"of_{name}": group.get(name) for name in DIMENSIONS}
+    return words | {"kind": asked.kind, "cause": asked.cause, "currency": asked.currency}
 
 
 def _book(
@@ -146,13 +143,17 @@ def _book(
     plain: bool,
 ) -> Book:
     spans = _spans(store, rules, asked.window, plain)
+    # Only where a basis tells buckets apart the books of all lines are needed; else those of a page.
+    bucketed = asked.kind == "allocated" and any(span.policy.parts("allocated") < PARTS for span in spans)
     store.run("explain/unit", **words)
     with store.view("policy_span", _table(spans)):
         store.run("explain/line", **words)
+        store.run("explain/unread")
         if plain:
             store.run("explain/nothing")
         else:
-            _buckets(store, words, 0, 2**62)
+            if bucketed:
+                _buckets(store, words, 0, 2**62)
             store.run("explain/paid", **words)
             store.run("explain/rest", **words)
     totals = store.rows("explain/total", **words)[0]
@@ -173,7 +174,7 @@ def _book(
         dict(charge) | {"priced": asked.currency is not None},
         totals,
         tuple(sums),
-        bucketed=not plain,
+        bucketed=bucketed,
     )
 
 
@@ -183,7 +184,7 @@ def _buckets(store: Store, words: Mapping[str, object], first: int, last: int) -
     store.run("reports/ledger", **hourly)
     if store.sql("select 1 from cut_span limit 1"):
         store.run("reports/ledger_cut", **hourly)
-    store.run("explain/bucket", first=first, last=last)
+    store.run("explain/bucket", **hourly, first=first, last=last)
 
 
 def _spans(store: Store, rules: Policies, window: Window, plain: bool) -> list[Span]:

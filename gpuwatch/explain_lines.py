@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpuwatch.books import SECOND_PLACES, Scale
 from gpuwatch.clock import DAY_US, HOUR_US, rfc3339
 from gpuwatch.explain_words import dealt_text, segment_text
-from gpuwatch.ledger import BUCKETS
+from gpuwatch.ledger import HELD_BUCKETS
 from gpuwatch.money import CENT_PLACES, quotient_to_decimal, units_to_decimal
 from gpuwatch.policy import PARTS, Policy
 
@@ -31,8 +31,10 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
     if row["rest_key"] is not None:
         return _rest(row, scale, spans, version)
     policy = next(one.policy for one in spans if one.number == row["policy"])
-    buckets = {name: row[name] for name in BUCKETS if row[name]}
     held, share = row["run"] is not None, Fraction(row["share_num"], row["share_den"])
+    buckets = (
+        {name: row[name] for name in HELD_BUCKETS if row[name]} if held else {row["free_bucket"]: row["device_us"]}
+    )
     factor = PARTS if row["factor"] is None else row["factor"]
     seen = row["device_us"] - (row[UNOBSERVED] or 0)
     # Nobody measures this device at all, or its hours are not booked yet: what was seen is unknown, not nothing.
@@ -76,6 +78,12 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
     }
     told |= _parts(row, scale, priced=row["usd_per_gpu_hour"] is not None)
     return told | {"text": segment_text(told)}
+
+
+def undealt(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A line without what there was to deal, and by what weights."""
+    hidden = {**told, "dealt": None}
+    return hidden | {"text": dealt_text(hidden)}
 
 
 def formula(row: Row, policy: Policy, factor: int = PARTS) -> str:

@@ -11,6 +11,9 @@ from gpuwatch.charge_id import Asked
 from gpuwatch.output import BUCKET_WORDS
 
 HOUR_S = 3600
+EVERYBODY = "All teams"
+PRICE_PLACES = 4
+"""Decimal places of a price in a sentence; the lines have all."""
 CAUSES = {
     "idle": "free GPUs",
     "stranded": "free but stranded GPUs",
@@ -28,13 +31,13 @@ Told = Mapping[str, Any]
 
 def summary(asked: Asked, head: Told) -> str:
     """The charge in one sentence: "Team vision held 4 GPUs of H100 for 50 GPU-hours at 2.49 USD a GPU-hour: 124.50 USD"."""
-    cost = "no rate covers it" if head["cost"] is None else f"{head['cost']} {asked.currency}"
+    cost = "no rate covers it" if head["cost"] is None else f"{Decimal(head['cost']):,.2f} {asked.currency}"
     who = _who(asked)
     if asked.kind == "correction":
         return f"{who}: corrections of closed periods: {cost}"
     if asked.kind == "shared":
         what = "what others left" if asked.cause is None else CAUSES.get(asked.cause, f"shared cost {asked.cause!r}")
-        return f"{who} pays a share of {what}: {cost}"
+        return f"{who} {'pay' if who == EVERYBODY else 'pays'} a share of {what}: {cost}"
     verb = "held" if asked.kind == "allocated" else "kept"
     if asked.cause is not None:
         verb += f" ({CAUSES.get(asked.cause, asked.cause)})"
@@ -60,7 +63,7 @@ def dealt_text(told: Told) -> str:
         dealt = told["dealt"]
         part = ""
         if dealt is not None and dealt["weight"] is not None:
-            part = f", {dealt['weight']} of {dealt['weights']} weights"
+            part = f", {Decimal(dealt['weight']) / Decimal(dealt['weights']):.2%} of {Decimal(dealt['amount']):,.2f}"
         return f"{told['day']}: a share of {cause}{part}"
     if told["what"] == "passed_on":
         return f"{told['day']}: {cause}, passed on to teams"
@@ -72,7 +75,7 @@ def _who(asked: Asked) -> str:
     words = [f"{name.replace('_', ' ')} {value}" for name, value in asked.group if name != CAUSE and value is not None]
     words = ["the platform" if word == "team __platform__" else word for word in words]
     words = ["held time without a team" if word == "team __unallocated__" else word for word in words]
-    told = ", ".join(words) or ("the platform" if asked.kind == "platform" else "all teams")
+    told = ", ".join(words) or ("the platform" if asked.kind == "platform" else EVERYBODY)
     return told[:1].upper() + told[1:]
 
 
@@ -96,11 +99,16 @@ def _price(head: Told) -> str:
     prices = sorted({Decimal(one["price"]) for one in head["sums"] if one["price"] is not None})
     if not prices:
         return ""
-    low, high = (f"{price:f}" for price in (prices[0], prices[-1]))
+    low, high = (_short(price) for price in (prices[0], prices[-1]))
     return f" at {low if low == high else f'{low} to {high}'} {head['currency']} a GPU-hour"
 
 
 def _hours(seconds: str) -> str:
     """Hours with at most two decimals."""
-    hours = (Decimal(seconds) / HOUR_S).quantize(Decimal("0.01"))
-    return f"{hours.normalize():f}"
+    return _short(Decimal(seconds) / HOUR_S, 2)
+
+
+def _short(value: Decimal, places: int = PRICE_PLACES) -> str:
+    """A number with at most so many decimals, thousands apart."""
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

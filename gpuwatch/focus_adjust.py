@@ -124,10 +124,12 @@ def _difference(target: Mapping[Key, int], base: Mapping[Key, int]) -> list[tupl
 def _adjustment(key: Key, units: int, span: Window, said: str, policy: str | None) -> dict[str, Any]:
     words, currency = dict(zip(CLASS, key, strict=False)), key[-1]
     start_us = span.start_us // SECOND_US * SECOND_US
+    # A charge lies within one month, which a week may not.
+    end_us = min(-(-span.end_us // SECOND_US) * SECOND_US, month_of(start_us)[1])
     return {
         **_amounts(units, currency or ""),
         "ChargePeriodStart": start_us,
-        "ChargePeriodEnd": -(-span.end_us // SECOND_US) * SECOND_US,
+        "ChargePeriodEnd": end_us,
         "ChargeDescription": f"{said}: {'less' if units < 0 else 'more'} than usage from {rfc3339(start_us)}",
         **_words(words, held=words["team"] != PLATFORM),
         "x_Policy": policy,

@@ -104,7 +104,7 @@ def _all_same(values: pa.Array) -> bool:
     import pyarrow.compute as pc
 
     if values.null_count:
-        return values.null_count == len(values)
+        return bool(values.null_count == len(values))
     return bool(pc.all(pc.equal(values, values[0])).as_py())
 
 

@@ -6,6 +6,7 @@ what holds in each of them: the least of their counts.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,12 +45,14 @@ class Room:
 
     def hosts(self, profile: str) -> int:
         """How many more of a profile could be placed now; 0 for one that the model does not have."""
-        return self.ready.get(profile, 0) + self.creatable.get(profile, 0)
+        name = own_name(self.geometry, profile)
+        return 0 if name is None else self.ready[name] + self.creatable[name]
 
     def uncovered(self, profile: str) -> int:
         """Free memory slices that instances of a profile cannot use now."""
-        known = self.geometry.profiles.get(profile)
-        return self.free_slices - (self.hosts(profile) * known.memory_slices if known else 0)
+        name = own_name(self.geometry, profile)
+        size = 0 if name is None else self.geometry.profiles[name].memory_slices
+        return self.free_slices - self.hosts(profile) * size
 
 
 @lru_cache(LAYOUTS_MAX)
@@ -59,7 +62,7 @@ def room(model: str | None, layout: tuple[Slice, ...]) -> Room | None:
     if key is None:
         return None
     geometry = GEOMETRIES[key]
-    named = [_own_name(geometry, profile) for profile, _ in layout]
+    named = [own_name(geometry, profile) for profile, _ in layout]
     names = [name for name in named if name is not None]
     if len(names) < len(layout):
         return None
@@ -129,6 +132,18 @@ def slice_milli(geometry: Geometry) -> int:
     return GPU_MILLI // geometry.memory_slices
 
 
+def own_name(geometry: Geometry, profile: str) -> str | None:
+    """What a model calls a profile, which older exporters misprint (1g.11gb for 1g.12gb); None where it has none such."""
+    if profile in geometry.profiles:
+        return profile
+    name = mig.misnamed(geometry.key, profile)
+    stated = re.search(r"g\.(\d+)gb", profile)
+    if not name or stated is None:
+        return None
+    size = geometry.profiles[name].memory_gb
+    return name if abs(int(stated[1]) - size) <= mig.NEAR_NAME * size else None
+
+
 def _lost(one: Room, tasks: Sequence[Task], model: str | None) -> Counter[Case]:
     lost: Counter[Case] = Counter()
     for task in tasks:
@@ -143,17 +158,9 @@ def _case(one: Room, task: Task, model: str | None) -> tuple[Case, int]:
         return "XL", one.free_slices
     if task.profile is None:
         return "ML", one.free_slices
-    name = _own_name(one.geometry, task.profile)
-    if name is None or (task.models is not None and model not in task.models):
+    if own_name(one.geometry, task.profile) is None or (task.models is not None and model not in task.models):
         return "NA", one.free_slices
-    return ("Q3" if one.hosts(name) else "Q2"), one.uncovered(name)
-
-
-def _own_name(geometry: Geometry, profile: str) -> str | None:
-    """What a model calls a profile; None where it has none such."""
-    if profile in geometry.profiles:
-        return profile
-    return mig.misnamed(geometry.key, profile) or None
+    return ("Q3" if one.hosts(task.profile) else "Q2"), one.uncovered(task.profile)
 
 
 def _least(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -22,6 +22,7 @@ KEY = (*WORDS, "kind", "cause", "origin")
 EXTERNAL = "external"
 FORMAT = "gpuwatch-period-1"
 CENT_PICO = 10 ** (EXACT_PLACES - CENT_PLACES)
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 Row = Mapping[str, Any]
 """KEY and currency, `gpu_seconds` and `cost_exact` as decimal text of at most 12 places; `cost_exact` and `currency` are
@@ -48,7 +49,7 @@ NOTHING = Amounts(0, None)
 
 def canonical(value: Any) -> str:
     """The one way in which a value is written: JSON with sorted keys, without blanks, other scripts as they are."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(value)
 
 
 def digest_of(text: str) -> str:
@@ -60,9 +61,11 @@ def content_of(name: str, start: str, end: str, versions: Mapping[str, int], par
     """The text that is hashed: what the period is, with which versions it was priced, and its rows, each list sorted by
     the text of its rows.
     """
-    lists = {part: sorted((dict(row) for row in rows), key=canonical) for part, rows in parts.items()}
     head = {"format": FORMAT, "period": name, "start": start, "end": end, "versions": dict(versions)}
-    return canonical(head | lists)
+    texts = {key: canonical(value) for key, value in head.items()}
+    # A row is written once: what it is sorted by is what stands in the list.
+    texts |= {part: f"[{','.join(sorted(canonical(dict(row)) for row in rows))}]" for part, rows in parts.items()}
+    return f"{{{','.join(f'{canonical(key)}:{texts[key]}' for key in sorted(texts))}}}"
 
 
 def pico(text: str) -> int:

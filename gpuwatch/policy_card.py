@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace as replace_fields
 from typing import Any
 
 from gpuwatch.clock import Window, rfc3339
@@ -42,9 +44,14 @@ def replace(store: Store, state: State, text: str | bytes, name: str, actor: str
     return {"changed": changed, "version": Cards(state).version(KIND), "rows": len(items)}
 
 
-def proposed(store: Store, state: State, text: str | bytes, name: str) -> Policies:
-    """The policies of a document that is only asked about. Raises UnreadableInput, PolicyError."""
-    return Policies(read(text, name, known(store, state)))
+def proposed(
+    store: Store, state: State, text: str | bytes, name: str, teams: Collection[str] | None = None
+) -> Policies:
+    """The policies of a document that is only asked about. Who may see some `teams` only may name any: an answer does not
+    tell him which others there are. Raises UnreadableInput, PolicyError.
+    """
+    limits = known(store, state)
+    return Policies(read(text, name, limits if teams is None else replace_fields(limits, teams=None)))
 
 
 def answer(state: State, at_us: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ from gpuwatch import policy as p
 from gpuwatch.clock import rfc3339
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.money import EXACT_PLACES
+from gpuwatch.policy_lines import line_of, lines
 from gpuwatch.policy_presets import POLICIES
 from gpuwatch.policy_values import (
     ANYTHING,
@@ -72,7 +74,7 @@ _LOST = "only owner (who ran it) or platform may pay for it"
 def read(text: str | bytes, name: str, known: Known = ANYTHING) -> tuple[p.Policy, ...]:
     """The policies of a document: TOML, or JSON where the first character is a brace.
 
-    Raises UnreadableInput where it is neither, PolicyError where anything in it is wrong.
+    Raises UnreadableInput where it is neither, PolicyError where anything in it is wrong, with lines of TOML.
     """
     if len(text) > MAX_BYTES:
         raise UnreadableInput(f"{name}: more than {MAX_BYTES} bytes; a policy document is small")
@@ -88,7 +90,11 @@ def read(text: str | bytes, name: str, known: Known = ANYTHING) -> tuple[p.Polic
             document = tomllib.loads(plain, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise UnreadableInput(f"{name}: neither TOML nor JSON ({error}); see docs/policies.md") from error
-    return parse(document, known)
+    try:
+        return parse(document, known)
+    except PolicyError as error:
+        found = {} if plain.lstrip().startswith("{") else lines(plain)
+        raise PolicyError([replace(one, line=line_of(found, one.path)) for one in error.problems], name) from error
 
 
 def parse(document: Mapping[str, Any], known: Known = ANYTHING) -> tuple[p.Policy, ...]:

@@ -27,22 +27,23 @@ FACTOR_DIGITS, FACTOR_PLACES = 3, 4
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake of a document: where, what, and what to write instead."""
+    """One mistake of a document: where, what, and what to write instead; `line` where it is known."""
 
     path: str
     what: str
     fix: str
+    line: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.what}; {self.fix}"
+        return f"{'' if self.line is None else f'line {self.line}: '}{self.path}: {self.what}; {self.fix}"
 
 
 class PolicyError(UsageError):
     """A policy document is wrong; nothing of it was applied. `problems` names every mistake."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], name: str = "policy") -> None:
         self.problems = tuple(problems)
-        super().__init__("policy: nothing was changed: " + " | ".join(map(str, self.problems)))
+        super().__init__(f"{name}: nothing was changed: " + " | ".join(map(str, self.problems)))
 
 
 @dataclass(frozen=True)

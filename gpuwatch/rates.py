@@ -332,6 +332,9 @@ def _problems(rate: Rate) -> Iterable[str]:
         yield "gpu_model is empty: name a model, or * for every model"
     elif rate.gpu_model != ANY_MODEL and not model_tokens(rate.gpu_model):
         yield "gpu_model names no model: write one such as H100, or * for every model"
+    for name in ("gpu_model", "cluster", "pool", "sku", "commitment_id"):
+        if not (getattr(rate, name) or "").isprintable():
+            yield f"{name} has a character that cannot be printed"
     if rate.pricing not in PRICINGS:
         yield f"pricing is not one of {', '.join(sorted(PRICINGS))}"
     if not rate.usd_per_gpu_hour.is_finite() or rate.usd_per_gpu_hour < 0:

@@ -28,6 +28,8 @@ COSTS = ("effective", "billed")
 """Which cost of the bill is compared: purchases spread over what they cover, or what the invoice says."""
 FINAL_AFTER_US = 36 * HOUR_US
 """Clouds go on changing the bill of a day for about this long after its end (peers.md section 3.4)."""
+NAMED_MAX = 5
+"""Nodes that a note names."""
 PRICE_APART = Fraction(1, 200)
 """A card that is within this share of the bill's price is right."""
 UNIT_PRICE_PLACES = 6
@@ -273,6 +275,13 @@ class _Work:
             notes.append(
                 "no node is on the bill under its name: label nodes with gpuwatch.io/instance-id, or tag instances with "
                 "gpuwatch.io/node"
+            )
+        if self._units.ambiguous:
+            alike = sorted(self._units.ambiguous)
+            more = f" and {len(alike) - NAMED_MAX} more" if len(alike) > NAMED_MAX else ""
+            notes.append(
+                f"nodes of several clusters have one name ({', '.join(alike[:NAMED_MAX])}{more}) and are compared together: "
+                "label them with gpuwatch.io/instance-id"
             )
         if self._unconverted:
             listed = ", ".join(sorted(self._unconverted))

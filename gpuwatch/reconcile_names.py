@@ -34,6 +34,8 @@ class Units:
     """What is compared: nodes and resources that a name joins, directly or through others (a scale set's nodes)."""
 
     def __init__(self, nodes: Iterable[Mapping[str, Any]]) -> None:
+        self.ambiguous: set[str] = set()
+        """Names of nodes of several clusters by which a resource was joined to all of them."""
         self._parent: dict[str, str] = {}
         self._named: dict[str, list[Node]] = {}
         for row in nodes:
@@ -42,12 +44,19 @@ class Units:
                 self._named.setdefault(name, []).append(node)
 
     def join(self, resource: Mapping[str, Any]) -> bool:
-        """Joins a resource of the bill with the nodes that share a name with it; whether there are any."""
-        words = (resource["resource"], resource["resource_name"], resource["tagged"])
-        found = [node for word in words for name in names_of(word) for node in self._named.get(name, ())]
-        for node in found:
-            self._union(resource_key(resource), node_key(node))
-        return bool(found)
+        """Joins a resource of the bill with the nodes that share a name with it; whether there are any.
+
+        Its id decides before its name and tags, which machines of several clusters may have alike.
+        """
+        for words in ((resource["resource"],), (resource["resource_name"], resource["tagged"])):
+            found = [node for word in words for name in names_of(word) for node in self._named.get(name, ())]
+            for node in found:
+                self._union(resource_key(resource), node_key(node))
+            if len({cluster for cluster, _ in found}) > 1:
+                self.ambiguous.update(node for _, node in found)
+            if found:
+                return True
+        return False
 
     def of_resource(self, resource: Mapping[str, Any]) -> str:
         """The unit of a resource: its own where no node is joined to it."""

@@ -39,6 +39,8 @@ PLACES = 3
 RATIO_PLACES = 6
 
 Row = dict[str, Any]
+_Key = tuple[str, str, str, str]
+"""(cluster, pool, model, currency), "" for none."""
 
 
 @dataclass(frozen=True)
@@ -197,9 +199,9 @@ def _amounts(found: Fragmentation) -> Row:
 
 def _stranded(judged: Sequence[_Judged]) -> list[Row]:
     """F by cluster, pool, model and currency, with what it costs an hour; no price is no zero."""
-    free: dict[tuple[str, str, str, str], int] = defaultdict(int)
-    lost: dict[tuple[str, str, str, str], Fraction] = defaultdict(Fraction)
-    cost: dict[tuple[str, str, str, str], Fraction] = defaultdict(Fraction)
+    free: dict[_Key, int] = defaultdict(int)
+    lost: dict[_Key, Fraction] = defaultdict(Fraction)
+    cost: dict[_Key, Fraction] = defaultdict(Fraction)
     for one in judged:
         parts = [
             (gpu, gpu.free_milli, Fraction(units, one.whole.weight))
@@ -231,9 +233,9 @@ def _stranded(judged: Sequence[_Judged]) -> list[Row]:
     ]
 
 
-def _published(cost: Mapping[tuple[str, str, str, str], Fraction]) -> dict[tuple[str, str, str, str], Decimal]:
+def _published(cost: Mapping[_Key, Fraction]) -> dict[_Key, Decimal]:
     """Cents that add up to the rounded sum of each currency."""
-    published = {}
+    published: dict[_Key, Decimal] = {}
     for currency in {key[3] for key in cost if key[3]}:
         keys = sorted(key for key in cost if key[3] == currency)
         amounts = [cost[key] / GPU_MILLI for key in keys]

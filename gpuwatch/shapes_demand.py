@@ -19,8 +19,8 @@ from gpuwatch.store import Store
 
 DAYS, DAYS_MIN, DAYS_MAX = 28, 7, 28
 """Days of requests that count."""
-ROWS_MAX = 10_000
-"""Distinct shapes, over all clusters, that are read: the most frequent of each cluster first."""
+ROWS_MAX = 2000
+"""Distinct shapes of a cluster that are read, by the names of models that schedulers use: the most frequent."""
 TASKS_MAX = 256
 """Shapes of a cluster that are judged: the most frequent."""
 NVLINK, LEAF, CLUSTER = "nvlink", "leaf", "cluster"
@@ -62,11 +62,12 @@ def of_cluster(rows: Iterable[Row], cluster: Cluster) -> Demand:
     sizes = _sizes(cluster)
     models = {gpu.model for gpu in cluster.gpus if gpu.model is not None}
     counts: Counter[Task] = Counter()
-    unsized = 0
+    known, unsized = 0, 0
     for row in rows:
         if row["gpus"] is None:
             unsized += row["requests"]
             continue
+        known = row["requests_all"]
         counts[_task(row, models, cluster.node_gpus_max, sizes)] += row["requests"]
     if not counts:
         usual = tuple(Task(1, k) for k in USUAL if k <= cluster.node_gpus_max)
@@ -75,7 +76,7 @@ def of_cluster(rows: Iterable[Row], cluster: Cluster) -> Demand:
     kept = ranked[:TASKS_MAX]
     tasks = tuple(_weighed(task, weight) for task, weight in kept)
     requests = sum(task.weight for task in tasks)
-    return Demand(tasks, requests, counts.total() - requests, unsized)
+    return Demand(tasks, requests, known - requests, unsized)
 
 
 def shape(task: Task) -> str:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.fragmentation import GPU_MILLI, NODE, Level, Task, largest_gang
-from gpuwatch.mig_profiles import Profile
+from gpuwatch.mig_room import own_name
 from gpuwatch.shapes_demand import CLUSTER, LEAF, LEVELS, NVLINK, shape
 from gpuwatch.shapes_state import Cluster, Gpu
 
@@ -62,10 +62,9 @@ def gangs(cluster: Cluster) -> list[Item]:
         for level in LEVELS:
             counts = {name: nodes.total() for name, nodes in free.whole[level].items()}
             domain, most = largest_gang(counts) or ("", 0)
-            if level not in free.known:
-                most = None
-            row = {"gpu_model": model, "level": level, "gpus": most, "domain": domain or None, "free_gpus": whole}
-            rows.append(row | {"availability_gap": None if most is None else whole - most})
+            known = level in free.known
+            row = {"gpu_model": model, "level": level, "gpus": most if known else None, "domain": domain or None}
+            rows.append(row | {"free_gpus": whole, "availability_gap": whole - most if known else None})
     return rows
 
 
@@ -113,7 +112,7 @@ def _slots(gpus: Sequence[Gpu], asked: Mapping[Task, Fraction]) -> list[Item]:
     free, rows = Free(gpus), []
     for members, k, share in sorted(wanted, key=lambda key: (key[0] * key[1] * key[2], key)):
         task = Task(1, k, share, members=members)
-        row = {"shape": shape(task), "gpus": members * k * share / GPU_MILLI, "profile": None}
+        row: Item = {"shape": shape(task), "gpus": members * k * share / GPU_MILLI, "profile": None}
         row |= {"requested_ratio": ratios.get((members, k, share))}
         row |= {name: free.count(task, level) for level, name in COLUMNS.items()}
         rows.append(_row(row))
@@ -126,13 +125,10 @@ def _slices(gpus: Sequence[Gpu], asked: Mapping[Task, Fraction]) -> list[Item]:
         return []
     ratios: dict[str, Fraction] = defaultdict(Fraction)
     for task, ratio in asked.items():
-        if task.profile is not None:
-            ratios[task.profile] += ratio
-    profiles: dict[str, Profile] = {name: one for room in rooms for name, one in room.geometry.profiles.items()}
+        if task.profile is not None and (own := own_name(rooms[0].geometry, task.profile)) is not None:
+            ratios[own] += ratio
     rows = []
-    for name, profile in sorted(
-        profiles.items(), key=lambda one: (one[1].compute_slices, one[1].memory_slices, one[0])
-    ):
+    for name, profile in rooms[0].geometry.profiles.items():  # one model has one geometry
         # What has media extensions is counted as its plain profile too: told only where it is asked for or there.
         ready, after = (
             sum(room.ready.get(name, 0) for room in rooms),
@@ -141,7 +137,7 @@ def _slices(gpus: Sequence[Gpu], asked: Mapping[Task, Fraction]) -> list[Item]:
         if profile.media and not ready and name not in ratios:
             continue
         creatable = sum(room.creatable.get(name, 0) for room in rooms)
-        row = {"shape": name, "gpus": None, "profile": name, "requested_ratio": ratios.get(name)}
+        row: Item = {"shape": name, "gpus": None, "profile": name, "requested_ratio": ratios.get(name)}
         row |= {"ready": ready, "creatable": creatable, "placeable": ready + creatable, "after_repartition": after}
         rows.append(_row(row | {"exact": all(room.certain for room in rooms)}))
     return rows

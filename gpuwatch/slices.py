@@ -129,7 +129,7 @@ def _utilisation(use: Row | None, profile: Profile | None) -> dict[str, float | 
     """Means by name, None where nothing was measured: a slice that nobody holds is not read.
 
     Memory is of the size that a driver told of the profile; where nobody has read that, of the size in its name,
-    which is up to a twentieth larger.
+    which is up to an eighth larger.
     """
     told: dict[str, float | None] = {name: None if use is None else use[name] for name in RATIOS}
     used = None if use is None else use["fb_used_bytes"]

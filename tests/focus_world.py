@@ -48,7 +48,7 @@ def told(
     """Rows of a window as the CSV file has them: numbers as Decimal, what is empty as None."""
     file = io.BytesIO()
     focus.write(world.store, state, window, file, version=version, teams=teams)
-    lines = csv.DictReader(io.StringIO(file.getvalue().decode()))
+    lines = csv.DictReader(io.StringIO(file.getvalue().decode(), newline=""))
     return [{name: _value(name, text) for name, text in line.items()} for line in lines]
 
 

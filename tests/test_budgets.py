@@ -12,7 +12,8 @@ import pytest
 from gpuwatch import findings, periods
 from gpuwatch.alerting import AlertConfig, Alerting
 from gpuwatch.alerts import slack
-from gpuwatch.budgets import Budget, alerts, for_report, in_force, parse_budgets, period_name, replace, statuses
+from gpuwatch.budget_alerts import alerts
+from gpuwatch.budgets import Budget, for_report, in_force, parse_budgets, period_name, replace, statuses
 from gpuwatch.clock import Window
 from gpuwatch.cost import price_all
 from gpuwatch.errors import UsageError
@@ -148,6 +149,26 @@ def test_every_percent_that_is_named_is_told() -> None:
     assert ["10", "20", "20", "50", "50", "100"] == told
 
 
+def test_a_budget_that_was_passed_in_its_last_hours_is_told_behind_its_end() -> None:
+    """The last hours of November are booked in December; a day later they are nobody's alert any more."""
+    world, state = spending(29)
+    set_(state, Budget("a", "month", Decimal(695), "USD", valid_to_us=us(29 * DAY)))
+    ends = 29 * DAY
+    keys = [[one.key for one in alerts(world.store, state, us(ends + after))] for after in (-DAY, HOUR, DAY)]
+
+    assert [["budget:a:2026-11:80"], ["budget:a:2026-11:100"], []] == keys
+
+
+def test_a_quota_of_gpu_hours_is_told_too() -> None:
+    """Also where the money lasts, or nobody knows what was spent."""
+    world, state = spending()
+    set_(state, Budget("a", "month", Decimal(10_000), "EUR", Decimal(250)))
+    (told,) = alerts(world.store, state, us(10 * DAY))
+
+    assert ("budget:a:2026-11:hours:80", "Quota of 2026-11 nearly used: 96 %") == (told.key, told.title)
+    assert "Team a has used 240.0 of its 250.0 GPU-hours for 2026-11, 96 %." == told.summary
+
+
 def test_a_message_says_the_numbers_and_no_unknown_cost() -> None:
     world, state = spending()
     set_(state, Budget("a", "month", Decimal(280), "USD"), Budget("*", "month", Decimal(200), "USD"))
@@ -156,6 +177,7 @@ def test_a_message_says_the_numbers_and_no_unknown_cost() -> None:
     )
     text = json.dumps([fleet, team])
     assert "unknown" not in text
+    assert "http://gw/ui/budgets" in text and "/ui/findings/" not in text
     assert "Medium · Budget of 2026-11 nearly spent: 85 %: team a · team a · no cost claimed" == team["text"]
     assert (
         "High · Budget of 2026-11 passed: 120 % spent: team * (the fleet) · platform · no cost claimed" == fleet["text"]

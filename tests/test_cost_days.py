@@ -54,6 +54,7 @@ def drawn(seed: int) -> tuple[World, State, random.Random]:
         row
         | {name: row[name] + shift_us for name in TIMES if row.get(name) is not None}
         | {"account": rng.choice(("acct-a", "acct-b", None)), "user_name": rng.choice(("ann", "bob"))}
+        | {"queue": rng.choice(("q1", "q2")), "namespace": rng.choice(("n1", None))}
         for row in fleet.claims
     ]
     world = World().add(*rows, *claims).book()

@@ -302,13 +302,21 @@ def test_short_jobs_are_for_spot_where_its_price_is_known() -> None:
     assert {"2.32"} == {item["saving"] for item in found["items"]}  # 4.00 x (1 - 0.4 x (e^0.1 - 1) / 0.1)
 
 
-@pytest.mark.parametrize("pricing", ["owned", "reserved", "spot"])
-def test_what_is_paid_anyway_is_not_saved_by_spot(pricing: str) -> None:
+PAID = [
+    pytest.param("owned", True, "and cost the same whoever uses them", id="owned"),
+    pytest.param("reserved", True, "its hours are reserved and", id="reserved"),
+    pytest.param("spot", False, "its hours are spot already", id="spot"),
+]
+
+
+@pytest.mark.parametrize(("pricing", "suitable", "why"), PAID)
+def test_what_is_paid_anyway_is_not_saved_by_spot(pricing: str, suitable: bool, why: str) -> None:
     world, state = fleet(pricing=pricing)
     found = spot_suitability(world.store, state, WINDOW, None, DISCOUNT)
-    assert {(False, "0.00", f"its hours are {pricing}: there is nothing on demand to save")} == {
-        (item["suitable"], item["saving"], item["why"]) for item in found["items"]
-    }
+    assert [(suitable, "0.00", True)] * 2 == [
+        (item["suitable"], item["saving"], why in item["why"]) for item in found["items"]
+    ]
+    assert {"USD": "0.00"} == found["saving"]
 
 
 def test_the_price_of_another_pool_s_spot_capacity_counts_and_the_dearest_of_them() -> None:

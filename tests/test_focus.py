@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from gpuwatch import cost, focus
+from gpuwatch import cost, focus, periods
 from gpuwatch.clock import HOUR_US, Window
 from gpuwatch.errors import UsageError
 from gpuwatch.focus_columns import FOCUS, NUMBERS, VERSIONS, columns
 from gpuwatch.state import State
+from gpuwatch.teams import TeamRule
 from tests.focus_world import CLOSED, MONTH, everything, exported, rate, state_of, told
 from tests.test_cost import cut, drawn
 from tests.test_ledger_properties import seeds
@@ -242,6 +243,43 @@ def test_teams_pay_what_chargeback_says_where_a_week_is_closed(first: int, last:
     assert classes == {row["ChargeClass"] for row in rows}
     assert set(expected) == set(sums)
     assert all(abs(sums[team] - expected[team]) <= PICO * len(rows) for team in sums)
+
+
+def test_a_closed_week_of_two_months_has_charges_of_one(tmp_path: Path) -> None:
+    """2026-W49 begins on the last day of November: what is taken off again is a charge of November."""
+    start = 28 * 24 * HOUR
+    world = World().add(samples(Gpu(), minutes(start, start + HOUR))).book()
+    with State.open(tmp_path) as state:
+        state.replace_rates([rate("2")], "test", "test", 0)
+        periods.close(world.store, state, "2026-W49", "ada", us(start + 8 * 24 * HOUR), force=True)
+        state.replace_rates([rate("3")], "test", "test", 1)
+        cost.price_all(world.store, state)
+        rows = told(world, state, Window(us(start), us(start + 7 * 24 * HOUR)))
+
+    assert Decimal(2) == sum(row["EffectiveCost"] for row in rows)
+    assert {"Usage", "Purchase", "Adjustment"} == {row["ChargeCategory"] for row in rows}
+    assert all(
+        row["BillingPeriodStart"] <= row["ChargePeriodStart"] < row["ChargePeriodEnd"] <= row["BillingPeriodEnd"]
+        for row in rows
+    )
+
+
+def test_hostile_names_stay_what_they_are() -> None:
+    """Names with commas, quotes, line ends and formulas; another currency; a model that nobody told."""
+    team, user = "=cmd|'/C \"x\"'!A0,\r\n+1", 'o\'neil\n\t,;""'
+    world = World().add(
+        samples(Gpu(model=""), minutes(0, HOUR)), claim("1", 0, HOUR / 2, gpus="GPU-a", account="a", user_name=user)
+    )
+    state = State.open("sqlite://")
+    state.replace_rates([rate("2", model="*", currency="EUR")], "test", "test", 0)
+    state.replace_team_rules([TeamRule("account", "a", team)], "test", "test", 0)
+    cost.price_all(world.book().store, state)
+    held = next(row for row in told(world, state, TODAY) if row["x_User"])
+
+    assert [team, team, user, "EUR", Decimal(1)] == [
+        held[name] for name in ("SubAccountId", "SubAccountName", "x_User", "BillingCurrency", "EffectiveCost")
+    ]
+    assert team == json.loads(held["Tags"])["gpuwatch/team"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -307,6 +307,32 @@ def test_an_id_that_is_used_again_is_another_slice_on_another_line() -> None:
     assert [("3g.40gb", "7/15"), ("1g.10gb", "1/7")] == [(i["profile"], i["share"]) for i in items if i["gi"] == 2]
 
 
+STALE = [
+    pytest.param([], 1, "33.00", id="the exporter tells of the new layout only"),
+    pytest.param([1830], 1, "33.00", id="it tells of the old one once more, by numbers that are used again"),
+    pytest.param([1830, 1890], 1, "33.00", id="and for two scrapes"),
+    pytest.param([], 7, "33.00", id="new numbers"),
+    # For a minute 4g, 3g and seven 1g are 32 + 28 + 56 units: 1/7 for 29 minutes is 31.90, 8/116 for one 0.53.
+    pytest.param([1830], 7, "32.43", id="it tells of the old one once more beside new numbers"),
+    pytest.param([1830, 1890], 7, "31.86", id="and for two scrapes beside new numbers"),
+]
+
+
+@pytest.mark.parametrize(("again", "first", "expected"), STALE)
+def test_an_old_layout_that_is_told_for_some_scrapes_more_is_not_billed_for_ever(
+    again: list[int], first: int, expected: str
+) -> None:
+    old = layout(H100, ["4g.40gb", "3g.40gb"])
+    new = [replace(part, gi=first + place) for place, part in enumerate(layout(H100, SEVEN))]
+    rows = [samples(part, [*minutes(0, 1800), *again], IDLE) for part in old]
+    rows += [samples(part, minutes(1800, HOUR), IDLE) for part in new]
+    world = World().add(*rows).book()
+    found = charges(world, priced(world))
+
+    assert expected == str(found[PLATFORM, f"GPU-a/GI-{first + 6}"][1])
+    assert sum(money for _, money in found.values()) == PRICE
+
+
 def test_memory_of_an_old_layout_is_not_that_of_the_new_one() -> None:
     world = repartitioned().book()
     items = slices(world.store, priced(world), Window(us(0), us(HOUR)))["items"]

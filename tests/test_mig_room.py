@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch import mig
 from gpuwatch.fragmentation import Task
 from gpuwatch.mig_profiles import GEOMETRIES
-from gpuwatch.mig_room import Room, Slice, expected, packings, room
+from gpuwatch.mig_room import Room, Slice, expected, own_name, packings, room
 from tests.world import H100
 
 KEY = "H100-80GB"
@@ -108,6 +108,20 @@ def test_idle_instances_are_ready_and_make_room_when_they_are_removed() -> None:
     assert (0, 1) == (found.hosts("1g.20gb"), found.reachable["1g.20gb"])
     assert 1 == found.uncovered("1g.10gb")
     assert 5 == found.uncovered("1g.20gb") == found.uncovered("7g.80gb") == found.uncovered("1g.5gb")
+
+
+@pytest.mark.parametrize(
+    ("profile", "name"),
+    [
+        pytest.param("1g.12gb", "1g.12gb", id="its own"),
+        pytest.param("1g.11gb", "1g.12gb", id="as older exporters print it"),
+        pytest.param("1g.5gb", None, id="one of another model"),
+        pytest.param("5g.60gb", None, id="one that no model has"),
+        pytest.param("gpu", None, id="no profile"),
+    ],
+)
+def test_names_of_profiles(profile: str, name: str | None) -> None:
+    assert name == own_name(GEOMETRIES["H100-94GB"], profile)
 
 
 def test_fragmentation_in_memory_slices() -> None:

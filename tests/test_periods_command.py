@@ -142,6 +142,25 @@ def test_a_frozen_text_that_was_changed_does_not_hold(data: Path) -> None:
     assert [False] == [one["holds"] for one in rows(data, "period", "verify", WEEK, code=1)]
 
 
+def test_whoever_types_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the system knows no name."""
+    monkeypatch.setenv("LOGNAME", "ann")
+    files = {
+        "budget": "team,period,amount,currency\nred,month,1,USD\n",
+        "rates": "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to\nH100,owned,7,2026-01-01,\n",
+    }
+    for command, text in files.items():
+        file = tmp_path / f"{command}.csv"
+        file.write_text(text, "utf-8")
+        told(data, command, "set", str(file))
+    monkeypatch.setattr("getpass.getuser", lambda: {}[""])
+    told(data, "period", "close", WEEK, "--force")
+
+    assert ["command line", "ann (command line)", "ann (command line)"] == [
+        entry["actor"] for entry in rows(data, "audit-log", "--limit", "3")
+    ]
+
+
 def test_the_audit_log_tells_the_rows_that_changed(data: Path) -> None:
     with State.open(data) as state:
         state.replace_rates([rate("3")], "eve", "rates.csv", us(0))

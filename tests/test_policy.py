@@ -19,6 +19,7 @@ from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US, parse_rfc3339
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.policy import DEFAULT, Policies, as_dict, in_force, methods_of, share_methods
+from gpuwatch.policy_lines import line_of, lines
 from gpuwatch.policy_parse import parse, read
 from gpuwatch.policy_presets import SPLITS, split_node
 from gpuwatch.policy_values import Known, PolicyError
@@ -95,6 +96,47 @@ def test_every_mistake_is_named_at_once_and_nothing_is_applied() -> None:
     expected = ["policies.0.basis", "policies.0.quotas.0.team", "policies.0.quotas.0.gpus"]
     assert [*expected, "policies.2.valid_from", "policies.2.name"] == named
     assert ((), 0) == (in_force(state).items, in_force(state).version)
+
+
+def test_a_mistake_in_toml_has_its_line() -> None:
+    text = """
+        [[policies]]
+        name = "p"
+        valid_from = 2026-11-01
+        basis = { allocated = 0.5, "used" = 0.4 }
+        [policies.payers]
+        idle = "me"
+
+        [[policies]]
+        name = "q"
+        [[policies.quotas]]
+        team = "a"
+        gpus = 1
+        [[policies.quotas]]
+        team = "a"
+        'gpus' = -1
+        [[policies.discounts]]
+        "label:tier" = "x"
+        factor = 2
+        """
+    with pytest.raises(PolicyError, match=r"^p.toml: nothing was changed: line 5: policies.0.basis: weights") as raised:
+        read(text, "p.toml")
+
+    assert [
+        (5, "policies.0.basis"),
+        (7, "policies.0.payers.idle"),
+        (9, "policies.1.valid_from"),
+        (16, "policies.1.quotas.1.gpus"),
+        (19, "policies.1.discounts.0.factor"),
+    ] == [(problem.line, problem.path) for problem in raised.value.problems]
+
+
+def test_a_mistake_in_json_has_its_path() -> None:
+    with pytest.raises(PolicyError) as raised:
+        read(json.dumps({"policies": [HEAD | {"basis": "x"}]}), "p.json")
+
+    assert [(None, "policies.0.basis")] == [(problem.line, problem.path) for problem in raised.value.problems]
+    assert 3 == line_of(lines("a = 1\n\npolicies = [{}]"), "policies.7.name")
 
 
 @pytest.mark.parametrize("text", ["{", "a = ", "\udcff".encode("utf-8", "surrogatepass"), "[" * 10_000], ids=repr)

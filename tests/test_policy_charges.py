@@ -22,10 +22,11 @@ from gpuwatch.fx import Exchange, Fx
 from gpuwatch.policy import DEFAULT, Policies
 from gpuwatch.policy_parse import parse
 from gpuwatch.rates import Rate
+from gpuwatch.rollup import roll
 from gpuwatch.state import State
 from tests.test_cost_days import DAY, drawn, rules, stated
 from tests.test_ledger_properties import seeds, steady
-from tests.world import HOUR, IDLE, T0_US, Gpu, World, claim, minutes, samples, us
+from tests.world import CLUSTER, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, samples, us
 
 A100 = "NVIDIA A100-SXM4-80GB"
 DISCOUNTED = {"discounts": [{"qos": "low", "factor": "0.5"}]}
@@ -273,6 +274,20 @@ def day() -> tuple[World, State, Window]:
     return two_teams()
 
 
+@pytest.fixture(scope="module")
+def worded() -> tuple[World, State, Window]:
+    """A day whose run of team a has a queue, a label and two workloads."""
+    world, state, window = two_teams()
+    store = world.store
+    store.sql("""update run set queue = 'batch', labels = '{"a.b/tier": "spot-1"}' where job_id = '1'""")
+    for at_us, name in ((1, "high"), (2, "low")):
+        row = "insert into workload (cluster, job_id, priority_class, observed_us) values ('c1', '1', $name, $at_us)"
+        store.sql(row, name=name, at_us=at_us)
+    store.sql("delete from rolled_day")
+    roll(store, CLUSTER)
+    return world, state, window
+
+
 @pytest.mark.parametrize("case", VALUES, ids=str)
 def test_a_policy_charges(day: tuple[World, State, Window], case: str) -> None:
     world, state, window = day
@@ -324,6 +339,30 @@ def test_shared_costs_are_told_beside_what_devices_cost(day: tuple[World, State,
     assert {("a", "net"), ("b", "net")} == {(c.group["team"], c.cause) for c in answer.items if c.kind == "shared"}
     half = cost.chargeback(world.store, state, Window(us(0), us(12 * HOUR)), policy=found)
     assert Decimal("6.00") == half.external_cost
+
+
+@pytest.mark.parametrize(
+    ("expected", "discounts"),
+    [
+        pytest.param("6.00", [{"queue": "Batch", "factor": "0"}], id="case counts"),
+        pytest.param("6.00", [{"queue": "bat", "factor": "0"}], id="a part of a word is not it"),
+        pytest.param("6.00", [{"label:tier": "spot*", "factor": "0"}], id="another label"),
+        pytest.param("6.00", [{"priority": "high", "factor": "0"}], id="an older workload's class"),
+        pytest.param("6.00", [{"qos": "l.w", "factor": "0"}], id="a dot is itself"),
+        pytest.param("3.00", [{"queue": "b*h", "factor": "0.5"}], id="a queue with a star"),
+        pytest.param("1.80", [{"label:a.b/tier": "spot*", "factor": "0.3"}], id="a label of a domain"),
+        pytest.param("0.60", [{"priority": "low", "factor": "0.1"}], id="the newest workload's class"),
+        pytest.param("3.00", [{"label:a.b/tier": "*", "factor": "0.5"}, {"qos": "*", "factor": "0"}], id="first rule"),
+        pytest.param("0.00", [{"qos": "*", "factor": "0"}, {"label:a.b/tier": "*", "factor": "0.5"}], id="it decides"),
+        pytest.param("0.01", [{"queue": "*", "factor": "0.0009"}], id="four decimals"),
+    ],
+)
+def test_a_run_pays_less_by_its_words(worded: tuple[World, State, Window], expected: str, discounts: Any) -> None:
+    world, state, window = worded
+
+    found = bill(world, state, made(discounts=discounts), window)
+    assert Decimal(expected) == found[("a", "allocated", None)]
+    assert Decimal("96.00") == sum(found.values())
 
 
 def test_a_run_is_preemptible_where_its_qos_says_how(day: tuple[World, State, Window]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from gpuwatch import charges, cost
+from gpuwatch import charges, cost, ledger
 from gpuwatch.books import working_tables
 from gpuwatch.clock import DAY_US, HOUR_US, SECOND_US, Window
 from gpuwatch.policy import DEFAULT, Policies, Policy
@@ -21,7 +21,7 @@ from gpuwatch.rates import Rate
 from gpuwatch.state import State
 from gpuwatch.teams import TeamRule
 from tests.test_ledger_properties import seeds, steady
-from tests.world import BUSY, CLUSTER, H100, HOUR, IDLE, T0_US, Gpu, World, claim, node, samples, us
+from tests.world import BUSY, CLUSTER, H100, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, node, samples, us
 
 A100 = "NVIDIA A100-SXM4-80GB"
 MODELS = (H100, H100, A100)
@@ -57,7 +57,12 @@ class Fleet:
         pools = [
             node(f"n{n}", {"": 4}, FIRST, pool=pool) for n, pool in enumerate(rng.choice((("p", "q"), ("p", "p"))))
         ]
-        self.world = World().add(*rows, *pools).book()
+        self.world = World().add(*rows, *pools).attribute()
+        # Which free devices cannot be placed on is another module's matter: here every second one.
+        self.world.store.sql(
+            "update segment set free_bucket = 'stranded' where free_bucket = 'schedulable' and device_id % 2 = 0"
+        )
+        ledger.recompute_dirty(self.world.store, CLUSTER, SETTINGS)
         self.prices = self._prices()
         self.state = State.open("sqlite://")
         rates = [
@@ -359,7 +364,7 @@ def test_the_default_policy_answers_what_is_answered_without_policies(seed: int)
     store = fleet.world.store
     cut = sorted(us(FIRST) + fleet.rng.randrange(10 * HOUR_US) for _ in range(2))
     for window in (Window(T0_US, T0_US + 2 * DAY_US), Window(cut[0], cut[1] + 1)):
-        for by in (("team",), ("team", "job"), ("gpu_model", "mig_profile", "pool"), ("slice", "account"), ()):
+        for by in (("team", "job"), ("gpu_model", "mig_profile", "pool"), ("slice", "account")):
             plain = cost.chargeback(store, fleet.state, window, by)
             told = {(*c.group.values(), c.kind, c.currency): (c.gpu_seconds, c.cost, c.cost_exact) for c in plain.items}
             with pytest.MonkeyPatch.context() as patch:

@@ -64,6 +64,7 @@ def read(*lines: str, header: str = HEADER) -> tuple[tuple[Rate, ...], Rejects]:
         pytest.param("gpu_model is empty: name a model, or * for every model", ",spot,1,2026-11-01,", id="no model"),
         pytest.param("gpu_model names no model: write one such as H100, or * for every model",
                      "NVIDIA,spot,1,2026-11-01,", id="only the vendor"),
+        pytest.param("gpu_model has a character that cannot be printed", "H\x00100,spot,1,2026-11-01,", id="a NUL"),
         pytest.param("line has more cells than the header has columns", "H100,spot,1,2026-11-01,,USD",
                      id="too many cells"),
     ],

@@ -21,7 +21,7 @@ from gpuwatch.model import BILL, BILL_FILE, Records
 from gpuwatch.rates import Rate
 from gpuwatch.reconcile import Reconciliation, reconcile
 from gpuwatch.reconcile_listing import money, reconcile_answer, reconcile_listing
-from gpuwatch.reconcile_names import names_of
+from gpuwatch.reconcile_names import Units, names_of
 from gpuwatch.reconcile_parts import PARTS, Side, compare
 from gpuwatch.state import State
 from tests.world import H100, HOUR, T0_US, Gpu, World, minutes, node, samples, us
@@ -222,6 +222,27 @@ def test_nodes_are_known_by_their_names(resource: dict[str, Any], words: dict[st
     world = billed(fleet(DAY, node("n1", {"": 1}, at=HOUR, **words)), line(**resource))
 
     assert {} == parts(asked(world, state_of(world)))
+
+
+TWINS = [{"cluster": "c1", "node": "n1", "word": "n1"}, {"cluster": "c2", "node": "n1", "word": "n1"}]
+LABELLED = [*TWINS, {"cluster": "c1", "node": "n1", "word": "aws:///us-east-1a/i-1"}]
+
+
+@pytest.mark.parametrize(
+    ("together", "nodes"),
+    [
+        pytest.param({("c1", "n1"), ("c2", "n1")}, TWINS, id="a name alone may mean both"),
+        pytest.param({("c1", "n1")}, LABELLED, id="an id decides before a name"),
+    ],
+)
+def test_nodes_of_two_clusters_with_one_name(together: set[tuple[str, str]], nodes: list[dict[str, str]]) -> None:
+    units, resource = Units(nodes), {"provider": "aws", "resource": "i-1", "resource_name": "n1", "tagged": None}
+
+    assert units.join(resource)
+    assert together == {
+        node for node in (("c1", "n1"), ("c2", "n1")) if units.of_node(node) == units.of_resource(resource)
+    }
+    assert ({"n1"} if len(together) > 1 else set()) == units.ambiguous
 
 
 def test_a_scale_set_is_all_its_nodes() -> None:

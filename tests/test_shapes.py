@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -41,9 +42,15 @@ def machine(name: str, gpus: int, held: Sequence[int] = (), at: int | None = Non
     return rows + [claim(f"{name}-{n}", 0, None, name, gpus=f"GPU-{name}-{n}", evidence=END, submit_us=1) for n in held]
 
 
-def asked(job: str, gpus: int = 1, at: int = 0, nodes: Sequence[str] = ("n1",), **words: Any) -> list[Row]:
-    """A request of the window: it ran, on these nodes, for a second."""
-    return [claim(job, at, at + 1, name, gpus, submit_us=us(at), **words) for name in nodes]
+def asked(job: str, gpus: int = 1, at: int = 0, nodes: int = 1, **words: Any) -> Row:
+    """A request of the window that has not started: for so many GPUs in all, on so many nodes."""
+    row = {"cluster": CLUSTER, "scheduler": "slurm", "job_id": job, "device_count": gpus, "node_count": nodes}
+    return row | {"submit_us": us(at), "evidence_us": us(END), "reason": "Priority"} | words
+
+
+def ran(job: str, gpus: int = 1, nodes: Sequence[str] = ("n1",), **words: Any) -> list[Row]:
+    """A request that was served for a second, with so many GPUs on each node."""
+    return [claim(job, 0, 1, name, gpus, submit_us=us(0), **words) for name in nodes]
 
 
 def linked(name: str, *islands: Sequence[int]) -> list[Row]:
@@ -64,19 +71,46 @@ def _link(a: str, b: str, level: str, name: str) -> Row:
 
 
 def look(*rows: Any, links: Sequence[Row] = (), rates: Sequence[Rate] = (), at_us: int = NOW_US, **more: Any) -> Row:
-    world = World().add(*rows)
+    flat = [one for row in rows for one in (row if isinstance(row, list) else [row])]
+    waiting = [row for row in flat if isinstance(row, dict) and "reason" in row]
+    world = World().add(*[row for row in flat if not (isinstance(row, dict) and "reason" in row)])
+    world.store.append(Records("pending", pa.Table.from_pylist(waiting, schema=PENDING)))
     return ask(world, links, rates, at_us, **more)
 
 
 def ask(world: World, links: Sequence[Row] = (), rates: Sequence[Rate] = (), at_us: int = NOW_US, **more: Any) -> Row:
-    with world.store as store, State.open("sqlite://") as state:
+    with world.store as store:
+        world.attribute()
         if links:
             store.append(Records("link", pa.Table.from_pylist(list(links), schema=LINK)))
-        world.attribute()
-        topology_store.derive(store, CLUSTER)
-        state.replace_rates(list(rates), "test", "test", 0)
-        cost.price_all(store, state)
+            topology_store.derive(store, CLUSTER)
+        if rates:
+            with State.open("sqlite://") as state:
+                state.replace_rates(list(rates), "test", "test", 0)
+                cost.price_all(store, state)
         return shapes(store, at_us, **more)
+
+
+class _Undone(Exception):
+    """Takes the requests of one test back."""
+
+
+@pytest.fixture(scope="module")
+def two_nodes() -> Iterator[World]:
+    """Two nodes of four GPUs, of each of which the first is held; no links, no prices, no requests."""
+    world = World().add(machine("n1", 4, held=[0]), machine("n2", 4, held=[0])).attribute()
+    with world.store:
+        yield world
+
+
+def requested(world: World, *rows: Row, **more: Any) -> Row:
+    """The answer while these requests wait."""
+    found: Row = {}
+    with suppress(_Undone), world.store.transaction():
+        world.store.append(Records("pending", pa.Table.from_pylist(list(rows), schema=PENDING)))
+        found |= shapes(world.store, NOW_US, **more)
+        raise _Undone
+    return found
 
 
 def price(text: str, currency: str = "USD") -> Rate:
@@ -136,7 +170,7 @@ def test_a_full_fleet_has_no_slot() -> None:
 def test_what_is_out_of_service_is_not_free(words: Row) -> None:
     found = look(machine("n1", 2, at=END, **words), machine("n2", 1))
 
-    assert {"1": 1} == slots(found)
+    assert {"1": 1, "2": 0} == slots(found)
     assert 1.0 == found["total"]["free_gpus"]
 
 
@@ -145,7 +179,7 @@ def test_a_gpu_that_nobody_measures_is_free_while_its_scheduler_lists_its_node()
     found = look(
         machine("n1", 1, at=END),
         node("n2", {"": 2}, END, gpu_model="h100"),
-        node("n3", {"": 2}, END, gpu_model="h100", state="drain"),
+        node("n3", {"": 2}, END, gpu_model="h100", state="drain", since_us=us(0)),
         claim("9", 0, 60, "n2", 2, gpu_type="h100", submit_us=us(0)),
         claim("8", 0, 60, "n3", 2, gpu_type="h100", submit_us=us(0)),
     )
@@ -205,7 +239,7 @@ def test_nvlink_over_nodes_is_one_domain() -> None:
             rows.append(node(name, {"": 2}, scheduler="kubernetes", labels=labels))
             rows += [samples(gpu(name, n, model=model), minutes(0, END)) for n in range(2)]
 
-        assert slot == slots(look(*rows), "nvlink_local")
+        assert slot == slots(look(*rows, links=switch("l1", "n1", "n2")), "nvlink_local")
 
 
 def test_parts_of_a_gpu_are_free_where_replicas_are() -> None:
@@ -214,23 +248,22 @@ def test_parts_of_a_gpu_are_free_where_replicas_are() -> None:
         node("n1", {"": 1}, scheduler="kubernetes", sharing="mps", replicas=4),
         samples(gpu("n1"), minutes(0, END)),
         pod("a", "ua", 0, None, gpus="GPU-n1-0", evidence=END, submit_us=1),
-        asked("r1", fraction=0.5),
+        ran("r1", fraction=0.5),
     )
 
     assert 0.75 == found["total"]["free_gpus"]
     assert {"0.5": 1, "1": 0} == slots(found, "node_local")
-    assert (0.25 / 0.75, [("Q3", 0.0)]) != (found["total"]["rate"], [])
     assert 0.0 == found["total"]["stranded_gpus"], "a half fits on it"
 
 
 def test_pools_and_models_are_told_apart_and_paged() -> None:
-    rows = [machine("n1", 1, at=END, pool="a"), machine("n2", 1, at=END, pool="b")]
-    found = look(*rows, limit=1)
+    world = World().add(machine("n1", 1, at=END, pool="a"), machine("n2", 1, at=END, pool="b")).attribute()
+    with world.store as store:
+        first, rest = shapes(store, NOW_US, limit=1), shapes(store, NOW_US, limit=5, offset=1)
 
-    assert [("a", "1")] == [(row["pool"], row["shape"]) for row in found["items"]]
-    assert 1 == found["next_offset"]
-    assert 2.0 == found["total"]["free_gpus"], "the page is of the items only"
-    rest = look(*rows, limit=5, offset=1)
+    assert [("a", "1")] == [(row["pool"], row["shape"]) for row in first["items"]]
+    assert 1 == first["next_offset"]
+    assert 2.0 == first["total"]["free_gpus"], "the page is of the items only"
     assert [("b", "1")] == [(row["pool"], row["shape"]) for row in rest["items"]]
     assert rest["next_offset"] is None
 
@@ -254,35 +287,31 @@ def test_an_instant_of_the_past() -> None:
     assert {"1": 1} == slots(look(*rows))
 
 
-def test_another_cluster_has_nothing() -> None:
-    assert [] == look(machine("n1", 1), cluster="c2")["clusters"]
+def test_another_cluster_has_nothing(two_nodes: World) -> None:
+    assert [] == requested(two_nodes, cluster="c2")["clusters"]
 
 
 # Demand -------------------------------------------------------------------------------------------------------------
 
 
-def test_without_requests_the_usual_stand_for_them() -> None:
-    found = look(machine("n1", 4, held=[0]))
+def test_without_requests_the_usual_stand_for_them(two_nodes: World) -> None:
+    found = requested(two_nodes)
     said = found["clusters"][0]["demand"]
 
     assert (0, True) == (said["requests"], said["usual"])
     assert ["1", "2", "4"] == [row["shape"] for row in said["shapes"]], "none is larger than the largest node"
     assert [False] * 3 == [row["starved"] for row in said["shapes"]], "nobody has asked"
-    assert 1.0 == found["total"]["stranded_gpus"], "three free GPUs, lost to one of three shapes"
+    assert 2.0 == found["total"]["stranded_gpus"], "six free GPUs, lost to one of three shapes"
 
 
 def test_requests_are_counted_by_shape() -> None:
-    """A job of two nodes, three of one GPU, one that waits, one of an unknown size, and one of last year."""
-    world = World().add(
+    """Run: a job of two nodes, two of one GPU. Waiting: one GPU, four, an unknown number, and two since last year."""
+    found = look(
         machine("n1", 4, held=[0]), machine("n2", 4, held=[0]),
-        asked("a", 4, nodes=("n1", "n2")), asked("b"), asked("c"), asked("d"), asked("old", 2, at=-365 * 86_400),
-        asked("u", 1) and [claim("u", 0, 1, submit_us=us(0)) | {"device_count": None}],
+        ran("a", 4, nodes=("n1", "n2")), ran("b"), ran("c"),
+        asked("d"), asked("w", 4), asked("u") | {"device_count": None}, asked("old", 2, at=-365 * 86_400),
+        links=[*switch("l1", "n1"), *switch("l2", "n2")],
     )  # fmt: skip
-    waits = {"cluster": CLUSTER, "scheduler": "slurm", "job_id": "w", "submit_us": us(1), "evidence_us": us(END)}
-    world.store.append(
-        Records("pending", pa.Table.from_pylist([waits | {"device_count": 4, "node_count": 1}], schema=PENDING))
-    )
-    found = ask(world, [*switch("l1", "n1"), *switch("l2", "n2")])
     said = found["clusters"][0]["demand"]
 
     assert {
@@ -297,61 +326,56 @@ def test_requests_are_counted_by_shape() -> None:
 
 
 def test_a_gang_lies_in_the_nearest_domain_that_is_large_enough() -> None:
-    rows = [machine("n1", 2), machine("n2", 2, held=[0]), machine("n3", 2), asked("g", 2, nodes=("n1", "n2"))]
+    rows = [machine("n1", 2), machine("n2", 2, held=[0]), machine("n3", 2), asked("g", 4, nodes=2)]
 
     assert {"2x2": (1, "leaf", 0, True)} == demand(look(*rows, links=[*switch("l1", "n1", "n2"), *switch("l2", "n3")]))
     assert {"2x2": (1, "leaf", 1, False)} == demand(look(*rows, links=switch("l1", "n1", "n2", "n3")))
-    assert {"2x2": (1, "cluster", 1, False)} == demand(look(*rows))
 
 
-def test_more_gpus_than_a_node_has_may_lie_on_several() -> None:
-    assert {"3x1": (1, "cluster", 1, False)} == demand(look(machine("n1", 2), machine("n2", 2), asked("g", 3)))
+def test_more_gpus_than_a_node_has_may_lie_on_several(two_nodes: World) -> None:
+    assert {"5x1": (1, "cluster", 1, False)} == demand(requested(two_nodes, asked("g", 5)))
 
 
-def test_what_does_not_divide_evenly_may_lie_anywhere() -> None:
-    rows = [claim("g", 0, 1, "n1", 2, submit_us=us(0)), claim("g", 0, 1, "n2", 1, submit_us=us(0))]
-
-    assert {"3x1": (1, "cluster", 1, False)} == demand(look(machine("n1", 2), machine("n2", 2), *rows))
+def test_what_does_not_divide_evenly_may_lie_anywhere(two_nodes: World) -> None:
+    assert {"3x1": (1, "cluster", 2, False)} == demand(requested(two_nodes, asked("g", 3, nodes=2)))
 
 
 def test_a_gang_of_pods_counts_once() -> None:
     """Its queue says two pods of two GPUs; the pods are not counted again."""
-    world = World().add(
-        machine("n1", 4),
-        *[asked("lab/g", 2, run_key=f"pod-{n}", scheduler="kubernetes") for n in range(2)],
-    )
+    pods = [ran("lab/g", 2, run_key=f"pod-{n}", scheduler="kubernetes") for n in range(2)]
+    world = World().add(machine("n1", 4), *pods)
     gang = {"cluster": CLUSTER, "scheduler": "kueue", "kind": "Workload", "uid": "u", "name": "g", "job_id": "lab/g"}
     gang |= {"pod_count": 2, "device_count": 4, "submit_us": us(0), "observed_us": us(1), "state": "finished"}
     world.store.append(Records("workload", pa.Table.from_pylist([gang], schema=WORKLOAD)))
 
     assert {"2x2": (1, "cluster", 1, False)} == demand(ask(world))
+    assert {"2": (2, "node", 2, False)} == demand(look(machine("n1", 4), *pods))
 
 
-def test_the_model_that_is_asked_for() -> None:
-    found = look(machine("n1", 2), asked("a", gpu_type="h100"), asked("b", gpu_type="a100"), asked("c"))
+def test_the_model_that_is_asked_for(two_nodes: World) -> None:
+    found = requested(two_nodes, asked("a", gpu_type="h100"), asked("b", gpu_type="a100"), asked("c"))
+    told_shapes = found["clusters"][0]["demand"]["shapes"]
 
-    assert [("1", None, 2), ("1", [], 0), ("1", [H100], 2)] == [
-        (row["shape"], row["gpu_models"], row["placeable"])
-        for row in sorted(found["clusters"][0]["demand"]["shapes"], key=lambda row: str(row["gpu_models"]))
-    ][::1] or sorted(str(row) for row in found)
-    assert [("NA", 0.667)] == [(cause["case"], cause["gpus"]) for cause in found["clusters"][0]["gpus"]["causes"]]
-    assert {"1": 0.666667} == {row["shape"]: row["requested_ratio"] for row in found["items"] if row["shape"] == "1"}
+    assert {"None": (6, False), str([H100]): (6, False), "[]": (0, True)} == {
+        str(row["gpu_models"]): (row["placeable"], row["starved"]) for row in told_shapes
+    }
+    assert [("NA", 2.0)] == [(cause["case"], cause["gpus"]) for cause in found["clusters"][0]["gpus"]["causes"]]
+    assert [0.666667] == [row["requested_ratio"] for row in found["items"] if row["shape"] == "1"]
 
 
-def test_rare_shapes_are_judged_and_not_shown() -> None:
+def test_rare_shapes_are_judged_and_not_shown(two_nodes: World) -> None:
     """One request of a hundred is not more than one per cent."""
-    rows = [row for n in range(99) for row in asked(f"s{n}")] + asked("rare", 2)
-    found = look(machine("n1", 2, held=[0]), *rows)
+    found = requested(two_nodes, *(asked(f"s{n}") for n in range(99)), asked("rare", 4))
 
-    assert {"1": (99, "node", 1, False)} == demand(found)
-    assert 0.01 == found["total"]["stranded_gpus"]
+    assert {"1": (99, "node", 6, False)} == demand(found)
+    assert 0.06 == found["total"]["stranded_gpus"]
 
 
-def test_only_the_days_asked_about_count() -> None:
-    rows = [machine("n1", 2), asked("new"), asked("older", 2, at=-10 * 86_400)]
+def test_only_the_days_asked_about_count(two_nodes: World) -> None:
+    rows = [asked("new"), asked("older", 2, at=-10 * 86_400)]
 
-    assert {"1", "2"} == demand(look(*rows)).keys()
-    assert {"1"} == demand(look(*rows, days=7)).keys()
+    assert {"1", "2"} == demand(requested(two_nodes, *rows)).keys()
+    assert {"1"} == demand(requested(two_nodes, *rows, days=7)).keys()
 
 
 @pytest.mark.parametrize(
@@ -441,7 +465,7 @@ def test_a_layout_that_cannot_be_is_said() -> None:
 
 def test_what_is_stranded_is_priced() -> None:
     """Four free GPUs, of which requests of eight make up a quarter: one GPU, at 2.50 an hour."""
-    rows = [*(row for n in range(3) for row in asked(f"s{n}")), *asked("big", 8)]
+    rows = [*(asked(f"s{n}") for n in range(3)), asked("big", 8)]
     found = look(machine("n1", 8, held=range(4)), *rows, rates=[price("2.50")])
 
     assert [{"amount": "2.50", "currency": "USD"}] == found["total"]["cost_per_hour"]
@@ -459,12 +483,12 @@ def test_a_slice_is_stranded_at_its_part_of_the_gpu() -> None:
     assert [{"amount": "1.50", "currency": "USD"}] == found["total"]["cost_per_hour"]
 
 
-def test_no_price_is_no_zero() -> None:
-    found = look(machine("n1", 2, held=[0]), asked("a", 2))
+def test_no_price_is_no_zero(two_nodes: World) -> None:
+    found = requested(two_nodes, asked("a", 4))
 
     assert [(None, None)] == [(row["cost_per_hour"], row["currency"]) for row in found["stranded"]]
-    assert ([], 1.0) == (found["total"]["cost_per_hour"], found["total"]["unpriced_gpus"])
-    assert 2 == told(found)["price"]
+    assert ([], 6.0) == (found["total"]["cost_per_hour"], found["total"]["unpriced_gpus"])
+    assert 8 == told(found)["price"]
     assert "rates" in next(n["fix"] for n in found["clusters"][0]["notes"] if n["what"] == "price")
 
 

@@ -12,7 +12,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards import books, charge_lines, parts, states, words
 from gpuwatch.dashboards.charge_lines import cause_word
-from gpuwatch.dashboards.client import Api, Row
+from gpuwatch.dashboards.client import Api, ApiFailure, Row
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.pages.finding import fact
 from gpuwatch.dashboards.query import Query
@@ -43,17 +43,28 @@ class Data:
 
     told: Row
     names: tuple[str, ...] = ()
+    refused: str = ""
+    """Why the policy of the address cannot be asked about."""
 
 
 async def load(api: Api, query: Query) -> Data:
     """The charge of the path."""
-    asked = {"policy": name} if (name := query.get("policy")) else {}
-    told, policies = await asyncio.gather(
-        api.explain(query.path.removeprefix("/charges/"), LINES_A_PAGE, query.get("cursor"), **asked),
-        books.optional(api.policies()),
-    )
+    (told, refused), policies = await asyncio.gather(_told(api, query), books.optional(api.policies()))
     items = sorted((policies or {}).get("items") or [], key=lambda one: str(one.get("valid_from")), reverse=True)
-    return Data(told, tuple(dict.fromkeys(str(one.get("name")) for one in items[:MAX_POLICIES])))
+    return Data(told, tuple(dict.fromkeys(str(one.get("name")) for one in items[:MAX_POLICIES])), refused)
+
+
+async def _told(api: Api, query: Query) -> tuple[Row, str]:
+    """The charge under the policy of the address; without one where that is none, and why."""
+    charge, policy = query.path.removeprefix("/charges/"), query.get("policy")
+    if not policy:
+        return await api.explain(charge, LINES_A_PAGE, query.get("cursor")), ""
+    try:
+        return await api.explain(charge, LINES_A_PAGE, query.get("cursor"), policy=policy), ""
+    except ApiFailure as error:
+        if error.status != 400:
+            raise
+        return await api.explain(charge, LINES_A_PAGE, query.get("cursor")), error.message
 
 
 @page("/charges/*", "Charge", load, filters=(), under="/teams")
@@ -117,6 +128,8 @@ def what_if(data: Data, query: Query) -> list[Component | None]:
     head = html.Div(
         [html.H2("What would it be under another policy?"), parts.picks(choices, "Policy")], className="asking"
     )
+    if data.refused:
+        return [head, states.advice(words.sentence(words.clip(data.refused, 300)))]
     return [head, under_policy(data.told, known.get(asked, asked)) if asked else None]
 
 

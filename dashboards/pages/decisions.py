@@ -10,7 +10,7 @@ import dash_mantine_components as dmc  # type: ignore[import-untyped]
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, parts, proposals, states, words
+from gpuwatch.dashboards import books, owning, parts, proposals, states, words
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query
@@ -158,7 +158,7 @@ def body(name: str, data: Data, query: Query) -> Component:
             "No pool of this cluster is known: no source names the partition or node pool of its nodes.",
         )
     shown = {
-        "own": proposals.owning,
+        "own": owning.owning,
         "spot": proposals.spot,
         "slices": proposals.slices,
         "pools": proposals.pools,

@@ -19,6 +19,9 @@ GPUS_A_PAGE = 24
 MAX_PAGES = 10
 """Pages of the API that are read, so that all slices of a GPU are known: they come by slice."""
 
+LETTERS_A_COLUMN = 6
+"""That fit in an eighth of a drawing."""
+
 SORTS = {"idle": "Most idle first", "node": "By node"}
 FILLS = {
     "used": "Used",
@@ -187,7 +190,7 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
         [
             html.Header(
                 [
-                    html.H2(words.clip(f"{gpu.get('node')} · {short(ident)}", 44), title=ident),
+                    html.H2(words.clip(f"{gpu.get('node')} · {words.device(ident)}", 44), title=ident),
                     html.Div(f"{words.clip(model, 30)}, {over}", className="note"),
                 ]
             ),
@@ -207,11 +210,6 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
         ],
         className="card gpu",
     )
-
-
-def short(ident: str) -> str:
-    """A GPU's id as far as a person tells GPUs of one node apart: the first part of a UUID."""
-    return "-".join(ident.split("-")[:2]) if ident.startswith("GPU-") else ident
 
 
 def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component:
@@ -236,8 +234,8 @@ def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component
         )
         cells.append(
             html.Div(
-                html.Span(words.clip(short_owner(part.owner), 16) if part.owner else "free"),
-                className=f"slice m-{part.state}",
+                html.Span(fitting(part, size)),
+                className=f"slice m-{part.state}{' tiny' if size == 1 else ''}",
                 style={"gridColumn": columns, "gridRow": f"{row_at} / span {compute}"},
                 title=part.words,
             )
@@ -270,7 +268,7 @@ def sizes(slices: list[Slice], rest: Fraction | None) -> Component:
     """Slices by their share of the GPU, side by side, where nobody says where they lie."""
     pieces = [
         html.Div(
-            html.Span(words.clip(short_owner(part.owner), 16) if part.owner else "free"),
+            html.Span(fitting(part, int((tenancy.share(part.share) or Fraction(0)) * MEMORY_COLUMNS))),
             className=f"slice m-{part.state}",
             style=parts.width(float(tenancy.share(part.share) or 0)),
             title=part.words,
@@ -286,6 +284,12 @@ def names() -> Component:
     """What the columns of the list are."""
     said = ("Slice", "Held longest by", "Busy", "Cost")
     return html.Li([html.Span(), *(html.Span(word) for word in said)], className="soft small")
+
+
+def fitting(part: Slice, columns: int) -> str:
+    """An owner where a slice is wide enough for the name; else nothing: the list below names it."""
+    name = short_owner(part.owner) if part.owner else "free"
+    return name if len(name) <= max(1, columns) * LETTERS_A_COLUMN else ""
 
 
 def short_owner(name: str) -> str:

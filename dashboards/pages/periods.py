@@ -113,7 +113,7 @@ def listing(items: Sequence[Row], query: Query) -> Component:
         parts.Column("Period"),
         parts.Column("State"),
         parts.Column("Bill", "r", hint="As frozen"),
-        parts.Column("Corrected since", "r", hint="Billed in the periods in which it was found"),
+        parts.Column("Corrected", "r", hint="Since it was closed; billed in the periods in which it was found"),
         parts.Column("Closed", "narrow-hide"),
         parts.Column("Signed by", "narrow-hide"),
         parts.Column("Hash (SHA-256)", "narrow-hide"),

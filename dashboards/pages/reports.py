@@ -127,7 +127,7 @@ def reports(data: Data, query: Query) -> list[Report]:
 def listed(rows: Sequence[Report], data: Data, query: Query) -> list[Component | None]:
     """A page of reports, and how to have them made by a machine."""
     shown, links = parts.numbered(rows, TEAMS_A_PAGE, query)
-    columns = [parts.Column("Report"), parts.Column("Paid", "r narrow-hide"), parts.Column("Files", "files")]
+    columns = [parts.Column("Report", "wide"), parts.Column("Paid", "r narrow-hide"), parts.Column("Files", "files")]
     cells = [[title(one, data, query), parts.money(one.cost, one.currency), files(one, data.week)] for one in shown]
     return [
         parts.plain(parts.table(columns, cells, label="Reports of the week")),

@@ -37,6 +37,9 @@ DRILL = {"team": "user", "user": "job", "queue": "user", "namespace": "user", "a
 NARROWING = ("pool", "user", "queue", "namespace", "account", "gpu_model")
 """Dimensions a drill may have fixed on its way down, beside team and cluster, which are parameters of the API."""
 
+UNNAMED = {"slice": "Whole GPUs", "job": "No job", "user": "No user", "team": "No team", "pool": "No pool"}
+"""What a row without the word of its view is."""
+
 MIX_VIEWS = ("team", "user")
 MAX_ROWS = 200
 EXPORTS = {"csv": "CSV", "xlsx": "Excel", "parquet": "Parquet"}
@@ -190,7 +193,7 @@ def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
         shown.append(headline("Held by teams", kinds.get(ALLOCATED, Sum()), past.get(ALLOCATED, Sum())))
     if SHARED in kinds:
         passed = parts.money(kinds[SHARED].cost, currency)
-        shown.append(parts.Headline("Shared with teams", passed, note=f"by policy{external(data, query)}"))
+        shown.append(parts.Headline("Shared with teams", passed, note=external(data, query) or "by policy"))
     if not query.get("team"):
         shown.append(headline("The platform's", kinds.get(PLATFORM, Sum()), past.get(PLATFORM, Sum())))
     if CORRECTION in kinds:
@@ -211,7 +214,7 @@ def external(data: Data, query: Query) -> str:
     amount = words.number(told.get("external_cost"))
     if not amount or fixed(query):
         return ""
-    return f", {words.money(amount, str(told.get('currency') or ''))} of it no GPU's"
+    return f"{words.money(amount, str(told.get('currency') or ''))} of it no GPU's"
 
 
 def currency_of(data: Data, rows: Sequence[Row]) -> str:
@@ -327,11 +330,14 @@ def name_cell(name: str, view: str, cluster: object, query: Query) -> Component:
     if view == "cause":
         return html.Span(cause_word(name), title=name)
     if name in ("None", "", "__platform__"):
-        return html.Span(said if name == "__platform__" else "Not named", className="soft", title=name)
+        unnamed = UNNAMED.get(view, "Not named")
+        return html.Span(said if name == "__platform__" else unnamed, className="soft", title=unnamed)
     if view == "job":
         return parts.link(said, job_link(query, cluster, name), "title", name)
+    if view == "slice":
+        return html.Span(words.clip(words.device(name), 60), title=name, className="mono")
     if view not in DRILL:
-        return html.Span(said, title=name, className="mono" if view == "slice" else None)
+        return html.Span(said, title=name)
     return parts.link(said, query.link(**{view: name, "by": DRILL[view], "sort": None}), "title", name)
 
 

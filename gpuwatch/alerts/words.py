@@ -13,6 +13,8 @@ from gpuwatch.findings import ELAPSED_US_MIN
 MAX_EVIDENCE = 6
 """Numbers of the evidence that a message shows; the link has all."""
 MAX_NODES = 3
+BUDGET = "budget:"
+"""How keys of messages about budgets begin: they are no findings."""
 
 _NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape"}
 _OWNERS = {"__unallocated__": "nobody known", "__platform__": "platform", "__shared__": "shared"}
@@ -22,8 +24,13 @@ Json = Mapping[str, Any]
 
 
 def finding_url(base_url: str | None, key: str) -> str | None:
-    """Where a finding is shown in the UI; None where the service does not know its own address."""
-    return f"{base_url.rstrip('/')}/ui/findings/{quote(key, safe='')}" if base_url else None
+    """Where a finding is shown in the UI, or the budget that a message is about; None where the service does not know its
+    own address.
+    """
+    if not base_url:
+        return None
+    page = "budgets" if key.startswith(BUDGET) else f"findings/{quote(key, safe='')}"
+    return f"{base_url.rstrip('/')}/ui/{page}"
 
 
 def findings_url(base_url: str | None) -> str | None:

@@ -10,7 +10,17 @@ import typer
 
 from gpuwatch import in_use
 from gpuwatch.commands import remote
-from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, FormatOption, names, now_us, opened, show
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    actor,
+    names,
+    now_us,
+    opened,
+    show,
+)
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.output import Listing, choose
 
@@ -18,7 +28,6 @@ budget = typer.Typer(help="Budgets of teams.", rich_markup_mode=None, no_args_is
 COLUMNS = ("team", "period", "amount", "spent", "currency", "spent_ratio", "forecast", "runs_out", "gpu_hours")
 MORE = ("gpu_hours_quota", "gpu_hours_ratio", "window", "burn_down", "missing")
 FILE_MAX_BYTES = 16 << 20
-ACTOR = "command line"
 
 
 @budget.command("show")
@@ -67,6 +76,6 @@ def set_(
     else:
         kept = whole(parse_budgets, content, str(file))
         with opened(data, config) as (_, state, _settings):
-            changed = replace(state, kept, ACTOR, file.name, now_us(context))
+            changed = replace(state, kept, actor(), file.name, now_us(context))
             done = {"changed": changed, "version": state.card_version(CARD), "rows": len(kept)}
     typer.echo(f"{done['rows']} budgets, version {done['version']}{'' if done['changed'] else ', as before'}")

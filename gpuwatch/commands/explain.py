@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, FormatOption, opened, show
 from gpuwatch.errors import UnreadableInput
-from gpuwatch.output import Listing, choose
+from gpuwatch.output import BUCKET_WORDS, Listing, choose
 
 if TYPE_CHECKING:
     from gpuwatch.in_use import Note
@@ -51,7 +52,9 @@ COLUMNS = (
     "bucket_hours",
     "text",
 )
-SHOWN = ("text", "start", "end", "formula", "coverage", "gpu_seconds", "cost_exact")
+SHOWN = ("held by", "device", "from", "to", "reckoned by", "measured", "gpu_hours", "cost_exact")
+"""Columns of the table: a line in few words."""
+HOUR_S = 3600
 
 
 def explain(
@@ -100,8 +103,11 @@ def explain(
             told["under"] = None if rules is None else explain_under.under(store, state, asked, rules)
     items = told.pop("items")
     if table:
-        items = [item | {"coverage": _percent(item.get("coverage"))} for item in items]
-    show(Listing(COLUMNS, items, told, shown=SHOWN, foot=_foot(told, len(items), offset, policy)), form)
+        items = [_row(item) for item in items]
+    show(
+        Listing(COLUMNS, items, told, shown=SHOWN if table else None, foot=_foot(told, len(items), offset, policy)),
+        form,
+    )
 
 
 def _remote(
@@ -159,9 +165,34 @@ def _foot(told: dict[str, Any], count: int, offset: int, policy: str | None) -> 
 def _then(under: dict[str, Any] | None, policy: str) -> str:
     if under is None:
         return f"Under {policy}: not known for a correction, or for time without a price."
-    names, currency = ", then ".join(under["policies"]), under["currency"]
-    return f"Under {names}: {under['cost']} {currency} instead of {under['now']} ({under['difference']})."
+    more = Decimal(under["difference"])
+    return (
+        f"Under {', then '.join(under['policies'])}: {under['cost']} {under['currency']} instead of {under['now']} "
+        f"({more:+}), with all that its payer pays of what others left."
+    )
 
 
-def _percent(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.1%}"
+def _row(item: dict[str, Any]) -> dict[str, str]:
+    """A line in the columns of the table."""
+    row = {
+        "gpu_hours": f"{Decimal(item['gpu_seconds']) / HOUR_S:.2f}",
+        "cost_exact": "" if item["cost_exact"] is None else item["cost_exact"],
+    }
+    if item["what"] != "segment":
+        return row | {"held by": item["text"]}
+    ratio = item["coverage"]
+    gpu = item["gpu"] if item["gpu_index"] is None else f"GPU {item['gpu_index']}"
+    words = [item["node"], gpu, None if item["gi"] is None else f"GI-{item['gi']}"]
+    return row | {
+        "held by": item["job"] or BUCKET_WORDS.get(item["bucket"] or "", "a run"),
+        "device": " ".join(word for word in words if word),
+        "from": _time(item["start"]),
+        "to": _time(item["end"]),
+        "reckoned by": item["formula"] or "",
+        "measured": "" if ratio is None else f"{ratio:.1%}",
+    }
+
+
+def _time(moment: str) -> str:
+    """A moment to the second, for a narrow column."""
+    return moment[:19].replace("T", " ")

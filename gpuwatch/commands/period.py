@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from gpuwatch.commands.shared import (
     ConfigOption,
     DataOption,
     FormatOption,
+    actor,
     now_us,
     opened,
     say,
@@ -69,7 +69,7 @@ def close(
         from gpuwatch.periods_told import told
 
         with opened(data, config) as (store, state, _):
-            freeze(store, state, name, _actor(), now_us(context), force=force)
+            freeze(store, state, name, actor(), now_us(context), force=force)
             answer = told(state, name)
     show(Listing(HEAD, [_head(answer)]), form)
 
@@ -144,7 +144,7 @@ def reopen(
         from gpuwatch.state.periods import Periods
 
         with _state(data) as state:
-            Periods(state).reopen(name, _actor(), reason, now_us(context))
+            Periods(state).reopen(name, actor(), reason, now_us(context))
     say(f"period {name} is open again; close it when it is right")
 
 
@@ -164,7 +164,7 @@ def sign(
         from gpuwatch.state.periods import Periods
 
         with _state(data) as state:
-            digest = Periods(state).sign(name, signer, note, _actor(), now_us(context)).digest
+            digest = Periods(state).sign(name, signer, note, actor(), now_us(context)).digest
     say(f"period {name} signed by {signer}: {digest}")
 
 
@@ -202,14 +202,6 @@ def _contents(data: Path, name: str) -> list[tuple[int, str, str]]:
 
 def _head(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {column: answer[column] for column in HEAD}
-
-
-def _actor() -> str:
-    """Whoever types."""
-    try:
-        return f"{getpass.getuser()} (command line)"
-    except (KeyError, OSError, ImportError):
-        return "command line"
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from gpuwatch.commands.shared import (
     DataOption,
     FormatOption,
     WindowOption,
+    actor,
     now_us,
     opened,
     show,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 policy = typer.Typer(help="Policies: which team pays for what.", rich_markup_mode=None, no_args_is_help=True)
 COLUMNS = ("name", "valid_from", "valid_to", "basis", "payers", "more")
 CHANGES = ("team", "now", "then", "difference", "currency")
-ACTOR = "command line"
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="TOML or JSON with policies; see docs/policies.md.")]
 
@@ -76,7 +76,7 @@ def set_(
 
         with opened(data, config) as (store, state, _):
             price_all(store, state)
-            done = replace(store, state, content, file.name, ACTOR, now_us(context))
+            done = replace(store, state, content, file.name, actor(), now_us(context))
     typer.echo(f"{done['rows']} policies, version {done['version']}{'' if done['changed'] else ', as before'}")
 
 

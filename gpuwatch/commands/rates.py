@@ -18,6 +18,7 @@ from gpuwatch.commands.shared import (
     DataOption,
     FormatOption,
     WindowOption,
+    actor,
     names,
     now_us,
     opened,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from gpuwatch.state import State
     from gpuwatch.store import Store
 
-ACTOR = "command line"
 CSV, JSON = "text/csv", "application/json"
 RATE_COLUMNS = (
     *("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "cluster", "pool"),
@@ -84,7 +84,7 @@ def set_(
         return
     rates = whole(parse_rates, content, str(file))
     with _written(data, config, "rates") as (store, state, done):
-        done["changed"] = rate_cards.set_rates(state, rates, ACTOR, file.name, now_us(context))
+        done["changed"] = rate_cards.set_rates(state, rates, actor(), file.name, now_us(context))
         done |= {"rows": len(rates), "warnings": rate_warnings(store, rates)}
 
 
@@ -137,7 +137,7 @@ def fx_(
         if max_age_days is not None:
             card = replace(card, max_age_days=max_age_days)
         source = "options" if file is None else file.name
-        done |= {"changed": fx.replace(state, card, ACTOR, source, now_us(context)), "rows": len(card.rates)}
+        done |= {"changed": fx.replace(state, card, actor(), source, now_us(context)), "rows": len(card.rates)}
 
 
 @app.command("owned")
@@ -180,7 +180,7 @@ def owned_(
     hardware = whole(owned.parse_owned, content, str(file))
     with _written(data, config, "owned hardware") as (store, state, done):
         known = hardware if window is None else measured(store, hardware, window)
-        done["changed"] = rate_cards.set_owned(state, known, ACTOR, file.name, now_us(context))
+        done["changed"] = rate_cards.set_owned(state, known, actor(), file.name, now_us(context))
         done |= {"rows": len(known), "warnings": rate_warnings(store, [one.rate() for one in known])}
 
 
@@ -213,7 +213,7 @@ def spot(
         return
     new = rate_spot.parse_spot(content, str(file), mapping, **words)
     with _written(data, config, "spot prices") as (store, state, done):
-        done["changed"] = rate_cards.add_spot(state, new, ACTOR, file.name, now_us(context))
+        done["changed"] = rate_cards.add_spot(state, new, actor(), file.name, now_us(context))
         done |= {"rows": len(new), "warnings": rate_warnings(store, rate_spot.spot_rates(new))}
 
 

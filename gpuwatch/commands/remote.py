@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -18,6 +19,9 @@ TIMEOUT_S = 300.0
 PAGES_MAX = 100_000
 PAGE_ITEMS = 1000
 COPY_BYTES = 1 << 20
+BUSY = 503
+BUSY_S = 60.0
+"""How long a server that is busy (an analysis holds the books) is asked again, as often as it says."""
 
 
 def get(note: Note, route: str, parameters: Mapping[str, Any]) -> bytes:
@@ -77,7 +81,7 @@ def _answer(note: Note, request: Request) -> Iterator[Any]:
     """The open answer to a request. Raises UsageError or SourceUnreachable, also where reading it fails."""
     request.add_header("Authorization", f"Bearer {note.secret}")
     try:
-        with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S) as answer:
+        with _opened(request) as answer:
             yield answer
     except HTTPError as error:
         text = _words(error.read())
@@ -89,6 +93,19 @@ def _answer(note: Note, request: Request) -> Iterator[Any]:
             f"the data directory is in use by process {note.pid}, which does not answer at {note.url}: {error}; "
             "stop it, or ask it again in a moment"
         ) from error
+
+
+def _opened(request: Request) -> Any:
+    """The answer; a server that is busy has done nothing yet, and says when to ask again. Raises HTTPError, URLError."""
+    until_s = time.monotonic() + BUSY_S
+    while True:
+        try:
+            return build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S)
+        except HTTPError as error:
+            wait = error.headers.get("Retry-After", "")
+            if error.code != BUSY or not wait.isdecimal() or time.monotonic() + int(wait) > until_s:
+                raise
+        time.sleep(int(wait))
 
 
 def _words(body: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shlex
 import shutil
@@ -45,6 +46,14 @@ def now_us(context: typer.Context) -> int:
     """The time of the command line's clock."""
     clock: Callable[[], int] = context.find_root().obj
     return clock()
+
+
+def actor() -> str:
+    """Whoever types, for the audit log."""
+    try:
+        return f"{getpass.getuser()} (command line)"
+    except (KeyError, OSError, ImportError):
+        return "command line"
 
 
 def program() -> str:

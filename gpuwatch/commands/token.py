@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, names, now_us, program, say, show
+from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, actor, names, now_us, program, say, show
 from gpuwatch.errors import StoreError, UnreadableInput, UsageError
 from gpuwatch.output import Listing, choose
 
 if TYPE_CHECKING:
     from gpuwatch.state import State
 
-ACTOR = "command line"
 COLUMNS = ("id", "name", "scope", "teams", "state", "created_at", "created_by", "expires_at")
 MAX_DAYS = 3660
 _SPAN = re.compile(r"(\d{1,5})([hd])")
@@ -44,7 +43,7 @@ def create(
     teams = None if team is None else names(team)
     with _state(data, create=True) as state:
         first = not Tokens(state).exist()
-        token, text = Tokens(state).create(name or scope, scope, teams, _until(expires, at_us), ACTOR, at_us)
+        token, text = Tokens(state).create(name or scope, scope, teams, _until(expires, at_us), actor(), at_us)
     bound = "" if token.teams is None else f", teams {', '.join(token.teams)}"
     say(f"token {token.id}: scope {token.scope}{bound}; keep it, it is shown once")
     if first:
@@ -90,7 +89,7 @@ def revoke(
     from gpuwatch.state.tokens import Tokens
 
     with _state(data) as state:
-        changed = Tokens(state).revoke(identity, ACTOR, now_us(context))
+        changed = Tokens(state).revoke(identity, actor(), now_us(context))
     say(f"token {identity} {'revoked' if changed else 'was revoked before'}")
 
 

@@ -16,12 +16,14 @@ from gpuwatch.report.bridge import bridges, needed
 from gpuwatch.report.closing import MEANINGS, quality, terms
 from gpuwatch.report.compose import budgeted, lead, title
 from gpuwatch.report.document import Notice, Text
-from gpuwatch.report.facts import HOUR_S, PRODUCTIVE, Amount, Facts
+from gpuwatch.report.facts import HOUR_S, PRODUCTIVE, Amount, Facts, added, amount_of
 from gpuwatch.report.headlines import headlines
 
 MONEY, HOURS, RATIO, WHOLE = "money", "hours", "ratio", "whole"
 """Kinds of numbers in a sheet; every other cell is text."""
 _FORMATS = {MONEY: "#,##0.00", HOURS: "#,##0.000", RATIO: "0.0%", WHOLE: "#,##0"}
+ROWS_MAX = 5_000
+"""Jobs, slices and findings of a workbook, the dearest; one more row sums the others. It is a file to mail."""
 WIDTH_MIN, WIDTH_MAX = 9, 60
 WIDTH_ROWS = 1000
 """Rows that are looked at for the width of a column."""
@@ -49,6 +51,8 @@ def book(facts: Facts) -> bytes:
     writer.sheet("GPU models", (("Team", ""), ("Model", ""), ("MIG profile", ""), *_PAID), _models(facts))
     writer.sheet("MIG slices", _SLICES, _slices(facts))
     writer.sheet("Findings", _FINDINGS, _findings(facts))
+    if facts.corrected:
+        writer.sheet("Corrections", _CORRECTIONS, _corrections(facts))
     if needed(facts):
         writer.sheet("Policy bridge", _BRIDGE, _bridge(facts))
     writer.sheet("Idle while waiting", _WAITED, _waited(facts))
@@ -109,6 +113,20 @@ _BRIDGE: Columns = (
     ("Passed on", MONEY),
     ("Corrections", MONEY),
     ("Charged", MONEY),
+    ("Currency", ""),
+)
+_CORRECTIONS: Columns = (
+    ("Corrects", ""),
+    ("Why", ""),
+    ("Posted (UTC)", ""),
+    ("Team", ""),
+    ("User", ""),
+    ("Cluster", ""),
+    ("Job", ""),
+    ("Model", ""),
+    ("MIG profile", ""),
+    ("GPU-hours", HOURS),
+    ("Cost", MONEY),
     ("Currency", ""),
 )
 _WAITED: Columns = (
@@ -179,15 +197,14 @@ class _Writer:
             sheet.set_column(column, column, wide, self._wrap if wide == WIDTH_MAX else None)
         sheet.autofilter(0, 0, max(len(listed), 1), len(columns) - 1)
         for line, row in enumerate(listed, 1):
-            for column, value in enumerate(row):
-                self._cell(sheet, line, column, columns[column][1], value)
+            for column, (value, (_, kind)) in enumerate(zip(row, columns, strict=False)):
+                if value is not None:
+                    self._cell(sheet, line, column, kind, value)
         for line, bucket in enumerate(swatches[: len(listed)], 1):
             colour = self._book.add_format({"left": 5, "left_color": chart.COLOURS[bucket][0]})
             sheet.write_string(line, 0, BUCKET_WORDS[bucket], colour)
 
     def _cell(self, sheet: Any, line: int, column: int, kind: str, value: object) -> None:
-        if value is None:
-            return
         if kind and isinstance(value, int | float | Decimal):
             sheet.write_number(line, column, float(value), self._number[kind])
         else:
@@ -195,7 +212,8 @@ class _Writer:
 
 
 def _shown(text: str) -> str:
-    return visible(text)[:XLSX_TEXT_MAX]
+    plain = text.isascii() and text.isprintable()
+    return (text if plain else visible(text))[:XLSX_TEXT_MAX]
 
 
 def _paid(amount: Amount) -> Iterable[tuple[Decimal, Decimal | None, str | None]]:
@@ -231,17 +249,26 @@ def _teams(facts: Facts) -> Iterable[Cells]:
 def _users(facts: Facts) -> Iterable[Cells]:
     groups: dict[tuple[str | None, ...], list[Amount]] = defaultdict(list)
     for charge in facts.charges:
-        lacking = charge.gpu_seconds if charge.cost is None else Decimal(0)
-        costs = () if charge.cost is None or charge.currency is None else ((charge.currency, charge.cost),)
-        groups[(charge.team, charge.user, charge.kind)].append(Amount(charge.gpu_seconds, costs, lacking))
+        amount = amount_of(charge.gpu_seconds, charge.cost, charge.currency)
+        groups[(charge.team, charge.user, charge.kind)].append(amount)
     for (team, user, kind), amounts in groups.items():
-        for paid in _paid(sum(amounts, start=Amount())):
+        for paid in _paid(added(amounts)):
             yield team, user, kind, *paid
 
 
 def _jobs(facts: Facts) -> Iterable[Cells]:
-    for c in facts.charges:
+    for c in facts.charges[:ROWS_MAX]:
         yield c.team, c.user, c.cluster, c.job, c.kind, c.gpu_seconds / HOUR_S, c.cost, c.currency
+    rest: dict[str, list[Amount]] = defaultdict(list)
+    for c in facts.charges[ROWS_MAX:]:
+        rest[c.kind].append(amount_of(c.gpu_seconds, c.cost, c.currency))
+    for kind, amounts in rest.items():
+        for paid in _paid(added(amounts)):
+            yield None, None, None, _more(len(amounts)), kind, *paid
+
+
+def _more(count: int) -> str:
+    return f"{count:,} smaller ones: in the CSV and Parquet files"
 
 
 def _models(facts: Facts) -> Iterable[Cells]:
@@ -251,25 +278,42 @@ def _models(facts: Facts) -> Iterable[Cells]:
 
 
 def _slices(facts: Facts) -> Iterable[Cells]:
-    for h in facts.slices:
+    for h in facts.slices[:ROWS_MAX]:
         words = (h.team, h.user, h.cluster, h.job, h.slice, h.profile, h.gpu_model, h.share, h.start, h.end)
         times = (h.device_seconds / HOUR_S, h.idle_seconds / HOUR_S, h.busy_ratio)
         for paid in _paid(h.amount):
             yield *words, *times, *paid
+    if rest := facts.slices[ROWS_MAX:]:
+        held = sum((h.device_seconds for h in rest), Decimal(0)) / HOUR_S
+        idle = sum((h.idle_seconds for h in rest), Decimal(0)) / HOUR_S
+        for paid in _paid(added(h.amount for h in rest)):
+            yield None, None, None, _more(len(rest)), *[None] * 6, held, idle, None, *paid
 
 
 def _findings(facts: Facts) -> Iterable[Cells]:
-    for f in facts.findings:
+    for f in facts.findings[:ROWS_MAX]:
         subject = f"{f.subject['kind']} {f.subject['id']}"
         cost = None if f.wasted_cost is None else Decimal(f.wasted_cost)
         hours = Decimal(f.wasted_gpu_seconds) / HOUR_S
         words = (f.severity, f.state, f.title, f.team, f.user, subject, f.started_at, f.ended_at)
         yield *words, hours, cost, f.currency, f.summary, f.remedy, f.key
+    if rest := facts.findings[ROWS_MAX:]:
+        yield None, None, _more(len(rest))
 
 
 def _bridge(facts: Facts) -> Iterable[Cells]:
     for b in bridges(facts):
         yield b.owner, b.at_price, b.policy, b.shared, b.correction, b.charged, facts.currency
+
+
+def _corrections(facts: Facts) -> Iterable[Cells]:
+    for c in facts.corrected[:ROWS_MAX]:
+        words = (c.period, c.why, rfc3339(c.billed_us), c.team, c.user, c.cluster, c.job, c.gpu_model, c.mig_profile)
+        for paid in _paid(c.amount):
+            yield *words, *paid
+    if rest := facts.corrected[ROWS_MAX:]:
+        for paid in _paid(added(c.amount for c in rest)):
+            yield None, _more(len(rest)), *[None] * 7, *paid
 
 
 def _waited(facts: Facts) -> Iterable[Cells]:

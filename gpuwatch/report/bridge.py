@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from gpuwatch.report import words
 from gpuwatch.report.document import Column, Row, Section, Table, Text, row
-from gpuwatch.report.facts import PLATFORM, Amount, Facts
+from gpuwatch.report.facts import PLATFORM, Amount, Facts, added
 from gpuwatch.report.markup import owner_name
 
 OWNERS_SHOWN = 40
@@ -35,17 +35,15 @@ class Bridge:
 def bridges(facts: Facts) -> tuple[Bridge, ...]:
     """One for each owner of the fleet, or the team's; empty where currencies differ or something has no price."""
     currency = facts.currency
-    charged: dict[str | None, dict[str, Amount]] = defaultdict(lambda: defaultdict(Amount))
-    for charge in facts.charges:
-        money = () if charge.cost is None or charge.currency is None else ((charge.currency, charge.cost),)
-        lacking = charge.gpu_seconds if charge.cost is None else Decimal(0)
-        charged[charge.team][charge.kind] += Amount(charge.gpu_seconds, money, lacking)
+    charged: dict[str | None, dict[str, list[Amount]]] = defaultdict(lambda: defaultdict(list))
+    for payer in facts.payers:
+        charged[payer.name if facts.team is None else facts.team][payer.kind].append(payer.amount)
     found = []
     for owner in {*charged, *facts.priced}:
-        kinds = charged.get(owner, {})
+        kinds = {kind: added(amounts) for kind, amounts in charged.get(owner, {}).items()}
         held = (kinds.get(kind, Amount()) for kind in ("allocated", "platform"))
         at_price = facts.priced.get(owner, Amount()).cost_in(currency)
-        paid = sum(held, start=Amount()).cost_in(currency)
+        paid = added(held).cost_in(currency)
         shared, correction = (kinds.get(kind, Amount()).cost_in(currency) for kind in ("shared", "correction"))
         if at_price is None or paid is None or shared is None or correction is None:
             return ()

@@ -9,7 +9,7 @@ from gpuwatch.ledger import FREE_BUCKETS
 from gpuwatch.output import BUCKET_WORDS
 from gpuwatch.report import bridge, closing, corrections, tables, wastes, words
 from gpuwatch.report.document import TOTAL, Bar, Cell, Column, Document, Numbers, Row, Section, Table, Text, row
-from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts
+from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, added
 from gpuwatch.report.headlines import compared_cost, headlines, productive_ratio, trend
 from gpuwatch.report.markup import name
 
@@ -106,11 +106,11 @@ def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
 
 def _where(facts: Facts) -> Section:
     """The waterfall: every bucket begins where the one above it ended."""
-    by_cost = sum((facts.of(b) for b in _buckets(facts)), start=Amount()).cost_in(facts.currency) is not None
+    by_cost = added(facts.of(b) for b in _buckets(facts)).cost_in(facts.currency) is not None
     sizes = {bucket: _size(facts, facts.of(bucket), by_cost) for bucket in _buckets(facts)}
     whole = sum(sizes.values(), Fraction(0))
     costs = words.column([facts.of(bucket).cost_in(facts.currency) for bucket in sizes], facts.currency)
-    total = sum((facts.of(bucket) for bucket in sizes), start=Amount())
+    total = added(facts.of(bucket) for bucket in sizes)
     rows = [_bar_row(facts, TOTAL, "All GPU time", total, Fraction(0), Fraction(bool(whole)), None)]
     start = Fraction(0)
     for (bucket, size), cost in zip(sizes.items(), costs, strict=True):
@@ -147,7 +147,7 @@ def _bar_row(
     if cost is None:
         cost = words.column([amount.cost_in(facts.currency)], facts.currency)[0]
     if kind == TOTAL:
-        before = sum((facts.of(b, before=True) for b in _buckets(facts)), start=Amount())
+        before = added(facts.of(b, before=True) for b in _buckets(facts))
     else:
         before = facts.of(kind, before=True)
     part = words.percent(length)

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from gpuwatch.report import words
 from gpuwatch.report.document import Block, Column, Row, Section, Table, Text, row
-from gpuwatch.report.facts import Amount, Correction, Facts
+from gpuwatch.report.facts import Amount, Correction, Facts, added
 from gpuwatch.report.markup import name, owner_name
 
 SHOWN = 20
@@ -22,7 +22,7 @@ def corrections(facts: Facts) -> Section | None:
     groups: dict[_Key, list[Correction]] = defaultdict(list)
     for line in facts.corrected:
         groups[line.period, line.why, line.team if facts.team is None else line.job].append(line)
-    sums = {key: sum((line.amount for line in lines), start=Amount()) for key, lines in groups.items()}
+    sums = {key: added(line.amount for line in lines) for key, lines in groups.items()}
     listed = [key for key, amount in sums.items() if amount.gpu_seconds or any(c for _, c in amount.costs)]
     listed.sort(key=lambda key: (key[0], -abs(_money(sums[key])), str(key)))
     shown, rest = listed[:SHOWN], listed[SHOWN:]
@@ -54,7 +54,7 @@ def _who(facts: Facts, who: str | None) -> str:
 
 
 def _sum(keys: Sequence[_Key], sums: dict[_Key, Amount]) -> Amount:
-    return sum((sums[key] for key in keys), start=Amount())
+    return added(sums[key] for key in keys)
 
 
 def _money(amount: Amount) -> Decimal:

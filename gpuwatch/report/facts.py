@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -28,14 +28,7 @@ class Amount:
     unpriced_gpu_seconds: Decimal = Decimal(0)
 
     def __add__(self, other: Amount) -> Amount:
-        costs = dict(self.costs)
-        for currency, cost in other.costs:
-            costs[currency] = costs.get(currency, Decimal(0)) + cost
-        return Amount(
-            self.gpu_seconds + other.gpu_seconds,
-            tuple(sorted(costs.items())),
-            self.unpriced_gpu_seconds + other.unpriced_gpu_seconds,
-        )
+        return added((self, other))
 
     @property
     def gpu_hours(self) -> Fraction:
@@ -47,6 +40,25 @@ class Amount:
         if self.unpriced_gpu_seconds or currency is None or any(c != currency for c, _ in self.costs):
             return None
         return dict(self.costs).get(currency, Decimal(0))
+
+
+def added(amounts: Iterable[Amount]) -> Amount:
+    """The sum of amounts: as `+` gives it, in one go."""
+    seconds, lacking = Decimal(0), Decimal(0)
+    costs: dict[str, Decimal] = {}
+    for amount in amounts:
+        seconds += amount.gpu_seconds
+        lacking += amount.unpriced_gpu_seconds
+        for currency, cost in amount.costs:
+            costs[currency] = costs.get(currency, Decimal(0)) + cost
+    return Amount(seconds, tuple(sorted(costs.items())), lacking)
+
+
+def amount_of(gpu_seconds: Decimal, money: Decimal | None, currency: str | None) -> Amount:
+    """An Amount of one row; None is time without a rate."""
+    if money is None or currency is None:
+        return Amount(gpu_seconds, (), gpu_seconds)
+    return Amount(gpu_seconds, ((currency, money),))
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,7 @@ class Payer:
 
     def of(self, *buckets: str) -> Amount:
         """The sum over these buckets."""
-        return sum((self.buckets[b] for b in buckets if b in self.buckets), start=Amount())
+        return added(self.buckets[b] for b in buckets if b in self.buckets)
 
 
 @dataclass(frozen=True)
@@ -238,4 +250,4 @@ class Facts:
     def of(self, *buckets: str, before: bool = False) -> Amount:
         """The sum over these buckets, of the week or of the one it is compared with."""
         every = (self.buckets_before or {}) if before else self.buckets
-        return sum((every[b] for b in buckets if b in every), start=Amount())
+        return added(every[b] for b in buckets if b in every)

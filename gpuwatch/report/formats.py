@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from gpuwatch.errors import UsageError
-from gpuwatch.report.adapters import focus_file
 from gpuwatch.report.compose import document
+from gpuwatch.report.document import Document
 from gpuwatch.report.facts import Facts
 from gpuwatch.report.files import ReportFile
 from gpuwatch.report.page import page
-from gpuwatch.report.sheet import parquet, sheet
-from gpuwatch.state import State
-from gpuwatch.store import Store
+from gpuwatch.report.sheet import Row, parquet, rows, sheet
 
 SUFFIXES = {
     "html": "html",
@@ -23,7 +23,7 @@ SUFFIXES = {
     "parquet": "parquet",
 }
 FORMATS = tuple(SUFFIXES)
-"""What a report is written as. `focus` is there only where this version writes FOCUS."""
+"""What a report is written as."""
 MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
     "pdf": "application/pdf",
@@ -44,31 +44,39 @@ def check_formats(formats: Collection[str]) -> None:
             raise UsageError(f"report: format {form!r} is not known; known: {', '.join(FORMATS)}")
 
 
-def rendered(
-    store: Store, state: State, facts: Facts, stem: str, formats: Collection[str], paper: str
-) -> list[ReportFile]:
-    """The files of one report, named `stem` and their suffix; a format that this version lacks is left out."""
-    files = []
-    for form, suffix in SUFFIXES.items():
-        if form in formats and (content := _content(store, state, facts, form, paper)) is not None:
-            files.append(ReportFile(f"{stem}.{suffix}", content))
-    return files
+def rendered(facts: Facts, stem: str, formats: Collection[str], paper: str) -> list[ReportFile]:
+    """The files of one report, named `stem` and their suffix: all but FOCUS, which the store writes."""
+    report = _Report(facts, paper)
+    return [ReportFile(f"{stem}.{SUFFIXES[form]}", report.content(form)) for form in SUFFIXES if form in formats]
 
 
-def _content(store: Store, state: State, facts: Facts, form: str, paper: str) -> bytes | None:
-    """The heavy libraries are imported where they are used."""
-    if form == "html":
-        return page(document(facts)).encode("utf-8")
-    if form == "pdf":
-        from gpuwatch.report.pdf import pdf
+@dataclass
+class _Report:
+    """A report, and what several of its formats are made of."""
 
-        return pdf(document(facts), paper)
-    if form == "xlsx":
-        from gpuwatch.report.book import book
+    facts: Facts
+    paper: str
 
-        return book(facts)
-    if form == "parquet":
-        return parquet(facts)
-    if form == "focus":
-        return focus_file(store, state, facts.window, None if facts.team is None else [facts.team])
-    return f"{_BYTE_ORDER_MARK}{sheet(facts)}".encode()
+    def content(self, form: str) -> bytes:
+        """The heavy libraries are imported where they are used."""
+        if form == "html":
+            return page(self._document).encode("utf-8")
+        if form == "pdf":
+            from gpuwatch.report.pdf import pdf
+
+            return pdf(self._document, self.paper)
+        if form == "xlsx":
+            from gpuwatch.report.book import book
+
+            return book(self.facts)
+        if form == "parquet":
+            return parquet(self._rows)
+        return f"{_BYTE_ORDER_MARK}{sheet(self._rows)}".encode()
+
+    @cached_property
+    def _document(self) -> Document:
+        return document(self.facts)
+
+    @cached_property
+    def _rows(self) -> Sequence[Row]:
+        return rows(self.facts)

@@ -17,7 +17,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.findings import Finding
 from gpuwatch.money import CENT_PLACES, largest_remainder
 from gpuwatch.report.closed import Frozen, frozen
-from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited
+from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited, amount_of
 from gpuwatch.report.holds import slice_holds
 from gpuwatch.report.job_use import Job, Uses, job_uses
 from gpuwatch.report.waited import idle_while_waiting
@@ -258,13 +258,6 @@ def _row(charge: cost.Charge, amount: Decimal | None) -> Charge:
         currency=charge.currency,
         error=charge.error,
     )
-
-
-def amount_of(gpu_seconds: Decimal, money: Decimal | None, currency: str | None) -> Amount:
-    """An Amount of one row; None is time without a rate."""
-    if money is None or currency is None:
-        return Amount(gpu_seconds, (), gpu_seconds)
-    return Amount(gpu_seconds, ((currency, money),))
 
 
 def _bucket_amounts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from gpuwatch.clock import rfc3339
@@ -41,7 +41,7 @@ COLUMNS = (
     "text",
     "remedy",
 )
-"""`section` says what a row is: total, bucket, bridge, budget, waited, finding, slice, model, charge, quality.
+"""`section` says what a row is: total, bucket, bridge, correction, budget, waited, finding, slice, model, charge, quality.
 
 Charges add up to the total; so do the lines of each bridge, and the rows of model.
 """
@@ -66,25 +66,28 @@ TEXTS = frozenset(
 Row = Mapping[str, object]
 
 
-def sheet(facts: Facts) -> str:
+def rows(facts: Facts) -> list[Row]:
+    """What both files have a line for."""
+    return list(_rows(facts))
+
+
+def sheet(table: Iterable[Row]) -> str:
     """The table as CSV text with a header; unknown is empty."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    for row in _rows(facts):
-        writer.writerow([_cell(name, row.get(name)) for name in COLUMNS])
+    writer.writerows([_cell(name, row.get(name)) for name in COLUMNS] for row in table)
     return stream.getvalue()
 
 
-def parquet(facts: Facts) -> bytes:
+def parquet(table: Sequence[Row]) -> bytes:
     """The same rows as a Parquet file: amounts are DECIMAL, a ratio is a double, unknown is NULL."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = list(_rows(facts))
     arrays = []
     for name in COLUMNS:
-        values = [row.get(name) for row in rows]
+        values = [row.get(name) for row in table]
         if name in PLACES:
             kind = pa.decimal128(EXACT_DIGITS, PLACES[name])
             arrays.append(pa.array([None if v is None else _decimal(v, PLACES[name]) for v in values], kind))
@@ -98,6 +101,8 @@ def parquet(facts: Facts) -> bytes:
 
 
 def _decimal(value: object, places: int) -> Decimal:
+    if isinstance(value, Decimal) and -int(value.as_tuple().exponent) <= places:
+        return value
     return fraction_to_decimal(Decimal(str(value)), places)
 
 
@@ -111,6 +116,7 @@ def _rows(facts: Facts) -> Iterable[Row]:
             head = {"section": "bucket", "team": facts.team, "bucket": bucket}
             yield from _amounts(head, facts.of(bucket), before)
     yield from _bridges(facts)
+    yield from _corrections(facts)
     if facts.budget is not None:
         budget = facts.budget
         named = ("amount", "spent", "forecast", "forecast_low", "forecast_high")
@@ -197,6 +203,27 @@ def _bridges(facts: Facts) -> Iterable[Row]:
             yield {**head, "cost": getattr(one, kind), "currency": facts.currency}
 
 
+def _corrections(facts: Facts) -> Iterable[Row]:
+    """Lines of closed periods: they add up to the charges of kind correction. `start` is when they were posted."""
+    for line in facts.corrected:
+        yield {
+            "section": "correction",
+            "team": line.team,
+            "user": line.user,
+            "cluster": line.cluster,
+            "job": line.job,
+            "gpu_model": line.gpu_model,
+            "mig_profile": line.mig_profile,
+            "kind": line.period,
+            "gpu_seconds": line.amount.gpu_seconds,
+            "cost": line.amount.costs[0][1] if line.amount.costs else None,
+            "cost_exact": line.cost_exact,
+            "currency": line.amount.costs[0][0] if line.amount.costs else None,
+            "start": rfc3339(line.billed_us),
+            "text": line.why,
+        }
+
+
 def _amounts(head: Row, amount: Amount, before: Amount | None) -> Iterable[Row]:
     """A row a currency, and one for what has no price; at least one."""
     old = {} if before is None else dict(before.costs)
@@ -244,6 +271,10 @@ def _quality(facts: Facts) -> Iterable[Row]:
     for name, value in numbers.items():
         if value is not None:
             yield {"section": "quality", "kind": name, "text": str(value)}
+    if facts.closed is not None:
+        signed = ", ".join(facts.closed.signed)
+        told = {"closed_by": facts.closed.by, "closing_sha256": facts.closed.digest, "signed_by": signed or None}
+        yield from ({"section": "quality", "kind": name, "text": text} for name, text in told.items() if text)
     yield from ({"section": "quality", "kind": "missing_rate", "text": text} for text in q.missing_rates)
 
 
@@ -258,6 +289,8 @@ def _cell(name: str, value: object) -> str:
 
 def _text(value: object) -> str:
     """Text that UTF-8 can write; a decimal in full."""
+    if type(value) is str and value.isascii() and "\0" not in value:
+        return value
     if isinstance(value, Decimal):
         return f"{value:f}"
     return str(value).encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")

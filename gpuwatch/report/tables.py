@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from gpuwatch.report import words
 from gpuwatch.report.document import SIZE, Bar, Block, Cell, Column, Heading, Row, Section, Table, Text, row
-from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold
+from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold, added
 from gpuwatch.report.headlines import compared_cost
 from gpuwatch.report.markup import name, owner_name
 
@@ -28,7 +28,7 @@ def payers(facts: Facts) -> Section:
     corrections = [p for p in facts.payers if p.kind == "correction"]
     rest = [p for p in facts.payers if p.kind == "platform"]
     if corrections:
-        amount = sum((p.amount for p in corrections), start=Amount())
+        amount = added(p.amount for p in corrections)
         rest = [Payer("Corrections of closed periods", amount, kind="correction"), *rest]
     blocks: list[Block] = [_table(facts, word, [*_bounded(people, PAYERS_SHOWN), *rest], total=True)]
     if facts.team is not None and facts.jobs:
@@ -67,7 +67,7 @@ def models(facts: Facts) -> Section | None:
         groups[use.gpu_model].append(use)
     if len({use.gpu_model for use in facts.models if use.kind in ("allocated", "platform")}) < 2:
         return None
-    lines = [(model, sum((u.amount for u in uses), start=Amount()), uses) for model, uses in groups.items()]
+    lines = [(model, added(u.amount for u in uses), uses) for model, uses in groups.items()]
     lines.sort(key=lambda line: (line[0] is None, -_money(line[1]), -line[1].gpu_seconds, str(line[0])))
     shown, rest = lines[:MODELS_SHOWN], lines[MODELS_SHOWN:]
     costs = words.column([amount.cost_in(facts.currency) for _, amount, _ in shown], facts.currency)
@@ -168,7 +168,7 @@ def _bounded(rows: list[Payer], most: int) -> list[Payer]:
     before: Amount | None = Amount()
     for payer in rest:
         before = None if before is None or payer.before is None else before + payer.before
-    amount = sum((payer.amount for payer in rest), start=Amount())
+    amount = added(payer.amount for payer in rest)
     return [*shown, Payer(f"{len(rest):,} more: {OTHERS}", amount, before, kind="other")]
 
 
@@ -214,7 +214,7 @@ def slices(facts: Facts) -> Section | None:
 def _slices_title(facts: Facts) -> str:
     if not facts.slices:
         return "MIG slices: none was held"
-    total = sum((hold.amount for hold in facts.slices), start=Amount())
+    total = added(hold.amount for hold in facts.slices)
     slices_ = len({(hold.cluster, hold.slice) for hold in facts.slices})
     device = sum((hold.device_seconds for hold in facts.slices), Decimal(0))
     idle = sum((hold.idle_seconds for hold in facts.slices), Decimal(0))
@@ -228,7 +228,7 @@ class _Line:
 
     def __init__(self, key: tuple[str | None, str, str], holds: Sequence[SliceHold]) -> None:
         self.key, self.holds = key, holds
-        self.amount = sum((hold.amount for hold in holds), start=Amount())
+        self.amount = added(hold.amount for hold in holds)
         self.device_seconds = sum((hold.device_seconds for hold in holds), Decimal(0))
         self.idle_seconds = sum((hold.idle_seconds for hold in holds), Decimal(0))
 

@@ -58,8 +58,9 @@ def idle_while_waiting(
         owners = store.table("reports/report_request_owner")
         decided = resolve_many(state.team_rules(), owners).select(["number", "team"])
         pairs = store.sql(
-            "select distinct r.gpu_type, d.model from report_request r join device d using (cluster)"
-            " where r.gpu_type is not null and d.model is not null"
+            "select distinct gpu_type, model"
+            " from (select distinct cluster, gpu_type from report_request where gpu_type is not null)"
+            " join (select distinct cluster, model from device where model is not null) using (cluster)"
         )
         fitting = [{"gpu_type": t, "model": m} for t, m in pairs if _names(t, m)]
         with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from gpuwatch.clock import DAY_US
 from gpuwatch.errors import UsageError
 from gpuwatch.ledger import HELD_BUCKETS
-from gpuwatch.report.adapters import budget
+from gpuwatch.report.adapters import budget, focus_files
 from gpuwatch.report.facts import (
     PLATFORM,
     SPECIAL,
@@ -23,10 +24,12 @@ from gpuwatch.report.facts import (
     Payer,
     Quality,
     Waited,
+    added,
+    amount_of,
 )
 from gpuwatch.report.files import ReportFile, done, due, slug, write
-from gpuwatch.report.formats import FORMATS, check_formats, rendered
-from gpuwatch.report.gather import OWN, Buckets, Week, amount_of, books_of, gather, overlap, week_window
+from gpuwatch.report.formats import FORMATS, SUFFIXES, check_formats, rendered
+from gpuwatch.report.gather import OWN, Buckets, Week, books_of, gather, overlap, week_window
 from gpuwatch.report.job_use import Job
 from gpuwatch.report.summary import Summary, summary
 from gpuwatch.report.waited import rounded
@@ -61,11 +64,8 @@ def weekly(
     week without books, or a team that held nothing in it.
     """
     check_formats(formats)
-    files: list[ReportFile] = []
-    for facts in facts_of(store, state, week, teams, now_us, method=method):
-        stem = "fleet" if facts.team is None else f"team-{slug(facts.team)}"
-        files += rendered(store, state, facts, f"{week}/{stem}", formats, paper)
-    return files
+    reports = list(facts_of(store, state, week, teams, now_us, method=method))
+    return [file for made in _made(store, state, reports, formats, paper) for file in made]
 
 
 def report_files(
@@ -83,8 +83,30 @@ def report_files(
     check_formats(formats)
     teams = None if team is None else [team]
     facts = next(facts_of(store, state, week, teams, now_us, method=method))
-    stem = "fleet" if team is None else f"team-{slug(team)}"
-    return rendered(store, state, facts, f"{week}/{stem}", formats, paper)
+    return next(_made(store, state, [facts], formats, paper))
+
+
+def _made(
+    store: Store, state: State, reports: Sequence[Facts], formats: Collection[str], paper: str
+) -> Iterator[list[ReportFile]]:
+    """The files of each of these reports, which are of one week. FOCUS is worked out by the store meanwhile."""
+    others = [form for form in formats if form != "focus"]
+    teams = [facts.team for facts in reports]
+    with ThreadPoolExecutor(1, "focus") as pool:
+        focus: Future[Mapping[str | None, bytes]] = pool.submit(
+            focus_files, store, state, reports[0].window, teams if "focus" in formats else []
+        )
+        made = [rendered(facts, _stem(facts), others, paper) for facts in reports]
+        written = focus.result()
+    for facts, files in zip(reports, made, strict=True):
+        if facts.team in written:
+            files.append(ReportFile(f"{_stem(facts)}.{SUFFIXES['focus']}", written[facts.team]))
+        yield files
+
+
+def _stem(facts: Facts) -> str:
+    """The name of the files of a report, without suffix."""
+    return f"{facts.week}/{'fleet' if facts.team is None else f'team-{slug(facts.team)}'}"
 
 
 def facts_of(
@@ -129,13 +151,9 @@ def write_due(
     if books is None or overlap(window, books) is None:
         done(state, week, now_us)
         return None
-    files: list[ReportFile] = []
-    notes: list[Summary] = []
-    for facts in facts_of(store, state, week, None, now_us, method=method):
-        stem = "fleet" if facts.team is None else f"team-{slug(facts.team)}"
-        files += rendered(store, state, facts, f"{week}/{stem}", FORMATS, paper)
-        notes.append(summary(facts, f"{week}/{stem}"))
-    return Written(week, tuple(write(files, out)), tuple(notes))
+    reports = list(facts_of(store, state, week, None, now_us, method=method))
+    files = [file for made in _made(store, state, reports, FORMATS, paper) for file in made]
+    return Written(week, tuple(write(files, out)), tuple(summary(facts, _stem(facts)) for facts in reports))
 
 
 @dataclass(frozen=True)
@@ -245,11 +263,11 @@ def _quality(week: Week, team: str | None, charges: Sequence[Charge], buckets: B
 
 
 def _sum(charges: Iterable[Charge]) -> Amount:
-    return sum((amount_of(c.gpu_seconds, c.cost, c.currency) for c in charges), start=Amount())
+    return added(amount_of(c.gpu_seconds, c.cost, c.currency) for c in charges)
 
 
 def _sum_amounts(amounts: Iterable[Amount]) -> Amount:
-    return sum(amounts, start=Amount())
+    return added(amounts)
 
 
 def _sum_buckets(many: Iterable[Buckets]) -> dict[str, Amount]:

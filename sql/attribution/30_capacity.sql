@@ -69,7 +69,8 @@ from numbered
 group by all;
 
 -- A row of slice_life is a slice within one layout. A silence is part of it unless another slice appeared meanwhile:
--- GPU-instance ids are used again after a repartition.
+-- GPU-instance ids are used again after a repartition. A slice ends where one that came after its last sample begins; or with
+-- its last sample, where another came shortly before it and goes on: exporters may tell of an old layout for some scrapes.
 create or replace temp table slice_life as
 with linked as (
     select
@@ -110,17 +111,37 @@ select
         when l.first_us - o.first_sample_us <= 2 * n.first_interval_us then o.start_us
         else l.first_us - n.last_interval_us // 2
     end as start_us,
-    coalesce(
-        (
-            select min(other.first_us) - n.last_interval_us // 2
+    case
+        when x.next_us is not null then x.next_us - n.last_interval_us // 2
+        when exists (
+            select 1
             from lived other
-            where other.gpu = l.gpu and other.first_us > l.last_us
-        ),
-        o.end_us
-    ) as end_us
+            where other.gpu = l.gpu
+                and other.first_us between l.last_us - $layout_silence_us and l.last_us
+                and other.first_us > l.first_us + 2 * n.first_interval_us
+                and other.last_us > l.last_us + 3 * n.last_interval_us
+        ) then l.last_us + n.last_interval_us // 2
+        else coalesce(
+            (
+                select min(other.first_us) - n.last_interval_us // 2
+                from lived other
+                where other.gpu = l.gpu and other.first_us > l.last_us
+            ),
+            o.end_us
+        )
+    end as end_us
 from lived l
 join owned_gpu o using (gpu)
 join seen n using (device_id)
+-- A number is one slice at a time.
+left join (
+    select l.device_id, l.profile, l.life, min(other.first_us) as next_us
+    from lived l
+    join lived other
+        on other.device_id = l.device_id and other.first_us > l.first_us and other.first_us <= l.last_us
+        and other.last_us > l.last_us and other.profile is distinct from l.profile
+    group by all
+) x on x.device_id = l.device_id and x.profile is not distinct from l.profile and x.life = l.life
 where l.gi >= 0;
 
 -- A row of capacity_span is an elementary span of a device with its share of the physical GPU; the shares of one GPU

@@ -15,34 +15,47 @@ prioritised as (
     where priority_class is not null and job_id is not null
     group by cluster, job_id
 ),
+rule as (
+    select policy, place, case when word = 'label' then 'label:' || key else word end as word, pattern, factor
+    from policy_discount
+),
 word as (
-    select r.run_id, r.labels, 'qos' as word, r.qos as said
-    from run r
+    select run_id, 'qos' as word, qos as said
+    from run
+    where qos is not null and 'qos' in (select word from policy_discount)
     union all
-    select r.run_id, null, 'queue', r.queue
-    from run r
+    select run_id, 'queue', queue
+    from run
+    where queue is not null and 'queue' in (select word from policy_discount)
     union all
-    select r.run_id, null, 'priority', p.priority_class
+    select r.run_id, 'priority', p.priority_class
     from run r
     join prioritised p on p.cluster = r.cluster and p.job_id = r.job_id
+    where 'priority' in (select word from policy_discount)
     union all
-    select r.run_id, null, 'preemptible', 'true'
+    select r.run_id, 'preemptible', 'true'
     from run r
-    join preemptible p on p.cluster = r.cluster and (p.name = r.qos or p.name = r.queue)
+    join preemptible p on p.cluster = r.cluster and p.name = r.qos
+    union all
+    select r.run_id, 'preemptible', 'true'
+    from run r
+    join preemptible p on p.cluster = r.cluster and p.name = r.queue
+    union all
+    select r.run_id, 'label:' || d.key, json_extract_string(r.labels, '$."' || d.key || '"')
+    from run r
+    join (select distinct key from policy_discount where word = 'label') d on r.labels is not null
 ),
+-- Few words are said by many runs: each is matched once.
 matched as (
-    select d.policy, w.run_id, d.place, d.factor
-    from word w
-    join policy_discount d on d.word = w.word and regexp_full_match(w.said, d.pattern)
-    union all
-    select d.policy, r.run_id, d.place, d.factor
-    from run r
-    join policy_discount d
-        on d.word = 'label' and regexp_full_match(json_extract_string(r.labels, '$."' || d.key || '"'), d.pattern)
+    select d.policy, w.word, w.said, min(struct_pack(place := d.place, factor := d.factor)) as first
+    from (select distinct word, said from word) w
+    join rule d on d.word = w.word and regexp_full_match(w.said, d.pattern)
+    group by all
 )
-select policy, run_id, arg_min(factor, place) as factor
-from matched
-group by policy, run_id;
+select m.policy, w.run_id, min(m.first).factor as factor
+from word w
+join matched m using (word, said)
+group by m.policy, w.run_id;
 
 -- A row of cell is a UTC day of what one owner had of devices of one kind, or nobody had: their share units in each bucket
 -- that is charged alike. part: 0 the whole day, 1 from midnight to the start of the window, 2 from midnight to its end.

@@ -55,3 +55,7 @@ insert into run_team by name select * from team_rows;
 delete from priced where cluster = $cluster;
 
 insert into priced values ($cluster, $rate_version, $team_version, $basis);
+
+delete from day_stamp where cluster = $cluster and day_us is null;
+
+insert into day_stamp values ($cluster, null, uuid()::varchar);

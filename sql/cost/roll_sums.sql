@@ -96,4 +96,9 @@ where w.cluster = $cluster and w.day_us in (select day_us from moved_day)
 group by all
 order by all;
 
+-- Their sums have a new name (cost/stamp.sql).
+delete from day_stamp where cluster = $cluster and day_us in (select day_us from moved_day);
+
+insert into day_stamp select $cluster, day_us, uuid()::varchar from moved_day;
+
 drop table moved_day;

@@ -1,26 +1,67 @@
--- A row of told_bucket is a line and its device microseconds in each bucket, of the hours that are booked.
+-- A row of told_bucket is a line of time that was held and its device microseconds in each bucket: of the whole hours from the
+-- books, of those that are cut from piece, where reports/ledger and reports/ledger_cut have put these alone.
 create or replace temp table told_bucket as
+with near as (
+    select t.key, t.kind_id, t.run_id, t.share_num, t.share_den, t.start_us, t.end_us, u.cluster, u.device_id, u.profile
+    from told_line t
+    join unit u on u.unit_id = t.unit_id
+    where t.key between $first and $last and t.run_id is not null
+),
+near_hour as (
+    select l.*
+    from ledger_hour l
+    where l.hour_us >= $start_us and l.hour_us + 3600000000 <= $end_us
+        and l.run_id in (select run_id from near)
+        and l.hour_us not in (select hour_us from cut_span)
+),
+part as (
+    select
+        n.key,
+        l.unobserved_us,
+        l.hoarded_us,
+        l.gap_us,
+        l.communication_us,
+        l.stalled_us,
+        l.below_roof_us,
+        l.memory_roof_us,
+        l.compute_us
+    from near n
+    join near_hour l
+        on l.device_id = n.device_id
+        and l.run_id = n.run_id
+        and l.profile is not distinct from n.profile
+        and l.cluster = n.cluster
+        and l.share_num = n.share_num
+        and l.share_den = n.share_den
+    where l.hour_us < n.end_us and l.hour_us + 3600000000 > n.start_us
+    union all
+    select
+        n.key,
+        p.unobserved_us,
+        p.hoarded_us,
+        p.gap_us,
+        p.communication_us,
+        p.stalled_us,
+        p.below_roof_us,
+        p.memory_roof_us,
+        p.compute_us
+    from near n
+    join piece p
+        on p.kind_id = n.kind_id
+        and p.run_id = n.run_id
+        and p.share_num = n.share_num
+        and p.share_den = n.share_den
+    where p.step * 3600000000 < n.end_us and (p.step + 1) * 3600000000 > n.start_us
+)
 select
-    t.key,
-    sum(p.schedulable_us)::bigint as schedulable,
-    sum(p.stranded_us)::bigint as stranded,
-    sum(p.out_of_service_us)::bigint as out_of_service,
-    sum(p.mig_remainder_us)::bigint as mig_remainder,
-    sum(p.unobserved_us)::bigint as unobserved,
-    sum(p.hoarded_us)::bigint as hoarded,
-    sum(p.gap_us)::bigint as gap,
-    sum(p.communication_us)::bigint as communication,
-    sum(p.stalled_us)::bigint as stalled,
-    sum(p.below_roof_us)::bigint as below_roof,
-    sum(p.memory_roof_us)::bigint as memory_roof,
-    sum(p.compute_us)::bigint as compute
-from told_line t
-join piece p
-    on p.kind_id = t.kind_id
-    and p.run_id is not distinct from t.run_id
-    and p.share_num = t.share_num
-    and p.share_den = t.share_den
-    and p.step * 3600000000 < t.end_us
-    and (p.step + 1) * 3600000000 > t.start_us
-where t.key between $first and $last
-group by t.key;
+    key,
+    sum(unobserved_us)::bigint as unobserved,
+    sum(hoarded_us)::bigint as hoarded,
+    sum(gap_us)::bigint as gap,
+    sum(communication_us)::bigint as communication,
+    sum(stalled_us)::bigint as stalled,
+    sum(below_roof_us)::bigint as below_roof,
+    sum(memory_roof_us)::bigint as memory_roof,
+    sum(compute_us)::bigint as compute
+from part
+group by key;

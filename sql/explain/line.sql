@@ -17,9 +17,9 @@ where $kind = 'allocated'
     and (not $by_account or r.account is not distinct from $of_account)
     and (not $by_job or r.job_id is not distinct from $of_job);
 
--- A row of told_line is a device that one run held, or nobody, at one share, price and policy: from its first to its last
--- segment. Segments that adjoin are one line, and those that touch the same hour: the books tell its buckets by the hour.
--- device_us is what it held of that time. free_bucket: of time that nobody held, why.
+-- A row of told_line is a device that one run held, or nobody, at one share, price and policy: a segment. Segments of a run
+-- that adjoin are one line, and those that touch the same hour: the books tell its buckets by the hour. It lasts from the first
+-- to the last of them; device_us is what was held of that time. free_bucket: of time that nobody held, why.
 create or replace temp table told_line as
 with charged as (
     select s.*
@@ -67,16 +67,15 @@ cut as (
 before as (
     select
         *,
-        lag(end_us) over (
-            partition by kind_id, policy, run_id, share_num, share_den, free_bucket order by start_us
-        ) as before_us
+        lag(end_us) over (partition by kind_id, policy, run_id, share_num, share_den order by start_us) as before_us
     from cut
+    where run_id is not null
 ),
 numbered as (
     select
         *,
         count(*) filter (where start_us > before_us and start_us // 3600000000 > (before_us - 1) // 3600000000) over (
-            partition by kind_id, policy, run_id, share_num, share_den, free_bucket
+            partition by kind_id, policy, run_id, share_num, share_den
             order by start_us
             rows unbounded preceding
         ) as stretch
@@ -91,7 +90,7 @@ merged as (
         run_id,
         share_num,
         share_den,
-        free_bucket,
+        null::varchar as free_bucket,
         nullif(concat_ws('+', min(method), nullif(max(method), min(method))), '') as method,
         nullif(concat_ws('+', min(split), nullif(max(split), min(split))), '') as split,
         bool_or(conflict) as conflict,
@@ -100,7 +99,11 @@ merged as (
         max(end_us) as end_us,
         sum(end_us - start_us)::bigint as device_us
     from numbered
-    group by unit_id, kind_id, price, policy, run_id, share_num, share_den, free_bucket, stretch
+    group by unit_id, kind_id, price, policy, run_id, share_num, share_den, stretch
+    union all by name
+    select *, 1 as segments, end_us - start_us as device_us
+    from cut
+    where run_id is null
 )
 select
     row_number() over (

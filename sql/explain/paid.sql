@@ -1,30 +1,22 @@
 -- What each line costs under the policy of its days: of time that was held what the basis charges, times the discount of its
--- run; of time that nobody held all of it. As in cost/line.sql, from the same hours.
+-- run; of time that nobody held all of it. As in cost/line.sql. Buckets are read only where a basis tells them apart.
 create or replace temp table told_line as
 select
-    t.* exclude (units, amount),
+    t.* exclude (amount),
     coalesce(f.factor, 10000) as factor,
-    coalesce(
-        case
-            when t.run_id is not null
-                then b.unobserved + b.hoarded + b.gap + b.communication + b.stalled + b.below_roof + b.memory_roof
-                    + b.compute
-            when t.free_bucket = 'schedulable' then b.schedulable
-            when t.free_bucket = 'stranded' then b.stranded
-            when t.free_bucket = 'out_of_service' then b.out_of_service
-            else b.mig_remainder
-        end,
-        0
-    )::hugeint * (t.share_num * ($scale // t.share_den)) as units,
     case
-        when t.run_id is null then units * t.price
+        when t.run_id is null then t.amount
         else
-            coalesce(
-                (b.hoarded + b.gap)::hugeint * (y.asleep * $basis_parts // 10000)
-                + (b.communication + b.stalled + b.below_roof)::hugeint * (y.active * $basis_parts // 10000)
-                + (b.unobserved + b.memory_roof + b.compute)::hugeint * $basis_parts,
-                0
-            )
+            case
+                when y.asleep = 10000 and y.active = 10000 then t.device_us::hugeint * $basis_parts
+                else
+                    coalesce(
+                        (b.hoarded + b.gap)::hugeint * (y.asleep * $basis_parts // 10000)
+                        + (b.communication + b.stalled + b.below_roof)::hugeint * (y.active * $basis_parts // 10000)
+                        + (b.unobserved + b.memory_roof + b.compute)::hugeint * $basis_parts,
+                        0
+                    )
+            end
             * (t.share_num * ($scale // t.share_den))
             * coalesce(f.factor * $factor_parts // 10000, $factor_parts)
             * (t.price // ($basis_parts * $factor_parts))

@@ -1,33 +1,17 @@
--- A row is a closed period (closed_period: name, start_us, end_us) and numbers that change when anything does that its
--- charges follow from: books, whose they are, prices. late: hours and days that are not booked, or not rolled, yet.
+-- A row is a closed period (closed_period: name, start_us, end_us) and numbers that change when anything may have that its
+-- charges follow from: the name of each making of its days (books, whose they are), prices. late: hours and days that are not
+-- booked, or not rolled, yet.
 with booked as (
-    select
-        p.name,
-        count(*) as rows,
-        sum(
-            hash(
-                b.cluster, b.day_us, b.class_id, b.run_id, b.share_num, b.share_den, b.charged_us, b.schedulable_us,
-                b.stranded_us, b.out_of_service_us, b.mig_remainder_us, b.unobserved_us, b.hoarded_us, b.gap_us,
-                b.communication_us, b.stalled_us, b.below_roof_us, b.memory_roof_us, b.compute_us, r.user_name,
-                r.queue, r.namespace, r.account, r.job_id, t.team
-            )
-        ) as books
+    select p.name, count(*) as days, sum(hash(d.cluster, d.day_us, s.stamp)) as books
     from closed_period p
-    join book_day b on b.day_us >= p.start_us and b.day_us < p.end_us
-    left join run r on r.run_id = b.run_id
-    left join run_team t on t.run_id = b.run_id
+    join rolled_day d on d.day_us >= p.start_us and d.day_us < p.end_us
+    join day_stamp s on s.cluster = d.cluster and s.day_us = d.day_us
     group by p.name
 ),
 priced as (
     select p.name, sum(hash(c)) as prices
     from closed_period p
     join class_price c on c.start_us < p.end_us and c.end_us > p.start_us
-    group by p.name
-),
-rolled as (
-    select p.name, count(*) as days
-    from closed_period p
-    join rolled_day d on d.day_us >= p.start_us and d.day_us < p.end_us
     group by p.name
 ),
 owed as (
@@ -52,13 +36,12 @@ unrolled as (
 )
 select
     p.name,
-    concat_ws(' ', b.rows, b.books, i.prices, r.days) as print,
+    concat_ws(' ', b.days, b.books, i.prices) as print,
     coalesce(o.hours, 0) as dirty_hours,
     coalesce(u.days, 0) as unrolled_days
 from closed_period p
 left join booked b using (name)
 left join priced i using (name)
-left join rolled r using (name)
 left join owed o using (name)
 left join unrolled u using (name)
 order by p.name;

@@ -6,7 +6,7 @@ with gang as (
     from workload
     join cluster_end e using (cluster)
     where job_id is not null and pod_count > 1 and coalesce(min_count, pod_count) > 1 and device_count > 0
-        and submit_us >= e.at_us - $lookback_us and submit_us < e.at_us
+        and submit_us >= e.as_of_us - $lookback_us and submit_us < e.at_us
     qualify row_number() over (partition by cluster, job_id order by observed_us desc nulls last, scheduler, kind, uid) = 1
 ),
 on_node as (
@@ -16,12 +16,12 @@ on_node as (
         c.run_key,
         c.node,
         c.profile,
-        any_value(c.gpu_type) as gpu_type,
+        min(c.gpu_type) as gpu_type,
         max(c.device_count) as device_count,
         max(c.fraction) as fraction
     from claim c
     join cluster_end e using (cluster)
-    where coalesce(c.submit_us, c.start_us) >= e.at_us - $lookback_us
+    where coalesce(c.submit_us, c.start_us) >= e.as_of_us - $lookback_us
         and coalesce(c.submit_us, c.start_us) < e.at_us
     group by c.cluster, c.job_id, c.run_key, c.node, c.profile
 ),
@@ -31,8 +31,8 @@ started as (
         job_id,
         count(*) as members,
         sum(device_count)::bigint as device_count,
-        any_value(profile) as profile,
-        any_value(gpu_type) as gpu_type,
+        min(profile) as profile,
+        min(gpu_type) as gpu_type,
         case when count(*) = 1 then max(fraction) end as fraction
     from on_node
     group by cluster, job_id, run_key, coalesce(profile, '')
@@ -43,12 +43,12 @@ waiting as (
         p.job_id,
         max(p.node_count) as members,
         max(p.device_count) as device_count,
-        any_value(p.profile) as profile,
-        any_value(p.gpu_type) as gpu_type,
+        min(p.profile) as profile,
+        min(p.gpu_type) as gpu_type,
         null::double as fraction
     from pending p
     join cluster_end e using (cluster)
-    where p.submit_us >= e.at_us - $lookback_us and p.submit_us < e.at_us
+    where p.submit_us >= e.as_of_us - $lookback_us and p.submit_us < e.at_us
     group by p.cluster, p.job_id, coalesce(p.profile, '')
 ),
 request as (
@@ -87,8 +87,12 @@ select
     share_milli,
     profile,
     gpu_type,
-    count(*) as requests
+    count(*) as requests,
+    (sum(count(*)) filter (where device_count is not null) over (partition by cluster))::bigint as requests_all
 from shaped
-group by all
-order by cluster, requests desc, gpus desc nulls last, members, share_milli, profile nulls first, gpu_type nulls first
-limit $limit;
+group by cluster, device_count, members, share_milli, profile, gpu_type
+qualify row_number() over (
+    partition by cluster
+    order by count(*) desc, device_count nulls first, members, share_milli, profile nulls first, gpu_type nulls first
+) <= $limit
+order by cluster, requests desc, gpus nulls first, members, share_milli, profile nulls first, gpu_type nulls first;

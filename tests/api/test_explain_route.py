@@ -66,11 +66,17 @@ def test_a_charge_that_is_not_there_is_not_found(filled: Api) -> None:
         assert 404 == posted(filled, encode(other), json=POLICIES).status_code
 
 
-def test_a_window_of_no_calendar_is_refused(filled: Api) -> None:
+def test_what_no_chargeback_has_made_is_not_found(filled: Api) -> None:
     asked = decode(charge_of(filled, "red"))
+    windows = (Window(-(10**17) * 9, 0), Window(0, 9 * 10**18), Window(0, 10**30), Window(0, 1))
+    groups = ((("team", "red"), ("team", "red")), (("team", "red\0"),), (("slice", "GPU-red"),), (("team", None),))
+    made = [replace(asked, window=window) for window in windows] + [replace(asked, group=group) for group in groups]
 
-    for window in (Window(-(10**17) * 9, 0), Window(0, 9 * 10**18), Window(0, 10**30)):
-        assert 400 == opened(filled, encode(replace(asked, window=window))).status_code
+    for other in made:
+        for kind in ("allocated", "platform", "correction"):
+            answer = opened(filled, encode(replace(other, kind=kind)), "?policy=share-idle")
+            assert 404 == answer.status_code, answer.text
+        assert 404 == posted(filled, encode(other), json=POLICIES).status_code
 
 
 def test_a_team_opens_its_own_charges_only(filled: Api) -> None:

@@ -332,6 +332,22 @@ def test_oci_lines_and_tags(tmp_path: Path) -> None:
     )
 
 
+HYPERPOD = [
+    pytest.param("USE1-Cluster:ml.p5.48xlarge", "Hrs", (8, "H100"), id="a node of a HyperPod cluster"),
+    pytest.param("USE1-Train:ml.p4d.24xlarge", "Hrs", (8, "A100-40GB"), id="a training job"),
+    pytest.param("USE1-Host:ml.g5.12xlarge", "Hrs", (4, "A10G"), id="an endpoint"),
+    pytest.param("USE1-Cluster:VolumeUsage.gp2", "GB-Mo", (None, None), id="a disk of a HyperPod cluster"),
+]
+
+
+@pytest.mark.parametrize(("usage", "unit", "gpus"), HYPERPOD)
+def test_machines_of_sagemaker(tmp_path: Path, usage: str, unit: str, gpus: tuple[int | None, str | None]) -> None:
+    more = {"lineItem/UsageType": usage, "pricing/unit": unit, "product/instanceType": "", "product/gpu": ""}
+    ((row,), _) = read("bill-aws-cur", written(tmp_path, [cur(**more)]))
+
+    assert gpus == (row["gpu_count"], row["gpu_model"])
+
+
 @pytest.mark.parametrize(("unit", "count"), [("Hours", 8), ("GPU Hours", 1), ("GPU-Hours", 1), ("GPU Per Hour", 1)])
 def test_hours_of_a_gpu_are_no_hours_of_its_machine(tmp_path: Path, unit: str, count: int) -> None:
     row = focus(
@@ -376,7 +392,9 @@ def test_other_columns_are_refused_with_those_of_the_kind(tmp_path: Path, kind: 
     ("content", "words"),
     [
         pytest.param(b"", "empty", id="an empty file"),
+        pytest.param(b"BilledCost;BillingCurrency\n1,5;EUR\n", "separated by semicolons", id="saved by a spreadsheet"),
         pytest.param(b"PK\x03\x04abc", "unpack", id="a ZIP archive"),
+        pytest.param(b' [{"BilledCost": "1"}]', "takes one object a line", id="a JSON list"),
         pytest.param(b"\0\1\2\3" * 100, "neither CSV nor Parquet", id="a binary file"),
         pytest.param(
             gzip.compress(table([focus()] * 2000).encode())[:-300], "none of it counts", id="gzip that breaks off"

@@ -387,6 +387,8 @@ def install(app: FastAPI) -> None:
     def explain(charge: str, policy: str | None = None) -> Any:
         if charge not in (HELD, DEALT, CORRECTION, UNPRICED, FROZEN):
             return error(404, "not_found", "charge: no such row in the chargeback now")
+        if policy == "nonsense":
+            return error(400, "bad_value", "policy 'nonsense': neither a preset nor the name of a policy that is set")
         found = explained(charge, policy)
         return found | {"items": [], "sums": [], "lines": 0, "next": None} if app.state.mode == "empty" else found
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import charge_lines, charts, proposals, words
+from gpuwatch.dashboards import charge_lines, charts, owning, proposals, words
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client, Row
 from gpuwatch.dashboards.page import find
 from gpuwatch.dashboards.pages import budgets, charge, decisions, period, periods, reports, teams
@@ -123,6 +123,13 @@ def test_another_policy_compares_all_that_is_paid() -> None:
     assert "Held $86.40 $40.00 -$46.40 Free $0 $11.20 +$11.20" in said
 
 
+def test_a_policy_that_is_none_leaves_the_charge() -> None:
+    said = text(shown("/charges/held?policy=nonsense"))
+
+    assert "Policy 'nonsense': neither a preset nor" in said
+    assert "The lines it is the sum of" in said
+
+
 def test_a_correction_is_of_no_policy() -> None:
     assert "another policy" not in text(shown("/charges/correction"))
 
@@ -156,7 +163,7 @@ def test_money_that_no_gpu_costs_is_told_apart() -> None:
     data = asyncio.run(teams.load(api(), Query("/teams")))
     data.charges["total"] = {"external_cost": "500.00", "currency": "USD"}
 
-    assert ", $500.00 of it no GPU's" == teams.external(data, Query("/teams"))
+    assert "$500.00 of it no GPU's" == teams.external(data, Query("/teams"))
     assert "" == teams.external(data, Query("/teams", {"user": "alice"}))
 
 
@@ -337,7 +344,7 @@ def test_what_is_missing_for_a_decision_is_told_with_the_command() -> None:
 
 
 def test_a_sentence_is_no_command() -> None:
-    layout = proposals.lacking("no cloud price for H100: give one")
+    layout = owning.lacking("no cloud price for H100: give one")
 
     assert "No cloud price for H100: give one" == text(layout)
     assert None is layout.children[1]
@@ -346,7 +353,10 @@ def test_a_sentence_is_no_command() -> None:
 def test_jobs_for_spot_come_before_those_that_are_not() -> None:
     said = text(shown("/decisions?of=spot"))
 
-    assert "Spot capacity would save $172.80 in the last 7 days 1 of 2 jobs suited; 1 more without a spot price" in said
+    assert (
+        "Spot capacity would have saved $172.80 in the last 7 days 1 of 2 jobs suited; 1 more without a spot price"
+        in said
+    )
     assert said.index("short runs") < said.index("without checkpoints")
 
 
@@ -354,7 +364,7 @@ def test_no_job_for_spot_says_so_and_saves_nothing() -> None:
     answer = fake_money.decision("spot")
     none: Row = answer | {"items": answer["items"][1:], "saving": {}}
 
-    assert text(proposals.spot(none, Query("/decisions"))).startswith("No job is for spot capacity")
+    assert text(proposals.spot(none, Query("/decisions"))).startswith("Spot capacity would have saved nothing")
 
 
 def test_pools_are_put_together_by_links() -> None:

@@ -68,6 +68,13 @@ def test_buttons_can_be_read(block: str) -> None:
     assert AA_TEXT <= contrast(colours["accent"], colours["accent-ink"])
 
 
+@pytest.mark.parametrize("block", [pytest.param(LIGHT, id="light"), pytest.param(DARK, id="dark")])
+def test_words_on_bars_can_be_read(block: str) -> None:
+    (dark,) = re.findall(r"\.useaxis \.own { [^}]*color: (#[0-9a-f]{6})", CSS)
+
+    assert AA_TEXT <= contrast(dark, variables(block)["b-memory_roof"])
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_charts_can_be_read(scheme: Scheme) -> None:
     ink = INK[scheme]

@@ -107,3 +107,27 @@ def test_a_label_within_a_sentence(label: str, expected: str) -> None:
 )
 def test_a_period_is_said_in_words(name: object, expected: str) -> None:
     assert expected == words.period(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("node-a/gpu0", "node-a/gpu0", id="no UUID stays"),
+        pytest.param("GPU-1c1abed6-d93c-21e0-71c7-0", "GPU-1c1abed6", id="a GPU"),
+        pytest.param("GPU-1c1abed6-d93c-21e0-71c7-0/GI-3", "GPU-1c1abed6/GI-3", id="a slice"),
+    ],
+)
+def test_a_device_is_named_as_people_tell_it_apart(name: str, expected: str) -> None:
+    assert expected == words.device(name)
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        pytest.param("2026-11-09T06:00:00Z", "9 Nov 00:00 – 06:00 UTC", id="within a day"),
+        pytest.param("2026-11-10T00:00:00Z", "9 Nov 00:00 – 10 Nov 00:00 UTC", id="a whole day"),
+        pytest.param(None, "9 Nov 00:00 – –", id="without an end"),
+    ],
+)
+def test_a_span_within_a_day_names_the_day_once(end: str | None, expected: str) -> None:
+    assert expected == words.span("2026-11-09T00:00:00Z", end)

@@ -34,6 +34,19 @@ READY_S_MAX = 20.0
 WAIT_MS = 20_000
 WINDOW = "window=30d"
 PAGES = ("/ui/", "/ui/teams", "/ui/mig", "/ui/findings", "/ui/jobs", "/ui/quality")
+MONEY = ("/ui/budgets", "/ui/periods", "/ui/reports", "/ui/decisions")
+OPENED = (
+    "/ui/charges/held",
+    "/ui/charges/held?policy=share-idle",
+    "/ui/charges/dealt",
+    "/ui/charges/unpriced",
+    "/ui/periods/2026-W46",
+    "/ui/periods/2026-W44",
+    "/ui/decisions?of=spot",
+    "/ui/decisions?of=slices",
+    "/ui/decisions?of=pools",
+)
+"""Pages of the fake API that lie below another one."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -142,7 +155,7 @@ def foreign(url: str, host: str) -> bool:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [*PAGES, *MONEY])
 def test_a_page_opens_without_a_complaint(real: tuple[str, Api], tab: Open, path: str, scheme: str) -> None:
     """Nothing in the console, nothing from outside, and the page is not an error."""
     opened = tab(real[0], color_scheme=scheme)
@@ -154,7 +167,9 @@ def test_a_page_opens_without_a_complaint(real: tuple[str, Api], tab: Open, path
     assert scheme == page.locator("html").get_attribute("data-mantine-color-scheme")
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/ui/findings/idle-hoarding-0000", "/ui/jobs/4242", "/ui/login"])
+@pytest.mark.parametrize(
+    "path", [*PAGES, *MONEY, *OPENED, "/ui/findings/idle-hoarding-0000", "/ui/jobs/4242", "/ui/login"]
+)
 def test_a_phone_needs_no_sideways_scrolling(fake: tuple[str, FastAPI], tab: Open, path: str) -> None:
     """Names without an end and hostile ones are in these answers."""
     opened = tab(fake[0], PHONE)
@@ -167,13 +182,13 @@ def test_a_phone_needs_no_sideways_scrolling(fake: tuple[str, FastAPI], tab: Ope
     assert opened.page.evaluate("window.hacked === undefined")
 
 
-@pytest.mark.parametrize("path", ["/ui/", "/ui/teams", "/ui/jobs", "/ui/findings"])
+@pytest.mark.parametrize("path", ["/ui/", "/ui/teams", "/ui/jobs", "/ui/findings", *MONEY, *OPENED])
 def test_no_column_is_cut_off_on_a_phone(fake: tuple[str, FastAPI], tab: Open, path: str) -> None:
     """Every table shows its last column without being moved sideways."""
     page = tab(fake[0], PHONE).open(path)
     cut = "[...document.querySelectorAll('#page .scroll')].map(one => one.scrollWidth - one.clientWidth)"
 
-    assert 0 == max(page.evaluate(cut), default=None)
+    assert 0 == max(page.evaluate(cut), default=0)
 
 
 def test_rows_that_are_being_replaced_look_so(fake: tuple[str, FastAPI], tab: Open) -> None:
@@ -189,6 +204,22 @@ def test_rows_that_are_being_replaced_look_so(fake: tuple[str, FastAPI], tab: Op
     bar = "getComputedStyle(document.querySelector('.body'), '::before').position"
 
     assert "fixed" == page.evaluate(bar)
+
+
+def test_a_charge_opens_from_its_team_and_leads_to_its_job(real: tuple[str, Api], tab: Open) -> None:
+    """Team, charge, what it would be under another policy, job: by clicks alone."""
+    opened = tab(real[0])
+    page = opened.open(f"/ui/teams?{WINDOW}")
+    page.locator("#page td .why").first.click()
+    page.wait_for_url(re.compile("/ui/charges/."), timeout=WAIT_MS)
+    opened.shown()
+    page.get_by_role("link", name="Pay what is used").click()
+    expect(page.locator("#page")).to_contain_text("instead of", timeout=WAIT_MS)
+    page.locator("#page td a[href*='/ui/jobs/']").first.click()
+    page.wait_for_url(re.compile("/ui/jobs/."), timeout=WAIT_MS)
+    opened.shown()
+
+    assert [] == opened.problems
 
 
 def test_the_finding_card_and_its_buttons_fit_a_phone(fake: tuple[str, FastAPI], tab: Open) -> None:

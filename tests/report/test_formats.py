@@ -16,9 +16,10 @@ from gpuwatch.errors import UsageError
 from gpuwatch.report import pdf_fonts
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Column, Document, Section, Table, Text, row
-from gpuwatch.report.facts import Budget, Facts
+from gpuwatch.report.facts import Amount, Budget, Facts, Payer, added
 from gpuwatch.report.files import ReportFile
 from gpuwatch.report.gather import week_window
+from gpuwatch.report.headlines import MOST, headlines
 from gpuwatch.report.pdf import pdf
 from gpuwatch.report.summary import Summary, summary
 from gpuwatch.report.weekly import facts_of, report_files, weekly
@@ -236,6 +237,10 @@ def test_a_budget_is_told_and_its_lack_too(fleet: Fleet) -> None:
     assert "No budget is set." in str(document(none).head)
     assert "Budget of $100 for 2026-11: $7.00 (7.0 %) is spent, and $30.00 is expected by its end" in told
     assert "between $20.00 and $40.00" in told
+    assert ("Of the budget for 2026-11", "7.0\u00a0%", "$7.00 of $100") in [
+        (h.label, h.value, h.change) for h in headlines(replace(none, budget=budget))
+    ]
+    assert MOST == len(headlines(replace(none, budget=budget)))
 
 
 def test_a_policy_is_bridged_line_by_line(fleet: Fleet) -> None:
@@ -244,17 +249,17 @@ def test_a_policy_is_bridged_line_by_line(fleet: Fleet) -> None:
 
     default = facts(fleet)
     assert bridge(default) is None
-    halved = tuple(
-        replace(c, cost=c.cost - Decimal("2.00"), cost_exact=None) if c.team == "ants" and c.cost is not None else c
-        for c in default.charges
-    )
-    shared = replace(halved[0], team="bees", job=None, kind="shared", gpu_seconds=Decimal(0), cost=Decimal("2.00"))
-    changed = replace(default, charges=(*halved, shared))
+    payers = [
+        replace(p, amount=p.amount + Amount(Decimal(0), (("USD", Decimal("-2.00")),))) if p.name == "ants" else p
+        for p in default.payers
+    ]
+    payers.append(Payer("bees", Amount(Decimal(0), (("USD", Decimal("2.00")),)), kind="shared"))
+    changed = replace(default, payers=tuple(payers))
     found = bridges(changed)
     section = bridge(changed)
 
     assert section is not None
-    assert sum(c.cost for c in changed.charges if c.cost is not None) == sum(b.charged for b in found)
+    assert added(p.amount for p in payers).cost_in("USD") == sum(b.charged for b in found)
     assert {"ants": Decimal("-2.00"), "bees": Decimal(0)} == {b.owner: b.policy for b in found if b.owner in TEAMS}
     assert {"ants": Decimal(0), "bees": Decimal("2.00")} == {b.owner: b.shared for b in found if b.owner in TEAMS}
 

@@ -90,7 +90,7 @@ def _replace(service: Any, content: bytes, actor: str) -> Response:
 
 def _compared(service: Any, content: bytes, span: Window, teams: tuple[str, ...] | None) -> Response:
     with service.reader() as store:
-        rules = _checked(lambda: policy_card.proposed(store, service.state, content, "body"))
+        rules = _checked(lambda: policy_card.proposed(store, service.state, content, "body", teams))
         found = what_if.compare(store, service.state, span, rules, teams)
     return answer(policy_card.difference_answer(found, span))
 
