@@ -282,6 +282,7 @@ def picks(choices: Sequence[tuple[str, str, bool]], label: str) -> Component:
 
 
 def graph(figure: Figure, style: Mapping[str, str]) -> Component:
-    """A Plotly figure, as wide as where it stands."""
+    """A Plotly figure, as wide as where it stands. Its place is kept while the library is on its way."""
     config: Any = CONFIG
-    return dcc.Graph(figure=figure, config=config, style=dict(style), responsive=True)
+    drawn = dcc.Graph(figure=figure, config=config, style=dict(style), responsive=True)
+    return html.Div(drawn, style={"minHeight": style["height"]})

@@ -50,6 +50,7 @@ def failed(error: ApiFailure, query: Query) -> Component:
             "empty",
             "There is no such thing here",
             error.message,
+            html.P(error.hint, className="hint") if error.hint else None,
             parts.link("Back to the overview", query.link("/"), "button"),
         )
     return notice(

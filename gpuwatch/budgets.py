@@ -28,7 +28,7 @@ REQUIRED = ("team", "period", "amount", "currency")
 OPTIONAL = ("gpu_hours", "valid_from", "valid_to", "alert_at")
 ALERT_AT = (80, 100)
 """Percent of a budget at which a message is sent where the budget names none."""
-ALERTS_MAX, PERCENT_MAX = 10, 1000
+ALERTS_MAX, PERCENT_MAX, TEAM_MAX = 10, 1000, 200
 
 
 @dataclass(frozen=True)
@@ -308,8 +308,8 @@ def _overlap(a: Budget, b: Budget) -> bool:
 
 
 def _problems(budget: Budget) -> Iterable[str]:
-    if budget.team.startswith(RESERVED_PREFIX) or not budget.team:
-        yield f"name a team, or {FLEET} for the fleet"
+    if budget.team.startswith(RESERVED_PREFIX) or not budget.team or len(budget.team) > TEAM_MAX:
+        yield f"name a team of up to {TEAM_MAX} characters, or {FLEET} for the fleet"
     if budget.period not in PERIODS:
         yield f"period is not one of {', '.join(PERIODS)}"
     if budget.amount <= 0:
@@ -320,5 +320,5 @@ def _problems(budget: Budget) -> Iterable[str]:
         yield "currency is not a three-letter ISO 4217 code such as USD"
     if budget.valid_to_us is not None and budget.valid_to_us <= budget.valid_from_us:
         yield "valid_to is not after valid_from"
-    if len(budget.alert_at) > ALERTS_MAX or any(not 0 < at <= PERCENT_MAX for at in budget.alert_at):
-        yield f"alert_at is up to {ALERTS_MAX} percents from 1 to {PERCENT_MAX}"
+    if not 0 < len(budget.alert_at) <= ALERTS_MAX or any(not 0 < at <= PERCENT_MAX for at in budget.alert_at):
+        yield f"alert_at is one to {ALERTS_MAX} percents from 1 to {PERCENT_MAX}"

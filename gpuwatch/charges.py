@@ -140,12 +140,12 @@ def book(
         store.run("cost/line", **parts, from_us=_floor(window.start_us), to_us=_floor(window.end_us))
         if any(rule.shared for rule in rules):
             store.run("cost/external")
-        if any(rule.minimum_us or _loses(rule) for rule in rules):
+        if any(rule.minimum_us or rule.moves_lost_work for rule in rules):
             before_us = max(rule.checkpoint_minutes for rule in rules) * MINUTE_US
             store.run("cost/torn", **asked, failed=list(FAILED_STATES), before_us=before_us)
             if any(rule.minimum_us for rule in rules):
                 store.run("cost/minimum", **asked)
-            if any(_loses(rule) for rule in rules):
+            if any(rule.moves_lost_work for rule in rules):
                 store.run("cost/lost", **asked, before_us=before_us)
             store.run("cost/run_line", **asked)
     store.run("cost/booked", **asked)
@@ -182,10 +182,6 @@ def _places(rules: Sequence[p.Policy]) -> tuple[int, int]:
         max(-int(part.normalize().as_tuple().exponent) for part in (Decimal(1), *found)) for found in (weights, factors)
     )
     return first, second
-
-
-def _loses(rule: p.Policy) -> bool:
-    return rule.payer(p.LOST_WORK).payer == p.PLATFORM
 
 
 @contextmanager
@@ -284,7 +280,7 @@ def _day(rule: p.Policy, basis_parts: int) -> tuple[object, ...]:
         asleep * basis_parts // p.PARTS,
         (asleep + rule.parts("used")) * basis_parts // p.PARTS,
         rule.minimum_us,
-        _loses(rule),
+        rule.moves_lost_work,
         rule.checkpoint_minutes * MINUTE_US,
     )
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from gpuwatch import explain_closed as closed
 from gpuwatch.charge_id import Asked, encode
-from gpuwatch.explain_book import Book, NoSuchCharge, opened
+from gpuwatch.explain_book import Book, NoSuchCharge, opened, window_told
 from gpuwatch.explain_lines import amounts, line, sum_line, undealt
 from gpuwatch.explain_words import summary
-from gpuwatch.listings import window_dict
 from gpuwatch.policy import Policy, as_dict
 from gpuwatch.rates import missing_rate
 from gpuwatch.state import State
@@ -68,20 +67,14 @@ def _told(asked: Asked, head: dict[str, Any], items: list[dict[str, Any]], lines
 
 
 def _head(asked: Asked) -> dict[str, Any]:
-    """What the id says. Raises NoSuchCharge where no chargeback would have made it."""
-    try:
-        window = window_dict(asked.window)
-    except (OverflowError, ValueError) as error:  # no calendar has these years
-        raise NoSuchCharge from error
-    if len(dict(asked.group)) < len(asked.group):
-        raise NoSuchCharge
+    """What the id says. Raises NoSuchCharge."""
     return {
         "charge": encode(asked),
         "kind": asked.kind,
         "group": dict(asked.group),
         "cause": asked.cause,
         "currency": asked.currency,
-        "window": window,
+        "window": window_told(asked),
         "cluster": asked.cluster,
         "pool": asked.pool,
         "closed": None,

@@ -15,6 +15,7 @@ from gpuwatch.charge_id import Asked
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.errors import UsageError
 from gpuwatch.fx import Fx
+from gpuwatch.listings import window_dict
 from gpuwatch.policy import PARTS, Policies, Policy, in_force
 from gpuwatch.state import State
 from gpuwatch.store import Store
@@ -40,6 +41,16 @@ class NoSuchCharge(UsageError):
         super().__init__(
             "charge: no such row in the chargeback now; ask for the chargeback again and copy the row's id"
         )
+
+
+def window_told(asked: Asked) -> dict[str, str]:
+    """The window of a charge as JSON has it. Raises NoSuchCharge where no chargeback would have made its id."""
+    if len(dict(asked.group)) < len(asked.group):
+        raise NoSuchCharge
+    try:
+        return window_dict(asked.window)
+    except (OverflowError, ValueError) as error:  # no calendar has these years
+        raise NoSuchCharge from error
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from gpuwatch.books import SECOND_PLACES, working_tables
 from gpuwatch.charge_id import Asked
 from gpuwatch.errors import UsageError
-from gpuwatch.explain_book import NoSuchCharge, named, published
+from gpuwatch.explain_book import NoSuchCharge, named, published, window_told
 from gpuwatch.explain_closed import frozen
 from gpuwatch.money import CENT_PLACES, units_to_decimal
 from gpuwatch.periods_answer import CORRECTION
@@ -51,6 +51,7 @@ def under(
     sides: it is a question about rules, not about bills. `teams` is the row filter. Raises NoSuchCharge, and UsageError as
     chargeback does.
     """
+    window_told(asked)
     if asked.kind == CORRECTION or asked.currency is None:
         return None
     (there, now), (_, then) = (_parts(store, state, asked, teams, rules) for rules in (in_force(state), policies))

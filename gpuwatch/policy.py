@@ -113,10 +113,16 @@ class Policy:
     @property
     def plain(self) -> bool:
         """Whether teams pay what they hold and the platform the rest, and nothing else is charged."""
-        moved = any(entry.payer not in (PLATFORM, OWNER) for _, entry in self.payers)
-        lost = self.payer(LOST_WORK).payer == PLATFORM
+        moved = any(entry.payer in (PROPORTIONAL, EVEN, QUOTA_HOLDER) for _, entry in self.payers)
         adds = self.discounts or self.shared or self.minimum_billing_seconds
-        return self.parts("allocated") == PARTS and not (moved or lost or adds)
+        return self.parts("allocated") == PARTS and not (moved or self.moves_lost_work or adds)
+
+    @property
+    def moves_lost_work(self) -> bool:
+        """Whether work that a node failure or a preemption destroyed is not paid by who ran it: the platform caused both,
+        since no record says for whom a run was preempted.
+        """
+        return self.payer(LOST_WORK).payer in (PLATFORM, CAUSER)
 
     def payer(self, cause: str) -> Payer:
         """Who pays a cost: the platform, for lost work its owner, where nothing is said."""

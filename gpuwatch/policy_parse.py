@@ -68,7 +68,7 @@ _WHY_NOT = {
 }
 _NO_OWNER = "nobody held it; use platform, proportional or even"
 _NO_CAUSE = "no record says who caused it; use platform, proportional or even"
-_LOST = "only owner (who ran it) or platform may pay for it"
+_LOST = "only owner (who ran it), platform or cause may pay for it"
 
 
 def read(text: str | bytes, name: str, known: Known = ANYTHING) -> tuple[p.Policy, ...]:
@@ -323,7 +323,7 @@ def matches(
 def _refusal(cause: str, who: str) -> str | None:
     """Why somebody cannot pay for a cost, and who can; None where he can."""
     if cause == p.LOST_WORK:
-        return None if who in (p.OWNER, p.PLATFORM) else _LOST
+        return None if who in (p.OWNER, p.PLATFORM, p.CAUSER) else _LOST
     if who not in _TAKEN_BY or cause in _TAKEN_BY[who]:
         return None
     return _WHY_NOT.get((who, cause)) or (_NO_OWNER if who == p.OWNER else _NO_CAUSE)

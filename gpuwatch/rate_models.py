@@ -60,15 +60,16 @@ def profiles_of(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(MAX_NAMES)
-def names_of_profile(model: str, profile: str | None) -> frozenset[str | None]:
-    """The names by which rates may mean a slice of `model`: as it is printed, and, where that is a misprint of one that
-    the model has (1g.11gb for 1g.12gb), as it should be.
+def names_of_profile(model: str, profile: str | None) -> tuple[str | None, ...]:
+    """The names by which rates may mean a slice of `model`, the closest first: as it is printed; as it should be, where that
+    misprints one that the model has (1g.11gb for 1g.12gb); without media extensions; and None, any.
     """
     if not profile:
-        return frozenset((None,))
+        return (None,)
     name = mig.profile_name(profile) or profile
     right, share = mig.misnamed(model, name), mig.share(model, name)
-    return frozenset((name, right) if right and share is not None and not share.estimated else (name,))
+    names = [name, right] if right and share is not None and not share.estimated else [name]
+    return (*dict.fromkeys([*names, *(each.removesuffix("+me") for each in names)]), None)
 
 
 def unknown_profile(model: str, profile: str | None) -> str | None:

@@ -193,11 +193,11 @@ def ranked(rates: Sequence[Rate], cluster: str, pool: str | None, model: str, pr
     Most specific first (profile, then pool, then cluster, then how closely the model is named), then PRICINGS in order;
     among those commitments to a number of GPUs, the oldest first, then the one that began last.
     """
-    wanted = names_of_profile(model, profile) | {None}
+    wanted = names_of_profile(model, profile)
     found: list[tuple[tuple[object, ...], Rate]] = []
     for closeness, rate in _matches(rates, model):
         if rate.cluster in (None, cluster) and rate.pool in (None, pool) and rate.mig_profile in wanted:
-            scope = (rate.mig_profile is None, rate.pool is None, rate.cluster is None, -closeness)
+            scope = (wanted.index(rate.mig_profile), rate.pool is None, rate.cluster is None, -closeness)
             # A GPU keeps its commitment when another one begins: of commitments to a number the oldest comes first.
             began = (1, -rate.valid_from_us) if rate.quantity is None else (0, rate.valid_from_us)
             tie = (PRICINGS.index(rate.pricing), *began, rate.gpu_model, rate.commitment or "")

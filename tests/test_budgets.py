@@ -13,7 +13,7 @@ from gpuwatch import findings, periods
 from gpuwatch.alerting import AlertConfig, Alerting
 from gpuwatch.alerts import slack
 from gpuwatch.budget_alerts import alerts
-from gpuwatch.budgets import Budget, for_report, in_force, parse_budgets, period_name, replace, statuses
+from gpuwatch.budgets import Budget, budget_of, for_report, in_force, parse_budgets, period_name, replace, statuses
 from gpuwatch.clock import Window
 from gpuwatch.cost import price_all
 from gpuwatch.errors import UsageError
@@ -130,6 +130,24 @@ def test_a_file_is_taken_whole_or_not_and_every_bad_row_is_named() -> None:
     rejects = Rejects()
     (kept,) = parse_budgets(text, "budgets.csv", rejects)
     assert ((50, 90), 3) == (kept.alert_at, rejects.total)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("amount", text) for text in ("NaN", "Infinity", "1e30", "-0", "0", "1,000", "9" * 40, "١٠")),
+        *(("alert_at", text) for text in ("80%", "80,100", ";;", "0", "-5", "1.5", "1001", "1 2 3 4 5 6 7 8 9 10 11")),
+        *(("currency", text) for text in ("usd", "USDT", "ÀÀÀ")),
+        *(("team", text) for text in ("__platform__", " ", "x" * 201)),
+        *(("gpu_hours", text) for text in ("0", "-1", "many")),
+        ("valid_to", "1969-01-01"),
+    ],
+)
+def test_a_hostile_value_is_refused(name: str, text: str) -> None:
+    row = {"team": "a", "period": "month", "amount": "100", "currency": "USD"}
+    assert Decimal(100) == budget_of(row, 1).amount
+    with pytest.raises((UsageError, ValueError)):
+        budget_of(row | {name: text}, 1)
 
 
 def test_time_without_a_price_is_no_money_that_was_not_spent() -> None:

@@ -29,7 +29,7 @@ from tests import test_periods
 from tests.test_cost_days import DAY, drawn, rules, stated, windows
 from tests.test_ledger_properties import seeds, steady
 from tests.test_policy_charges import made, random_policies, two_teams
-from tests.world import HOUR, IDLE, Gpu, World, claim, minutes, samples, us
+from tests.world import CLUSTER, HOUR, IDLE, Gpu, World, claim, minutes, samples, us
 
 CHARGES_CHECKED = 3
 """Rows of a bill that are opened: the first, the last, and some between."""
@@ -301,7 +301,7 @@ def test_lines_of_a_charge_add_up_to_it(by: tuple[str, ...]) -> None:
     assert adds_up(world, state, cost.chargeback(world.store, state, window, by))
 
 
-@settings(steady, max_examples=4)
+@settings(steady, max_examples=3)
 @given(seeds, st.sampled_from(BYS), st.sampled_from((None, ["a"], ["b", "__platform__"])), st.integers(3, 50))
 def test_lines_add_up_without_a_policy(seed: int, by: tuple[str, ...], teams: list[str] | None, limit: int) -> None:
     world, state, rng = drawn(seed)
@@ -310,7 +310,7 @@ def test_lines_add_up_without_a_policy(seed: int, by: tuple[str, ...], teams: li
     adds_up(world, state, cost.chargeback(world.store, state, window, by, teams=teams), teams, limit)
 
 
-@settings(steady, max_examples=4)
+@settings(steady, max_examples=3)
 @given(seeds, st.sampled_from(BYS), st.sampled_from((None, ["a"], ["b", "__platform__"])), st.integers(10, 50))
 def test_lines_add_up_under_any_policy(seed: int, by: tuple[str, ...], teams: list[str] | None, limit: int) -> None:
     world, state, rng = drawn(seed)
@@ -333,7 +333,7 @@ def test_hours_that_wait_to_be_computed_are_a_line() -> None:
     world, state, _ = two_teams()
     set_policies(state, made(payers={"idle": "even"}))
     world.add(claim("3", 6 * HOUR, 8 * HOUR, account="acct-a", gpus="GPU-0", user_name="ann")).attribute()
-    cost.price_all(world.store, state)
+    cost.price(world.store, state, CLUSTER, force=True)
     bill = cost.chargeback(world.store, state, Window(us(0), us(DAY)))
     (row,) = (one for one in chargeback_listing(bill).items if (one["team"], one["kind"]) == ("a", "allocated"))
     told = whole(world, state, decode(row["charge"]))

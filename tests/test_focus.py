@@ -341,6 +341,17 @@ def test_numbers_are_plain_and_text_survives() -> None:
     assert 'x, "y"' in {json.loads(row["Tags"]).get("project") for row in rows if row["Tags"]}
 
 
+def test_a_day_leaves_no_rows_behind() -> None:
+    """Tables of a transaction are kept until its end, dropped or not: only those of a row a device are made by the day."""
+    world, state = everything()
+    found: set[str] = set()
+    for _ in focus.batches(world.store, state, MONTH, focus.Exported()):
+        found |= {name for (name,) in world.store.sql("select table_name from duckdb_tables() where temporary")}
+
+    assert {"focus_place", "focus_price", "focus_cut"} == {name for name in found if name.startswith("focus_")}
+    assert [] == world.store.sql("select table_name from duckdb_tables() where temporary")
+
+
 # What always holds.
 
 

@@ -48,7 +48,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no record says who caused it": ({"payers": {"stranded": "cause"}}, "no record says who caused it"),
     "a broken GPU is kept for nobody": ({"payers": {"out_of_service": "quota_holder"}}, "kept for nobody"),
     "unused time paid by its owner is another basis": ({"payers": {"unused": "owner"}}, "set basis instead"),
-    "lost work has no even split": ({"payers": {"lost_work": "even"}}, "only owner (who ran it) or platform"),
+    "lost work has no even split": ({"payers": {"lost_work": "even"}}, "only owner (who ran it), platform or cause"),
     "the platform has no scope": ({"payers": {"idle": {"payer": "platform", "scope": []}}}, "has no scope"),
     "a quota holder without quotas": ({"payers": {"idle": "quota_holder"}}, "quotas: is empty"),
     "a team that nothing matches": ({"quotas": [{"team": "c", "gpus": "1"}]}, "has the team 'c'"),

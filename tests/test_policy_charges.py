@@ -245,6 +245,16 @@ VALUES: dict[str, tuple[dict[str, Any], dict[Any, str]]] = {
             ("__platform__", "platform", "lost_work"): "1.00",
         },
     ),
+    "whoever caused lost work pays for it: a preemption is the platform's": (
+        {"payers": {"lost_work": "cause"}, "checkpoint_minutes": 120},
+        {
+            ("a", "allocated", None): "6.00",
+            ("a", "allocated", "lost_work"): "-1.00",
+            ("b", "allocated", None): "12.00",
+            ("__platform__", "platform", "idle"): "78.00",
+            ("__platform__", "platform", "lost_work"): "1.00",
+        },
+    ),
     "a fixed split of a shared cost": (
         {
             "shared": [

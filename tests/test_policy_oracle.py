@@ -141,7 +141,7 @@ class Fleet:
                         "out_of_service": rng.choice(free[:2]),
                         "mig_remainder": rng.choice(free[:2]),
                         "unused": rng.choice(free[:2]),
-                        "lost_work": rng.choice(("owner", "platform")),
+                        "lost_work": rng.choice(("owner", "platform", "cause")),
                     },
                     "quotas": [
                         {"team": "a", "gpus": rng.choice(("0.7", "2"))},
@@ -322,7 +322,7 @@ def _runs(fleet: Fleet, rules: Policies, window: Window, sums: Sums) -> None:
                 for at_us, lost_us in minutes:
                     rule = rules.at(at_us)
                     near = at_us >= end - rule.checkpoint_minutes * 60 * SECOND_US
-                    if rule.payer("lost_work").payer == "platform" and near:
+                    if rule.payer("lost_work").payer in ("platform", "cause") and near:
                         bits.append(("lost_work", at_us, Fraction(-lost_us)))
             for cause, at_us, micros in bits:
                 if not window.start_us <= at_us < window.end_us:

@@ -156,6 +156,17 @@ def test_a_rate_of_a_profile_prices_the_slices_that_an_exporter_misprints() -> N
     assert {"1g.12gb": 3, "1g.11gb": 3, "1g.10gb": 4, "2g.24gb": 4} == found
 
 
+def test_a_slice_with_media_extensions_has_its_own_rate_or_that_of_the_plain_one() -> None:
+    plain, own = rate(usd="3", mig_profile="1g.10gb", pool="p1"), rate(usd="2", mig_profile="1g.10gb+me")
+    found = [
+        resolve(rates, "c1", "p1", "H100", "1g.10gb.me", NOVEMBER)
+        for rates in ([rate()], [rate(), plain], [plain, own])
+    ]
+
+    assert [rate(), plain, own] == found
+    assert resolve([own], "c1", "p1", "H100", "1g.10gb", NOVEMBER) is None
+
+
 def test_a_byte_order_mark_blank_lines_and_short_lines_are_fine() -> None:
     rejects = Rejects()
     rates = parse_rates(f"\ufeff\r\n{HEADER}\r\n\r\nH100,spot,1,2026-11-01\r\n".encode(), "rates.csv", rejects)

@@ -132,14 +132,14 @@ def test_a_store_of_before_is_rolled_anew_when_it_is_upgraded(tmp_path: Path) ->
 # What they say.
 
 
-@settings(steady, max_examples=2)
+@settings(steady, max_examples=1)
 @given(seeds)
 def test_every_dimension_is_told_alike_by_days_and_by_segments(seed: int) -> None:
     world, state, rng = drawn(seed)
     assert days(world.store)
-    for window in windows(rng)[:2]:
-        for by in DIMENSIONS:
-            assert from_segments(world, state, window, by) == told(world, state, window, by)
+    window = windows(rng)[seed % 2]
+    for by in DIMENSIONS:
+        assert from_segments(world, state, window, by) == told(world, state, window, by)
 
 
 @settings(steady, max_examples=2)

@@ -45,6 +45,10 @@ CODES = {
 _log = logging.getLogger("gpuwatch.api")
 
 
+OPENCOST = ("/allocation", "/model/allocation")
+"""How the paths begin that OpenCost's clients ask."""
+
+
 class ApiError(HTTPException):
     """An answer that is an error: status, one sentence, what to do, and the parameter or body field it is about."""
 
@@ -72,9 +76,11 @@ def body_of(
     return {"error": error if field is None else error | {"field": field}}
 
 
-def response(error: ApiError) -> JSONResponse:
-    """An error as it is sent."""
+def response(error: ApiError, path: str = "") -> JSONResponse:
+    """An error as it is sent; under OpenCost's paths with OpenCost's words for it beside ours."""
     content = body_of(error.status_code, str(error.detail), error.hint, error.field, error.code)
+    if path.startswith(OPENCOST):
+        content = {"code": error.status_code, "message": f"Error: {content['error']['message']}"} | content
     return JSONResponse(content, error.status_code, error.headers)
 
 
@@ -114,7 +120,7 @@ def install(app: FastAPI) -> None:
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error, ApiError):
-        return response(error)
+        return response(error, request.url.path)
     message = str(error.detail)
     headers = dict(error.headers or {})
     if error.status_code == 404:
@@ -123,17 +129,17 @@ async def _http(request: Request, error: Exception) -> Response:
         allowed = ", ".join(sorted(_methods(request)))
         headers = {"Allow": allowed}
         message = f"{request.method[:20]} {request.url.path[:MAX_SHOWN]}: use {allowed}"
-    return response(ApiError(error.status_code, message, headers=headers))
+    return response(ApiError(error.status_code, message, headers=headers), request.url.path)
 
 
 async def _validation(request: Request, error: Exception) -> Response:
     errors = error.errors() if isinstance(error, RequestValidationError | ValidationError) else []
-    return response(invalid(list(errors), body=isinstance(error, ValidationError)))
+    return response(invalid(list(errors), body=isinstance(error, ValidationError)), request.url.path)
 
 
 async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, GpuwatchError)
-    return response(translated(error))
+    return response(translated(error), request.url.path)
 
 
 def _methods(request: Request) -> set[str]:

@@ -22,7 +22,7 @@ from gpuwatch.report.headlines import headlines
 MONEY, HOURS, RATIO, WHOLE = "money", "hours", "ratio", "whole"
 """Kinds of numbers in a sheet; every other cell is text."""
 _FORMATS = {MONEY: "#,##0.00", HOURS: "#,##0.000", RATIO: "0.0%", WHOLE: "#,##0"}
-ROWS_MAX = 5_000
+ROWS_MAX = 2_000
 """Jobs, slices and findings of a workbook, the dearest; one more row sums the others. It is a file to mail."""
 WIDTH_MIN, WIDTH_MAX = 9, 60
 WIDTH_ROWS = 1000

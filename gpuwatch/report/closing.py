@@ -45,8 +45,10 @@ def quality(facts: Facts) -> Section:
     if facts.team is None and q.unowned_ratio is not None:
         said.append(f"{words.percent(1 - Fraction(q.unowned_ratio))} of it has a team")
     lacking = q.unpriced_gpu_seconds
-    priced = "all of it has a price" if not lacking else f"{words.hours(Fraction(lacking) / HOUR_S)} have no price"
-    said.append(priced)
+    if lacking:
+        said.append(f"{words.hours(Fraction(lacking) / HOUR_S)} have no price")
+    elif facts.total.gpu_seconds:
+        said.append("all of it has a price" if q.unobserved_ratio is not None else "all GPU time has a price")
     if facts.covered == facts.window:
         said.append("the books cover the whole week")
     else:

@@ -109,7 +109,7 @@ def _where(facts: Facts) -> Section:
     by_cost = added(facts.of(b) for b in _buckets(facts)).cost_in(facts.currency) is not None
     sizes = {bucket: _size(facts, facts.of(bucket), by_cost) for bucket in _buckets(facts)}
     whole = sum(sizes.values(), Fraction(0))
-    costs = words.column([facts.of(bucket).cost_in(facts.currency) for bucket in sizes], facts.currency)
+    costs = words.cells([facts.of(bucket) for bucket in sizes], facts.currency)
     total = added(facts.of(bucket) for bucket in sizes)
     rows = [_bar_row(facts, TOTAL, "All GPU time", total, Fraction(0), Fraction(bool(whole)), None)]
     start = Fraction(0)
@@ -126,10 +126,18 @@ def _where(facts: Facts) -> Section:
     ]
     columns += [Column("Change", number=True, wide=True, part=0.9)] if facts.compared is not None else []
     blocks: list[Text | Table] = [
-        Text(f"Bars are {'money' if by_cost else 'GPU-hours, because some time has no price'}.", "soft"),
+        *([Text(f"Bars are {_unit(facts, by_cost)}.", "soft")] if whole else []),
         Table(tuple(columns), tuple(rows), "fall"),
     ]
     return Section(f"Where it went: {_largest_loss(facts, sizes, whole)}", tuple(blocks))
+
+
+def _unit(facts: Facts, by_cost: bool) -> str:
+    """What bars are as long as."""
+    if by_cost:
+        return "money"
+    several = len({currency for bucket in _buckets(facts) for currency, _ in facts.of(bucket).costs}) > 1
+    return f"GPU-hours, because {'there are several currencies' if several else 'some time has no price'}"
 
 
 def _buckets(facts: Facts) -> list[str]:
@@ -145,7 +153,7 @@ def _bar_row(
     facts: Facts, kind: str, label: str, amount: Amount, start: Fraction, length: Fraction, cost: str | None
 ) -> Row:
     if cost is None:
-        cost = words.column([amount.cost_in(facts.currency)], facts.currency)[0]
+        cost = words.cells([amount], facts.currency)[0]
     if kind == TOTAL:
         before = added(facts.of(b, before=True) for b in _buckets(facts))
     else:

@@ -15,7 +15,6 @@ from reportlab.platypus import (  # type: ignore[import-untyped]
     Flowable,
     Frame,
     KeepTogether,
-    PageBreak,
     PageTemplate,
     Paragraph,
     Spacer,
@@ -32,10 +31,12 @@ MARGIN, TOP, BOTTOM = 40.0, 42.0, 40.0
 """Points round what is printed."""
 SHORT = 14
 """Rows of a table that is not torn by a page break."""
-TILE_PADDING, VALUE_PT_MIN = 11.0, 7.0
-"""Of a headline number: room at its sides, and the smallest that its letters may become."""
+TILE_PADDING, CELL_PADDING, NUMBER_PT_MIN = 11.0, 6.5, 5.0
+"""Room at the sides of a number, and the smallest that its letters may become: it is never broken."""
 HEADING_ROOM = 90.0
 """A section does not begin below this height of a page."""
+LAST_ROOM = 470.0
+"""What data quality and how it was computed need to stand on one page."""
 
 
 def pdf(document: doc.Document, paper: str = "a4") -> bytes:
@@ -89,7 +90,7 @@ class _Printer:
     def _section(self, section: doc.Section, key: str) -> list[Flowable]:
         last = section.name == "how"
         # How far to trust it, and how it was computed, are the last page.
-        begin: list[Flowable] = [PageBreak()] if section.name == "quality" else [CondPageBreak(HEADING_ROOM)]
+        begin: list[Flowable] = [CondPageBreak(LAST_ROOM if section.name == "quality" else HEADING_ROOM)]
         begin.append(Mark(key, _cut(section.title)))
         content = self._flow(section.blocks, small=last)
         heading = self._text(section.title, "h2")
@@ -152,20 +153,25 @@ class _Printer:
             for row, text, kind in zip(
                 rows, (item.label, item.value, item.change), ("tile", "value", "tile"), strict=True
             ):
-                row.append(self._text(text, kind) if kind == "tile" else self._fitted(text, wide - TILE_PADDING))
+                row.append(self._text(text, kind) if kind == "tile" else self._value(text, wide - TILE_PADDING))
             widths.append(wide)
             style += [("BACKGROUND", (at, 0), (at, -1), PANEL), ("LINEABOVE", (at, 0), (at, 0), 2, WHOLE)]
         if not any(item.change for item in numbers.items):
             rows.pop()
         return Table(rows, colWidths=widths, style=TableStyle(style))
 
-    def _fitted(self, text: str, width: float) -> Flowable:
-        """A headline number on one line: a long one is set smaller."""
-        style = self._styles["value"]
-        needed = stringWidth(self._fonts.plain(text), BOLD, style.fontSize)
+    def _value(self, text: str, width: float) -> Flowable:
+        """A headline number; several of them (currencies) stand in lines of their own."""
+        return self._text(text, "bold") if " " in text else self._fitted(text, "value", width)
+
+    def _fitted(self, text: str, style: str, width: float) -> Flowable:
+        """A number on one line: a long one is set smaller."""
+        chosen = self._styles[style]
+        bold = chosen.fontName == BOLD
+        needed = stringWidth(self._fonts.plain(text), chosen.fontName, chosen.fontSize)
         if needed > width:
-            style = style.clone("fitted", fontSize=max(style.fontSize * width / needed, VALUE_PT_MIN))
-        return Paragraph(self._fonts.markup(text, True) or "&nbsp;", style)
+            chosen = chosen.clone("fitted", fontSize=max(chosen.fontSize * width / needed, NUMBER_PT_MIN))
+        return Paragraph(self._fonts.markup(text, bold) or "&nbsp;", chosen)
 
     def _table(self, table: doc.Table, small: bool) -> Flowable:
         parts = sum(column.part for column in table.columns)
@@ -183,16 +189,18 @@ class _Printer:
             kinds = ("small" if small else "cell", "bold" if bold else "soft" if row.kind == "other" else "")
             rows.append(
                 [
-                    self._cell(c, cell, " ".join(k for k in kinds if k))
-                    for c, cell in zip(table.columns, row.cells, strict=True)
+                    self._cell(c, cell, " ".join(k for k in kinds if k), width)
+                    for c, cell, width in zip(table.columns, row.cells, widths, strict=True)
                 ]
             )
         drawn = Table(rows, colWidths=widths, repeatRows=1 if headed else 0, style=TableStyle(style))
         return KeepTogether([drawn]) if _whole(table) else drawn
 
-    def _cell(self, column: doc.Column, cell: doc.Cell, style: str) -> Any:
+    def _cell(self, column: doc.Column, cell: doc.Cell, style: str, width: float) -> Any:
         if cell.bar is not None:
             return BarDrawing(cell.bar)
+        if column.number and " " not in cell.text:
+            return self._fitted(cell.text, f"{style} right", width - CELL_PADDING) if cell.text else ""
         text = self._text(cell.text, f"{style} right" if column.number else style)
         if cell.swatch is None:
             return text if cell.text else ""

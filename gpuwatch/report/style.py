@@ -65,9 +65,10 @@ body{padding:20px 16px 48px}
 .wide{display:none}
 th,td{padding:5px 4px}
 .fall td,.fall th{padding:3px 4px}
+.fall{table-layout:auto}
 .fall .label{width:38%}
-.fall .chart{width:24%}
-.fall .n{width:19%}
+.fall .chart{width:20%}
+.fall .n{width:auto}
 .fall .swatch{margin-right:4px}
 .pay td.chart{width:16%}
 .find .top{display:block}
@@ -108,7 +109,7 @@ tr,.find,.numbers li,.notice,dt{break-inside:avoid}
 .pay th,.pay td,.mig th,.mig td{padding:3px 6px}
 .find{padding:5px 10px;margin:6px 0;font-size:9pt;line-height:1.35}
 .find p{margin:1px 0}
-p{orphans:3;widows:3}
+p{break-inside:avoid}
 }
 """
 

@@ -18,6 +18,8 @@ PAYERS_SHOWN = 60
 JOBS_SHOWN = 20
 SLICES_SHOWN = 10
 MODELS_SHOWN = 12
+LABEL_SHOWN = 48
+"""Characters of a name in a table: two lines."""
 OTHERS = "the others, in the table files"
 
 
@@ -70,9 +72,7 @@ def models(facts: Facts) -> Section | None:
     lines = [(model, added(u.amount for u in uses), uses) for model, uses in groups.items()]
     lines.sort(key=lambda line: (line[0] is None, -_money(line[1]), -line[1].gpu_seconds, str(line[0])))
     shown, rest = lines[:MODELS_SHOWN], lines[MODELS_SHOWN:]
-    costs = words.column([amount.cost_in(facts.currency) for _, amount, _ in shown], facts.currency)
-    if facts.currency is None:
-        costs = [words.amount_money(amount) for _, amount, _ in shown]
+    costs = words.cells([amount for _, amount, _ in shown], facts.currency)
     rows = []
     for (model, amount, uses), cost in zip(shown, costs, strict=True):
         held = sum((u.amount.gpu_seconds for u in uses if u.kind == "allocated"), Decimal(0))
@@ -113,15 +113,12 @@ def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table
     columns += [Column("Productive", number=True, wide=True), Column("Held idle", number=True, wide=True)]
     columns += [Column("Change", number=True)] if word != "job" and facts.compared is not None else []
     costs = [row.amount.cost_in(facts.currency) for row in rows]
-    said = words.column(costs, facts.currency)
-    if facts.currency is None:
-        said = [words.amount_money(row.amount) for row in rows]
+    said = words.cells([row.amount for row in rows], facts.currency)
     largest = max((abs(c) for c, r in zip(costs, rows, strict=True) if c is not None and _bars(r)), default=Decimal(0))
     body = [_row(facts, word, row, cost, largest, clusters) for row, cost in zip(rows, said, strict=True)]
     if total:
         # Rows are rounded so that they add up: the total needs no rounding of its own.
-        cost = facts.total.cost_in(facts.currency)
-        shown = words.amount_money(facts.total) if cost is None else words.column([cost], facts.currency)[0]
+        shown = words.cells([facts.total], facts.currency)[0]
         whole = Payer("Total", facts.total, facts.total_before, kind="total")
         body.append(_row(facts, word, whole, shown, Decimal(0), clusters))
     return Table(tuple(columns), tuple(body), "pay")
@@ -157,7 +154,8 @@ def _label(word: str, row: Payer) -> str:
 
 
 def _own(word: str, who: str | None) -> str:
-    return owner_name(who) if word == "team" and who is not None else name(who, f"{word} not told")
+    said = owner_name(who) if word == "team" and who is not None else name(who, f"{word} not told")
+    return said if len(said) <= LABEL_SHOWN else f"{said[: LABEL_SHOWN - 1]}…"
 
 
 def _bounded(rows: list[Payer], most: int) -> list[Payer]:
@@ -194,15 +192,14 @@ def slices(facts: Facts) -> Section | None:
         Column("Busy", number=True, wide=True, part=0.8),
     )
     shown = lines[:SLICES_SHOWN]
-    costs = words.column([line.amount.cost_in(facts.currency) for line in shown], facts.currency)
-    if facts.currency is None:
-        costs = [words.amount_money(line.amount) for line in shown]
+    costs = words.cells([line.amount for line in shown], facts.currency)
     rows = tuple(line.row(facts, cost) for line, cost in zip(shown, costs, strict=True))
     more = len(lines) - len(shown)
     note = "A slice counts as its share of the GPU. Idle and busy are of the slice itself."
     if remainder.gpu_seconds and facts.team is None:
         cost = words.amount_money(remainder, facts.currency)
-        note += f" Parts of GPUs that no slice covers cost {cost} ({words.hours(remainder.gpu_hours)})."
+        worth = f"cost {cost}" if remainder.costs else "have no price"
+        note += f" Parts of GPUs that no slice covers {worth} ({words.hours(remainder.gpu_hours)})."
     blocks: list[Block] = [Text(note, "soft")]
     if rows:
         blocks.append(Table(columns, rows, "mig"))
@@ -219,8 +216,8 @@ def _slices_title(facts: Facts) -> str:
     device = sum((hold.device_seconds for hold in facts.slices), Decimal(0))
     idle = sum((hold.idle_seconds for hold in facts.slices), Decimal(0))
     word = "slice" if slices_ == 1 else "slices"
-    paid = words.amount_money(total, facts.currency)
-    return f"MIG: {slices_} {word} held for {paid}, idle {words.percent(words.ratio(idle, device))} of the time"
+    paid = f"for {words.amount_money(total, facts.currency)}" if total.costs else "without a price"
+    return f"MIG: {slices_} {word} held {paid}, idle {words.percent(words.ratio(idle, device))} of the time"
 
 
 class _Line:

@@ -52,6 +52,15 @@ def column(values: Sequence[Decimal | None], currency: str | None) -> list[str]:
     return [NO_PRICE if value is None else plain(next(rounded), places, currency) for value in values]
 
 
+def cells(amounts: Sequence[Amount], currency: str | None) -> list[str]:
+    """A column of amounts: as `column` where the cost is known whole, in words where there are several currencies or some
+    time has no price.
+    """
+    costs = [amount.cost_in(currency) for amount in amounts]
+    said = zip(amounts, costs, column(costs, currency), strict=True)
+    return [amount_money(amount, currency) if cost is None else text for amount, cost, text in said]
+
+
 def plain(value: Decimal, places: int, currency: str | None) -> str:
     """`$48,213` or `$12.34`: with thousands separators, no units."""
     sign = MINUS if value < 0 else ""
@@ -166,4 +175,6 @@ def _short(size: Fraction) -> str:
 def _significant(size: Fraction) -> str:
     places = max(0, DIGITS - len(str(int(size))))
     text = format_quantity(size, places)
+    if size >= 1000:
+        return f"{round(size):,}"
     return text if len(text.replace(".", "")) <= DIGITS else format_quantity(size, max(0, places - 1))

@@ -90,6 +90,7 @@ def test_a_misspelt_parameter_is_told(api: Api) -> None:
     answer = api.get("/allocation?window=7d&filterNamespace=a")
 
     assert (400, "filterNamespace") == (answer.status_code, answer.json()["error"]["field"])
+    assert (400, True) == (answer.json()["code"], answer.json()["message"].startswith("Error: filterNamespace"))
 
 
 def test_a_slice_pays_its_share(api: Api) -> None:
@@ -141,5 +142,5 @@ def test_teams_see_their_own(api: Api) -> None:
         assert 200 == answer.status_code
         assert [] == [word for word in (*BLUE_WORDS, "__idle__") if word in answer.text.lower()]
         assert "redlab" in answer.text
-    assert 401 == api.get(f"/allocation?window={MONTH}").status_code
+    assert [401, 401] == [(answer := api.get(f"/allocation?window={MONTH}")).status_code, answer.json()["code"]]
     assert 403 == api.get(f"/allocation?window={MONTH}", token=api.token("ingest")).status_code
