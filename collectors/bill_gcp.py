@@ -53,7 +53,11 @@ COMMITTED = r"COMMITTED_USAGE|SUBSCRIPTION_BENEFIT|FEE_UTILIZATION"
 _WANT = wanted(OTHERS, NEEDED)
 
 
-@importer(KIND, "Google Cloud billing export (standard or detailed): JSON lines, CSV or Parquet, .gz too", SUFFIXES)
+@importer(
+    KIND,
+    "Google Cloud billing export (standard or detailed): JSON lines, CSV or Parquet, .gz too",
+    (*SUFFIXES, ".json", ".json.gz"),
+)
 def read(source: Source, rejects: Rejects) -> Rows:
     """Yields the lines of an export; exports add to each other, a row that was seen before is the same row.
 

@@ -23,7 +23,8 @@ from gpuwatch.collectors.bill_values import strings
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.model import Rejects
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
+SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+"""Names of files that are read of a directory: beside the parts of an export lies its manifest, a .json."""
 BLOCK_BYTES = 4 << 20
 """CSV read at a time; no record may be longer."""
 HEADER_BYTES = 1 << 20

@@ -56,6 +56,7 @@ def spot(answer: Row, query: Query) -> Component:
             f"{counted(unpriced, 'job')} without a spot price. {fix}" if unpriced else fix,
         )
     suited = sum(1 for item in items if item.get("suitable"))
+    told = len(items)
     worth = [item for item in items if (words.number(item.get("saving")) or 0) > 0]
     items = [*worth, *sorted((item for item in items if item not in worth), key=cost_order)[:MAX_UNSUITED]]
     columns = [
@@ -69,23 +70,29 @@ def spot(answer: Row, query: Query) -> Component:
     ]
     rows = [
         [
-            job_cell(item, query),
+            html.Div([job_cell(item, query), html.Div(why, className="soft small narrow-only")]),
             parts.tag("Yes", "ok") if item.get("suitable") else parts.tag("No"),
             parts.money(item.get("saving"), str(item.get("currency") or "")) if item.get("suitable") else html.Span(),
             parts.money(item.get("cost"), str(item.get("currency") or "")),
             parts.num(f"{words.number(item.get('gpu_hours')) or 0:,.0f}", item.get("gpu_hours")),
             parts.num(f"{words.number(item.get('longest_run_hours')) or 0:,.1f} h"),
-            html.Span(words.clip(item.get("why"), 120), className="soft two-lines", title=str(item.get("why") or "")),
+            html.Span(why, className="soft"),
         ]
         for item in items[:MAX_JOBS]
+        for why in [
+            html.Span(words.clip(item.get("why"), 120), className="two-lines", title=str(item.get("why") or ""))
+        ]
     ]
-    note = f"{suited} of {counted(answer.get('jobs') or 0, 'job')} suited"
+    jobs = answer.get("jobs") or 0
+    note = f"{'at least ' if jobs > told else ''}{suited} of {counted(jobs, 'job')} suited"
+    if suited and not worth:
+        note += ", none of them paid on demand"
     if unpriced:
         note += f"; {unpriced} more without a spot price"
     saved = sums(answer) if worth else "nothing"
     title = f"Spot capacity would have saved {saved} {query.window_words}"
     shown = min(len(items), MAX_JOBS)
-    all_ = rest((answer.get("jobs") or 0) > shown, shown, "gpuwatch decide spot")
+    all_ = rest(jobs > shown, shown, "gpuwatch decide spot")
     return parts.card(title, parts.table(columns, rows, label="Jobs"), all_, note=note)
 
 
@@ -131,7 +138,7 @@ def slices(answer: Row, query: Query) -> Component:
     rows = [
         [
             job_cell(item, query),
-            html.Span(f"{item.get('mig_profile')}", className="mono", title=f"{item.get('share')} of the GPU"),
+            html.Span(f"{item.get('mig_profile')}", className="mono nowrap", title=f"{item.get('share')} of the GPU"),
             parts.money(item.get("saving"), str(item.get("currency") or "")),
             parts.money(item.get("cost"), str(item.get("currency") or "")),
             parts.num(

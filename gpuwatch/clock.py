@@ -30,9 +30,7 @@ def from_us(us: int) -> datetime:
 
 def rfc3339(us: int) -> str:
     """`2026-11-21T02:08:29Z`, with a fraction only where there is one."""
-    moment = from_us(us)
-    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{moment.microsecond:06d}Z" if moment.microsecond else f"{text}Z"
+    return f"{from_us(us).replace(tzinfo=None).isoformat()}Z"
 
 
 def parse_rfc3339(text: str) -> int:

@@ -301,6 +301,8 @@ class _Reader(Values):
             (self.team(f"{where}.percentages", team), self.factor(f"{where}.percentages.{team}", part, 100))
             for team, part in value.items()
         )
+        if self.repeated([team for team, _ in parts]):
+            self.wrong(f"{where}.percentages", "names a team twice", "name each team once, without blanks around it")
         if (total := sum(part for _, part in parts)) != 100:
             self.wrong(f"{where}.percentages", f"add up to {total}", "make them add up to 100")
         return tuple(sorted(parts))

@@ -140,6 +140,8 @@ class Values:
         except (ValueError, OverflowError):
             self.wrong(name, f"{shown(value)} is no day", "write one such as 2026-11-01")
             return None
+        if found < 0:
+            self.wrong(name, f"{text} is before 1970-01-01", "no price is that old: write that day or a later one")
         if found % DAY_US:
             self.wrong(name, f"{text} is no UTC midnight", "a policy begins and ends with a UTC day")
         return found

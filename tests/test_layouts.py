@@ -333,6 +333,19 @@ def test_an_old_layout_that_is_told_for_some_scrapes_more_is_not_billed_for_ever
     assert sum(money for _, money in found.values()) == PRICE
 
 
+def test_a_layout_that_stood_for_a_minute_is_billed_for_a_minute() -> None:
+    """All within one hour, of which each number is known by its first and last sample."""
+    whole, halves = layout(H100, ["7g.80gb"])[0], layout(H100, ["3g.40gb"] * 2)
+    rows = [samples(whole, [30], IDLE), *(samples(half, [90], IDLE) for half in halves)]
+    world = World().add(*rows, samples(whole, minutes(120, HOUR), IDLE)).book()
+    items = slices(world.store, priced(world), Window(us(0), us(HOUR)))["items"]
+
+    # 462 / 60 = 7.70 a minute: one before, one for both halves, and 58 after.
+    assert [("3g.40gb", "3.85"), ("3g.40gb", "3.85"), ("7g.80gb", "446.60"), ("7g.80gb", "7.70")] == sorted(
+        (item["profile"], item["cost"]) for item in items
+    )
+
+
 def test_memory_of_an_old_layout_is_not_that_of_the_new_one() -> None:
     world = repartitioned().book()
     items = slices(world.store, priced(world), Window(us(0), us(HOUR)))["items"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch import policy_card
@@ -20,7 +20,7 @@ from gpuwatch.clock import DAY_US, parse_rfc3339
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.policy import DEFAULT, Policies, as_dict, in_force, methods_of, share_methods
 from gpuwatch.policy_lines import line_of, lines
-from gpuwatch.policy_parse import parse, read
+from gpuwatch.policy_parse import parse, read, stored
 from gpuwatch.policy_presets import SPLITS, split_node
 from gpuwatch.policy_values import Known, PolicyError
 from gpuwatch.settings import Settings
@@ -38,6 +38,7 @@ COST = {"name": "net", "amount": "5", "per": "day", "currency": "USD", "split": 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a field that is not known": ({"basys": "used"}, "policies.0.basys: is not known"),
     "a day that does not begin at midnight": ({"valid_from": "2026-11-01T01:00:00Z"}, "is no UTC midnight"),
+    "a day before all prices": ({"valid_from": "0001-01-01"}, "valid_from: 0001-01-01 is before 1970-01-01"),
     "an end before the begin": ({"valid_to": "2026-11-01"}, "valid_to: is not after valid_from"),
     "a basis that is not known": ({"basis": "spent"}, "'spent' is not known"),
     "weights that do not add up to 1": ({"basis": {"used": "0.5"}}, "weights add up to 0.5"),
@@ -64,6 +65,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "percentages that do not sum to 100": (
         {"shared": [COST | {"split": "fixed", "percentages": {"a": "60", "b": "39.9999"}}]},
         "add up to 99.9999",
+    ),
+    "one team in two spellings": (
+        {"shared": [COST | {"split": "fixed", "percentages": {"a": "60", " a": "40"}}]},
+        "percentages: names a team twice",
     ),
     "a shared cost named as one of the fleet": ({"shared": [COST | {"name": "idle"}]}, "is a cost of the fleet"),
     "a shared cost that no sum could hold": (
@@ -222,6 +227,55 @@ def test_a_card_keeps_what_was_set_and_each_version() -> None:
     assert (item,) == parse({"policies": [as_dict(item)]})
     said = policy_card.answer(state, parse_rfc3339("2026-12-01"))
     assert ("p", 1, "ann") == (said["in_force"], said["version"], said["history"][0]["by"])
+
+
+ODD = st.sampled_from(
+    (
+        None,
+        True,
+        0,
+        -1,
+        2**63,
+        1.5,
+        Decimal("NaN"),
+        Decimal("1e400"),
+        Decimal("0.0001"),
+        "",
+        " a",
+        "a",
+        "\x00",
+        "x" * 300,
+    )
+    + ("1", "0.5", "-1", "1e5", "١", "1_0", "2026-11-01", "0001-01-01", "9999-12-31", [], ["a"], [{}], {}, {"a": 1})
+    + ("even", "proportional", "used", "USD", "day", "fixed", "share-idle", "__platform__", {"used": 1, "allocated": 0})
+    + ({"a": "100"}, {"a": "50", "a ": "50"}, {"payer": "even", "scope": ["pool", "pool"]}, {"payer": []})
+)
+"""What may stand anywhere in a document."""
+FIELDS = st.sampled_from(
+    ("name", "valid_from", "valid_to", "preset", "basis", "payers", "quotas", "discounts", "minimum_billing_seconds")
+    + ("checkpoint_minutes", "mig_share_method", "shared", "payers.idle", "payers.unused", "payers.lost_work")
+    + ("quotas.team", "quotas.gpus", "quotas.pool", "discounts.qos", "discounts.label:a", "discounts.factor")
+    + ("shared.name", "shared.amount", "shared.split", "shared.teams", "shared.percentages")
+)
+WHOLE = {"quotas": {"team": "a", "gpus": "1"}, "discounts": {"qos": "x", "factor": "0.5"}, "shared": COST, "payers": {}}
+
+
+@settings(steady, max_examples=300)
+@given(st.dictionaries(FIELDS, ODD, max_size=3))
+def test_whatever_is_accepted_is_read_again_as_it_was(changes: dict[str, Any]) -> None:
+    """A card that could not be read again would stop every charge."""
+    row: dict[str, Any] = dict(HEAD)
+    for place, value in changes.items():
+        name, _, inner = place.partition(".")
+        one = WHOLE.get(name, {}) | {inner: value}
+        row[name] = value if not inner else one if name == "payers" else [one]
+    try:
+        found = parse({"policies": [row]})
+    except PolicyError as error:
+        assert str(error).encode()
+        return
+
+    assert found == stored(json.loads(json.dumps([as_dict(item) for item in found], ensure_ascii=False)))
 
 
 def test_the_examples_of_the_page_are_documents() -> None:

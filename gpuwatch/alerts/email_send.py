@@ -61,6 +61,8 @@ def send(
         if client.late:
             return Outcome(False, f"{gate.host} gave no answer within {timeout_s:g} s")
         return Outcome(False, f"{gate.host} closed or broke the exchange")
+    except smtplib.SMTPException:
+        return Outcome(False, f"{gate.host} offers no way to log in that is known here; check user and security")
     except socket.gaierror:
         return Outcome(False, f"the name {gate.host} cannot be resolved; check it, or this machine's DNS")
     except OSError as error:

@@ -81,7 +81,11 @@ def report(
     subject = f"{summary.title}: {paid[1]}{changed}" if paid[1] else summary.title
     facts: list[tuple[str, str]] = [(label, f"{value}  {change}".strip()) for label, value, change in summary.numbers]
     facts += [(f"Waste {n}", _waste(*waste)) for n, waste in enumerate(summary.wastes, 1)]
-    facts += [("Budget", summary.budget), ("Data quality", summary.quality), ("Window", summary.window)]
+    facts += [
+        ("Budget", summary.budget.removeprefix("Budget of ")),
+        ("Data quality", summary.quality),
+        ("Window", summary.window),
+    ]
     link = words.report_url(base_url, summary.week, summary.team, "pdf")
     attached, room = {}, ATTACHED_MAX_BYTES
     for suffix, content in files.items():

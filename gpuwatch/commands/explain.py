@@ -12,7 +12,7 @@ import typer
 
 from gpuwatch import in_use
 from gpuwatch.commands import remote
-from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, FormatOption, opened, show
+from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, FormatOption, opened, say, show
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.output import BUCKET_WORDS, Listing, choose
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PAGE = 1000
 """Lines that a server is asked for at once."""
 LINES_MAX = 100_000
+"""Lines of one answer: they lie in memory."""
+OFFSET_MAX = 10**9
 SHOWN_LINES = 50
 """Lines of a table, where nobody says how many."""
 COLUMNS = (
@@ -71,10 +73,12 @@ def explain(
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", metavar="N", min=1, max=LINES_MAX, help="Most lines; default: 50 in a table, else all."
+            "--limit", metavar="N", min=1, max=LINES_MAX, help="Most lines; default: 50 in a table, else 100000."
         ),
     ] = None,
-    offset: Annotated[int, typer.Option("--offset", metavar="N", min=0, help="Lines before the first.")] = 0,
+    offset: Annotated[
+        int, typer.Option("--offset", metavar="N", min=0, max=OFFSET_MAX, help="Lines before the first.")
+    ] = 0,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
@@ -102,6 +106,8 @@ def explain(
             told = opening.explain(store, state, asked, limit=most, offset=offset)
             told["under"] = None if rules is None else explain_under.under(store, state, asked, rules)
     items = told.pop("items")
+    if not table and limit is None and told["next_offset"] is not None:
+        say(f"gpuwatch: {len(items)} of {told['lines']} lines; --offset {told['next_offset']} tells the next")
     if table:
         items = [_row(item) for item in items]
     show(

@@ -29,6 +29,8 @@ WIDTH_ROWS = 1000
 """Rows that are looked at for the width of a column."""
 INK, PANEL = "#1C2326", "#F5F7F8"
 
+_SPACES = {ord("\u00a0"): " ", ord("\u202f"): " "}
+
 Columns = Sequence[tuple[str, str]]
 """(title, kind or "")"""
 Cells = Sequence[object]
@@ -191,7 +193,7 @@ class _Writer:
             listed = [*listed[: XLSX_ROWS_MAX - 1], ["more rows are in the CSV file"]]
         for column, (head, _) in enumerate(columns):
             sheet.write_string(0, column, head, self._head)
-            texts = (_shown(str(row[column])) for row in listed[:WIDTH_ROWS] if len(row) > column)
+            texts = (_text(row[column]) for row in listed[:WIDTH_ROWS] if len(row) > column)
             width = max([len(head) + 3, *(len(text) + 1 for text in texts)])
             wide = min(max(width, WIDTH_MIN), WIDTH_MAX)
             sheet.set_column(column, column, wide, self._wrap if wide == WIDTH_MAX else None)
@@ -211,7 +213,14 @@ class _Writer:
             sheet.write_string(line, column, _shown(str(value)))
 
 
+def _text(value: object) -> str:
+    """About what a cell shows: as wide."""
+    return f"{value:,.3f}" if isinstance(value, float | Decimal) else _shown(str(value))
+
+
 def _shown(text: str) -> str:
+    """Text of one line; the spaces that keep a number and its unit together elsewhere are plain ones here."""
+    text = text.translate(_SPACES)
     plain = text.isascii() and text.isprintable()
     return (text if plain else visible(text))[:XLSX_TEXT_MAX]
 

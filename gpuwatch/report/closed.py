@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from decimal import Decimal
 
 from gpuwatch.clock import Window
-from gpuwatch.report.facts import Amount, Closed, Correction
+from gpuwatch.report.facts import Closed, Correction, amount_of
 from gpuwatch.state import State
 from gpuwatch.state import corrections as posted
 from gpuwatch.state.periods import FINE, Periods
@@ -39,18 +40,17 @@ def frozen(state: State, window: Window, teams: Collection[str] | None) -> Froze
     closing = None
     if found is not None:
         signed = tuple(s.signer for s in periods.signatures(found.name) if s.number == found.number)
-        closing = Closed(found.closed_us, found.closed_by, found.digest, signed, found.level == FINE)
+        versions = found.context.get("versions", {})
+        closing = Closed(found.closed_us, found.closed_by, found.digest, signed, found.level == FINE, versions)
     if closing is not None and not closing.whole:
         return Frozen(closing, ())
     billed = posted.Corrections(state).billed(window, None if found is None else found.name)
     lines = [_line(one) for one in billed if teams is None or one.words["team"] in teams]
-    lines.sort(key=lambda line: (line.period, -abs(sum(c for _, c in line.amount.costs)), str(line)))
+    lines.sort(key=lambda line: (line.period, -abs(sum((c for _, c in line.amount.costs), Decimal(0))), str(line)))
     return Frozen(closing, tuple(lines))
 
 
 def _line(one: posted.Correction) -> Correction:
-    priced = one.cost is not None and one.currency is not None
-    costs = ((one.currency, one.cost),) if one.cost is not None and one.currency is not None else ()
     words = one.words
     return Correction(
         period=one.period,
@@ -62,6 +62,6 @@ def _line(one: posted.Correction) -> Correction:
         job=words.get("job"),
         gpu_model=words.get("gpu_model"),
         mig_profile=words.get("mig_profile"),
-        amount=Amount(one.gpu_seconds, costs, 0 * one.gpu_seconds if priced else one.gpu_seconds),
+        amount=amount_of(one.gpu_seconds, one.cost, one.currency),
         cost_exact=one.cost_exact,
     )

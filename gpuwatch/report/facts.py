@@ -108,6 +108,8 @@ class Closed:
     digest: str
     signed: tuple[str, ...]
     whole: bool
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Of the cards that it was priced with; {} where that was not noted."""
 
 
 @dataclass(frozen=True)

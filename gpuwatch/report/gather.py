@@ -43,11 +43,11 @@ class Rows(Generic[_Owned]):
     """Rows of everybody in one order, and of each team in the same order."""
 
     def __init__(self, rows: Iterable[_Owned]) -> None:
-        self._every = tuple(rows)
+        self._every: tuple[_Owned, ...] = tuple(rows)
         groups: dict[str | None, list[_Owned]] = defaultdict(list)
         for row in self._every:
             groups[row.team].append(row)
-        self.by_team = {team: tuple(group) for team, group in groups.items()}
+        self.by_team: dict[str | None, tuple[_Owned, ...]] = {team: tuple(group) for team, group in groups.items()}
 
     def of(self, team: str | None) -> tuple[_Owned, ...]:
         """The rows of a team; of everybody (None) in the order in which they were given."""
@@ -133,14 +133,15 @@ def gather(
         waited=idle_while_waiting(store, state, window, teams),
         frozen=closing,
         stale_hours=stale[0][0],
-        versions=Versions(
-            rates=state.card_version("rates"),
-            teams=state.card_version("teams"),
-            policies=state.card_version("policies"),
-            fx=state.card_version("fx"),
-            method=method,
-        ),
+        versions=_versions(state, closing, method),
     )
+
+
+def _versions(state: State, closing: Frozen, method: str | None) -> Versions:
+    """Those that the charges follow from: of a closed week those of its closing."""
+    told = closing.closing.versions if closing.closing is not None and closing.whole else {}
+    kinds = ("rates", "teams", "policies", "fx")
+    return Versions(**{kind: told.get(kind, 0) if told else state.card_version(kind) for kind in kinds}, method=method)
 
 
 def week_window(week: str) -> Window:

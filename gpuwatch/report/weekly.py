@@ -25,7 +25,6 @@ from gpuwatch.report.facts import (
     Quality,
     Waited,
     added,
-    amount_of,
 )
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.formats import FORMATS, SUFFIXES, check_formats, rendered
@@ -174,6 +173,7 @@ def _facts(week: Week, team: str | None, budget: Budget | None = None) -> Facts:
     before = [amount for (owner, _), amount in week.teams_before.items() if team in (None, owner)]
     old = week.buckets_before if team is None else {team: week.buckets_before.get(team, {})}
     compared = week.compared is not None
+    payers = _payers(week, team, charges)
     waited = None if week.waited is None else {t: rounded(w) for t, w in week.waited.items()}
     return Facts(
         week=week.name,
@@ -181,14 +181,14 @@ def _facts(week: Week, team: str | None, budget: Budget | None = None) -> Facts:
         covered=week.covered,
         compared=week.compared,
         team=team,
-        total=_sum(charges),
+        total=_sum_amounts(payer.amount for payer in payers),
         total_before=_sum_amounts(before) if compared else None,
-        corrections=_sum(c for c in charges if c.kind == "correction"),
+        corrections=_sum_amounts(payer.amount for payer in payers if payer.kind == "correction"),
         buckets=now,
         buckets_before=_sum_buckets(old.values()) if compared else None,
         findings=week.findings.of(team),
         slices=week.slices.of(team),
-        payers=_payers(week, team, charges),
+        payers=payers,
         jobs=() if team is None else _jobs(week, team),
         charges=charges,
         quality=_quality(week, team, charges, now),
@@ -263,7 +263,16 @@ def _quality(week: Week, team: str | None, charges: Sequence[Charge], buckets: B
 
 
 def _sum(charges: Iterable[Charge]) -> Amount:
-    return added(amount_of(c.gpu_seconds, c.cost, c.currency) for c in charges)
+    """What charges come to; there are many of them, so no Amount is made of each."""
+    seconds, lacking = Decimal(0), Decimal(0)
+    costs: dict[str, Decimal] = {}
+    for charge in charges:
+        seconds += charge.gpu_seconds
+        if charge.cost is None or charge.currency is None:
+            lacking += charge.gpu_seconds
+        else:
+            costs[charge.currency] = costs.get(charge.currency, Decimal(0)) + charge.cost
+    return Amount(seconds, tuple(sorted(costs.items())), lacking)
 
 
 def _sum_amounts(amounts: Iterable[Amount]) -> Amount:

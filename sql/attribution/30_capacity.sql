@@ -100,6 +100,16 @@ lived as (
     select gpu, gi, device_id, profile, life, min(first_us) as first_us, max(last_us) as last_us
     from numbered
     group by all
+),
+-- A number that was another slice before and after: in between it was this one. What an hour tells of a slice is its first
+-- and its last sample, so those before and after may be one span.
+between_two as (
+    select l.gpu, l.first_us, l.last_us
+    from lived l
+    join seen n using (device_id)
+    join lived other
+        on other.device_id = l.device_id and other.profile is distinct from l.profile
+        and other.first_us < l.first_us and other.last_us > l.last_us + 3 * n.last_interval_us
 )
 select
     l.gpu,
@@ -113,6 +123,13 @@ select
     end as start_us,
     case
         when x.next_us is not null then x.next_us - n.last_interval_us // 2
+        when exists (
+            select 1
+            from between_two z
+            where z.gpu = l.gpu
+                and abs(z.first_us - l.first_us) <= 2 * n.first_interval_us
+                and abs(z.last_us - l.last_us) <= 2 * n.last_interval_us
+        ) then l.last_us + n.last_interval_us // 2
         when exists (
             select 1
             from lived other

@@ -402,6 +402,49 @@ def test_starttls_and_a_password(
     assert "check user and password" in error
 
 
+@contextmanager
+def scripted(*answers: bytes) -> Iterator[int]:
+    """A server that greets, answers each line with the next answer, and closes after the last."""
+    with socket.create_server((HERE, 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                connection.sendall(b"220 here\r\n")
+                for answer in answers:
+                    if not lines.readline():
+                        return
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join(10)
+
+
+def test_a_server_with_another_way_to_log_in_is_named(state: State, clock: Clock) -> None:
+    """It can be reached: nobody should look for it in the network."""
+    with scripted(b"250-here\r\n250 AUTH GSSAPI\r\n", b"221 bye\r\n") as port:
+        channel(state, port, user="u", password=PASSWORD)
+        enqueue(state, [finding()], clock())
+        assert 0 == deliver(state, clock)
+
+    assert ("127.0.0.1 offers no way to log in that is known here; check user and security", 1, 0) == fares(state)
+
+
+def test_a_server_that_closes_within_the_message_is_tried_again(state: State, clock: Clock) -> None:
+    """It took the first lines of the text: whether it has all of them nobody knows."""
+    with scripted(b"250 here\r\n", b"250 ok\r\n", b"250 ok\r\n", b"354 go on\r\n") as port:
+        channel(state, port)
+        enqueue(state, [finding()], clock())
+        assert 0 == deliver(state, clock)
+
+    error, pending, dead = fares(state)
+    assert error is not None
+    assert error.startswith("127.0.0.1 c")
+    assert (1, 0) == (pending, dead)
+
+
 def test_a_private_address_is_refused_when_it_is_connected_to(state: State, clock: Clock) -> None:
     """What was allowed once and is no more."""
     channel(state, 25)

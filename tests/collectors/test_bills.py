@@ -603,6 +603,14 @@ def test_parts_of_one_bill_stand_side_by_side(tmp_path: Path) -> None:
     assert (["1", "2"], ["3", "4"], ["5", "6"]) == (together, replaced, books.costs())
 
 
+@pytest.mark.parametrize("kind", ["bill-aws-cur", "bill-azure", "bill-focus", "bill-gcp", "bill-oci"])
+def test_the_manifest_beside_an_export_is_no_bill(kind: str) -> None:
+    suffixes = find_importer(kind).suffixes
+
+    assert (kind == "bill-gcp") is "cur-Manifest.json".endswith(suffixes)
+    assert all(f"part-0{ending}".endswith(suffixes) for ending in (".csv", ".csv.gz", ".snappy.parquet", ".jsonl.gz"))
+
+
 def test_a_file_of_the_same_name_replaces_its_older_content(tmp_path: Path) -> None:
     books = Books(tmp_path)
     books.load("bill-aws-cur", **{"report-00001.csv": [cur(cost="1")], "report-00002.csv": [of("i-2", "2")]})

@@ -65,6 +65,7 @@ def test_a_closed_week_is_told_as_it_was_frozen(fleet: Fleet) -> None:
     assert told.closed is not None
     assert ("ada", T0_US + HOUR_US) == (told.closed.by, told.closed.at_us)
     assert () == told.corrected
+    assert (1, 2) == (told.versions.rates, facts(fleet, WEEK).versions.rates)
     texts = str(document(told))
     assert "The week was closed on" in texts and told.closed.digest in texts
     assert "the books changed after the closing" in texts
@@ -169,6 +170,15 @@ def test_a_workbook_is_bounded_and_still_adds_up(fleet: Fleet, monkeypatch: pyte
 
     assert min(most, len(told.charges)) + len(kinds) == len(rows)
     assert float(told.total.cost_in("USD") or 0) == pytest.approx(sum(row[6] for row in rows))
+
+
+def test_a_workbook_says_numbers_as_people_write_them(fleet: Fleet) -> None:
+    """No code of a space in a text, and columns as wide as what is in them."""
+    made = sheets(book.book(facts(fleet, WEEK)))
+    texts = [str(cell.value) for sheet in made for row in sheet.iter_rows() for cell in row if cell.value is not None]
+
+    assert [] == [text for text in texts if "\\x" in text or "\u00a0" in text]
+    assert "1,234.500" == book._text(Decimal("1234.500000000000000000001"))
 
 
 def test_focus_files_are_read_once_and_say_the_same(fleet: Fleet) -> None:
