@@ -31,7 +31,7 @@ ON_DEMAND = "on_demand"
 
 SPOT_NOTES = (
     "only hours that are paid on demand can be saved: what is owned or reserved costs the same whoever uses it",
-    "every node of a run is taken away at random, interruptions_an_hour times an hour; one of them stops the run",
+    "every node of a run is taken away at random, at the rate of interruptions; losing one of them stops the run",
     "without the label gpuwatch.io/checkpoint-minutes a run starts anew after each interruption",
 )
 SIZE_NOTES = (
