@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpuwatch.clock import HOUR_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
     return (
-        f"{e['blind_devices']} of {e['devices']} devices held and not measured for "
-        f"{e['unobserved_device_hours']:g} device-hours."
+        f"{e['blind_devices']} of {count(e['devices'], 'device')} held and not measured for "
+        f"{count(e['unobserved_device_hours'], 'device-hour')}."
     )
 
 

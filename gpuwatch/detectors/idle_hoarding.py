@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from gpuwatch.clock import MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
     return (
-        f"{e['idle_devices']} of {_count(e['devices'], 'device')} idle, {e['shape']}: "
-        f"{_count(e['idle_device_hours'], 'device-hour')} in {_count(e['idle_runs'], 'idle run')}, "
-        f"the longest {_count(e['longest_idle_minutes'], 'minute')}."
+        f"{e['idle_devices']} of {count(e['devices'], 'device')} idle, {e['shape']}: "
+        f"{count(e['idle_device_hours'], 'device-hour')} in {count(e['idle_runs'], 'idle run')}, "
+        f"the longest {count(e['longest_idle_minutes'], 'minute')}."
     )
-
-
-def _count(number: float, noun: str) -> str:
-    return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
 def _remedy(e: Evidence) -> str:
     if e["idle_devices"] < e["devices"]:
-        return f"Shrink the request to {_count(e['devices'] - e['idle_devices'], 'device')}, or give every rank its own device."
+        return f"Shrink the request to {count(e['devices'] - e['idle_devices'], 'device')}, or give every rank its own device."
     if e["tier"] == "reclaim":
         return "Release the devices: end the job or scale it to zero; it may be resubmitted when there is work."
     return "Release or shrink the request while nothing runs; for notebooks set an idle culler."

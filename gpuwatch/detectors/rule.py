@@ -11,6 +11,12 @@ from gpuwatch.registry import discover
 Evidence = Mapping[str, Any]
 
 
+def count(number: float, noun: str) -> str:
+    """A number in a sentence, with its noun: one decimal, two below 1; the evidence has it whole."""
+    told = f"{number:,.{1 if abs(number) >= 1 else 2}f}".rstrip("0").rstrip(".")
+    return f"{told} {noun}{'' if told == '1' else 's'}"
+
+
 @dataclass(frozen=True)
 class Threshold:
     """One number of a rule and where it comes from."""

@@ -51,7 +51,7 @@ def waited(facts: Facts) -> Section:
     hours = words.hours(found.amount.gpu_hours)
     requests = f"{found.requests:,} {'request' if found.requests == 1 else 'requests'}"
     if facts.team is None:
-        text = f"In at least {hours} GPUs stood idle in one team's hands while requests of another waited that they "
+        text = f"For at least {hours}, GPUs stood idle in one team's hands while requests of another waited that they "
         text += f"would have fitted ({cost}). Only hours that were idle throughout count, so the true number is higher."
     else:
         text = f"At least {hours} of GPUs that you held and did not use would have fitted {requests} of other teams "

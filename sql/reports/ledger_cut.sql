@@ -123,10 +123,12 @@ cut_piece as (
         coalesce(o.compute_us, 0) as compute_us
     from cut_segment s
     join unit u on u.device_id = s.device_id and u.profile is not distinct from s.profile and u.cluster = s.cluster
-    join priced_unit p on p.unit_id = u.unit_id and p.start_us <= s.from_us and p.end_us > s.from_us
+    join priced_unit p on p.unit_id = u.unit_id
     left join cut_observed o
         on s.run_id is not null
         and o.device_id = s.device_id and o.start_us = s.start_us and o.from_us = s.from_us
+    -- Cut spans end where prices do. Compared this way, spans do not lead the database to join each with each.
+    where greatest(s.from_us, p.start_us) < least(s.to_us, p.end_us)
 )
 select
     cluster,

@@ -160,7 +160,7 @@ def test_the_remedy_tells_a_missing_exporter_from_a_silent_one(fleet: World) -> 
     """One was never there, the other stopped."""
     (never,), (silent,) = found(fleet, "never"), found(fleet, "silent")
 
-    assert "2 of 2 devices held and not measured for 6.667 device-hours." == BLIND_SPOT.summary(never.evidence)
+    assert "2 of 2 devices held and not measured for 6.7 device-hours." == BLIND_SPOT.summary(never.evidence)
     assert BLIND_SPOT.remedy(never.evidence).startswith("Run dcgm-exporter on the node")
     assert BLIND_SPOT.remedy(silent.evidence).startswith("Check that dcgm-exporter runs")
 
