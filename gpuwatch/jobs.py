@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch import findings, series
+from gpuwatch import findings, placement_read, series
 from gpuwatch.clock import HOUR_US, SECOND_US, Window, rfc3339
 from gpuwatch.errors import UsageError
 from gpuwatch.findings import OwnerAction, read_cursor, write_cursor
@@ -154,7 +154,7 @@ def job(
     teams: Collection[str] | None = None,
     actions: Mapping[str, OwnerAction] | None = None,
 ) -> dict[str, Any] | None:
-    """One job over its whole life, with runs, devices, waterfall, findings and series; None where nobody knows it.
+    """One job over its whole life: runs, devices, placement, waterfall, findings and series; None where nobody knows it.
 
     `cluster` may be None where one cluster only has this id; else UsageError names them. Runs of teams that are not
     asked for are as if they were not there. `state` is not read.
@@ -176,7 +176,10 @@ def job(
         spans = store.rows("reports/job_device", limit=SPANS_MAX)
         priced = store.rows("reports/job_bucket_price", start_us=window.start_us, end_us=window.end_us)
     told = findings.read(store, keys=item["findings"], teams=teams, actions=actions) if item["findings"] else []
+    placed = placement_read.of_runs(store, here, _run_table(runs), named=teams is None)
     return item | {
+        "placement_grade": None if placed is None else placed["grade"],
+        "placement": placed,
         "runs": [_run(run, amounts.get(run["run_id"])) for run in mine],
         "devices": _devices(spans),
         "waterfall": _waterfall(item, priced),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from fractions import Fraction
+from math import lcm
 
 EXACT_PLACES = 12
 """Decimal places of an unrounded amount: the ledger's DECIMAL(38,12)."""
 
 CENT_PLACES = 2
+
+EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Moves a decimal point, and never rounds."""
 
 Number = Fraction | Decimal | int
 
@@ -27,8 +31,8 @@ def quotient_to_decimal(numerator: int, denominator: int, places: int = EXACT_PL
 
 
 def units_to_decimal(units: int, places: int) -> Decimal:
-    """`units` × 10^-places, built from digits because Decimal arithmetic would round to the context's precision."""
-    return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -places))
+    """`units` × 10^-places, whatever the decimal context of the thread says: nothing is rounded."""
+    return EXACT.scaleb(Decimal(units), -places)
 
 
 def largest_remainder(
@@ -50,16 +54,19 @@ def largest_remainder(
         raise ValueError(f"{len(values)} values, {len(keys)} keys, {len(weights or ())} weights: give one of each")
     if len(set(keys)) != len(keys):
         raise ValueError("keys repeat: ties could not be decided the same way every time")
-    scaled = [Fraction(value) * 10**places for value in values]
-    exact = sum(scaled, Fraction(0))
+    ratios = [value.as_integer_ratio() for value in values]
+    parts = lcm(*{denominator for _, denominator in ratios})  # all in whole parts of one unit: no fraction a value
+    scaled = [numerator * (parts // denominator) * 10**places for numerator, denominator in ratios]
+    exact = Fraction(sum(scaled), parts)
     target = Fraction(round(exact)) if total is None else Fraction(total) * 10**places
     if target.denominator != 1 or abs(target - exact) >= 1:
         raise ValueError(f"total {total} is not within one unit at {places} places of the sum of the values")
-    units = [int(value) for value in scaled]  # int() cuts towards zero
+    units = [value // parts if value >= 0 else -(-value // parts) for value in scaled]
     missing = int(target) - sum(units)
     step = 1 if missing > 0 else -1
-    candidates = [i for i, value in enumerate(scaled) if (value - units[i]) * step > 0]
-    candidates.sort(key=lambda i: (-abs(scaled[i] - units[i]), -Fraction(weights[i]) if weights else 0, keys[i]))
+    cut = [(value - unit * parts) * step for value, unit in zip(scaled, units, strict=True)]
+    candidates = [i for i, part in enumerate(cut) if part > 0] if missing else []
+    candidates.sort(key=lambda i: (-cut[i], -Fraction(weights[i]) if weights else 0, keys[i]))
     for i in candidates[: abs(missing)]:
         units[i] += step
     return [units_to_decimal(unit, places) for unit in units]

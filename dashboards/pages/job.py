@@ -16,6 +16,8 @@ from gpuwatch.dashboards.theme import BUCKET, Scheme
 from gpuwatch.dashboards.waterfall import waterfall
 
 MAX_RUNS = 20
+MAX_MISSING = 3
+MAX_WHY = 400
 MAX_DEVICES = 64
 FEW = 8
 
@@ -27,14 +29,14 @@ async def load(api: Api, query: Query) -> Row:
 
 @page("/jobs/*", "Job", load, filters=())
 def layout(data: Row, query: Query, scheme: Scheme) -> Component:
-    """Facts, waterfall, series, findings, runs."""
+    """Facts, waterfall, series, findings, placement, runs."""
     return html.Div(
         [
             parts.link("← Jobs", query.link("/jobs"), "back"),
             html.Div(
                 [
                     html.Div([summary(data, query), time(data), chart(data, scheme)], className="column"),
-                    html.Div([found(data, query), runs(data), devices(data)], className="column"),
+                    html.Div([found(data, query), placement(data), runs(data), devices(data)], className="column"),
                 ],
                 className="two-one",
             ),
@@ -115,6 +117,38 @@ def found(data: Row, query: Query) -> Component:
         return parts.card("Nothing found about this job")
     title = f"{len(items)} finding{'s' if len(items) > 1 else ''} about this job"
     return parts.card(title, html.Div([finding_card(item, query) for item in items], className="stack"))
+
+
+def placement(data: Row) -> Component | None:
+    """How near its GPUs are to each other beside what was free when it began; nothing for a single one."""
+    told: Row = data.get("placement") or {}
+    if (told.get("gpus") or 0) < 2:
+        return None
+    grade = told.get("grade")
+    if grade is None:
+        title = "Placement not graded"
+    elif grade == "A":
+        title = "Placed as near as could be"
+    else:
+        title = f"Placement {grade}: its GPUs could have been nearer"
+    speed, slow = told.get("gb_per_s"), told.get("slowdown")
+    rows = [
+        fact("Grade", str(grade or words.MISSING)),
+        fact("Farthest pair", words.clip(told.get("worst_level"), 24)),
+        fact("Slowest link", parts.num(f"{speed:.0f} GB/s" if speed is not None else words.MISSING)),
+    ]
+    note = None
+    if slow:
+        lost = f"{words.percent(slow['lost_ratio_low'])} to {words.percent(slow['lost_ratio_high'])}"
+        rows.append(fact("Work lost", parts.num(lost)))
+        shares = f"{100 * slow['exposed_ratio_low']:.1f} to {100 * slow['exposed_ratio_high']:.1f} %"
+        note = f"Estimated: {shares} of a step waits for links on the best placement; nobody measured that share"
+    lacking = [
+        states.fix(str(one.get("fix")), f"Not known: {one.get('what')}. ")
+        for one in (told.get("missing") or [])[:MAX_MISSING]
+    ]
+    why = html.P(words.sentence(words.clip(str(told.get("why") or "").removeprefix("Not graded: "), MAX_WHY)))
+    return parts.card(title, why, html.Div(rows, className="keyfacts"), *lacking, note=note)
 
 
 def runs(data: Row) -> Component | None:

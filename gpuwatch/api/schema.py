@@ -296,7 +296,42 @@ class WaterfallStep(Shape):
     cost: Money | None
 
 
+class Crossed(Shape):
+    nvlink_domains: int | None
+    pcie_switches: int | None
+    sockets: int | None
+    nodes: int | None
+    leaves: int | None
+
+
+class BestPlacement(Shape):
+    kind: str
+    name: str | None
+    gb_per_s: float | None
+    free_gpus: int
+    crossed: Crossed
+
+
+class Placement(Shape):
+    grade: Literal["A", "B", "C", "D", "F"] | None
+    why: str
+    at: Time
+    gpus: int
+    gpu_model: str | None
+    kind: str | None
+    name: str | None
+    worst_level: str | None
+    gb_per_s: float | None
+    levels: list[dict[str, Any]]
+    crossed: Crossed | None
+    best: BestPlacement | None
+    slowdown: dict[str, float] | None
+    traffic: dict[str, Any] | None
+    missing: list[dict[str, str]]
+
+
 class JobDetail(Job):
+    placement: Placement | None
     runs: list[dict[str, Any]]
     devices: list[Any]
     waterfall: list[WaterfallStep]

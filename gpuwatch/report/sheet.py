@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 
 from gpuwatch.clock import rfc3339
 from gpuwatch.money import EXACT_PLACES, fraction_to_decimal
@@ -71,12 +72,13 @@ def rows(facts: Facts) -> list[Row]:
     return list(_rows(facts))
 
 
-def sheet(table: Iterable[Row]) -> str:
+def sheet(table: Sequence[Row]) -> str:
     """The table as CSV text with a header; unknown is empty."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    writer.writerows([_cell(name, row.get(name)) for name in COLUMNS] for row in table)
+    columns = (_texts([row.get(name) for row in table], partial(_cell, name)) for name in COLUMNS)
+    writer.writerows(zip(*columns, strict=True))
     return stream.getvalue()
 
 
@@ -94,10 +96,16 @@ def parquet(table: Sequence[Row]) -> bytes:
         elif name == "busy_ratio":
             arrays.append(pa.array(values, pa.float64()))
         else:
-            arrays.append(pa.array([None if v is None else _text(v) for v in values], pa.string()))
+            arrays.append(pa.array(_texts(values, lambda v: None if v is None else _text(v)), pa.string()))
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(arrays, names=list(COLUMNS)), sink)
     return bytes(sink.getvalue().to_pybytes())
+
+
+def _texts(values: Sequence[object], text: Callable[[object], str | None]) -> list[str | None]:
+    """The text of each value: names repeat in many rows, and are told once. Decimals that are equal may be written apart."""
+    told = {value: text(value) for value in set(values) if not isinstance(value, Decimal)}
+    return [text(value) if isinstance(value, Decimal) else told[value] for value in values]
 
 
 def _decimal(value: object, places: int) -> Decimal:

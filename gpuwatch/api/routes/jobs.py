@@ -82,7 +82,10 @@ def job(
         str | None, Query(min_length=1, max_length=NAME_MAX, description="Needed where several clusters know the id.")
     ] = None,
 ) -> Response:
-    """Over its whole life: runs, devices, waterfall, findings and series. Runs of other teams are not there."""
+    """Over its whole life: runs, devices, placement, waterfall, findings and series. Runs of other teams are not there.
+
+    `placement.grade` says how near its GPUs are to each other beside what was free when it began; null says why in `why`.
+    """
     from gpuwatch.jobs import job as look
 
     actions = Actions(service.state).current(service.now_us())
