@@ -67,6 +67,16 @@ INSTANCE_USAGE = (
     r"|(Train|Cluster):ml\.)"
 )
 """Hours of machines: of EC2, and of SageMaker's endpoints, training jobs and HyperPod clusters."""
+CALLED = {
+    "billed_cost": ("lineItem/UnblendedCost",),
+    "effective_cost": ("savingsPlan/SavingsPlanEffectiveCost", "reservation/EffectiveCost"),
+    "list_cost": ("pricing/publicOnDemandCost",),
+    "contracted_cost": ("lineItem/UnblendedCost",),
+    "quantity": ("lineItem/UsageAmount",),
+    "currency": ("lineItem/CurrencyCode",),
+    "start_us": ("lineItem/UsageStartDate",),
+    "end_us": ("lineItem/UsageEndDate",),
+}
 _WANT = wanted(OTHERS, NEEDED, tags="resourcetags")
 
 
@@ -78,7 +88,7 @@ def read(source: Source, rejects: Rejects) -> Rows:
     Reserved Instance or Savings Plan, of the recurring fees only what was not used, of upfront fees nothing
     (docs.aws.amazon.com/cur: SavingsPlanEffectiveCost, RecurringFee, UnusedRecurringFee).
     """
-    yield from lines(source, rejects, KIND, PERIOD, _WANT, draft)
+    yield from lines(source, rejects, KIND, PERIOD, _WANT, draft, CALLED)
 
 
 def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:

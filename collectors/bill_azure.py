@@ -43,6 +43,14 @@ PRICINGS = {
     **dict.fromkeys(("reservation", "savingsplan", "savings plan"), "Committed"),
 }
 UNUSED = ("UnusedReservation", "UnusedSavingsPlan")
+CALLED = {
+    "billed_cost": ("CostInBillingCurrency", "Cost", "PreTaxCost"),
+    "effective_cost": ("CostInBillingCurrency", "Cost", "PreTaxCost"),
+    "quantity": ("Quantity", "UsageQuantity"),
+    "currency": ("BillingCurrencyCode", "BillingCurrency", "Currency"),
+    "start_us": ("Date", "UsageDateTime", "UsageDate"),
+    "end_us": ("Date", "UsageDateTime", "UsageDate"),
+}
 _WANT = wanted(OTHERS, NEEDED)
 
 
@@ -56,7 +64,7 @@ def read(source: Source, rejects: Rejects) -> Rows:
     amortized one only, where that is their effective_cost and nothing of it is billed; purchases are billed and have
     no effective_cost. Dates are whole UTC days, months' ends inclusive.
     """
-    yield from lines(source, rejects, KIND, DAYS, _WANT, draft)
+    yield from lines(source, rejects, KIND, DAYS, _WANT, draft, CALLED)
 
 
 def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:

@@ -23,13 +23,20 @@ NEEDED = (
     ("ChargeCategory",),
     ("ProviderName", "ServiceProviderName", "InvoiceIssuerName", "HostProviderName"),
 )
+INSTANCE_KEYS = ("InstanceType", "x_InstanceType", "ServiceType", "MachineType", "VmSize", "InstanceSize", "Shape")
+"""Keys of SkuPriceDetails and x_SkuDetails that hold an instance type; ServiceType is Azure's."""
+NAMING = (
+    *("x_InstanceType", "SkuMeter", "x_SkuMeterName", "x_SkuMeterSubcategory", "x_UsageType", "ChargeDescription"),
+    *("x_SkuDescription", "ResourceType", "x_ResourceType", "SkuId", "SkuPriceId", "x_SkuPartNumber"),
+)
+"""Columns that may name the machine, in the order in which they are asked."""
 OTHERS = (
     *("BillingAccountId", "SubAccountId", "InvoiceId", "BillingPeriodStart", "BillingPeriodEnd", "ResourceId"),
     *("ResourceName", "ResourceType", "ServiceName", "SkuId", "SkuPriceId", "SkuMeter", "SkuPriceDetails"),
     *("ChargeDescription", "ChargeClass", "RegionId", "PricingCategory", "CommitmentDiscountId"),
     *("CommitmentDiscountStatus", "CapacityReservationId", "CapacityReservationStatus", "EffectiveCost", "ListCost"),
     *("ContractedCost", "PricingQuantity", "PricingUnit", "ConsumedQuantity", "ConsumedUnit", "Tags"),
-    *("x_SkuDetails", "x_InstanceType", "x_UsageType", "x_LineItemId", "HostProviderName"),
+    *("x_SkuDetails", "x_LineItemId", "HostProviderName", *NAMING),
 )
 CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 PROVIDERS = (
@@ -38,6 +45,16 @@ PROVIDERS = (
     ("gcp", ("google", "gcp")),
     ("oci", ("oracle",)),
 )
+CALLED = {
+    "billed_cost": ("BilledCost",),
+    "effective_cost": ("EffectiveCost",),
+    "list_cost": ("ListCost",),
+    "contracted_cost": ("ContractedCost",),
+    "quantity": ("PricingQuantity", "ConsumedQuantity"),
+    "currency": ("BillingCurrency",),
+    "start_us": ("ChargePeriodStart",),
+    "end_us": ("ChargePeriodEnd",),
+}
 _WANT = wanted(OTHERS, NEEDED)
 
 
@@ -46,7 +63,7 @@ def read(source: Source, rejects: Rejects) -> Rows:
     """Yields the lines of a FOCUS file. The days that it tells of a sub-account replace those of an older export,
     except for providers whose exports add lines. Raises UnreadableInput.
     """
-    yield from lines(source, rejects, KIND, BY_PROVIDER, _WANT, draft)
+    yield from lines(source, rejects, KIND, BY_PROVIDER, _WANT, draft, CALLED)
 
 
 def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
@@ -56,15 +73,14 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
     start_text, billed = cells.get("ChargePeriodStart"), cells.get("BilledCost")
     start = times(start_text)
     quantity = cells.get("PricingQuantity", "ConsumedQuantity")
-    instance = pc.coalesce(
-        cells.get("x_InstanceType"), json_key(details, "InstanceType", "x_InstanceType", "instanceType")
-    )
-    description, usage = cells.get("ChargeDescription"), cells.get("x_UsageType")
+    instance = pc.coalesce(cells.get("x_InstanceType"), json_key(details, *INSTANCE_KEYS))
+    description = cells.get("ChargeDescription")
     unit_text = cells.get("PricingUnit", "ConsumedUnit")
     unit = units(unit_text)
-    # Traffic and storage name the machine too: only what is billed by the hour is time of it.
-    timed = pc.fill_null(pc.equal(unit, "Hours"), False)
-    named = joined([instance, cells.get("SkuMeter"), usage, description, cells.get("ResourceType")])
+    # Traffic and storage name the machine too: only what is billed by the hour is time of it. A bill that tells no unit
+    # at all tells of a machine what it cost, and no hours.
+    timed = pc.fill_null(pc.equal(unit, "Hours"), True)
+    named = joined([instance, *(cells.get(name) for name in NAMING)])
     columns = {
         "provider": _provider(cells),
         "account": cells.get("BillingAccountId"),

@@ -50,6 +50,16 @@ OTHER_CATEGORY = "Adjustment"
 GIFTS = ("PROMOTION", "FREE_TIER")
 """Credits that are money given, not a lower price."""
 COMMITTED = r"COMMITTED_USAGE|SUBSCRIPTION_BENEFIT|FEE_UTILIZATION"
+CALLED = {
+    "billed_cost": ("cost",),
+    "effective_cost": ("cost",),
+    "list_cost": ("cost_at_list",),
+    "contracted_cost": ("cost",),
+    "quantity": ("usage.amount_in_pricing_units", "usage.amount"),
+    "currency": ("currency",),
+    "start_us": ("usage_start_time",),
+    "end_us": ("usage_end_time",),
+}
 _WANT = wanted(OTHERS, NEEDED)
 
 
@@ -65,7 +75,7 @@ def read(source: Source, rejects: Rejects) -> Rows:
     discounts) are in the row's billed and effective cost; promotions and free tiers are a line of category Credit. So
     billed costs add up to `cost` plus all credits. Raises UnreadableInput.
     """
-    yield from lines(source, rejects, KIND, LINES, _WANT, draft)
+    yield from lines(source, rejects, KIND, LINES, _WANT, draft, CALLED)
 
 
 def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
@@ -23,6 +24,8 @@ ADDING = ("gcp", "oci")
 READ_BYTES = 1 << 20
 COSTS = ("billed_cost", "effective_cost", "list_cost", "contracted_cost", "quantity")
 
+Called = Mapping[str, tuple[str, ...]]
+"""Columns of BILL as the provider calls them, for what is told of bad rows."""
 Draft = Callable[[Cells], list[tuple[Mapping[str, pa.Array], pa.Array]]]
 """Turns cells into drafts: (columns of BILL as text or, for times, microseconds; the record's numbers). `gpu` is text
 that names GPUs, `key` text that is the line's own; a record may be in several drafts, which are its parts."""
@@ -38,8 +41,8 @@ _DATED = re.compile(
 _ENDINGS = (".gz", ".snappy", ".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".snappy")
 
 
-def lines(source: Source, rejects: Rejects, kind: str, scope: str, want: Wanted, draft: Draft) -> Rows:
-    """Yields the lines of a file, then the file itself: only then they count. A bad row is refused with its number.
+def lines(source: Source, rejects: Rejects, kind: str, scope: str, want: Wanted, draft: Draft, called: Called) -> Rows:
+    """Yields the lines of a file, then the file itself: only then they count. A bad row is refused with its line.
 
     `scope` is what the file restates; BY_PROVIDER: lines where all its lines are of a provider of ADDING, else days.
     """
@@ -48,7 +51,7 @@ def lines(source: Source, rejects: Rejects, kind: str, scope: str, want: Wanted,
     adding = True
     for cells in batches(source.path, kind, want, rejects):
         for part, (columns, numbers) in enumerate(draft(cells)):
-            rows = _rows(columns, numbers, part, file_id, source.path, rejects)
+            rows = _rows(columns, numbers, part, file_id, source.path, rejects, _Bad(cells, called))
             records += rows.num_rows
             if rows.num_rows:
                 adding = adding and set(rows.column("provider").unique().to_pylist()) <= set(ADDING)
@@ -91,27 +94,59 @@ def _content(path: str) -> int:
     return int.from_bytes(total.digest(), "big", signed=True)
 
 
+@dataclass(frozen=True)
+class _Bad:
+    """Words for the rows of `cells` that are refused: columns as the file spells them, with what they hold."""
+
+    cells: Cells
+    called: Called
+
+    def name(self, *columns: str) -> str:
+        """The names of columns of BILL in the file."""
+        return " and ".join(dict.fromkeys(self.cells.spelling(*self.called.get(c, ())) or c for c in columns))
+
+    def example(self, row: Mapping[str, object], columns: tuple[str, ...]) -> str:
+        """What these columns hold in a row of BILL, and whose row it is."""
+        place = pc.index(self.cells.lines, pa.scalar(row["line"], self.cells.lines.type)).as_py()
+        held = {self.name(c): self.cells.get(*self.called.get(c, ()))[place].as_py() for c in columns}
+        told = [f"{name} {row[name]}" for name in ("account", "resource", "charge_type") if row[name] is not None]
+        return ", ".join([*(f"{name}={value or ''}" for name, value in held.items()), *told])
+
+
 def _rows(
-    columns: Mapping[str, pa.Array], numbers: pa.Array, part: int, file_id: int, path: str, rejects: Rejects
+    columns: Mapping[str, pa.Array],
+    numbers: pa.Array,
+    part: int,
+    file_id: int,
+    path: str,
+    rejects: Rejects,
+    words: _Bad,
 ) -> pa.Table:
     """A draft as rows of BILL, without those that cannot be right."""
     count = len(numbers)
     typed: dict[str, pa.Array] = {"line": numbers}
-    wrong: list[tuple[str, pa.Array]] = []
+    wrong: list[tuple[str, tuple[str, ...], pa.Array]] = []
     for name in BILL.names:
         given = columns.get(name)
         if given is None:
             continue
         if name in COSTS and not pa.types.is_decimal(given.type):
             typed[name], bad = decimals(given)
-            wrong.append((f"{name} is not a decimal number below 10^15", bad))
+            wrong.append((f"{words.name(name)} is not a decimal number below 10^15", (name,), bad))
         else:
             typed[name] = given
+    start, end = typed["start_us"], typed["end_us"]
+    times = words.name("start_us", "end_us")
+    no_cost = _unknown(typed["billed_cost"], columns.get("billed_cost"))
     wrong += [
-        ("no billed cost", _unknown(typed["billed_cost"], columns.get("billed_cost"))),
-        ("no currency", pc.is_null(typed["currency"])),
-        ("no time at which the charge starts and ends", pc.or_(_null(typed["start_us"]), _null(typed["end_us"]))),
-        ("the charge ends before it starts", pc.fill_null(pc.less(typed["end_us"], typed["start_us"]), False)),
+        (f"no billed cost in {words.name('billed_cost')}", ("billed_cost",), no_cost),
+        (f"no currency in {words.name('currency')}", ("currency",), pc.is_null(typed["currency"])),
+        (f"no time in {times}", ("start_us", "end_us"), pc.or_(pc.is_null(start), pc.is_null(end))),
+        (
+            f"the charge ends before it starts: {times}",
+            ("start_us", "end_us"),
+            pc.fill_null(pc.less(end, start), False),
+        ),
     ]
     typed["line_key"] = _keys(columns["key"])
     typed |= _gpus(columns["gpu"], typed.get("instance_type"), typed.get("gpu_count"))
@@ -119,18 +154,14 @@ def _rows(
     typed |= {"part": pa.repeat(pa.scalar(part, pa.int32()), count)}
     table = pa.table([typed.get(f.name, pa.nulls(count, f.type)) for f in BILL], schema=BILL)
     good = pa.repeat(pa.scalar(True), count)
-    for reason, mask in wrong:
+    for reason, about, mask in wrong:
         mask = pc.and_(mask, good)
         if refused := pc.sum(mask).as_py():
             first = table.filter(mask).slice(0, 1).to_pylist()[0]
-            shown = ",".join(str(first[name]) for name in ("account", "resource", "charge_type", "billed_cost"))
-            rejects.add(reason, path, first["line"], shown, count=refused)
+            line = first["line"] + words.cells.above
+            rejects.add(reason, path, line, words.example(first, about), count=refused)
             good = pc.and_(good, pc.invert(mask))
     return table if pc.all(good).as_py() is not False else table.filter(good)
-
-
-def _null(column: pa.Array) -> pa.Array:
-    return pc.is_null(column)
 
 
 def _unknown(amounts: pa.Array, given: pa.Array | None) -> pa.Array:

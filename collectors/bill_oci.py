@@ -27,6 +27,14 @@ OTHERS = (
     *("product/compartmentName", "product/region", "product/resourceId", "product/Description", "cost/productSku"),
     *("usage/billedQuantity", "cost/billingUnitReadable", "cost/skuUnitDescription", "cost/overageFlag"),
 )
+CALLED = {
+    "billed_cost": ("cost/myCost",),
+    "effective_cost": ("cost/myCost",),
+    "quantity": ("usage/billedQuantity",),
+    "currency": ("cost/currencyCode",),
+    "start_us": ("lineItem/intervalUsageStart",),
+    "end_us": ("lineItem/intervalUsageEnd",),
+}
 _WANT = wanted(OTHERS, NEEDED, tags="tags")
 
 
@@ -36,7 +44,7 @@ def read(source: Source, rejects: Rejects) -> Rows:
 
     A report does not tell list prices. OCI bills GPU shapes by the GPU-hour. Raises UnreadableInput.
     """
-    yield from lines(source, rejects, KIND, LINES, _WANT, draft)
+    yield from lines(source, rejects, KIND, LINES, _WANT, draft, CALLED)
 
 
 def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:

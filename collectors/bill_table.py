@@ -9,7 +9,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,6 +58,10 @@ class Cells:
     lines: pa.Array
     columns: dict[str, pa.Array]
     tags: dict[str, pa.Array]
+    spelt: dict[str, str] = field(default_factory=dict)
+    """The columns as the file spells them."""
+    above: int = 0
+    """Lines above the first record: 1 where the file has a header."""
 
     @property
     def rows(self) -> int:
@@ -73,6 +77,10 @@ class Cells:
     def has(self, name: str) -> bool:
         """Whether the file has the column."""
         return plain(name) in self.columns
+
+    def spelling(self, *names: str) -> str | None:
+        """The first of these columns that the file has, as it spells it."""
+        return next((self.spelt[key] for name in names if (key := plain(name)) in self.spelt), None)
 
 
 def plain(name: str) -> str:
@@ -133,7 +141,7 @@ def _csv(file: Path, packed: bool, start: bytes, kind: str, want: Wanted, reject
         number = (row.number or 1) - 1
         skipped.append(number)
         reason = f"row has {row.actual_columns} columns, not {row.expected_columns}"
-        rejects.add(reason, str(file), number, row.text or "")
+        rejects.add(reason, str(file), number + 1, row.text or "")
         return "skip"
 
     kept = [unique[place] for place in chosen]
@@ -158,7 +166,7 @@ def _csv(file: Path, packed: bool, start: bytes, kind: str, want: Wanted, reject
                 used += 1
             number = int(lines[-1]) + 1 if len(lines) else number
             columns = [batch.column(place) for place in range(batch.num_columns)]
-            yield _cells(file, pa.array(lines), [names[place] for place in chosen], columns, want, rejects)
+            yield _cells(file, pa.array(lines), [names[place] for place in chosen], columns, want, rejects, above=1)
 
 
 def _header(file: Path, start: bytes, kind: str) -> list[str]:
@@ -204,6 +212,7 @@ def _cells(
     columns: Sequence[pa.Array],
     want: Wanted,
     rejects: Rejects,
+    above: int = 0,
 ) -> Cells:
     """Columns as text, without blanks at their ends; rows that are not UTF-8 are refused."""
     texts: list[pa.Array] = []
@@ -217,20 +226,22 @@ def _cells(
             text = pa.array(decoded, pa.string())
         texts.append(text)
     if bad.any():
-        rejects.add("row is not UTF-8", str(file), int(lines.to_numpy()[bad][0]), count=int(bad.sum()))
+        rejects.add("row is not UTF-8", str(file), int(lines.to_numpy()[bad][0]) + above, count=int(bad.sum()))
         good = pa.array(~bad)
         lines, texts = lines.filter(good), [text.filter(good) for text in texts]
     known: dict[str, pa.Array] = {}
     tags: dict[str, pa.Array] = {}
+    spelt: dict[str, str] = {}
     for name, text in zip(names, texts, strict=True):
         trimmed = pc.utf8_trim_whitespace(text)
         missing = pc.is_in(trimmed, value_set=pa.array(NULLS))
         value = pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
         if plain(name) in want.names:
             known[plain(name)] = value
+            spelt[plain(name)] = name
         else:
             tags[_tag_name(name)] = value
-    return Cells(lines, known, tags)
+    return Cells(lines, known, tags, spelt, above)
 
 
 def _decoded(value: bytes | None) -> str | None:

@@ -91,6 +91,7 @@ def _register(dash: Dash, client: Client) -> None:
 
     @dash.callback(
         Output("filters", "children"),
+        Output("filtered", "data"),
         Output("nav", "children"),
         Output("drawer-box", "children"),
         Input("url", "pathname"),
@@ -101,6 +102,7 @@ def _register(dash: Dash, client: Client) -> None:
         page, choices = find(query.path), await filters.load(client.of(_caller()), query)
         return (
             filters.layout(choices, query, page.filters if page else ()),
+            f"{pathname}{search}",
             [shell.navigation(query), shell.who(choices)],
             shell.drawer(query, choices),
         )
@@ -139,9 +141,13 @@ def _register(dash: Dash, client: Client) -> None:
         Input({"filter": ALL}, "value"),
         State("url", "pathname"),
         State("url", "search"),
+        State("filtered", "data"),
         prevent_initial_call=True,
     )
-    def filter_by(_values: list[str | None], pathname: str, search: str) -> Any:
+    def filter_by(_values: list[str | None], pathname: str, search: str, filtered: str | None) -> Any:
+        drawn = len(ctx.triggered_prop_ids) == len(ctx.inputs_list[0])
+        if drawn and filtered != f"{pathname}{search}":
+            return no_update  # controls drawn for an address that was left meanwhile: Back must not be undone
         values = {entry["id"]["filter"]: entry.get("value") for entry in ctx.inputs_list[0]}
         wanted = filters.changed(Query.parse(pathname, search), values)
         return no_update if wanted is None else wanted

@@ -22,6 +22,7 @@ def frame() -> Component:
                 dcc.Location(id="url", refresh="callback-nav"),
                 dcc.Interval(id="tick", interval=REFRESH_S * 1000),
                 dcc.Store(id="digest"),
+                dcc.Store(id="filtered"),
                 dcc.Store(id="acted"),
                 dcc.Store(id="title"),
                 dcc.Store(id="ground"),

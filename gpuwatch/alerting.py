@@ -107,7 +107,7 @@ class Alerting:
     def _report(self, store: Store, directory: Path, now_us: int) -> None:
         """1. Files. 2. Messages. 3. The week is done: what fails before that is done again, and told once."""
         from gpuwatch.report.files import done
-        from gpuwatch.report.weekly import write_due
+        from gpuwatch.report.weekly import notes_of, write_due
 
         settings = self._settings
         written = write_due(
@@ -119,9 +119,15 @@ class Alerting:
             method=settings.mig_share_method,
         )
         if written is None:
+            # Those who had no address when the report was told, and have one now.
+            if (week := report_note.owed(self._state, now_us)) is not None:
+                notes = notes_of(store, self._state, week, now_us, method=settings.mig_share_method)
+                report_note.enqueue(self._state, notes, now_us, mail_only=True)
+                report_note.told(self._state, week)
             return
         report_note.enqueue(self._state, written.notes, now_us)
         done(self._state, written.week, now_us)
+        report_note.told(self._state, written.week)
         for path in written.paths:
             log.info("report written", extra={"path": str(path)})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from dataclasses import replace as replace_fields
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 from gpuwatch import cost, policy
 from gpuwatch.clock import DAY_US, Window, from_us, parse_window, rfc3339
 from gpuwatch.errors import UsageError
-from gpuwatch.forecast import CENT, HISTORY_DAYS, LEVEL, Forecast, dates, foretell, run_out
+from gpuwatch.forecast import CENT, HISTORY_DAYS, LEVEL, Forecast, dates, foretell, passed_on, run_out
+from gpuwatch.fx import Fx
+from gpuwatch.known_names import team_names, unknown_teams
 from gpuwatch.model import Rejects
 from gpuwatch.rate_table import amount, moment, plain, read_rows
 from gpuwatch.state import State
@@ -69,6 +72,7 @@ class Status:
     gpu_hours: Decimal
     forecast: Forecast | None
     runs_out: date | None
+    """The day on which the amount was passed, else will be; None: not in the period, or not known."""
     days: tuple[tuple[date, Decimal], ...]
     """What each day of the period cost, in the order of days: the burn-down."""
     missing: str | None
@@ -177,7 +181,7 @@ def statuses(
     """Every budget of these teams (None: all, the fleet's too) in the period in which `at_us` lies, or with `ended` in the
     one that lasts until then or beyond.
     """
-    found = []
+    found: list[Status] = []
     known = in_force(state) if budgets is None else budgets
     by_period: dict[str, list[Budget]] = defaultdict(list)
     for budget in known:
@@ -190,7 +194,12 @@ def statuses(
         if valid:
             paid = _Paid.read(store, state, window, at_us)
             found += [paid.status(budget, name, window, at_us) for budget in valid]
-    return sorted(found, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
+    named = team_names(store, state) if found else frozenset()
+    told = [
+        status if status.missing else replace_fields(status, missing=_nobody(status.budget.team, named))
+        for status in found
+    ]
+    return sorted(told, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
 
 
 def for_report(store: Store, state: State, window: Window, team: str | None) -> dict[str, Any] | None:
@@ -232,6 +241,8 @@ class _Paid:
     """At full price: what policies make of it is in `whole`."""
     whole: dict[str, dict[str, Decimal]] | None
     """Charges of the period's whole days, without corrections; None where policies change nothing."""
+    reported: str | None
+    """The reporting currency; None: each price has its own."""
 
     @classmethod
     def read(cls, store: Store, state: State, window: Window, at_us: int) -> _Paid:
@@ -255,12 +266,12 @@ class _Paid:
         if window.start_us < today and not policy.in_force(state).plain(window.start_us, today):
             live = cost.chargeback(store, state, Window(window.start_us, today), ("team",), closed=False)
             whole = _by_team(live.items)
-        return cls(_by_team(charges), seconds, unpriced, daily, whole)
+        return cls(_by_team(charges), seconds, unpriced, daily, whole, Fx.read(state).currency)
 
     def status(self, budget: Budget, name: str, window: Window, at_us: int) -> Status:
         paid = self.totals.get(budget.team, {})
         others = sorted(str(currency) for currency, total in paid.items() if currency != budget.currency and total)
-        lacks = f"charges are in {', '.join(others)}: set the reporting currency" if others else None
+        lacks = _differs(budget, name, others, self.reported) if others else None
         if not others and (unpriced := self.unpriced.get(budget.team)):
             lacks = f"{unpriced / 3600:.1f} GPU-hours have no price: gpuwatch doctor names the rates"
         # Where nothing has a price, nobody knows what was spent.
@@ -278,8 +289,33 @@ class _Paid:
         left = 1 - (at_us % DAY_US) / DAY_US
         told = None if spent is None or at_us >= window.end_us else foretell(spent, days, rest, left)
         ends = None if spent is None else run_out(spent, budget.amount, days, rest)
+        if spent is not None and spent > budget.amount:
+            ends = passed_on(budget.amount, inside) or ends
         hours = self.seconds.get(budget.team, Decimal(0)) / 3600
         return Status(budget, name, window, at_us, spent, hours, told, ends, tuple(inside), lacks)
+
+
+def _differs(budget: Budget, name: str, others: Sequence[str], reported: str | None) -> str:
+    """Why charges in other currencies than a budget's cannot be held against it, and what to do."""
+    charged, own = ", ".join(others), budget.currency
+    if reported is None:
+        return (
+            f"charges are in {charged}, this budget is in {own}: write the budget in {others[0]}, or report in {own} "
+            f"(gpuwatch rates fx FILE --currency {own}, with a rate {others[0]},{own})"
+        )
+    if reported != own:
+        return f"the reporting currency is {reported}, this budget is in {own}: write the budget in {reported}"
+    return (
+        f"charges in {charged} of {name} have no exchange rate to {own}, or were frozen before there was one: add the line "
+        f"{others[0]},{own},RATE,{rfc3339(parse_window(name, 0).start_us)} (gpuwatch rates fx FILE); a closed period keeps its currency"
+    )
+
+
+def _nobody(team: str, known: Collection[str]) -> str | None:
+    """What is wrong with a team that nothing names; no other is named, as not everybody may know them."""
+    if not unknown_teams([team], known):
+        return None
+    return f"no run or rule names team {team!r}: correct the budget, or give the team a rule (teams.csv, or PUT /api/v1/teams)"
 
 
 def _by_team(charges: Iterable[cost.Charge]) -> dict[str, dict[str, Decimal]]:

@@ -108,7 +108,10 @@ def parse_window(text: str, now_us: int) -> Window:
             start_text, end_text = text.split(",", 1)
             return Window(parse_rfc3339(start_text), parse_rfc3339(end_text))
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"window {text!r}: {error}") from error
+        if "," in text:
+            raise UsageError(f"window {text!r}: {error}") from error
+        said = error if "W" in text else "there is no such month"
+        raise UsageError(f"window {text!r}: {said}; a month is written 2026-11, a week 2026-W46") from error
     raise UsageError(
         f"window {text!r} is not known: use today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, "
         "2026-W47, 2026-11 or START,END in RFC 3339"

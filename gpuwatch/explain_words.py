@@ -64,10 +64,19 @@ def dealt_text(told: Told) -> str:
         part = ""
         if dealt is not None and dealt["weight"] is not None:
             part = f", {Decimal(dealt['weight']) / Decimal(dealt['weights']):.2%} of {Decimal(dealt['amount']):,.2f}"
-        return f"{told['day']}: a share of {cause}{part}"
+        return f"{told['day']}: a share of {cause}{_where(told)}{part}"
     if told["what"] == "passed_on":
-        return f"{told['day']}: {cause}, passed on to teams"
-    return f"{told['day']}: {cause}"
+        return f"{told['day']}: {cause}{_where(told)}, passed on to teams"
+    return f"{told['day']}: {cause}{_where(told)}"
+
+
+def _where(told: Told) -> str:
+    """Which GPUs a line is about: a day may have one for each model, pool and cluster."""
+    # A pool that nobody named is called as its model is.
+    pool = None if told["pool"] == told["gpu_model"] else told["pool"]
+    kinds = (("model", told["gpu_model"]), ("pool", pool), ("cluster", told["cluster"]))
+    found = [f"{word} {name}" for word, name in kinds if name is not None]
+    return f" ({', '.join(found)})" if found else ""
 
 
 def _who(asked: Asked) -> str:

@@ -51,6 +51,16 @@ def foretell(
     return Forecast(middle, max(spent, middle - _money(error)), middle + _money(error))
 
 
+def passed_on(limit: Decimal, days: Sequence[tuple[date, Decimal]]) -> date | None:
+    """The first of these days, in their order, at whose end their sum is above `limit`; None: they do not add up to it."""
+    total = Decimal(0)
+    for day, amount in days:
+        total += amount
+        if total > limit:
+            return day
+    return None
+
+
 def run_out(spent: Decimal, limit: Decimal, days: Sequence[tuple[date, Decimal]], rest: Sequence[date]) -> date | None:
     """The day to come on which `limit` is passed; None: not within `rest`, or too little is known. Today if it is passed."""
     known = sorted(days)[-HISTORY_DAYS:]

@@ -10,6 +10,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import BoundedSemaphore, Event, Thread
 
+import pyarrow as pa
+
 from gpuwatch import rates, teams
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.in_time import history, in_time
@@ -90,7 +92,7 @@ def import_paths(
         if kind == "bundle":
             parts += _bundle_parts(path, cluster, state, report, now_us)
         else:
-            parts += _parts(kind, path, cluster or DEFAULT_CLUSTER, timezone)
+            parts += parts_of(kind, path, cluster or DEFAULT_CLUSTER, timezone)
     read = 0
     known = {tuple(row) for row in store.sql("select digest, kind, cluster from import_file")}
     known -= _incomplete(store)
@@ -121,7 +123,8 @@ def seal_all(store: Store) -> int:
     return 0 if newest is None else store.seal(newest + 1)
 
 
-def _parts(kind: str, path: Path, cluster: str, timezone: str) -> list[Part]:
+def parts_of(kind: str, path: Path, cluster: str, timezone: str) -> list[Part]:
+    """The files of a kind that a path names: itself, or those in the directory. Raises UnreadableInput for none."""
     importer = find_importer(kind)
     if path.is_dir() and importer.suffixes:
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(importer.suffixes))
@@ -186,7 +189,7 @@ def _read_ahead(parts: list[Part], known: set[tuple[str, ...]]) -> Generator[_Fi
             file = _File(part)
             opened.put(file)
             try:
-                file.digest, file.size = _digest(part.path)
+                file.digest, file.size = digest_of(part.path)
                 file.known = (file.digest, part.kind, part.cluster) in known
                 for batch in () if file.known else _batches(part, beside, file.rejects):
                     room.acquire()
@@ -254,7 +257,7 @@ def _import_cards(
 
 
 def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -> None:
-    records = 0
+    records = stored = 0
     finished = False
     try:
         while not finished:
@@ -270,11 +273,14 @@ def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -
                     file.taken()
                     if isinstance(batch, Points) and now_us > 0:
                         batch = in_time(batch, history(now_us), str(file.part.path), file.rejects)
-                    rows += store.append(batch)
-                    records += batch.rows.num_rows
+                    appended = store.append(batch)
+                    rows += appended
+                    if not closes(batch):
+                        records += batch.rows.num_rows
+                        stored += appended
                 if finished and not file.known:
                     _record(store, file, records, now_us)
-            report.records += rows
+            report.records, stored = report.records + stored, 0
     finally:
         if file.rejects.total:
             report.rejects.append(file.rejects)
@@ -284,36 +290,36 @@ def _import_file(store: Store, file: _File, report: ImportReport, now_us: int) -
         report.files += 1
 
 
+def closes(batch: Records | Points) -> bool:
+    """Whether a batch is the record of a bill's file, which tells that its lines are there: it is none of its records."""
+    return isinstance(batch, Records) and batch.table == "bill_file"
+
+
 def _record(store: Store, file: _File, records: int, now_us: int) -> None:
     part = file.part
     if (file.digest, part.kind, part.cluster) in _incomplete(store):
         words = {"digest": file.digest, "kind": part.kind, "cluster": part.cluster}
         store.sql("delete from import_file where digest = $digest and kind = $kind and cluster = $cluster", **words)
         store.sql("delete from reject where digest = $digest and kind = $kind and cluster = $cluster", **words)
-    store.sql(
-        "insert into import_file values ($digest, $kind, $cluster, $path, $bytes, $records, $rejected, $now)",
-        digest=file.digest,
-        kind=part.kind,
-        cluster=part.cluster,
-        path=str(part.path),
-        bytes=file.size,
-        records=records,
-        rejected=file.rejects.total,
-        now=now_us,
-    )
-    for reason, count in file.rejects.counts.items():
-        name, line, example = file.rejects.first[reason]
-        store.sql(
-            "insert into reject values ($digest, $kind, $cluster, $path, $reason, $count, $line, $example)",
-            digest=file.digest,
-            kind=part.kind,
-            cluster=part.cluster,
-            path=name,
-            reason=reason,
-            count=count,
-            line=line,
-            example=example,
-        )
+    for note in noted((file.digest, part.kind, part.cluster), str(part.path), file.size, records, file.rejects, now_us):
+        store.append(note)
+
+
+def noted(
+    key: tuple[str, str, str], path: str, size: int, records: int, rejects: Rejects, now_us: int
+) -> list[Records]:
+    """What is kept of a file that was read, known by (digest, kind, cluster): its size in bytes, how many records it
+    held, and what was refused of it.
+    """
+    known = dict(zip(("digest", "kind", "cluster"), key, strict=True))
+    file = {"path": path, "bytes": size, "records": records, "rejected": rejects.total, "imported_us": now_us}
+    notes = [Records("import_file", pa.Table.from_pylist([known | file]))]
+    refused = []
+    for reason, count in rejects.counts.items():
+        name, line, example = rejects.first[reason]
+        words = {"path": name, "reason": reason, "count": count, "line": line, "example": example}
+        refused.append(known | words)
+    return [*notes, Records("reject", pa.Table.from_pylist(refused))] if refused else notes
 
 
 def _incomplete(store: Store) -> set[tuple[str, ...]]:
@@ -322,7 +328,7 @@ def _incomplete(store: Store) -> set[tuple[str, ...]]:
     return {tuple(row) for row in found}
 
 
-def _digest(path: Path) -> tuple[str, int]:
+def digest_of(path: Path) -> tuple[str, int]:
     """SHA-256 and size of a file, or of every file below a directory with its name."""
     total = hashlib.sha256()
     size = 0

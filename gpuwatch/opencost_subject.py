@@ -36,6 +36,8 @@ NAMES = {
     **{alias: alias for alias in ALIASES},
 }
 """Names of `aggregate`, in lower case, by what they stand for here."""
+SHOWN = tuple({"controllerkind": "controllerKind", "providerid": "providerID"}.get(name, name) for name in NAMES)
+"""The same as OpenCost writes them."""
 AGGREGATES_MAX = 20
 LABELS_MAX = 10_000
 """Distinct sets of labels that are remembered while one question is answered."""
@@ -113,8 +115,8 @@ class Aggregate:
 
 
 def parse_aggregate(text: str) -> tuple[Aggregate, ...]:
-    """The parts of `namespace,label:app`; `all` has none, and empty text has DEFAULT. What OpenCost does not know is
-    left out, as it does. Raises UsageError for too many.
+    """The parts of `namespace,label:app`; `all` has none, and empty text has DEFAULT. Raises UsageError for too many,
+    and for a name that is not known: without it rows would be added up under an empty name.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["all"]:
@@ -130,6 +132,10 @@ def parse_aggregate(text: str) -> tuple[Aggregate, ...]:
             found.append(Aggregate(kind, sanitised(key)))
         elif name.lower() in NAMES:
             found.append(Aggregate(NAMES[name.lower()]))
+        else:
+            raise UsageError(
+                f"aggregate {name[:50]!r}: not known; use {', '.join(SHOWN)}, label:NAME, annotation:NAME, or all"
+            )
     return tuple(found)
 
 

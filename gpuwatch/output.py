@@ -15,6 +15,9 @@ FORMATS = ("table", "json", "csv")
 PIPED_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
 
+WORD_MAX = 100
+"""Characters of a word that a table breaks nowhere: the longest that people copy is a SHA-256 of 64."""
+
 BUCKET_WORDS = {
     "compute": "Compute",
     "memory_roof": "Memory-bound work",
@@ -55,6 +58,8 @@ class Listing:
     shown: Sequence[str] | None = None
     """Columns of the table, where it shows fewer than CSV has."""
     foot: Sequence[str] = ()
+    spare: Sequence[str] = ()
+    """Columns that a table which is too wide does without, the least important first."""
 
 
 def choose(form: str | None, terminal: bool, formats: Sequence[str] = FORMATS) -> str:
@@ -83,23 +88,67 @@ def as_csv(listing: Listing) -> str:
 
 
 def as_table(listing: Listing, width: int) -> str:
-    """A table for a person, at most `width` columns wide, numbers to the right."""
+    """A table for a person, numbers to the right, `width` columns wide where that is enough.
+
+    Lines break between words only: a number, an id or a digest is copied as it stands. Where words alone are wider, columns
+    of `spare` are left out, and told below; what is wider even then runs over.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
+    names = list(listing.shown or listing.columns)
+    cells = {name: [visible(_word(name, item.get(name))) for item in listing.items] for name in names}
+    left_out = []
+    for name in listing.spare:
+        if _edges(names) + sum(_least(_title(one), cells[one]) for one in names) <= width:
+            break
+        names.remove(name)
+        left_out += [_title(name)] if any(cells[name]) else []
+    widths = _widths([(_title(name), cells[name]) for name in names], width - _edges(names))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in listing.shown or listing.columns:
-        number = name in _NUMBERS
-        table.add_column(_title(name), justify="right" if number else "left", overflow="fold", no_wrap=number)
-    for item in listing.items:
-        table.add_row(*(visible(_word(name, item.get(name))) for name in listing.shown or listing.columns))
+    for name, wide in zip(names, widths, strict=True):
+        table.add_column(
+            _title(name), justify="right" if name in _NUMBERS else "left", width=wide, overflow="fold", no_wrap=False
+        )
+    for row in zip(*(cells[name] for name in names), strict=True):
+        table.add_row(*row)
     stream = io.StringIO()
-    console = Console(file=stream, width=width, highlight=False, markup=False, color_system=None)
+    whole = max(width, sum(widths) + _edges(names))
+    console = Console(file=stream, width=whole, highlight=False, markup=False, color_system=None)
     if listing.items:
         console.print(table)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
-    return "\n".join([*lines, *(visible(line) for line in listing.foot)]).strip("\n") + "\n"
+    told = [f"Not shown for want of room: {', '.join(left_out)}; --format json has all."] if left_out else []
+    return "\n".join([*lines, *(visible(line) for line in [*listing.foot, *told])]).strip("\n") + "\n"
+
+
+def _edges(names: Sequence[str]) -> int:
+    """Columns of the terminal that lie between and beside those of a table."""
+    return 3 * len(names) - 1
+
+
+def _least(title: str, cells: Sequence[str]) -> int:
+    """The width of a column that breaks no word, short of one that no table is made for."""
+    from rich.cells import cell_len
+
+    return min(max((cell_len(word) for text in (title, *cells) for word in text.split()), default=1), WORD_MAX)
+
+
+def _widths(columns: Sequence[tuple[str, Sequence[str]]], room: int) -> list[int]:
+    """Widths of columns (title, cells) that fit into `room`: the widest break first, and none below its longest word."""
+    from rich.cells import cell_len
+
+    least = [_least(title, cells) for title, cells in columns]
+    widths = [
+        max(low, min(max(cell_len(text) for text in (title, *cells)), max(room, 1)))
+        for low, (title, cells) in zip(least, columns, strict=True)
+    ]
+    over = sum(widths) - room
+    while over > 0 and (broad := [n for n, wide in enumerate(widths) if wide > least[n]]):
+        widths[max(broad, key=lambda n: widths[n])] -= 1
+        over -= 1
+    return widths
 
 
 def terminal_width(stream: TextIO) -> int:

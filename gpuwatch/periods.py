@@ -87,6 +87,7 @@ def close(
     context = {
         "forced": force,
         "days_without_books": len(missing),
+        "missing_days": missing,
         "unpriced_gpu_seconds": f"{fine.unpriced_gpu_seconds:f}",
     }
     return periods.close(name, Frozen(rows, published, summary(rows, published), versions, context), actor, now_us)

@@ -42,6 +42,8 @@ def told(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
         "closed_at": rfc3339(newest.closed_us),
         "closed_by": newest.closed_by,
         "digest": newest.digest,
+        "forced": newest.forced,
+        "forced_why": forced_why(newest, teams),
         "versions": newest.context.get("versions", {}),
         "gpu_seconds": f"{sum((Decimal(row['gpu_seconds']) for row in shown), Decimal(0)):f}",
         "cost": f"{sum(costs, Decimal(0)):f}" if len(currencies) <= 1 else None,
@@ -69,10 +71,25 @@ def closing_words(one: Closing, teams: Teams = None) -> dict[str, Any]:
         "closed_at": rfc3339(one.closed_us),
         "closed_by": one.closed_by,
         "digest": one.digest,
+        "forced": one.forced,
+        "forced_why": forced_why(one, teams),
         "reopened_at": None if one.reopened_us is None else rfc3339(one.reopened_us),
         "reopened_by": one.reopened_by,
         "reason": one.reason if teams is None else None,
     }
+
+
+def forced_why(one: Closing, teams: Teams = None) -> str | None:
+    """What was missing when a closing was forced, in words; None where it was not. With `teams` without amounts."""
+    if not one.forced:
+        return None
+    said = []
+    if count := int(one.context.get("days_without_books", 0)):
+        days = ", ".join(one.context.get("missing_days", ()))
+        said.append(f"{count} {'day' if count == 1 else 'days'} without whole books{': ' if days else ''}{days}")
+    if (unpriced := Decimal(one.context.get("unpriced_gpu_seconds", 0))) > 0:
+        said.append(f"{unpriced:f} GPU-seconds without a price" if teams is None else "time without a price")
+    return "; ".join(said) or "nothing was missing"
 
 
 def rows(state: State, name: str, teams: Teams = None) -> list[dict[str, Any]]:

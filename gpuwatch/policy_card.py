@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuwatch.clock import Window, rfc3339
 from gpuwatch.fx import Fx
+from gpuwatch.known_names import team_names
 from gpuwatch.listings import window_dict
 from gpuwatch.policy import KIND, Policies, Policy, as_dict, in_force
 from gpuwatch.policy_parse import read
@@ -23,18 +24,13 @@ HISTORY = 100
 
 def known(store: Store, state: State) -> Known:
     """Teams of rules and runs, places of devices, and currencies of prices and of the fx card."""
-    teams = {rule.team for rule in state.team_rules()}
-    teams |= {
-        row[0] for row in store.sql("select distinct team from run_team where team not like '\\_\\_%' escape '\\'")
-    }
     places = store.sql("select distinct cluster, pool, model from class_price")
     exchange = Fx.read(state)
     currencies = {rate.currency for rate in state.rates()} | {one.base for one in exchange.rates}
     currencies |= {exchange.currency} if exchange.currency else set()
     currencies |= {row[0] for row in store.sql("select distinct currency from class_price where currency is not null")}
-    return Known(
-        frozenset(teams), tuple((c, p, m) for c, p, m in places) if places else None, frozenset(currencies) or None
-    )
+    named = tuple((c, p, m) for c, p, m in places) if places else None
+    return Known(team_names(store, state), named, frozenset(currencies) or None)
 
 
 def replace(store: Store, state: State, text: str | bytes, name: str, actor: str, at_us: int) -> dict[str, Any]:

@@ -51,6 +51,26 @@ def rate_warnings(store: Store, rates: Sequence[Rate]) -> list[str]:
     )
 
 
+def fx_warnings(state: State, fx: Fx, now_us: int) -> list[str]:
+    """A sentence a currency whose prices now stay in it although another one is reported in, with the line to add; and
+    one where no price is in the reported currency and no exchange rate leads to it. What doctor tells of the fleet's own
+    prices follows once they are computed.
+    """
+    if fx.currency is None:
+        return []
+    rates = [rate for rate in rate_cards.in_force(state) if rate.valid_to_us is None or rate.valid_to_us > now_us]
+    priced = {rate.currency for rate in rates}
+    told = []
+    for currency in sorted(priced - {fx.currency}):
+        try:
+            fx.at(currency, fx.currency, now_us)
+        except UsageError as error:
+            told.append(f"prices in {currency} are not told in {fx.currency} but stay in {currency}: {error}")
+    if fx.currency not in priced and not told and all(one.quote != fx.currency for one in fx.rates):
+        told.append(f"no price is in {fx.currency} and no exchange rate leads to it: is it the currency you mean?")
+    return _bounded(told)
+
+
 def team_warnings(store: Store, rules: Sequence[TeamRule]) -> list[str]:
     """A sentence a rule that no run matches, and a name that two rules give to two teams."""
     names = names_of(store)

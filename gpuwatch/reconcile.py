@@ -26,6 +26,8 @@ GROUPS = {
 """What `by` groups, and the words of its rows."""
 COSTS = ("effective", "billed")
 """Which cost of the bill is compared: purchases spread over what they cover, or what the invoice says."""
+PROVIDERS = ("aws", "azure", "gcp", "oci")
+"""Providers that bills are read of whether or not one was imported; FOCUS brings others by their name."""
 FINAL_AFTER_US = 36 * HOUR_US
 """Clouds go on changing the bill of a day for about this long after its end (peers.md section 3.4)."""
 NAMED_MAX = 5
@@ -112,12 +114,14 @@ def reconcile(
 
     Books are rates x capacity at the prices of the last pricing (price_all), as gpuwatch charges it without a policy.
     `provider` keeps the rows of one. With a reporting currency set, bills are converted at the rate of each day; what
-    has no rate stays in its own currency. Raises UsageError for an unknown `by` or `cost`.
+    has no rate stays in its own currency. Raises UsageError for an unknown `by`, `cost` or `provider`.
     """
     if by not in GROUPS:
         raise UsageError(f"--by {by}: use {', '.join(GROUPS)}")
     if cost not in COSTS:
         raise UsageError(f"--cost {cost}: use {', '.join(COSTS)}")
+    if provider is not None:
+        provider = _known(store, provider)
     days = Window(window.start_us // DAY_US * DAY_US, -(-window.end_us // DAY_US) * DAY_US)
     scale = scale_of(store, days)
     span = {"start_us": days.start_us, "end_us": days.end_us}
@@ -332,6 +336,15 @@ class _Work:
         known, _, until_us = self._groups.setdefault(key, (Parts(), account[0], 0))
         known.add(sums)
         self._groups[key] = known, account[0], max(until_us, day_us + DAY_US)
+
+
+def _known(store: Store, provider: str) -> str:
+    """The provider as bills name it. Raises UsageError for one that no bill is of."""
+    billed = {name for (name,) in store.sql("select distinct provider from bill where provider is not null")}
+    if provider.lower() not in billed.union(PROVIDERS):
+        told = f"bills are of {', '.join(sorted(billed)[:NAMED_MAX])}" if billed else "no bill was imported"
+        raise UsageError(f"--provider {provider}: unknown; known: {', '.join(PROVIDERS)}; {told}")
+    return provider.lower()
 
 
 def _units(text: str | None) -> Fraction:

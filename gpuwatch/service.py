@@ -21,6 +21,7 @@ from gpuwatch.alerting import Alerting
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.analyzer import AnalysisStatus, Analyzer
 from gpuwatch.backup import Backup, backup
+from gpuwatch.bills import ARRIVING, Bills
 from gpuwatch.clocks import Clocks, WrongClock
 from gpuwatch.collect import Collectors, unchanged
 from gpuwatch.commit import Batches, GroupCommit
@@ -113,6 +114,7 @@ class Service:
         self._copying = threading.Lock()
         self._reloading = threading.Lock()
         self._stopped = False
+        self.bills = Bills(self.submit, self.reader, now_us, Path(directory or scratch or "") / ARRIVING)
 
     @classmethod
     def open(

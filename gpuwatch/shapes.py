@@ -26,7 +26,7 @@ from gpuwatch.fragmentation import (
 )
 from gpuwatch.money import CENT_PLACES, largest_remainder
 from gpuwatch.shapes_demand import DAYS, Demand, domains_of, shape
-from gpuwatch.shapes_notes import notes
+from gpuwatch.shapes_notes import notes, nothing
 from gpuwatch.shapes_state import Cluster, Gpu, clusters, instants
 from gpuwatch.shapes_table import gangs, items
 from gpuwatch.store import Store
@@ -39,6 +39,14 @@ PLACES = 3
 RATIO_PLACES = 6
 
 Row = dict[str, Any]
+UNKNOWN_TOTAL: Row = {
+    "free_gpus": None,
+    "stranded_gpus": None,
+    "rate": None,
+    "cost_per_hour": None,
+    "unpriced_gpus": None,
+}
+"""The sum of clusters of which some are not known at that instant."""
 _Key = tuple[str, str, str, str]
 """(cluster, pool, model, currency), "" for none."""
 
@@ -70,15 +78,17 @@ def shapes(
     cluster: str | None = None,
     days: int = DAYS,
     advice: Advice = SERVED,
+    exact: bool = False,
     limit: int | None = None,
     offset: int = 0,
 ) -> Row:
     """The answer of GET /capacity/shapes with `next_offset` (None at the end); `items` are paged, the rest is whole.
 
-    The instant is that up to which the books are sure of every GPU, no later than `at_us`. Requests count that were
-    submitted in the `days` before it. Amounts of GPUs are floats, ratios 0..1, money text; None is unknown.
+    The instant is that up to which the books are sure of every GPU, no later than `at_us`; with `exact` somebody asked about
+    `at_us` itself, and books that end before it say nothing of it. Requests count that were submitted in the `days` before
+    it. Amounts of GPUs are floats, ratios 0..1, money text; None is unknown.
     """
-    ends = instants(store, at_us, cluster)
+    ends, unknown = instants(store, at_us, cluster, exact)
     asked = shapes_demand.read(store, ends, days)
     judged = [_judge(one, shapes_demand.of_cluster(asked[one.name], one)) for one in clusters(store, ends)]
     table = [
@@ -88,24 +98,25 @@ def shapes(
     ]
     page = table[offset:] if limit is None else table[offset : offset + limit]
     stranded = _stranded(judged)
+    told = [
+        {
+            "cluster": one.cluster.name,
+            "as_of": rfc3339(one.cluster.as_of_us),
+            "demand": _demand(one, days),
+            "gpus": _amounts(one.whole),
+            "slices": None if one.slices is None else _amounts(one.slices),
+            "gangs": gangs(one.cluster),
+            "notes": notes(store, one.cluster, one.demand, advice),
+        }
+        for one in judged
+    ]
     return {
         "items": page,
         "at": rfc3339(at_us),
         "days": days,
-        "clusters": [
-            {
-                "cluster": one.cluster.name,
-                "as_of": rfc3339(one.cluster.as_of_us),
-                "demand": _demand(one, days),
-                "gpus": _amounts(one.whole),
-                "slices": None if one.slices is None else _amounts(one.slices),
-                "gangs": gangs(one.cluster),
-                "notes": notes(store, one.cluster, one.demand, advice),
-            }
-            for one in judged
-        ],
+        "clusters": sorted([*told, *nothing(unknown)], key=lambda one: str(one["cluster"])),
         "stranded": stranded,
-        "total": _total(judged, stranded),
+        "total": UNKNOWN_TOTAL if unknown else _total(judged, stranded),
         "next_offset": offset + len(page) if offset + len(page) < len(table) else None,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gpuwatch.advice import Advice
@@ -43,6 +44,14 @@ def notes(store: Store, cluster: Cluster, demand: Demand, advice: Advice) -> lis
         lines = [f"{model},on_demand,USD_PER_HOUR,{since}," for model in models]
         found.append(_note(PRICED, len(unpriced), advice.rates(lines)))
     return found
+
+
+def nothing(unknown: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Clusters of which nothing is known at an instant, with the reason as their note."""
+    empty = dict.fromkeys(("as_of", "demand", "gpus", "slices"))
+    return [
+        {"cluster": name, **empty, "gangs": [], "notes": [_note("books", None, why)]} for name, why in unknown.items()
+    ]
 
 
 def _places(store: Store, cluster: Cluster, advice: Advice) -> list[dict[str, Any]]:

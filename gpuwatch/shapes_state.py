@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from gpuwatch.clock import rfc3339
 from gpuwatch.fleet import STALE_US
 from gpuwatch.mig_room import Room, room
 from gpuwatch.store import Store
@@ -18,6 +19,8 @@ from gpuwatch.topology import board
 
 PRICES_MAX = 1024
 """Distinct prices whose number is remembered."""
+
+ASK = "Ask about an instant within the books, or import what is missing and analyze it."
 
 _END = pa.schema([("cluster", pa.string()), ("as_of_us", pa.int64()), ("at_us", pa.int64())])
 
@@ -70,15 +73,27 @@ class Cluster:
         return [gpu for gpu in self.gpus if gpu.partitioned]
 
 
-def instants(store: Store, at_us: int, cluster: str | None = None) -> pa.Table:
-    """A row a cluster: the instant that is judged (no later than its books are sure of) and the one that was asked about."""
+def instants(
+    store: Store, at_us: int, cluster: str | None = None, exact: bool = False
+) -> tuple[pa.Table, dict[str, str]]:
+    """A row a cluster: the instant that is judged (no later than its books are sure of) and the one that was asked about.
+    Beside them the clusters of which nothing is known then, and why: `at_us` lies before their books, or, with `exact`,
+    behind them.
+    """
     ends = store.rows("reports/fleet_end", stale_us=STALE_US)
-    rows = [
-        {"cluster": end["cluster"], "as_of_us": min(end["as_of_us"], at_us), "at_us": at_us}
-        for end in ends
-        if end["as_of_us"] is not None and cluster in (None, end["cluster"])
-    ]
-    return pa.Table.from_pylist(rows, schema=_END)
+    begins = dict(store.sql("select cluster, min(start_us) from capacity group by cluster"))
+    rows, unknown = [], {}
+    for end in ends:
+        name, as_of_us = end["cluster"], end["as_of_us"]
+        if as_of_us is None or cluster not in (None, name):
+            continue
+        if at_us < begins.get(name, 0):
+            unknown[name] = f"The books begin {rfc3339(begins[name])}, after the instant that was asked about. {ASK}"
+        elif exact and at_us > as_of_us + STALE_US:
+            unknown[name] = f"The books end {rfc3339(as_of_us)}, before the instant that was asked about. {ASK}"
+        else:
+            rows.append({"cluster": name, "as_of_us": min(as_of_us, at_us), "at_us": at_us})
+    return pa.Table.from_pylist(rows, schema=_END), unknown
 
 
 def clusters(store: Store, ends: pa.Table) -> list[Cluster]:

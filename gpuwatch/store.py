@@ -31,6 +31,8 @@ CHECKPOINT_ROOM_BYTES = 64 << 20
 INTERRUPTED = "Query interrupted"
 """What DuckDB makes of a Ctrl-C: a plain RuntimeError."""
 THREADS_MAX = 64
+NOTES = ("import_file", "reject")
+"""Tables in which an import notes what it read, beside the records of model.TABLES."""
 
 
 class Store:
@@ -191,6 +193,9 @@ class Store:
         if batch.table == "sample":
             names = batch.rows.column_names
             table = "sample_tail"
+        elif batch.table in NOTES:
+            names = batch.rows.column_names
+            table = batch.table
         elif batch.table in TABLES:
             names = TABLES[batch.table].names
             table = batch.table

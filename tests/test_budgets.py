@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch import findings, periods
+from gpuwatch import findings, fx, periods
 from gpuwatch.alerting import AlertConfig, Alerting
 from gpuwatch.alerts import slack
 from gpuwatch.budget_alerts import alerts
@@ -56,7 +56,45 @@ def test_a_budget_in_another_currency_is_no_alert_and_says_what_is_missing() -> 
     set_(state, Budget("a", "month", Decimal(1), "USD"))
     assert [] == alerts(world.store, state, us(10 * DAY))
     (status,) = statuses(world.store, state, us(10 * DAY))
-    assert (None, "charges are in EUR: set the reporting currency") == (status.spent, status.missing)
+    assert status.spent is None
+    assert "charges are in EUR, this budget is in USD: write the budget in EUR, or report in USD" in str(status.missing)
+
+
+@pytest.mark.parametrize(
+    ("reported", "cause"),
+    [
+        pytest.param("GBP", "the reporting currency is GBP, this budget is in USD", id="the budget has another one"),
+        pytest.param(
+            "USD", "charges in EUR of 2026-11 have no exchange rate to USD", id="no exchange rate leads there"
+        ),
+    ],
+)
+def test_a_reporting_currency_that_is_set_is_not_asked_for_again(reported: str, cause: str) -> None:
+    world, state = spending(currency="EUR")
+    fx.replace(state, fx.Fx(currency=reported), "test", "test", 0)
+    price_all(world.store, state)
+    set_(state, Budget("a", "month", Decimal(1), "USD"))
+    (status,) = statuses(world.store, state, us(10 * DAY))
+    assert (None, True) == (status.spent, str(status.missing).startswith(cause))
+    assert "set the reporting currency" not in str(status.missing)
+
+
+def test_a_budget_that_is_passed_ran_out_on_the_day_on_which_it_was() -> None:
+    world, state = spending()
+    set_(state, Budget("a", "month", Decimal(100), "USD"))
+    (status,) = statuses(world.store, state, us(10 * DAY))
+    # 24 a day from the 2nd on: 96 by the end of the 5th, 120 by the end of the 6th.
+    assert "2026-11-06" == status.as_dict()["runs_out"]
+    assert "-20.00" == status.as_dict()["burn_down"][4]["left"]
+
+
+def test_a_budget_of_a_team_that_nobody_names_says_so_and_names_no_other() -> None:
+    world, state = spending()
+    set_(state, Budget("a", "month", Decimal(9999), "USD"), Budget("aa", "month", Decimal(1), "USD"))
+    told = {status.budget.team: status.missing for status in statuses(world.store, state, us(10 * DAY))}
+    assert told["a"] is None
+    assert str(told["aa"]).startswith("no run or rule names team 'aa': correct the budget")
+    assert "known" not in str(told["aa"])
 
 
 def test_spent_is_the_chargeback_and_the_days_add_up_to_it() -> None:

@@ -14,6 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuwatch.cli import app, run
+from gpuwatch.clock import parse_window
+from gpuwatch.errors import UsageError
 from gpuwatch.simulate import simulate
 from gpuwatch.store import Store
 
@@ -186,3 +188,19 @@ def test_a_query_that_ctrl_c_ends_is_an_interruption(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("gpuwatch.cli.app", query)
 
     assert 130 == run(["analyze"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("2026-46", "window '2026-46': there is no such month; a month is written", id="a week without W"),
+        pytest.param(
+            "2026-W60", "window '2026-W60': Invalid week: 60; a month is written", id="a week that no year has"
+        ),
+    ],
+)
+def test_a_wrong_window_says_what_a_week_looks_like(text: str, expected: str) -> None:
+    with pytest.raises(UsageError) as told:
+        parse_window(text, 0)
+    assert str(told.value).startswith(expected)
+    assert "2026-W46" in str(told.value)

@@ -20,6 +20,7 @@ from gpuwatch.cost import Chargeback
 from gpuwatch.errors import UsageError
 from gpuwatch.explain import NoSuchCharge, explain
 from gpuwatch.explain_under import policies_of, under
+from gpuwatch.explain_words import dealt_text
 from gpuwatch.listings import chargeback_listing
 from gpuwatch.policy import Policies, as_dict
 from gpuwatch.rates import Rate
@@ -239,9 +240,28 @@ def test_what_a_policy_deals_is_told_with_its_weight() -> None:
     assert ("54.000000000000", "21600000000", "64800000000") == (
         *(line["dealt"][name] for name in ("amount", "weight", "weights")),
     )
-    assert "2026-11-02: a share of free GPUs, 33.33% of 54.00" == line["text"]
+    where = "model NVIDIA H100 80GB HBM3, cluster c1"
+    assert f"2026-11-02: a share of free GPUs ({where}), 33.33% of 54.00" == line["text"]
     (own,) = whole(world, state, asked, ["a"])["items"]
-    assert (None, "2026-11-02: a share of free GPUs") == (own["dealt"], own["text"])
+    assert (None, f"2026-11-02: a share of free GPUs ({where})") == (own["dealt"], own["text"])
+
+
+@pytest.mark.parametrize(
+    ("pool", "cluster", "said"),
+    [
+        pytest.param(None, None, "", id="money of no GPU"),
+        pytest.param("H100", "c1", " (model H100, cluster c1)", id="a pool that nobody named"),
+        pytest.param("night", "c1", " (model H100, pool night, cluster c1)", id="all of it"),
+    ],
+)
+def test_lines_of_one_day_tell_which_gpus_they_are_about(pool: str | None, cluster: str | None, said: str) -> None:
+    model = None if pool is None else "H100"
+    dealt = {"amount": "54.68", "weight": "1", "weights": "1"}
+    told = {"what": "dealt", "day": "2026-11-02", "cause": "idle", "dealt": dealt}
+
+    assert f"2026-11-02: a share of free GPUs{said}, 100.00% of 54.68" == dealt_text(
+        told | {"gpu_model": model, "pool": pool, "cluster": cluster}
+    )
 
 
 def test_a_discount_stands_in_the_formula() -> None:

@@ -49,3 +49,37 @@ def test_csv_writes_nested_values_as_json() -> None:
 
 def test_visible_leaves_letters_alone() -> None:
     assert "Jürgen\\n" == visible("Jürgen\n")
+
+
+STORY = "a long story that may well be told in several lines"
+WIDE = Listing(
+    ("id", "digest", "amount", "by", "why"),
+    [
+        {
+            "id": "ri-2026-a100",
+            "digest": "d" * 64,
+            "amount": "1234567.123456",
+            "by": "ann",
+            "why": STORY,
+        }
+    ],
+    spare=("by", "why"),
+)
+
+
+def test_a_table_breaks_no_number_id_or_digest() -> None:
+    for width in (40, 80, 100, 120, 200):
+        lines = render(WIDE, "table", width).splitlines()
+        assert any("ri-2026-a100" in line and "d" * 64 in line and "1234567.123456" in line for line in lines), width
+
+
+def test_a_table_that_fits_leaves_nothing_out_and_breaks_between_words() -> None:
+    text = render(WIDE, "table", 130)
+    assert "Not shown" not in text
+    assert all(len(line) <= 130 for line in text.splitlines())
+    assert set(STORY.split(" ")) <= set(text.split())
+
+
+def test_a_narrow_table_leaves_out_what_matters_least_and_says_so() -> None:
+    assert "Not shown for want of room: by, why; --format json has all." == render(WIDE, "table", 100).splitlines()[-1]
+    assert "several" in render(WIDE, "csv", 100)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpuwatch import cost
+from gpuwatch import cost, periods
 from gpuwatch.cli import app
+from gpuwatch.commands.period import _dear
 from gpuwatch.periods_rows import digest_of
 from gpuwatch.rates import Rate
 from gpuwatch.state import State
@@ -118,6 +119,21 @@ def test_a_period_through_the_server_that_holds_the_directory(data: Path) -> Non
         as_expected(life(data))
 
 
+def test_a_forced_closing_says_so_wherever_it_is_told(data: Path) -> None:
+    """With what was missing; the text of the hash has nothing of it."""
+    days = ", ".join(f"2025-11-{day:02d}" for day in range(3, 10))
+    why = f"7 days without whole books: {days}"
+    foot = f"Period {WEEK}, closing 1, was forced: {why}"
+    closed = json.loads(told(data, "period", "close", WEEK, "--force", "--format", "json"))["items"][0]
+    shown = json.loads(told(data, "period", "show", WEEK, "--format", "json"))["period"]
+    (listed,) = rows(data, "period", "list")
+    tables = [told(data, "period", *words, "--format", "table") for words in (["list"], ["show", WEEK])]
+
+    assert [(True, why)] * 3 == [(one["forced"], one["forced_why"]) for one in (closed, shown, listed)]
+    assert [True, True] == [foot in table for table in tables]
+    assert "forced" not in told(data, "period", "show", WEEK, "--content")
+
+
 def test_what_an_analysis_finds_is_a_correction(data: Path) -> None:
     """`gpuwatch analyze` looks at closed periods; `show --corrections` tells the lines."""
     told(data, "period", "close", WEEK, "--force")
@@ -161,6 +177,28 @@ def test_whoever_types_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.
     ]
 
 
+def test_whoever_types_is_named_beside_a_server_too(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    with Server(data):
+        told(data, "period", "close", WEEK, "--force")
+        entries = rows(data, "audit-log", "--what", "periods")
+
+    assert ["ann (command line)"] == [entry["actor"] for entry in entries]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "xlsx", "focus"])
+def test_a_missing_folder_is_named_and_not_made(data: Path, tmp_path: Path, form: str) -> None:
+    """In every format: a mistyped path leaves nothing behind."""
+    out = tmp_path / "nope" / "x.csv"
+    arguments = ["chargeback", "--window", WEEK, "--format", form, "--out", str(out), "--data", str(data)]
+    done = RUNNER.invoke(app, arguments)
+
+    assert (2, True) == (done.exit_code, f"there is no folder {out.parent}" in done.stderr.replace("\n", " "))
+    assert not out.parent.exists()
+
+
 def test_the_audit_log_tells_the_rows_that_changed(data: Path) -> None:
     with State.open(data) as state:
         state.replace_rates([rate("3")], "eve", "rates.csv", us(0))
@@ -194,3 +232,23 @@ def test_what_is_wrong_is_named(data: Path, arguments: list[str], said: str) -> 
     done = RUNNER.invoke(app, [*arguments, "--data", str(data)])
 
     assert (2, True) == (done.exit_code, said in " ".join(done.output.split()))
+
+
+def test_rows_are_shown_dearest_first_by_number() -> None:
+    """And those without a price last, whatever their text sorts as."""
+    costs = ["27.8", None, "3.02", "28.05"]
+    found = sorted(({"currency": "USD", "cost_exact": cost} for cost in costs), key=_dear)
+    assert ["28.05", "27.8", "3.02", None] == [row["cost_exact"] for row in found]
+
+
+def test_corrections_are_added_up_by_currency(data: Path) -> None:
+    told(data, "period", "close", WEEK, "--force")
+    assert [] == json.loads(told(data, "period", "show", WEEK, "--corrections", "--format", "json"))["total"]
+    with Store.open(data, threads=1) as store, State.open(data) as state:
+        state.replace_rates([rate("3")], "test", "rates.csv", us(AGO))
+        cost.price_all(store, state)
+        periods.find_corrections(store, state, us(AGO + 14 * 24 * HOUR))
+    answer = json.loads(told(data, "period", "show", WEEK, "--corrections", "--format", "json"))
+    assert [{"cost": "1.00", "currency": "USD"}] == answer["total"]
+    table = told(data, "period", "show", WEEK, "--corrections", "--format", "table")
+    assert "Corrections: 1.00 USD in all" in table

@@ -301,6 +301,16 @@ def test_what_is_not_known_is_named(words: dict[str, Any]) -> None:
         asked(World(), State.open("sqlite://"), **words)
 
 
+def test_a_provider_that_nobody_has_is_refused_with_those_there_are() -> None:
+    """One of the known clouds without a bill is an answer, and so is a name that a bill brought, in any case."""
+    world = billed(fleet(), line(provider="coreweave"))
+    state = state_of(world)
+
+    assert [0, 1] == [len(asked(world, state, provider=name).rows) for name in ("aws", "CoreWeave")]
+    with pytest.raises(UsageError, match="awss: unknown; known: aws, azure, gcp, oci; bills are of coreweave"):
+        asked(world, state, provider="awss")
+
+
 amounts = st.fractions(-(10**6), 10**6, max_denominator=10**6)
 hours = st.one_of(st.none(), st.fractions(0, 500, max_denominator=3600))
 currencies = st.sampled_from(("USD", "EUR"))

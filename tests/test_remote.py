@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuwatch.commands import remote
-from gpuwatch.errors import SourceUnreachable, UsageError
+from gpuwatch.errors import SourceUnreachable, UnreadableInput, UsageError
 from gpuwatch.in_use import Note
 
 ERROR = b'{"error": {"code": "busy", "message": "an analysis holds the books", "hint": "try again"}}'
@@ -57,6 +59,18 @@ def test_a_server_that_is_busy_is_asked_again(monkeypatch: pytest.MonkeyPatch) -
     assert ([2, 2], [b'{"a": 1}'] * 3) == (waited, bodies)
 
 
+def test_a_file_that_is_sent_again_is_sent_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(remote.time, "sleep", lambda seconds: None)
+    file = tmp_path / "bill.csv"
+    file.write_bytes(b"a,b\n" * 50_000)
+    with answers((503, {"Retry-After": "1"}, ERROR), (200, {}, b'{"records": 2}')) as (note, bodies):
+        assert {"records": 2} == remote.send_file(note, "/x", file, {"kind": "k", "beside": ["a", "b"]})
+
+    assert [file.read_bytes()] * 2 == bodies
+    with pytest.raises(UnreadableInput, match="none.csv: No such file"):
+        remote.send_file(note, "/x", tmp_path / "none.csv", {})
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "error"),
     [
@@ -75,3 +89,19 @@ def test_nothing_else_is_asked_again(
         remote.post(note, "/x", {})
 
     assert 1 == len(bodies)
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        pytest.param("correct these rows and send all", "no; correct these rows and send all", id="a hint of its own"),
+        pytest.param("correct the request; /docs lists every parameter", "no", id="a hint about requests"),
+        pytest.param("GET /api/v1/periods lists those that were", "no", id="a route that has the answer"),
+        pytest.param("check the path; /docs lists every route", "no", id="a hint about routes"),
+    ],
+)
+def test_hints_for_who_writes_requests_are_left_out(hint: str, expected: str) -> None:
+    body = json.dumps({"error": {"code": "bad_request", "message": "no", "hint": hint}}).encode()
+    with answers((400, {}, body)) as (note, _), pytest.raises(UsageError) as told:
+        remote.post(note, "/x", {})
+    assert expected == str(told.value)

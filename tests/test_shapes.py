@@ -516,3 +516,24 @@ def test_the_lines_below_the_table() -> None:
     assert f"c1: largest gang of {H100}: node 1, nvlink unknown, leaf unknown, cluster 1" == lines[1]
     assert "c1: asked for, and no place now: 2" == lines[2]
     assert "Stranded: 2.00 USD an hour" == lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("at", "exact", "why"),
+    [
+        pytest.param(60, True, None, id="within the books"),
+        pytest.param(END + 3600, False, None, id="now, which is behind the books: the newest that is known"),
+        pytest.param(-86_400, True, "The books begin", id="before the books"),
+        pytest.param(-86_400, False, "The books begin", id="a clock before the books"),
+        pytest.param(END + 3600, True, "The books end", id="behind the books"),
+    ],
+)
+def test_before_and_behind_the_books_nothing_is_known(two_nodes: World, at: int, exact: bool, why: str | None) -> None:
+    found = shapes(two_nodes.store, us(at), exact=exact)
+    (one,) = found["clusters"]
+    assert (why is None) == (one["gpus"] is not None) == (found["total"]["free_gpus"] is not None)
+    if why is not None:
+        assert ([], [], None, None) == (found["items"], found["stranded"], one["as_of"], one["demand"])
+        assert ["books"] == [note["what"] for note in one["notes"]]
+        assert one["notes"][0]["fix"].startswith(why)
+        assert ["not known: books"] == [line.split(": ", 1)[1].split(". ")[0] for line in command._foot(found)]

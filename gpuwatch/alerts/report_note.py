@@ -10,11 +10,15 @@ from typing import Any
 from gpuwatch.alerts import slack, webhook, words
 from gpuwatch.alerts.channel import REPORT, Channel
 from gpuwatch.clock import rfc3339
-from gpuwatch.report.recipients import FLEET, Recipients
+from gpuwatch.report.files import SETTLE_US, last_week
+from gpuwatch.report.recipients import FLEET, KIND, Recipients
 from gpuwatch.report.summary import Summary
 from gpuwatch.state import State
 from gpuwatch.state.channels import Channels
 from gpuwatch.state.outbox import Outbox, Row
+
+TOLD = "report:told"
+"""A note of the state: the week that was told last, and to which recipients and channels."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +29,17 @@ class Note:
     to: tuple[str, ...]
 
 
-def enqueue(state: State, summaries: Sequence[Summary], now_us: int) -> int:
+def enqueue(state: State, summaries: Sequence[Summary], now_us: int, *, mail_only: bool = False) -> int:
     """Queues each report for the channels that want it; returns how many messages were queued.
 
     A channel with `report` among its events gets the fleet's report, or those of its teams where it has some. An e-mail
-    channel also sends to the recipients card. Calling it again queues nothing that was queued before.
+    channel also sends to the recipients card; without any address it queues nothing. Calling it again queues nothing that
+    was queued before. `mail_only`: for e-mail channels.
     """
     outbox, card = Outbox(state), Recipients.read(state)
     written = 0
     for channel in Channels(state).list():
-        if not channel.enabled or REPORT not in channel.events:
+        if not channel.enabled or REPORT not in channel.events or (mail_only and channel.mail is None):
             continue
         for summary in summaries:
             to = addresses(channel, summary.team, card)
@@ -44,6 +49,26 @@ def enqueue(state: State, summaries: Sequence[Summary], now_us: int) -> int:
             about = f"report {summary.week} {summary.stem.rpartition('/')[2]}"
             written += outbox.announce(channel.name, about, REPORT, payload, now_us)
     return written
+
+
+def told(state: State, week: str) -> None:
+    """Notes that a week was told to the addresses of now."""
+    state.note(TOLD, f"{week} {_readers(state)}")
+
+
+def owed(state: State, now_us: int) -> str | None:
+    """The week that was told last, where recipients or e-mail channels have changed since: whoever had no address then
+    waits for it. None once the next week has ended.
+    """
+    week, _, readers = (state.setting(TOLD) or "").partition(" ")
+    return week if week == last_week(now_us - SETTLE_US) and readers != _readers(state) else None
+
+
+def _readers(state: State) -> str:
+    """The version of the recipients card, and the e-mail channels that want reports."""
+    channels = Channels(state).list()
+    names = sorted(one.name for one in channels if one.enabled and one.mail is not None and REPORT in one.events)
+    return json.dumps([state.card_version(KIND), names])
 
 
 def addresses(channel: Channel, team: str | None, card: Recipients) -> tuple[str, ...] | None:

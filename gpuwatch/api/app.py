@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from gpuwatch.api import browse, errors, schema_budgets, schema_policies, schema_rates, schema_set
 from gpuwatch.api import routes as packaged
 from gpuwatch.api.auth import Guard
+from gpuwatch.api.codes import CODES
 from gpuwatch.api.envelope import Envelope
 from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
 
@@ -132,7 +133,7 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
     responses.pop("422", None)
     for status, answer in responses.items():
         if status[0] in "45":
-            code = errors.CODES.get(int(status))
+            code = CODES.get(int(status))
             answer["description"] = code[0].replace("_", " ") if code else "error"
     if path not in OPEN:
         operation["security"] = [{"token": []}, {}]

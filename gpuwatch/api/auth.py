@@ -16,6 +16,7 @@ from fastapi import Depends, Request
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.limits import Buckets, Clock
 from gpuwatch.state.tokens import Tokens
+from gpuwatch.typist import HEADER, decoded, sent_by, typed_by
 
 if TYPE_CHECKING:
     from gpuwatch.service import Service
@@ -79,7 +80,7 @@ class Guard:
         if text is not None and _same(text, self._service.local_secret):
             if not local and not from_own_address(request):
                 raise ApiError(403, "the local secret opens nothing from elsewhere")
-            return self._paced(Access("admin", None, "local", owner=True), "local")
+            return self._paced(Access("admin", None, typed_by(_user(request)), owner=True), "local")
         token = None if text is None else await self.run(self._tokens.resolve, text, self._service.now_us())
         if token is not None:
             if cookie and request.method not in SAFE_METHODS and not same_origin(request):
@@ -87,7 +88,7 @@ class Guard:
             return self._paced(Access(token.scope, token.teams, token.name), token.id)
         # A browser may still have the cookie of another server on this machine: it says nothing here.
         if (text is None or cookie) and local and not await self.run(self._tokens.exist):
-            return self._paced(Access("admin", None, "loopback"), "loopback")
+            return self._paced(Access("admin", None, sent_by(_user(request))), "loopback")
         if text is not None:
             raise self._wrong(request)
         raise ApiError(401, "this needs a token", None if local else _NEAR_HINT, headers=_CHALLENGE)
@@ -241,6 +242,11 @@ def _presented(request: Request) -> tuple[str | None, bool]:
     return (None, False) if not cookie else (cookie, True)
 
 
+def _user(request: Request) -> str | None:
+    """Who a caller on this machine says they are: nobody proves it, and it gives no right."""
+    return decoded(request.headers.get(HEADER))
+
+
 def _same(text: str, secret: str) -> bool:
     return bool(secret) and compare_digest(text.encode(), secret.encode())
 
@@ -275,4 +281,4 @@ def _known_parameters(request: Request) -> None:
             raise ApiError(400, f"{name}: given more than once", field=name)
 
 
-_REPEATABLE = frozenset({"by", "detector", "team", "severity", "state"})
+_REPEATABLE = frozenset({"beside", "by", "detector", "team", "severity", "state"})

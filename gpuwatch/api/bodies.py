@@ -24,6 +24,18 @@ MEMBERS_MAX = 100
 _RATIO_MAX = 64
 """What a byte of snappy becomes at most (three bytes copy 64)."""
 
+POLICY_KINDS = ("application/json", "application/toml")
+POLICY_DOCUMENT = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/PoliciesBody"}},
+            "application/toml": {"schema": {"type": "string"}},
+        },
+    }
+}
+"""What OpenAPI says of a body that is a document of policies."""
+
 M = TypeVar("M", bound=BaseModel)
 
 

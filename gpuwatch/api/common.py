@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.schema import Error
-from gpuwatch.clock import Window, parse_window, rfc3339
+from gpuwatch.clock import Window, parse_rfc3339, parse_window, rfc3339
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +48,18 @@ def window_of(text: str, now_us: int) -> Window:
         raise ApiError(400, str(error), field="window") from error
     except (OverflowError, ValueError) as error:
         raise ApiError(400, f"window {text!r}: outside the years 1 to 9999", field="window") from error
+    return found
+
+
+def instant_of(text: str) -> int:
+    """The microseconds of the parameter `at`; ApiError 400 naming it."""
+    try:
+        found = parse_rfc3339(text)
+        if found < 0:
+            raise ValueError("before 1970")
+        Window(found, found + 1)
+    except (ValueError, OverflowError, UsageError) as error:
+        raise ApiError(400, f"at {text!r}: {error}", "give an RFC 3339 time: 2026-11-21T02:08:29Z", "at") from error
     return found
 
 

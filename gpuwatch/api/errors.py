@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from gpuwatch.api.codes import CODES
 from gpuwatch.errors import GpuwatchError, SourceUnreachable, StoreBusy, StoreError, UnreadableInput, UsageError
 from gpuwatch.state.periods import PeriodConflict
 
@@ -23,24 +24,6 @@ STORE_RETRY_S = 30
 MAX_SHOWN = 200
 """Characters of an input that a message repeats."""
 MAX_MESSAGE = 20_000
-
-CODES = {
-    400: ("bad_request", "correct the request; /docs lists every parameter"),
-    401: ("unauthorized", "send Authorization: Bearer TOKEN; gpuwatch token create makes one"),
-    403: ("forbidden", "use a token whose scope and teams cover this"),
-    404: ("not_found", "check the path; /docs lists every route"),
-    405: ("method_not_allowed", "use a method of the Allow header"),
-    408: ("timeout", "send the body faster or in smaller pieces"),
-    409: ("conflict", "read the current state, then decide"),
-    413: ("too_large", "send smaller pieces"),
-    414: ("query_too_long", "use fewer or shorter parameters"),
-    415: ("unsupported_media_type", "send a content type that /docs lists for this route"),
-    429: ("too_many_requests", "wait for the time of the Retry-After header"),
-    431: ("headers_too_large", "send fewer or shorter headers"),
-    500: ("internal", "this is a fault of gpuwatch; its log has the details"),
-    503: ("unavailable", "try again after the time of the Retry-After header"),
-}
-"""Code and default hint by status."""
 
 _log = logging.getLogger("gpuwatch.api")
 
@@ -158,7 +141,22 @@ def _field_of(message: str) -> str | None:
 
 
 _FIELDS = frozenset(
-    {"by", "window", "detector", "severity", "state", "cursor", "sort", "step", "reason", "until", "period", "format"}
+    {
+        "by",
+        "window",
+        "detector",
+        "severity",
+        "state",
+        "cursor",
+        "sort",
+        "step",
+        "reason",
+        "until",
+        "period",
+        "format",
+        "provider",
+        "kind",
+    }
 )
 
 

@@ -10,6 +10,7 @@ from threading import Lock
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuwatch.api.errors import BUSY_RETRY_S, ApiError, encoded
+from gpuwatch.bills import FILE_BYTES_MAX
 
 MIB = 1 << 20
 BODY_MAX = MIB
@@ -17,9 +18,12 @@ BODY_MAX_BY_PATH = {
     "/api/v1/write": 32 * MIB,
     "/api/v1/otlp/": 32 * MIB,
     "/api/v1/events": 32 * MIB,
+    "/api/v1/bills": FILE_BYTES_MAX,
     "/ui/": 8 * MIB,
 }
 """Bytes of a body as sent, by the beginning of the path; BODY_MAX elsewhere."""
+STREAMED = ("/api/v1/bills",)
+"""How paths begin whose bodies go to disk as they arrive: of these only the piece at hand is held."""
 DECOMPRESSED_MAX = 32 * MIB
 """Bytes of a body once decompressed."""
 IN_FLIGHT_MAX = 512 * MIB
@@ -28,6 +32,8 @@ DROPPED_MAX = 256 * MIB
 """Bytes of a refused body that are read and forgotten, so that its sender sees the refusal."""
 BODY_SECONDS_MAX = 30.0
 """How long a body may take to arrive."""
+STREAM_SECONDS_MAX = 600.0
+"""The same for those of STREAMED."""
 HEADERS_MAX = 32 * 1024
 QUERY_MAX = 8 * 1024
 
@@ -89,7 +95,9 @@ class Bounds:
             await self._app(scope, receive, send)
             return
         most = body_max(scope["path"])
-        body = _Body(receive, most, self._in_flight, self._seconds)
+        streamed = scope["path"].startswith(STREAMED)
+        seconds = STREAM_SECONDS_MAX if streamed else self._seconds
+        body = _Body(receive, most, self._in_flight, seconds, streamed)
         try:
             refusal = _refusal(scope, most)
             if refusal is None:
@@ -104,8 +112,10 @@ class Bounds:
 class _Body:
     """The body of one request as it arrives, counted and timed."""
 
-    def __init__(self, receive: Receive, most: int, in_flight: InFlight, seconds: float) -> None:
+    def __init__(self, receive: Receive, most: int, in_flight: InFlight, seconds: float, streamed: bool) -> None:
         self._receive, self._most, self._in_flight, self._seconds = receive, most, in_flight, seconds
+        self._streamed = streamed
+        self._arrived = 0
         self._complete = False
         self._deadline: float | None = None
         self.held = 0
@@ -126,9 +136,13 @@ class _Body:
         if message["type"] == "http.request":
             size = len(message.get("body", b""))
             self._complete = not message.get("more_body", False)
-            if self.held + size > self._most:
+            if self._arrived + size > self._most:
                 self.waits = True
                 raise ApiError(413, _too_large(self._most), headers={"Connection": "close"})
+            self._arrived += size
+            if self._streamed:
+                self._in_flight.drop(self.held)
+                self.held = 0
             self._in_flight.add(size)
             self.held += size
         return message

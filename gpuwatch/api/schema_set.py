@@ -63,6 +63,7 @@ class TeamRule(Strict):
 class TeamRules(Strict):
     items: list[TeamRule]
     version: int
+    known: list[str] | None
     next: str | None
 
 
@@ -94,6 +95,8 @@ class Closing(Strict):
     closed_at: Time
     closed_by: str
     digest: str
+    forced: bool
+    forced_why: str | None
     reopened_at: Time | None
     reopened_by: str | None
     reason: str | None
@@ -115,6 +118,8 @@ class Period(Strict):
     closed_at: Time
     closed_by: str
     digest: str
+    forced: bool = Field(description="Closed in spite of days without books or time without a price.")
+    forced_why: str | None = Field(description="What was missing then.")
     versions: dict[str, int] = Field(description="Versions of the cards that it was priced with.")
     gpu_seconds: Quantity
     cost: Money | None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuwatch import in_use
-from gpuwatch.commands import remote
+from gpuwatch.commands import known, remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     WINDOW_HELP,
@@ -18,6 +18,7 @@ from gpuwatch.commands.shared import (
     DataOption,
     FormatOption,
     WindowOption,
+    in_folder,
     names,
     now_us,
     opened,
@@ -53,6 +54,7 @@ def findings(
     """Findings, open and resolved, the dearest first."""
     from gpuwatch.cost import price_all
     from gpuwatch.findings import FIELDS, read
+    from gpuwatch.known_names import team_names
     from gpuwatch.state.actions import Actions
 
     choose(form, True)
@@ -61,11 +63,15 @@ def findings(
     if (note := in_use.find(data)) is not None:
         asked = {"detector": detectors, "team": team, "window": None if span is None else _exact(span)}
         items = remote.every(note, "/api/v1/findings", {**asked, "state": OPEN_STATES if open_ else None})["items"]
+        if team is not None and not items:
+            known.doubt_teams([team], known.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             actions = Actions(state).current(now_us(context))
             found = read(store, open_only=open_, detectors=detectors, team=team, window=span, actions=actions)
+            if team is not None and not found:
+                known.doubt_teams([team], team_names(store, state))
         items = [f.as_dict() for f in found]
     if choose(form, sys.stdout.isatty()) == "table":
         items = [item | {"subject": item["subject"]["id"]} for item in items]
@@ -164,7 +170,7 @@ def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
         sys.stdout.flush()
         return
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        in_folder(out)
         out.write_bytes(content)
     except OSError as error:
         raise UnreadableInput(f"--out {out}: {error.strerror or error}") from error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gpuwatch import in_use
-from gpuwatch.commands import remote
+from gpuwatch.commands import known, remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -19,6 +20,7 @@ from gpuwatch.commands.shared import (
     names,
     now_us,
     opened,
+    say,
     show,
 )
 from gpuwatch.errors import UnreadableInput
@@ -26,7 +28,9 @@ from gpuwatch.output import Listing, choose
 
 budget = typer.Typer(help="Budgets of teams.", rich_markup_mode=None, no_args_is_help=True)
 COLUMNS = ("team", "period", "amount", "spent", "currency", "spent_ratio", "forecast", "runs_out", "gpu_hours")
+SHOWN = (*COLUMNS, "missing")
 MORE = ("gpu_hours_quota", "gpu_hours_ratio", "window", "burn_down", "missing")
+SPARE = ("gpu_hours", "spent_ratio")
 FILE_MAX_BYTES = 16 << 20
 
 
@@ -41,17 +45,29 @@ def show_(
     """Each budget in the period that runs now: spent, the forecast for its end, and when it runs out."""
     from gpuwatch.budgets import statuses
     from gpuwatch.cost import price_all
+    from gpuwatch.known_names import team_names
 
     choose(form, True)
     wanted = names(team or ()) or None
     if (note := in_use.find(data)) is not None:
         items: list[dict[str, Any]] = json.loads(remote.get(note, "/api/v1/budgets", {"team": wanted}))["items"]
+        if wanted and not items:
+            known.doubt_teams(wanted, known.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             items = [status.as_dict() for status in statuses(store, state, now_us(context), wanted)]
-    foot = [] if items else ["No budgets: gpuwatch budget set FILE; docs/budgets.md shows the file."]
-    show(Listing((*COLUMNS, *MORE), items, shown=COLUMNS, foot=foot), form)
+            if wanted and not items:
+                known.doubt_teams(wanted, team_names(store, state))
+    none = (
+        "No budgets of these teams."
+        if wanted
+        else "No budgets: gpuwatch budget set FILE; docs/budgets.md shows the file."
+    )
+    foot = [] if items else [none]
+    if choose(form, sys.stdout.isatty()) == "table":
+        items = [item | {"forecast": (item["forecast"] or {}).get("amount")} for item in items]
+    show(Listing((*COLUMNS, *MORE), items, shown=SHOWN, foot=foot, spare=SPARE), form)
 
 
 @budget.command("set")
@@ -63,6 +79,7 @@ def set_(
 ) -> None:
     """Replaces the budgets: all of the file, or nothing where a row is wrong."""
     from gpuwatch.budgets import CARD, parse_budgets, replace
+    from gpuwatch.known_names import team_doubts, team_names
     from gpuwatch.rate_table import whole
 
     try:
@@ -73,9 +90,13 @@ def set_(
         raise UnreadableInput(f"{file}: {error.strerror or error}") from error
     if (note := in_use.find(data)) is not None:
         done = remote.send(note, "PUT", "/api/v1/budgets", content, "text/csv", {})
+        warnings = done["warnings"]
     else:
         kept = whole(parse_budgets, content, str(file))
-        with opened(data, config) as (_, state, _settings):
+        with opened(data, config) as (store, state, _settings):
             changed = replace(state, kept, actor(), file.name, now_us(context))
             done = {"changed": changed, "version": state.card_version(CARD), "rows": len(kept)}
+            warnings = team_doubts((one.team for one in kept), team_names(store, state))
+    for warning in warnings:
+        say(warning)
     typer.echo(f"{done['rows']} budgets, version {done['version']}{'' if done['changed'] else ', as before'}")

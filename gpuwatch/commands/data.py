@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuwatch import in_use
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     MAX_NOTES,
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from gpuwatch.ingest import ImportReport
 
 BUNDLE = "bundle"
+BILLS = "bill-"
 STRICT_EXIT = 2
+STOP_FIRST = "stop it, import, then start it again; bills are the one kind that a server imports while it runs"
 
 
 def import_(
@@ -45,6 +48,7 @@ def import_(
 ) -> None:
     """History from files; repeating it changes nothing."""
     from gpuwatch.clock import zone
+    from gpuwatch.commands.bills import send_bills
     from gpuwatch.ingest import import_paths
     from gpuwatch.registry import importers
 
@@ -58,17 +62,22 @@ def import_(
             raise UnreadableInput(f"{path}: no such file or directory")
         if kind == BUNDLE and not path.is_dir():
             raise UnreadableInput(f"{path}: a bundle is a directory")
-    with opened(data, config, create=True) as (store, state, _), progress("import") as step:
-        report = import_paths(
-            store,
-            state,
-            kind,
-            paths,
-            cluster=cluster,
-            now_us=now_us(context),
-            timezone=timezone,
-            progress=step,
-        )
+    note = in_use.find(data) if kind.startswith(BILLS) else None
+    with progress("import") as step:
+        if note is not None:
+            report = send_bills(note, kind, paths, step)
+        else:
+            with opened(data, config, create=True, instead=STOP_FIRST) as (store, state, _):
+                report = import_paths(
+                    store,
+                    state,
+                    kind,
+                    paths,
+                    cluster=cluster,
+                    now_us=now_us(context),
+                    timezone=timezone,
+                    progress=step,
+                )
     tell(report)
     row = {
         "files": report.files,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuwatch import in_use
+from gpuwatch.commands import known as names_known
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -51,6 +52,19 @@ SIZE = (
     "saving",
     "currency",
 )
+SPARE = (
+    "payback_months",
+    "cluster",
+    "longest_run_hours",
+    "memory_mib",
+    "sm_active_ratio",
+    "peak_gpus",
+    "freed_gpus",
+    "utilisation_before",
+    "owned_price",
+    "cloud_price",
+)
+"""Columns that a narrow table does without."""
 POOLS = ("gpu_model", "gpus", "peak_gpus", "needed_gpus", "freed_nodes", "freed_gpus", "utilisation_before")
 POOLS_SHOWN = (*POOLS, "utilisation_after", "saving_a_month", "currency", "missing")
 
@@ -157,6 +171,7 @@ def _tell(
     from gpuwatch.clock import rfc3339
     from gpuwatch.cost import price_all
     from gpuwatch.decisions_books import Assumptions
+    from gpuwatch.known_names import team_names
 
     data, config, form = options
     choose(form, True)
@@ -165,16 +180,25 @@ def _tell(
     if (note := in_use.find(data)) is not None:
         question = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", **given, **asked}
         found = json.loads(remote.get(note, f"/api/v1/decisions/{what}", question))
+        if asked.get("team") and not found["items"]:
+            names_known.doubt_teams(asked["team"], names_known.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             found = look(store, state, span, assumed)
+            if asked.get("team") and not found["items"]:
+                names_known.doubt_teams(asked["team"], team_names(store, state))
     extra = {name: value for name, value in found.items() if name != "items"}
     said = ", ".join(f"{name} {value}" for name, value in found["assumptions"].items() if value is not None)
     counts = ("jobs", "jobs_unjudged", "jobs_without_price")
     foot = [f"Assumed: {said}", *found["notes"], *(f"{name}: {found[name]}" for name in counts if name in found)]
     columns = list(dict.fromkeys([*shown, *(name for item in found["items"] for name in item)]))
-    show(Listing(columns, found["items"], extra, shown=shown, foot=foot), form)
+    show(
+        Listing(
+            columns, found["items"], extra, shown=shown, foot=foot, spare=[name for name in SPARE if name in shown]
+        ),
+        form,
+    )
 
 
 def _number(name: str, text: str) -> Decimal:

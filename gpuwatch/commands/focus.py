@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from gpuwatch import in_use
 from gpuwatch.commands import remote
-from gpuwatch.commands.shared import opened, say
+from gpuwatch.commands.shared import in_folder, opened, say
 from gpuwatch.errors import UnreadableInput, UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _target(out: Path | None) -> Iterator[BinaryIO]:
     """A file that becomes `out`, or is copied to stdout, when the block ends well."""
     try:
         if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
+            in_folder(out)
         file = NamedTemporaryFile(  # noqa: SIM115
             dir=None if out is None else out.parent, prefix="focus-", suffix=".part", delete=False
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -34,7 +36,19 @@ if TYPE_CHECKING:
 NO = 1
 """Exit code of an answer that is "no"."""
 ROUTE = "/api/v1/periods"
-HEAD = ("period", "state", "number", "closed_at", "closed_by", "gpu_seconds", "cost", "currency", "digest")
+HEAD_SHOWN = (
+    "period",
+    "state",
+    "number",
+    "closed_at",
+    "closed_by",
+    "forced",
+    "gpu_seconds",
+    "cost",
+    "currency",
+    "digest",
+)
+HEAD = (*HEAD_SHOWN, "forced_why")
 ROW = (
     "team", "user", "queue", "namespace", "account", "job", "gpu_model", "mig_profile", "cluster", "pool", "kind",
     "cause", "currency", "gpu_seconds", "cost_exact",
@@ -42,6 +56,7 @@ ROW = (
 ROW_SHOWN = ("team", "user", "job", "gpu_model", "mig_profile", "kind", "currency", "gpu_seconds", "cost_exact")
 LINE = ("posted_at", "why", *ROW, "cost")
 LINE_SHOWN = ("posted_at", "why", *ROW_SHOWN[:-1], "cost")
+SPARE = ("mig_profile", "gpu_model", "gpu_seconds")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="2026-W47 or 2026-11.")]
 
 period = typer.Typer(
@@ -71,7 +86,8 @@ def close(
         with opened(data, config) as (store, state, _):
             freeze(store, state, name, actor(), now_us(context), force=force)
             answer = told(state, name)
-    show(Listing(HEAD, [_head(answer)]), form)
+    spare = ("closed_by", "gpu_seconds")
+    show(Listing(HEAD, [_head(answer)], shown=HEAD_SHOWN, foot=_forced([answer]), spare=spare), form)
 
 
 @period.command("list")
@@ -89,9 +105,10 @@ def list_(data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
             periods = Periods(state)
             every = [(name, one) for name in periods.names() for one in periods.history(name)]
             rows = [{"period": name, **closing_words(one)} for name, one in every]
-    foot = [] if rows else ["No period was closed yet: gpuwatch period close 2026-W47"]
-    columns = ("period", "number", "closed_at", "closed_by", "digest", "reopened_at", "reopened_by", "reason")
-    show(Listing(columns, rows, foot=foot), form)
+    foot = _forced(rows) if rows else ["No period was closed yet: gpuwatch period close 2026-W47"]
+    shown = ("period", "number", "closed_at", "closed_by", "forced", "digest", "reopened_at", "reopened_by", "reason")
+    spare = ("reopened_by", "closed_by", "reason")
+    show(Listing((*shown, "forced_why"), rows, shown=shown, foot=foot, spare=spare), form)
 
 
 @period.command("show")
@@ -120,14 +137,22 @@ def show_(
             answer = periods_told.told(state, name)
             items = (periods_told.lines if corrections else periods_told.rows)(state, name)
     head, signed = _head(answer), answer["signatures"]
+    extra = {"period": head, "signatures": signed}
+    if corrections:
+        extra["total"] = _total(items)
+    else:
+        items = sorted(items, key=_dear)
     foot = [
         f"Period {name}, closing {head['number']}, {head['state']}: {head['gpu_seconds']} GPU-seconds,"
         f" {head['cost'] or 'no single cost'} {head['currency'] or ''}".rstrip(),
         f"SHA-256 {head['digest']}",
+        *_forced([head]),
         *(f"Signed by {one['signer']} at {one['signed_at']} (closing {one['number']})" for one in signed),
     ]
+    for one in extra.get("total", ()):
+        foot.insert(0, f"Corrections: {one['cost']} {one['currency']} in all".rstrip())
     columns, shown = (LINE, LINE_SHOWN) if corrections else (ROW, ROW_SHOWN)
-    show(Listing(columns, items, {"period": head, "signatures": signed}, shown=shown, foot=foot), form)
+    show(Listing(columns, items, extra, shown=shown, foot=foot, spare=SPARE), form)
 
 
 @period.command("reopen")
@@ -198,6 +223,27 @@ def _contents(data: Path, name: str) -> list[tuple[int, str, str]]:
     with _state(data) as state:
         found = history(state, name)
         return [(one.number, one.digest, Periods(state).content(name, one.number)) for one in found]
+
+
+def _forced(closings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line for each closing that was forced: what was missing."""
+    forced = [one for one in closings if one["forced"]]
+    return [f"Period {one['period']}, closing {one['number']}, was forced: {one['forced_why']}" for one in forced]
+
+
+def _dear(row: Mapping[str, Any]) -> tuple[str, bool, Decimal]:
+    """Sorts rows by currency, the dearest first, those without a price last."""
+    cost = row["cost_exact"]
+    return row["currency"] or "", cost is None, -Decimal(cost or 0)
+
+
+def _total(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """What corrections add up to in each currency."""
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for line in lines:
+        if line["cost"] is not None:
+            sums[line["currency"] or ""] += Decimal(line["cost"])
+    return [{"cost": f"{sums[currency]:f}", "currency": currency} for currency in sorted(sums)]
 
 
 def _head(answer: Mapping[str, Any]) -> dict[str, Any]:

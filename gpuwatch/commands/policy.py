@@ -17,12 +17,12 @@ from gpuwatch.commands.shared import (
     FormatOption,
     WindowOption,
     actor,
+    file_content,
     now_us,
     opened,
     show,
     window_of,
 )
-from gpuwatch.errors import UnreadableInput
 from gpuwatch.output import Listing, choose
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def set_(
     context: typer.Context, file: FileArgument, data: DataOption = DEFAULT_DATA, config: ConfigOption = None
 ) -> None:
     """Replaces the policies: the whole file, or nothing where anything in it is wrong."""
-    content = _content(file)
+    from gpuwatch.policy_parse import MAX_BYTES
+
+    content = file_content(file, MAX_BYTES)
     if (note := in_use.find(data)) is not None:
         done = remote.send(note, "PUT", "/api/v1/policies", content, _kind(content), {})
     else:
@@ -90,8 +92,10 @@ def what_if_(
     form: FormatOption = None,
 ) -> None:
     """What each team pays now, and would pay under the policies of a file; nothing is changed."""
+    from gpuwatch.policy_parse import MAX_BYTES
+
     choose(form, True)
-    content, span = _content(file), window_of(window, context)
+    content, span = file_content(file, MAX_BYTES), window_of(window, context)
     if (note := in_use.find(data)) is not None:
         asked = {"window": _exact(span)}
         said = remote.send(note, "POST", "/api/v1/policies/what-if", content, _kind(content), asked)
@@ -106,17 +110,6 @@ def what_if_(
             said = difference_answer(compare(store, state, span, rules), span)
     foot = [f"Window: {said['window']['start']} to {said['window']['end']}, UTC"]
     show(Listing(CHANGES, said["items"], {"window": said["window"]}, foot=foot), form)
-
-
-def _content(file: Path) -> bytes:
-    from gpuwatch.policy_parse import MAX_BYTES
-
-    try:
-        if file.stat().st_size > MAX_BYTES:
-            raise UnreadableInput(f"{file}: larger than {MAX_BYTES} bytes; a policy document is small")
-        return file.read_bytes()
-    except OSError as error:
-        raise UnreadableInput(f"{file}: {error.strerror or error}") from error
 
 
 def _kind(content: bytes) -> str:

@@ -40,6 +40,8 @@ RATE_COLUMNS = (
     *("node_price", "node_gpus", "node_vcpus", "node_memory_gib", "node_split"),
 )
 SHOWN = ("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "quantity")
+PLACES = ("cluster", "pool", "mig_profile")
+"""For which GPUs alone a rate is: shown where a rate says it."""
 FX_COLUMNS = ("from", "to", "rate", "valid_from")
 OWNED_SHOWN = ("name", "gpu_model", "gpus", "usd_per_gpu_hour", "currency", "kw", "valid_from", "valid_to")
 FILE_MAX_BYTES = 64 << 20
@@ -65,7 +67,8 @@ def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: Fo
         with opened(data, config) as (_, state, _settings):
             items = [{"card": c} | shown(rate) for c, kept in rate_cards.by_card(state).items() for rate in kept]
     foot = [] if items else ["No rates: nothing has a price. docs/rates.md shows the file."]
-    show(Listing(RATE_COLUMNS, items, shown=SHOWN, foot=foot), form)
+    placed = tuple(name for name in PLACES if any(item.get(name) is not None for item in items))
+    show(Listing(RATE_COLUMNS, items, shown=(*SHOWN, *placed), foot=foot), form)
 
 
 @app.command("set")
@@ -106,6 +109,7 @@ def fx_(
     from dataclasses import replace
 
     from gpuwatch import fx
+    from gpuwatch.rate_checks import fx_warnings
     from gpuwatch.rate_table import whole
 
     choose(form, True)
@@ -138,6 +142,7 @@ def fx_(
             card = replace(card, max_age_days=max_age_days)
         source = "options" if file is None else file.name
         done |= {"changed": fx.replace(state, card, actor(), source, now_us(context)), "rows": len(card.rates)}
+        done["warnings"] = fx_warnings(state, card, now_us(context))
 
 
 @app.command("owned")
@@ -242,7 +247,14 @@ def commitments(
             price_all(store, state)
             items = [shown(one) for one in used(store, state, span)]
     foot = [] if items else ["No commitments: a rate of pricing reserved with a quantity is one."]
-    show(Listing(COLUMNS, items, extra={"window": told}, foot=foot), form)
+    spare = (
+        "absent_gpu_seconds",
+        "idle_gpu_seconds",
+        "committed_gpu_seconds",
+        "unused_gpu_seconds",
+        "used_gpu_seconds",
+    )
+    show(Listing(COLUMNS, items, extra={"window": told}, foot=foot, spare=spare), form)
 
 
 @contextmanager

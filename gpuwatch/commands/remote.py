@@ -7,12 +7,16 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import IOBase
+from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
-from gpuwatch.errors import SourceUnreachable, UsageError
+from gpuwatch import typist
+from gpuwatch.api.codes import OF_REQUESTS
+from gpuwatch.errors import SourceUnreachable, UnreadableInput, UsageError
 from gpuwatch.in_use import Note
 
 TIMEOUT_S = 300.0
@@ -61,6 +65,19 @@ def send(
     return answer
 
 
+def send_file(note: Note, route: str, path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a file that is sent piece by piece. Raises UnreadableInput for one that cannot be read."""
+    query = urlencode({name: value for name, value in parameters.items() if value is not None}, doseq=True)
+    try:
+        with path.open("rb") as file:
+            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(path.stat().st_size)}
+            request = Request(f"{note.url}{route}?{query}", file, headers, method="POST")
+            answer: dict[str, Any] = json.loads(_open(note, request))
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror or error}") from error
+    return answer
+
+
 def save(note: Note, route: str, parameters: Mapping[str, Any], file: BinaryIO) -> list[str]:
     """Writes the body of an answer to a file, piece by piece; returns what the server warns of beside it."""
     request = Request(f"{note.url}{route}?{urlencode(parameters, doseq=True)}")
@@ -80,6 +97,8 @@ def _open(note: Note, request: Request) -> bytes:
 def _answer(note: Note, request: Request) -> Iterator[Any]:
     """The open answer to a request. Raises UsageError or SourceUnreachable, also where reading it fails."""
     request.add_header("Authorization", f"Bearer {note.secret}")
+    if (name := typist.user()) is not None:
+        request.add_header(typist.HEADER, typist.encoded(name))
     try:
         with _opened(request) as answer:
             yield answer
@@ -99,6 +118,8 @@ def _opened(request: Request) -> Any:
     """The answer; a server that is busy has done nothing yet, and says when to ask again. Raises HTTPError, URLError."""
     until_s = time.monotonic() + BUSY_S
     while True:
+        if isinstance(request.data, IOBase):
+            request.data.seek(0)  # what was refused has been read
         try:
             return build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S)
         except HTTPError as error:
@@ -111,6 +132,9 @@ def _opened(request: Request) -> Any:
 def _words(body: bytes) -> str:
     try:
         said = json.loads(body)["error"]
-        return f"{said['message']}{'; ' + said['hint'] if said.get('hint') else ''}"
+        hint = said.get("hint") or ""
+        # Whoever types commands sends no requests.
+        helps = hint and hint not in OF_REQUESTS and not hint.startswith("GET /")
+        return f"{said['message']}; {hint}" if helps else str(said["message"])
     except (ValueError, KeyError, TypeError):
         return body[:200].decode("utf-8", "replace")

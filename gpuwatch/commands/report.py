@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,15 +15,22 @@ from gpuwatch.commands.shared import (
     ConfigOption,
     DataOption,
     FormatOption,
+    actor,
+    file_content,
     names,
     now_us,
     opened,
+    say,
     show,
 )
 from gpuwatch.errors import UsageError
 from gpuwatch.output import Listing, choose
 
 report = typer.Typer(help="Reports to forward.", rich_markup_mode=None, no_args_is_help=True)
+recipients = typer.Typer(help="Who gets reports by e-mail.", rich_markup_mode=None, no_args_is_help=True)
+report.add_typer(recipients, name="recipients")
+RECIPIENTS = "/api/v1/recipients"
+FILE_MAX_BYTES = 4 << 20
 
 
 @report.command("weekly")
@@ -81,3 +89,45 @@ def weekly(
     written = write(files, out)
     rows = [{"file": str(path), "bytes": len(file.content)} for path, file in zip(written, files, strict=True)]
     show(Listing(("file", "bytes"), rows), form)
+
+
+@recipients.command("show")
+def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
+    """Addresses by team; team `*` is the fleet."""
+    from gpuwatch.report.recipients import Recipients
+
+    choose(form, True)
+    if (note := in_use.find(data)) is not None:
+        items: list[dict[str, Any]] = remote.every(note, RECIPIENTS, {})["items"]
+    else:
+        with opened(data, config) as (_, state, _settings):
+            items = Recipients.read(state).rows()
+    rows = [{"team": item["team"], "to": " ".join(item["to"])} for item in sorted(items, key=lambda one: one["team"])]
+    foot = [] if rows else ["Nobody: gpuwatch report recipients set FILE; docs/reports.md shows the file."]
+    show(Listing(("team", "to"), rows, foot=foot), form)
+
+
+@recipients.command("set")
+def set_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV: team,to")],
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+) -> None:
+    """Replaces who gets reports: all of the file, or nothing where a row is wrong."""
+    from gpuwatch.known_names import team_doubts, team_names
+    from gpuwatch.report.recipients import KIND, parse, replace
+
+    items = parse(file_content(file, FILE_MAX_BYTES), str(file))
+    if (note := in_use.find(data)) is not None:
+        body = json.dumps({"items": items}).encode()
+        done = remote.send(note, "PUT", RECIPIENTS, body, "application/json", {})
+    else:
+        with opened(data, config) as (store, state, _settings):
+            changed = replace(state, items, actor(), file.name, now_us(context))
+            done = {"changed": changed, "version": state.card_version(KIND), "rows": len(items)}
+            done["warnings"] = team_doubts((str(row["team"]) for row in items), team_names(store, state))
+    for warning in done["warnings"]:
+        say(warning)
+    told = f"{done['rows']} {'team' if done['rows'] == 1 else 'teams'} with recipients, version {done['version']}"
+    typer.echo(f"{told}{'' if done['changed'] else ', as before'}")

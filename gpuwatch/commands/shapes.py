@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch import in_use
-from gpuwatch.commands import remote
+from gpuwatch.commands import known, remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -44,27 +44,34 @@ def shapes(
     """k-GPU slots and MIG slices that could be placed now; what of the free GPUs is stranded, why, and its price."""
     from gpuwatch.advice import Advice
     from gpuwatch.cost import price_all
+    from gpuwatch.known_names import cluster_names
     from gpuwatch.shapes import shapes as look
 
     chosen = choose(form, sys.stdout.isatty())
     moment = moment_us(at, "--at")
     if (note := in_use.find(data)) is not None:
         found = remote.every(note, "/api/v1/capacity/shapes", {"cluster": cluster, "at": at, "days": days})
+        if cluster is not None and not found["clusters"]:
+            known.doubt_cluster(cluster, known.served_clusters(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             at_us = now_us(context) if moment is None else moment
-            found = look(store, at_us, cluster=cluster, days=days, advice=Advice(program(), str(data)))
+            found = look(
+                store, at_us, cluster=cluster, days=days, advice=Advice(program(), str(data)), exact=at is not None
+            )
+            if cluster is not None and not found["clusters"]:
+                known.doubt_cluster(cluster, cluster_names(store))
     rows = found["items"]
     if chosen == "table":
         rows = [row | {"requested": _percent(row["requested_ratio"])} for row in rows]
     extra = {name: value for name, value in found.items() if name not in ("items", "next", "next_offset")}
-    show(Listing((*COLUMNS, *SLOTS, *SLICES), rows, extra, shown=SHOWN, foot=list(_foot(found))), chosen)
+    show(Listing((*COLUMNS, *SLOTS, *SLICES), rows, extra, shown=SHOWN, foot=list(_foot(found, cluster))), chosen)
 
 
-def _foot(found: dict[str, Any]) -> Iterator[str]:
+def _foot(found: dict[str, Any], cluster: str | None = None) -> Iterator[str]:
     """What the table leaves out, a line each: what is stranded and why, starved shapes, gangs, what is unknown."""
-    if not found["clusters"]:
+    if not found["clusters"] and cluster is None:
         yield "The books are empty: import something and analyze it first."
     for one in found["clusters"]:
         name = one["cluster"]
@@ -80,13 +87,13 @@ def _foot(found: dict[str, Any]) -> Iterator[str]:
             models.setdefault(gang["gpu_model"], []).append(f"{gang['level']} {most}")
         for model, levels in models.items():
             yield f"{name}: largest gang of {model or 'unknown model'}: {', '.join(levels)}"
-        starved = [shape["shape"] for shape in one["demand"]["shapes"] if shape["starved"]]
+        starved = [] if one["demand"] is None else [s["shape"] for s in one["demand"]["shapes"] if s["starved"]]
         if starved:
             yield f"{name}: asked for, and no place now: {', '.join(dict.fromkeys(starved))}"
         for told in one["notes"]:
             gpus = "" if told["gpus"] is None else f" of {told['gpus']} GPUs"
             yield f"{name}: not known: {told['what']}{gpus}. {told['fix'].splitlines()[0]}"
-    for price in found["total"]["cost_per_hour"]:
+    for price in found["total"]["cost_per_hour"] or ():
         yield f"Stranded: {price['amount']} {price['currency']} an hour"
     if found["total"]["unpriced_gpus"]:
         yield f"Stranded without a price: {found['total']['unpriced_gpus']:g} GPUs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shlex
 import shutil
@@ -16,6 +15,7 @@ import typer
 
 from gpuwatch import in_use, output
 from gpuwatch.errors import StoreError, UnreadableInput
+from gpuwatch.typist import typed_by, user
 
 if TYPE_CHECKING:
     from gpuwatch.clock import Window
@@ -50,10 +50,7 @@ def now_us(context: typer.Context) -> int:
 
 def actor() -> str:
     """Whoever types, for the audit log."""
-    try:
-        return f"{getpass.getuser()} (command line)"
-    except (KeyError, OSError, ImportError):
-        return "command line"
+    return typed_by(user())
 
 
 def program() -> str:
@@ -75,8 +72,12 @@ def settings_of(config: Path | None) -> Settings:
 
 
 @contextmanager
-def opened(data: Path, config: Path | None = None, create: bool = False) -> Iterator[tuple[Store, State, Settings]]:
-    """Store, state and settings of a data directory; StoreError where there is none and `create` is not set."""
+def opened(
+    data: Path, config: Path | None = None, create: bool = False, instead: str = "stop it, or ask it there"
+) -> Iterator[tuple[Store, State, Settings]]:
+    """Store, state and settings of a data directory; StoreError where there is none and `create` is not set, and where a
+    server holds it: `instead` says what to do then.
+    """
     from gpuwatch.state import State
     from gpuwatch.store import Store
 
@@ -94,9 +95,7 @@ def opened(data: Path, config: Path | None = None, create: bool = False) -> Iter
     except StoreError as error:
         if (note := in_use.find(data)) is None:
             raise
-        raise StoreError(
-            f"{data} is in use by process {note.pid}, which serves {note.url}: stop it, or ask it there"
-        ) from error
+        raise StoreError(f"{data} is in use by process {note.pid}, which serves {note.url}: {instead}") from error
     with store, State.open(data) as state:
         yield store, state, settings
 
@@ -139,10 +138,16 @@ def write(text: str, out: Path | None = None) -> None:
         sys.stdout.flush()
         return
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        in_folder(out)
         out.write_text(text, "utf-8")
     except OSError as error:
         raise UnreadableInput(f"--out {out}: {error.strerror or error}") from error
+
+
+def in_folder(out: Path) -> None:
+    """Raises UnreadableInput where the folder of a file to write is missing: a mistyped path is not made."""
+    if not out.parent.is_dir():
+        raise UnreadableInput(f"--out {out}: there is no folder {out.parent}; make it, or name another file")
 
 
 def say(line: str) -> None:
@@ -169,3 +174,13 @@ def progress(title: str) -> Iterator[Step]:
             bar.update(task, completed=done, total=total, description=escape(words))
 
         yield step
+
+
+def file_content(file: Path, most: int) -> bytes:
+    """The bytes of a file that somebody names; UnreadableInput where it cannot be read, or has more than `most`."""
+    try:
+        if file.stat().st_size > most:
+            raise UnreadableInput(f"{file}: larger than {most} bytes")
+        return file.read_bytes()
+    except OSError as error:
+        raise UnreadableInput(f"{file}: {error.strerror or error}") from error

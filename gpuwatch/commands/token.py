@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuwatch.commands import known
 from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, actor, names, now_us, program, say, show
 from gpuwatch.errors import StoreError, UnreadableInput, UsageError
 from gpuwatch.output import Listing, choose
@@ -37,6 +38,7 @@ def create(
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Makes a token and prints it once: it cannot be read again."""
+    from gpuwatch.known_names import team_doubts
     from gpuwatch.state.tokens import Tokens
 
     at_us = now_us(context)
@@ -46,6 +48,9 @@ def create(
         token, text = Tokens(state).create(name or scope, scope, teams, _until(expires, at_us), actor(), at_us)
     bound = "" if token.teams is None else f", teams {', '.join(token.teams)}"
     say(f"token {token.id}: scope {token.scope}{bound}; keep it, it is shown once")
+    if token.teams and (named := known.teams_at(data)):
+        for doubt in team_doubts(token.teams, named):
+            say(doubt)
     if first:
         admin = f"; make one for you too: {program()} token create --scope admin --data {quote(str(data))}"
         say(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpuwatch.clock import Window
+from gpuwatch.periods_told import forced_why
 from gpuwatch.report.facts import Closed, Correction, amount_of
 from gpuwatch.state import State
 from gpuwatch.state import corrections as posted
@@ -41,7 +42,8 @@ def frozen(state: State, window: Window, teams: Collection[str] | None) -> Froze
     if found is not None:
         signed = tuple(s.signer for s in periods.signatures(found.name) if s.number == found.number)
         versions = found.context.get("versions", {})
-        closing = Closed(found.closed_us, found.closed_by, found.digest, signed, found.level == FINE, versions)
+        forced = forced_why(found, teams)
+        closing = Closed(found.closed_us, found.closed_by, found.digest, signed, found.level == FINE, versions, forced)
     if closing is not None and not closing.whole:
         return Frozen(closing, ())
     billed = posted.Corrections(state).billed(window, None if found is None else found.name)

@@ -108,7 +108,8 @@ def terms(facts: Facts) -> dict[str, str]:
         "Window": f"{ends}, the end excluded; ISO week {facts.week}; time zone UTC. Compared with {compared}.",
         "Cost": "Every microsecond of every GPU has one owner and one bucket. Cost = GPU-seconds / 3600 \u00d7 the price of a "
         "GPU-hour in force at that time for that GPU. It is rounded once, here: rows get the cents by largest remainder, "
-        "so that they add up to the total.",
+        "so that they add up to the total. Buckets are GPU time at its price: buckets + what a policy charges otherwise and "
+        "passes on + corrections of closed periods = the total.",
         "GPU-seconds and slices": "A MIG slice counts as its share of the GPU: 7 s of a slice of 1/7 are 1 GPU-second."
         + ("" if v.method is None else f" Method of the share: {v.method}."),
         "Who pays": _who_pays(facts),
@@ -139,8 +140,9 @@ def _closed(facts: Facts) -> dict[str, str]:
         if one.whole
         else "It was closed by an earlier release, which froze no jobs: this is told by the books as they are now."
     )
-    digest = f"SHA-256 {one.digest}"
-    return {"Closed": f"On {words.moment(one.at_us)} UTC by {name(one.by)}.{signed} {frozen} Content: {digest}."}
+    forced = "" if one.forced is None else f" It was forced: {one.forced}."
+    told = f"{forced}{signed} {frozen} Content: SHA-256 {one.digest}."
+    return {"Closed": f"On {words.moment(one.at_us)} UTC by {name(one.by)}.{told}"}
 
 
 def _who_pays(facts: Facts) -> str:

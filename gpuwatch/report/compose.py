@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from gpuwatch.ledger import FREE_BUCKETS
 from gpuwatch.output import BUCKET_WORDS
 from gpuwatch.report import bridge, closing, corrections, tables, wastes, words
 from gpuwatch.report.document import TOTAL, Bar, Cell, Column, Document, Numbers, Row, Section, Table, Text, row
 from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, added
-from gpuwatch.report.headlines import compared_cost, headlines, productive_ratio, trend
+from gpuwatch.report.headlines import bucket_money, compared_cost, headlines, listed_buckets, productive_ratio, trend
 from gpuwatch.report.markup import name
 
 
@@ -93,6 +92,8 @@ def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
         lines.append(f"Changes are against {words.days(facts.compared)}.")
     if facts.closed is not None:
         lines.append(f"The week was closed on {words.moment(facts.closed.at_us)} by {name(facts.closed.by)}.")
+        if facts.closed.forced is not None:
+            lines.append(f"The closing was forced: {facts.closed.forced}.")
     if facts.budget is None:
         lines.append(budgeted(facts))
         return Text(" ".join(lines), "soft"), Text(lead(facts), "lead"), Numbers(headlines(facts))
@@ -106,8 +107,8 @@ def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
 
 def _where(facts: Facts) -> Section:
     """The waterfall: every bucket begins where the one above it ended."""
-    by_cost = added(facts.of(b) for b in _buckets(facts)).cost_in(facts.currency) is not None
-    sizes = {bucket: _size(facts, facts.of(bucket), by_cost) for bucket in _buckets(facts)}
+    by_cost = added(facts.of(b) for b in listed_buckets(facts)).cost_in(facts.currency) is not None
+    sizes = {bucket: _size(facts, facts.of(bucket), by_cost) for bucket in listed_buckets(facts)}
     whole = sum(sizes.values(), Fraction(0))
     costs = words.cells([facts.of(bucket) for bucket in sizes], facts.currency)
     total = added(facts.of(bucket) for bucket in sizes)
@@ -136,13 +137,8 @@ def _unit(facts: Facts, by_cost: bool) -> str:
     """What bars are as long as."""
     if by_cost:
         return "money"
-    several = len({currency for bucket in _buckets(facts) for currency, _ in facts.of(bucket).costs}) > 1
+    several = len({currency for bucket in listed_buckets(facts) for currency, _ in facts.of(bucket).costs}) > 1
     return f"GPU-hours, because {'there are several currencies' if several else 'some time has no price'}"
-
-
-def _buckets(facts: Facts) -> list[str]:
-    """In their one order; a team has none of those that nobody holds."""
-    return [b for b in BUCKET_WORDS if facts.team is None or b not in FREE_BUCKETS]
 
 
 def _size(facts: Facts, amount: Amount, by_cost: bool) -> Fraction:
@@ -155,7 +151,7 @@ def _bar_row(
     if cost is None:
         cost = words.cells([amount], facts.currency)[0]
     if kind == TOTAL:
-        before = added(facts.of(b, before=True) for b in _buckets(facts))
+        before = added(facts.of(b, before=True) for b in listed_buckets(facts))
     else:
         before = facts.of(kind, before=True)
     part = words.percent(length)
@@ -177,7 +173,7 @@ def _largest_loss(facts: Facts, sizes: Mapping[str, Fraction], whole: Fraction) 
         return "nothing was paid for"
     if not lost[bucket]:
         return "all of it did productive work"
-    amount = words.amount_money(facts.of(bucket), facts.currency)
+    amount = bucket_money(facts, bucket)
     return (
         f"the largest part without productive work is \u201c{BUCKET_WORDS[bucket]}\u201d, {amount} "
         f"({words.percent(lost[bucket] / whole)})"

@@ -110,6 +110,8 @@ class Closed:
     whole: bool
     versions: Mapping[str, int] = field(default_factory=dict)
     """Of the cards that it was priced with; {} where that was not noted."""
+    forced: str | None = None
+    """What was missing when it was closed all the same; None where nothing was forced."""
 
 
 @dataclass(frozen=True)

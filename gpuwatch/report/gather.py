@@ -17,7 +17,18 @@ from gpuwatch.errors import UsageError
 from gpuwatch.findings import Finding
 from gpuwatch.money import CENT_PLACES, largest_remainder
 from gpuwatch.report.closed import Frozen, frozen
-from gpuwatch.report.facts import SPECIAL, Amount, Charge, ModelUse, SliceHold, Versions, Waited, amount_of
+from gpuwatch.report.facts import (
+    PLATFORM,
+    SPECIAL,
+    Amount,
+    Charge,
+    ModelUse,
+    SliceHold,
+    Versions,
+    Waited,
+    added,
+    amount_of,
+)
 from gpuwatch.report.holds import slice_holds
 from gpuwatch.report.job_use import Job, Uses, job_uses
 from gpuwatch.report.waited import idle_while_waiting
@@ -269,13 +280,22 @@ def _bucket_amounts(
     for row in cost.ledger(store, state, window, ("team", "bucket"), teams=teams).items:
         mine = found[row.group["team"]]
         mine[row.bucket] = mine.get(row.bucket, Amount()) + amount_of(row.gpu_seconds, row.cost, row.currency)
-    return {team: _settled(buckets, paid.get(team, Amount())) for team, buckets in found.items()}
+    settled = {team: _settled(buckets, paid.get(team, Amount())) for team, buckets in found.items()}
+    before, after = (added(a for mine in side.values() for a in mine.values()) for side in (found, settled))
+    own = dict(added(settled.get(PLATFORM, {}).values()).costs)
+    if own != dict(paid.get(PLATFORM, Amount()).costs):
+        # A policy lets others pay for it: the cents that settling gave to them come from it, so that all add up as before.
+        gap = {currency: cost - dict(after.costs).get(currency, Decimal(0)) for currency, cost in before.costs}
+        whole = Amount(costs=tuple((currency, cost + gap.get(currency, Decimal(0))) for currency, cost in own.items()))
+        settled[PLATFORM] = _settled(settled.get(PLATFORM, {}), whole, sum(len(mine) for mine in found.values()))
+    return settled
 
 
-def _settled(buckets: dict[str, Amount], paid: Amount) -> Buckets:
+def _settled(buckets: Buckets, paid: Amount, rows: int = 0) -> Buckets:
     """Deals the cents by which rounding of rows differs from rounding of the team, one each to the largest buckets.
 
-    A larger difference is a policy's: then the buckets stay at their price, and the report bridges them to the charges.
+    `rows` is how many were rounded, where they are more than these. A larger difference is a policy's: then the buckets
+    stay at their price, and the report bridges them to the charges.
     """
     settled = dict(buckets)
     for currency, total in paid.costs:
@@ -284,7 +304,8 @@ def _settled(buckets: dict[str, Amount], paid: Amount) -> Buckets:
         missing = total - sum((amount for amount, _ in mine), Decimal(0))
         step = CENT if missing > 0 else -CENT
         cents = int(abs(missing) / CENT)
-        for number in range(cents if cents <= ROUNDING_CENTS * len(mine) else 0):
+        most = ROUNDING_CENTS * max(rows, len(mine)) if mine else 0
+        for number in range(cents if cents <= most else 0):
             bucket = mine[number % len(mine)][1]
             settled[bucket] += Amount(costs=((currency, step),))
     return settled

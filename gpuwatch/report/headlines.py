@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.ledger import FREE_BUCKETS, HELD_BUCKETS
+from gpuwatch.output import BUCKET_WORDS
 from gpuwatch.report import words
 from gpuwatch.report.facts import PRODUCTIVE, Amount, Facts
 
@@ -110,11 +111,28 @@ def _price(facts: Facts) -> Headline:
     return Headline(label, words.money(now, facts.currency), f"{float(now):.6f}", words.change(now, before))
 
 
+def listed_buckets(facts: Facts) -> list[str]:
+    """In their one order; a team has none of those that nobody holds."""
+    return [b for b in BUCKET_WORDS if facts.team is None or b not in FREE_BUCKETS]
+
+
+def bucket_money(facts: Facts, *buckets: str) -> str:
+    """What these buckets cost, in a sentence: the sum of the figures that their rows show."""
+    listed = listed_buckets(facts)
+    costs = [facts.of(bucket).cost_in(facts.currency) for bucket in listed]
+    places = words.places_of(costs)
+    shown = dict(zip(listed, words.figures(costs, places), strict=True))
+    parts = [shown[bucket] for bucket in buckets if bucket in shown]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return words.amount_money(facts.of(*buckets), facts.currency)
+    return words.figure(sum(known, Decimal(0)), places, facts.currency)
+
+
 def _cost(label: str, facts: Facts, *buckets: str) -> Headline:
     now = facts.of(*buckets)
     before = facts.of(*buckets, before=True) if facts.compared is not None else None
-    value = words.amount_money(now, facts.currency)
-    return Headline(label, value, _exact(now), compared_cost(facts, now, before))
+    return Headline(label, bucket_money(facts, *buckets), _exact(now), compared_cost(facts, now, before))
 
 
 def _held_hours(facts: Facts) -> Headline:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +39,26 @@ class Recipients:
     def rows(self) -> list[dict[str, Any]]:
         """As the card has them."""
         return [{"team": team, "to": list(to)} for team, to in self.by_team.items()]
+
+
+def parse(content: bytes, file: str) -> list[dict[str, Any]]:
+    """The rows of a CSV file `team,to`: several addresses of a team stand in several rows, or apart by blanks or `;`.
+
+    Raises UsageError naming file and line: no such header, no text, a row without a team. `replace` looks at the rest.
+    """
+    try:
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig")))
+        if sorted(reader.fieldnames or ()) != ["team", "to"]:
+            raise UsageError(f"{file}:1: the header is {','.join(reader.fieldnames or ())[:80]!r}; write team,to")
+        found: dict[str, list[str]] = {}
+        for row in reader:
+            team, to = (row["team"] or "").strip(), (row["to"] or "").replace(";", " ").split()
+            if not team or not to or None in row:
+                raise UsageError(f"{file}:{reader.line_num}: give a team and an address, e.g. vision,ann@example.com")
+            found.setdefault(team, []).extend(to)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{file}: is no CSV in UTF-8 ({error})") from error
+    return [{"team": team, "to": to} for team, to in found.items()]
 
 
 def replace(state: State, rows: Sequence[Mapping[str, Any]], actor: str, source: str, at_us: int) -> bool:

@@ -281,7 +281,12 @@ def _quality(facts: Facts) -> Iterable[Row]:
             yield {"section": "quality", "kind": name, "text": str(value)}
     if facts.closed is not None:
         signed = ", ".join(facts.closed.signed)
-        told = {"closed_by": facts.closed.by, "closing_sha256": facts.closed.digest, "signed_by": signed or None}
+        told = {
+            "closed_by": facts.closed.by,
+            "closing_sha256": facts.closed.digest,
+            "closing_forced": facts.closed.forced,
+            "signed_by": signed or None,
+        }
         yield from ({"section": "quality", "kind": name, "text": text} for name, text in told.items() if text)
     yield from ({"section": "quality", "kind": "missing_rate", "text": text} for text in q.missing_rates)
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from gpuwatch.report import words
 from gpuwatch.report.document import SIZE, Bar, Block, Cell, Column, Heading, Row, Section, Table, Text, row
 from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold, added
-from gpuwatch.report.headlines import compared_cost
+from gpuwatch.report.headlines import bucket_money, compared_cost
 from gpuwatch.report.markup import name, owner_name
 
 PAYERS_SHOWN = 60
@@ -32,13 +32,14 @@ def payers(facts: Facts) -> Section:
     if corrections:
         amount = added(p.amount for p in corrections)
         rest = [Payer("Corrections of closed periods", amount, kind="correction"), *rest]
-    blocks: list[Block] = [_table(facts, word, [*_bounded(people, PAYERS_SHOWN), *rest], total=True)]
+    listed = [*_bounded(people, PAYERS_SHOWN), *rest]
+    blocks: list[Block] = [_table(facts, word, listed, total=True)]
     if facts.team is not None and facts.jobs:
         shown = _bounded(list(facts.jobs), JOBS_SHOWN)
         count = len(facts.jobs)
         blocks.append(Heading(f"{count:,} {'job' if count == 1 else 'jobs'}, the dearest first"))
         blocks.append(_table(facts, "job", shown, total=False))
-    return Section(_title(facts, people), tuple(blocks))
+    return Section(_title(facts, people, listed), tuple(blocks))
 
 
 def _people(facts: Facts) -> list[Payer]:
@@ -92,7 +93,7 @@ def _model(model: str | None) -> str:
     return name((model or "").removeprefix("NVIDIA "), "model not told")
 
 
-def _title(facts: Facts, payers: Sequence[Payer]) -> str:
+def _title(facts: Facts, payers: Sequence[Payer], listed: Sequence[Payer]) -> str:
     people = [p for p in payers if p.name is not None and p.name != UNOWNED]
     if not people:
         return "Who pays: nobody held a GPU"
@@ -101,7 +102,14 @@ def _title(facts: Facts, payers: Sequence[Payer]) -> str:
     cost, whole = first.amount.cost_in(facts.currency), facts.total.cost_in(facts.currency)
     if cost is None or not whole:
         return f"Who pays: {who} held the most"
-    return f"Who pays: most by {who}, {words.money(cost, facts.currency)} ({words.percent(Fraction(cost / whole))})"
+    said = words.money(cost, facts.currency)
+    if first in listed:
+        # The figure of its row, which is rounded so that all add up.
+        costs = [payer.amount.cost_in(facts.currency) for payer in listed]
+        places = words.places_of(costs)
+        shown = words.figures(costs, places)[listed.index(first)]
+        said = said if shown is None else words.figure(shown, places, facts.currency)
+    return f"Who pays: most by {who}, {said} ({words.percent(Fraction(cost / whole))})"
 
 
 def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table:
@@ -118,7 +126,7 @@ def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table
     body = [_row(facts, word, row, cost, largest, clusters) for row, cost in zip(rows, said, strict=True)]
     if total:
         # Rows are rounded so that they add up: the total needs no rounding of its own.
-        shown = words.cells([facts.total], facts.currency)[0]
+        shown = words.cells([facts.total], facts.currency, words.places_of(costs))[0]
         whole = Payer("Total", facts.total, facts.total_before, kind="total")
         body.append(_row(facts, word, whole, shown, Decimal(0), clusters))
     return Table(tuple(columns), tuple(body), "pay")
@@ -197,7 +205,7 @@ def slices(facts: Facts) -> Section | None:
     more = len(lines) - len(shown)
     note = "A slice counts as its share of the GPU. Idle and busy are of the slice itself."
     if remainder.gpu_seconds and facts.team is None:
-        cost = words.amount_money(remainder, facts.currency)
+        cost = bucket_money(facts, "mig_remainder")
         worth = f"cost {cost}" if remainder.costs else "have no price"
         note += f" Parts of GPUs that no slice covers {worth} ({words.hours(remainder.gpu_hours)})."
     blocks: list[Block] = [Text(note, "soft")]

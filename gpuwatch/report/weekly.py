@@ -35,7 +35,7 @@ from gpuwatch.report.waited import rounded
 from gpuwatch.state import State
 from gpuwatch.store import Store
 
-__all__ = ["FORMATS", "Written", "facts_of", "weekly", "write_due"]
+__all__ = ["FORMATS", "Written", "facts_of", "notes_of", "weekly", "write_due"]
 
 ORDER = ("allocated", "shared", "correction", "platform")
 """Kinds of charges in the order in which they are listed."""
@@ -153,6 +153,12 @@ def write_due(
     reports = list(facts_of(store, state, week, None, now_us, method=method))
     files = [file for made in _made(store, state, reports, FORMATS, paper) for file in made]
     return Written(week, tuple(write(files, out)), tuple(summary(facts, _stem(facts)) for facts in reports))
+
+
+def notes_of(store: Store, state: State, week: str, now_us: int, *, method: str | None = None) -> tuple[Summary, ...]:
+    """What to say of each report of a week. Raises UsageError as weekly does."""
+    reports = facts_of(store, state, week, None, now_us, method=method)
+    return tuple(summary(facts, _stem(facts)) for facts in reports)
 
 
 @dataclass(frozen=True)

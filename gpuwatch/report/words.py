@@ -44,20 +44,35 @@ def amount_money(amount: Amount, currency: str | None = None) -> str:
     return " + ".join(parts) or money(0, currency)
 
 
-def column(values: Sequence[Decimal | None], currency: str | None) -> list[str]:
-    """A column of money that adds up as shown: whole units, or cents where all are small. None is NO_PRICE."""
+def places_of(values: Sequence[Decimal | None]) -> int:
+    """Decimals of a column of money: none, or cents where all are small."""
+    return 0 if sum(abs(value) for value in values if value is not None) >= 1000 else 2
+
+
+def figures(values: Sequence[Decimal | None], places: int) -> list[Decimal | None]:
+    """The numbers that a column shows: rounded so that they add up. None stays None."""
     known = [value for value in values if value is not None]
-    places = 0 if sum(abs(value) for value in known) >= 1000 else 2
     rounded = iter(largest_remainder(known, places, [f"{n:09d}" for n in range(len(known))]))
-    return [NO_PRICE if value is None else plain(next(rounded), places, currency) for value in values]
+    return [None if value is None else next(rounded) for value in values]
 
 
-def cells(amounts: Sequence[Amount], currency: str | None) -> list[str]:
+def figure(value: Decimal, places: int, currency: str | None) -> str:
+    """A figure of a column in a sentence: never another number than the column shows."""
+    return plain(value, 0, currency) if places == 0 and abs(value) < 1000 else money(value, currency)
+
+
+def column(values: Sequence[Decimal | None], currency: str | None, places: int | None = None) -> list[str]:
+    """A column of money that adds up as shown, by default with the decimals of places_of. None is NO_PRICE."""
+    places = places_of(values) if places is None else places
+    return [NO_PRICE if value is None else plain(value, places, currency) for value in figures(values, places)]
+
+
+def cells(amounts: Sequence[Amount], currency: str | None, places: int | None = None) -> list[str]:
     """A column of amounts: as `column` where the cost is known whole, in words where there are several currencies or some
     time has no price.
     """
     costs = [amount.cost_in(currency) for amount in amounts]
-    said = zip(amounts, costs, column(costs, currency), strict=True)
+    said = zip(amounts, costs, column(costs, currency, places), strict=True)
     return [amount_money(amount, currency) if cost is None else text for amount, cost, text in said]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -134,7 +135,7 @@ def _card(state: State, kind: str, version: int) -> list[dict[str, Any]]:
     """The rows of a version, in words."""
     if kind == "rates":
         return [
-            {name: _word(name, value) for name, value in vars(rate).items() if name != "line" and value is not None}
+            _in_words({name: value for name, value in vars(rate).items() if name != "line" and value is not None})
             for rate in state.rates(version)
         ]
     if kind == "teams":
@@ -142,13 +143,18 @@ def _card(state: State, kind: str, version: int) -> list[dict[str, Any]]:
             {"match_kind": rule.match_kind, "match": rule.match, "team": rule.team}
             for rule in state.team_rules(version)
         ]
-    return Cards(state).rows(kind, version) if kind in KINDS else []
+    return [_in_words(row) for row in Cards(state).rows(kind, version)] if kind in KINDS else []
 
 
-def _word(name: str, value: Any) -> Any:
-    if name.endswith("_us") and isinstance(value, int):
-        return rfc3339(value)
-    return value if isinstance(value, str | int | bool) else f"{value}"
+def _in_words(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as people read it: a time in RFC 3339 under its name without `_us`, an exact number as text."""
+    told: dict[str, Any] = {}
+    for name, value in row.items():
+        if name.endswith("_us") and isinstance(value, int):
+            told[name.removesuffix("_us")] = rfc3339(value)
+        else:
+            told[name] = f"{value}" if isinstance(value, Decimal) else value
+    return told
 
 
 def _told(rows: Counter[str]) -> tuple[dict[str, Any], ...]:

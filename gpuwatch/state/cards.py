@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from gpuwatch.errors import UsageError
-from gpuwatch.state.core import State, record
+from gpuwatch.state.core import CARD, State, record
 
 KINDS = ("policies", "fx", "owned", "spot", "commitments", "budgets", "recipients")
 """Kinds of cards of this table; rates and ownership rules have tables of their own (core.py)."""
@@ -20,20 +20,9 @@ MAX_ROWS = 100_000
 MAX_VERSIONS = 1000
 """Versions that the history lists."""
 
-_tables = sa.MetaData()
-_card = sa.Table(
-    "card",
-    _tables,
-    sa.Column("kind", sa.String),
-    sa.Column("version", sa.Integer),
-    sa.Column("digest", sa.String),
-    sa.Column("source", sa.Text),
-    sa.Column("actor", sa.Text),
-    sa.Column("at_us", sa.BigInteger),
-)
 _row = sa.Table(
     "card_row",
-    _tables,
+    sa.MetaData(),
     sa.Column("kind", sa.String),
     sa.Column("version", sa.Integer),
     sa.Column("position", sa.Integer),
@@ -74,13 +63,13 @@ class Cards:
         digest = sha256("\n".join(texts).encode()).hexdigest()
         with self._state.transaction(write=True) as connection:
             newest = connection.execute(
-                sa.select(_card).where(_card.c.kind == kind).order_by(_card.c.version.desc()).limit(1)
+                sa.select(CARD).where(CARD.c.kind == kind).order_by(CARD.c.version.desc()).limit(1)
             ).first()
             if digest == (sha256(b"").hexdigest() if newest is None else newest.digest):
                 return False
             key = {"kind": kind, "version": 1 if newest is None else newest.version + 1}
             head = key | {"digest": digest, "source": source, "actor": actor, "at_us": at_us}
-            connection.execute(sa.insert(_card).values(**head))
+            connection.execute(sa.insert(CARD).values(**head))
             if texts:
                 connection.execute(
                     sa.insert(_row), [key | {"position": n, "content": text} for n, text in enumerate(texts)]
@@ -93,7 +82,7 @@ class Cards:
     def rows(self, kind: str, version: int | None = None) -> list[dict[str, Any]]:
         """The records in force in their order, or those of an older version; [] where there are none."""
         _check(kind)
-        newest = sa.select(sa.func.max(_card.c.version)).where(_card.c.kind == kind).scalar_subquery()
+        newest = sa.select(sa.func.max(CARD.c.version)).where(CARD.c.kind == kind).scalar_subquery()
         query = sa.select(_row.c.content).order_by(_row.c.position)
         query = query.where(_row.c.kind == kind, _row.c.version == (newest if version is None else version))
         with self._state.transaction(write=False) as connection:
@@ -101,8 +90,8 @@ class Cards:
 
     def history(self, kind: str, limit: int = 100) -> list[Version]:
         """The versions of a card (also `rates` and `teams`), the newest first; at most `limit`, never above MAX_VERSIONS."""
-        names = [c.name for c in _card.c]
-        query = sa.select(_card).where(_card.c.kind == kind).order_by(_card.c.version.desc())
+        names = [c.name for c in CARD.c]
+        query = sa.select(CARD).where(CARD.c.kind == kind).order_by(CARD.c.version.desc())
         with self._state.transaction(write=False) as connection:
             found = connection.execute(query.limit(max(0, min(limit, MAX_VERSIONS)))).mappings().all()
         return [Version(**{name: row[name] for name in names}) for row in found]

@@ -36,7 +36,7 @@ _LOCK = 7_265_061
 """Key of the PostgreSQL advisory lock that makes writers wait for each other, as SQLite's own lock does."""
 
 _tables = sa.MetaData()
-_card = sa.Table(
+CARD = sa.Table(
     "card",
     _tables,
     sa.Column("kind", sa.String),
@@ -232,7 +232,7 @@ class State:
             before = None if card is None else _json({"version": card.version, "digest": card.digest})
             key = {"kind": kind, "version": 1 if card is None else card.version + 1}
             head = key | {"digest": digest, "source": source, "actor": actor, "at_us": at_us}
-            connection.execute(sa.insert(_card).values(**head))
+            connection.execute(sa.insert(CARD).values(**head))
             if rows:
                 numbered = [row | key | {"position": position} for position, row in enumerate(rows)]
                 connection.execute(sa.insert(table), numbered)
@@ -241,7 +241,7 @@ class State:
         return True
 
     def _rows(self, kind: str, table: sa.Table, version: int | None) -> list[_Row]:
-        newest = sa.select(sa.func.max(_card.c.version)).where(_card.c.kind == kind).scalar_subquery()
+        newest = sa.select(sa.func.max(CARD.c.version)).where(CARD.c.kind == kind).scalar_subquery()
         query = sa.select(*(table.c[name] for name in _columns(table))).order_by(table.c.position)
         query = query.where(table.c.kind == kind, table.c.version == (newest if version is None else version))
         with self.transaction(write=False) as connection:
@@ -346,7 +346,7 @@ def _set(connection: Connection, name: str, value: str | None) -> tuple[str | No
 
 def _newest(connection: Connection, kind: str) -> Any:
     return connection.execute(
-        sa.select(_card).where(_card.c.kind == kind).order_by(_card.c.version.desc()).limit(1)
+        sa.select(CARD).where(CARD.c.kind == kind).order_by(CARD.c.version.desc()).limit(1)
     ).first()
 
 

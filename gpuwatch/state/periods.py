@@ -47,7 +47,7 @@ class Frozen:
     """What a closing freezes: fine rows, cents as they were published by team, a summary, and what it was priced with.
 
     `versions` are those of the cards when the rows were read; `context` is said beside the content, which it does not
-    change: forced, time without a price, days without books.
+    change: forced, time without a price, how many days have no (whole) books and which.
     """
 
     rows: Sequence[Row]
@@ -86,6 +86,11 @@ class Closing:
     reopened_us: int | None
     reopened_by: str | None
     reason: str | None
+
+    @property
+    def forced(self) -> bool:
+        """Whether it was closed in spite of what was missing."""
+        return bool(self.context.get("forced", False))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from gpuwatch.errors import UsageError
 from gpuwatch.state.core import State, record
+from gpuwatch.typist import LOOPBACK, TYPED
 
 PREFIX = "gw"
 SCOPES = ("ingest", "read", "admin")
@@ -138,7 +139,7 @@ class Tokens:
 def _check(name: str, scope: str, teams: tuple[str, ...] | None, expires_us: int | None, at_us: int) -> None:
     if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
         raise UsageError(f"token name {name!r}: give 1 to {MAX_NAME} printable characters")
-    if name in RESERVED:
+    if name in RESERVED or name.rstrip().endswith((TYPED, LOOPBACK)):
         raise UsageError(f"token name {name!r}: the audit log uses it for somebody else; choose another")
     if scope not in SCOPES:
         raise UsageError(f"token scope {scope!r}: use {', '.join(SCOPES)}")

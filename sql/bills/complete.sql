@@ -1,5 +1,9 @@
 -- A row of batch_rows is a file of a bill (model.BILL_FILE) whose lines are all in bill: from here they count, and what they
 -- restate is gone.
+-- Lines of a file that never came to its end: no import of another file runs meanwhile.
+delete from bill
+where file_id not in (select file_id from bill_file) and file_id not in (select file_id from batch_rows);
+
 -- Lines that are there twice come from an import that broke off, or from the same content under another name.
 delete from bill
 where rowid in (

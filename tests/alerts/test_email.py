@@ -23,7 +23,9 @@ from gpuwatch.alerts.change import enqueue
 from gpuwatch.alerts.deliver import Deliverer, listing
 from gpuwatch.alerts.email_text import ATTACHED_MAX_BYTES, message_id
 from gpuwatch.alerts.guard import Guard
+from gpuwatch.clock import HOUR_US
 from gpuwatch.errors import UsageError
+from gpuwatch.report.files import SETTLE_US, last_week
 from gpuwatch.report.recipients import Recipients, replace
 from gpuwatch.report.summary import Summary
 from gpuwatch.state import State
@@ -480,6 +482,24 @@ def test_a_report_goes_to_its_readers_once(state: State, clock: Clock, tmp_path:
     text = team.get_body(("plain",)).get_content()  # type: ignore[attr-defined]
     assert "https://gpuwatch.example/api/v1/reports/weekly?week=2026-W45&team=vision&format=pdf" in text
     assert "Waste 1: $3.00: GPUs held and idle: job 4711 (user ann). Release the devices." in text
+
+
+def test_a_report_without_readers_waits_for_them(state: State, clock: Clock) -> None:
+    """Sent once somebody has an address, of the week that ended last only; what was sent is not sent again."""
+    now_us = clock()
+    week = last_week(now_us - SETTLE_US)
+    notes = [note(None, week=week), note("vision", week=week)]
+    channel(state, 1, events=["report"])
+    assert report_note.owed(state, now_us) is None  # nothing was told yet
+    assert 1 == report_note.enqueue(state, notes, now_us)
+    report_note.told(state, week)
+    assert report_note.owed(state, now_us) is None
+    replace(state, [{"team": "vision", "to": ["vic@example.com"]}], "ann", "test", now_us)
+
+    assert (week, None) == (report_note.owed(state, now_us), report_note.owed(state, now_us + 7 * 24 * HOUR_US))
+    assert [1, 0] == [report_note.enqueue(state, notes, now_us, mail_only=True) for _ in range(2)]
+    report_note.told(state, week)
+    assert report_note.owed(state, now_us) is None
 
 
 def test_a_file_that_is_too_large_is_linked_only(state: State, clock: Clock, tmp_path: Path) -> None:

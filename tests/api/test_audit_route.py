@@ -68,6 +68,15 @@ def test_a_change_is_noted_once_and_one_that_changes_nothing_is_not(api: Api, ki
     assert second["difference"]["added"] != second["difference"]["removed"]
 
 
+@pytest.mark.parametrize("kind", ["fx", "rates"])
+def test_times_of_a_difference_are_rfc_3339(api: Api, kind: str) -> None:
+    ann = api.token("admin", name="ann")
+    put(api, kind, 1, ann)
+    row = next(row for row in entries(api, ann, kind)[0]["difference"]["added"] if "valid_from" in row)
+
+    assert ("2026-01-01T00:00:00Z", []) == (row["valid_from"], [name for name in row if name.endswith("_us")])
+
+
 @pytest.mark.parametrize("kind", sorted(CHANGES))
 def test_what_is_refused_is_not_noted(api: Api, kind: str) -> None:
     """A body that cannot be read changes nothing, and who may only read changes nothing."""

@@ -68,6 +68,34 @@ def test_a_token_ends_the_trust_in_loopback(api: Api) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "loopback", "secret"),
+    [
+        pytest.param(None, "loopback", "command line", id="nobody is named"),
+        pytest.param("ann", "ann (loopback)", "ann (command line)", id="a name"),
+        pytest.param("J%C3%BCrgen%20B", "Jürgen B (loopback)", "Jürgen B (command line)", id="other letters"),
+        pytest.param("%20", "loopback", "command line", id="a blank"),
+        pytest.param("a%0Ab", "loopback", "command line", id="what cannot be printed"),
+        pytest.param("x" * 65, "loopback", "command line", id="too long"),
+        pytest.param("%41" * 1000, "loopback", "command line", id="far too long"),
+    ],
+)
+def test_a_caller_on_this_machine_says_who_they_are(bare: Api, said: str | None, loopback: str, secret: str) -> None:
+    headers = {} if said is None else {"X-Gpuwatch-User": said}
+
+    assert (loopback, secret) == (
+        bare.get("/api/v1/me", headers=headers).json()["name"],
+        bare.get("/api/v1/me", headers=headers, token=bare.service.local_secret).json()["name"],
+    )
+
+
+def test_a_token_keeps_its_own_name(api: Api) -> None:
+    """From here too; and no token has a name that looks like somebody on this machine."""
+    text = api.token("admin", name="robot")
+
+    assert "robot" == api.get("/api/v1/me", token=text, headers={"X-Gpuwatch-User": "ann"}).json()["name"]
+
+
 def test_the_local_secret_is_admin_from_here_only(api: Api) -> None:
     """What the command line uses."""
     api.token("read")

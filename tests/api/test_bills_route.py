@@ -68,6 +68,12 @@ def test_a_price_to_correct_is_told(filled: Api) -> None:
     assert ("3.00", "2.00", "on_demand") == (told["bill_per_gpu_hour"], told["card_per_gpu_hour"], told["pricing"])
 
 
+def test_an_unknown_provider_is_refused(filled: Api) -> None:
+    reply = filled.get("/api/v1/reconcile", token=filled.token("read"), params={"window": WINDOW, "provider": "awss"})
+
+    assert (400, "provider") == (reply.status_code, reply.json()["error"]["field"])
+
+
 def test_pages_add_up_to_the_whole(filled: Api) -> None:
     token = filled.token("read")
     whole = ask(filled, token, by="node")["items"]

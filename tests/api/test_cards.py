@@ -293,3 +293,21 @@ def test_doctor_tells_what_a_bundle_matches_two_ways(books: Api) -> None:
     check = next(c for c in books.get("/api/v1/quality").json()["checks"] if c["id"] == "rules")
 
     assert "user 'ursula' is matched two ways: by (urs* to red), which decides, and by (*ula to blue)" in check["what"]
+
+
+def test_the_api_warns_of_a_team_that_nobody_names(api: Api) -> None:
+    api.service.state.replace_team_rules([TeamRule("account", "v", "vision")], "test", "test", 0)
+    budgets = [{"team": team, "period": "month", "amount": "5", "currency": "USD"} for team in ("vison", "vision")]
+    recipients = [{"team": team, "to": ["ann@example.com"]} for team in ("vison", "*")]
+    for path, items in (("budgets", budgets), ("recipients", recipients)):
+        answer = api.request("PUT", f"/api/v1/{path}", json={"items": items})
+        assert ["no run or rule names team 'vison'; known: vision"] == answer.json()["warnings"], path
+        assert 2 == answer.json()["rows"]
+
+
+def test_a_token_of_a_team_is_told_its_own_team_only(filled: Api) -> None:
+    token = filled.token("read", "red")
+    admin = filled.service.local_secret
+    assert ["red"] == filled.get("/api/v1/teams?known=true", token=token).json()["known"]
+    assert {"red", "blue"} <= set(filled.get("/api/v1/teams?known=true", token=admin).json()["known"])
+    assert filled.get("/api/v1/teams", token=admin).json()["known"] is None

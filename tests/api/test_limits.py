@@ -146,6 +146,7 @@ def test_a_refused_sender_may_finish_before_the_connection_is_closed() -> None:
     [
         pytest.param("/api/v1/write", 32 * MIB, id="samples"),
         pytest.param("/api/v1/otlp/v1/metrics", 32 * MIB, id="data points"),
+        pytest.param("/api/v1/bills", 1024 * MIB, id="bills"),
         pytest.param("/api/v1/rates", MIB, id="what people send"),
         pytest.param("/ui/_dash-update-component", 8 * MIB, id="what pages send"),
     ],

@@ -25,7 +25,7 @@ CHECKS: tuple[CheckFunction, ...] = (
 )
 CONTRACT = {
     "GET /healthz", "GET /readyz", "GET /metrics", "POST /api/v1/write", "POST /api/v1/events", "GET /api/v1/fleet",
-    "GET /api/v1/ledger", "GET /api/v1/reconcile", "GET /api/v1/chargeback", "GET /api/v1/slices", "GET /api/v1/findings",
+    "GET /api/v1/ledger", "GET /api/v1/reconcile", "POST /api/v1/bills", "GET /api/v1/chargeback", "GET /api/v1/slices", "GET /api/v1/findings",
     "GET /api/v1/findings/{key}", "POST /api/v1/findings/{key}/{action}", "GET /api/v1/detectors", "GET /api/v1/jobs",
     "GET /api/v1/jobs/{job_id}", "GET /api/v1/rates", "PUT /api/v1/rates", "GET /api/v1/teams", "PUT /api/v1/teams",
     "GET /api/v1/periods/{name}", "GET /api/v1/periods/{name}/content", "POST /api/v1/periods/{name}/reopen",

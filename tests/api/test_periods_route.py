@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
 
 import pytest
 
+from gpuwatch.clock import Window
+from gpuwatch.periods_told import forced_why
 from gpuwatch.rates import Rate
+from gpuwatch.state.periods import FINE, Closing
 from tests.api.api_world import Api
 from tests.world import HOUR, Gpu, batch, minutes, samples, us
 
@@ -257,3 +261,22 @@ def test_a_week_whose_books_have_holes_is_closed_only_by_force(books: Api) -> No
     assert (409, "conflict") == (answer.status_code, error["code"])
     assert "7 of its days: 2026-11-02, 2026-11-03" in error["message"]
     assert "force" in error["hint"]
+
+
+def test_a_token_of_a_team_learns_that_a_closing_was_forced_without_amounts() -> None:
+    """How much of others' time has no price is theirs."""
+    context = {"forced": True, "days_without_books": 1, "missing_days": ["2026-11-03"], "unpriced_gpu_seconds": "7.5"}
+    plain = Closing("2026-W45", 1, Window(0, 1), FINE, 0, "ann", "", {}, (), None, None, None)
+    days = "1 day without whole books: 2026-11-03"
+
+    assert [
+        None,
+        "nothing was missing",
+        f"{days}; 7.5 GPU-seconds without a price",
+        f"{days}; time without a price",
+    ] == [
+        forced_why(plain),
+        forced_why(replace(plain, context={"forced": True})),
+        forced_why(replace(plain, context=context)),
+        forced_why(replace(plain, context=context), ["red"]),
+    ]

@@ -49,6 +49,21 @@ def test_exchange_rates_convert_the_bill(books: Api) -> None:
     } == books.get("/api/v1/fx").json()
 
 
+def test_a_currency_that_prices_cannot_be_told_in_is_warned_of(books: Api) -> None:
+    send(books, "rates", RATES)
+    told = [send(books, f"fx?currency={code}", FX)[1]["warnings"] for code in ("USD", "GPB")]
+
+    assert [[], 2] == [told[0], len(told[1])]
+    assert told[1][0].startswith("prices in EUR are not told in GPB but stay in EUR: no exchange rate EUR to GPB at ")
+    assert "add a line USD,GPB,RATE," in told[1][1]
+
+
+def test_a_currency_that_nothing_leads_to_is_warned_of(api: Api) -> None:
+    told = [send(api, f"fx?currency={code}", FX)[1]["warnings"] for code in ("USD", "GPB")]
+
+    assert [[], ["no price is in GPB and no exchange rate leads to it: is it the currency you mean?"]] == told
+
+
 def test_a_price_without_an_exchange_rate_stays_and_is_named(books: Api) -> None:
     """Doctor has the line that is missing."""
     send(books, "rates", RATES)
@@ -130,6 +145,22 @@ def test_only_an_admin_sets_prices(api: Api, path: str) -> None:
     assert 200 == api.get(f"/api/v1/{path}", token=text).status_code
 
 
+def test_the_table_of_rates_says_for_which_gpus_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a rate does: else the columns would be empty."""
+    data, file = ["--data", str(tmp_path / "data")], tmp_path / "rates.csv"
+    head = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to,pool\n"
+    shown = []
+    for pool in ("", "batch"):
+        file.write_text(f"{head}H100,on_demand,4,2026-01-01,,{pool}\n")
+        run(["rates", "set", str(file), *data])
+        capsys.readouterr()
+        run(["rates", "show", "--format", "table", *data])
+        text = capsys.readouterr().out
+        shown.append(("pool" in text, "batch" in text))
+
+    assert [(False, False), (True, True)] == shown
+
+
 def test_the_command_line_does_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Set, show, refuse whole."""
     data = ["--data", str(tmp_path / "data")]
@@ -148,9 +179,13 @@ def test_the_command_line_does_the_same(tmp_path: Path, capsys: pytest.CaptureFi
     code, said = told("set", file["bad.csv"])
     assert (2, True) == (code, "nothing was changed: line 4" in said)
     assert (0, "exchange rates: 1 rows, in force") == told("fx", file["fx.csv"], "--currency", "USD")
-    assert (0, "exchange rates: 1 rows, in force") == told("fx", "--max-age-days", "7")
+    assert (0, "exchange rates: 1 rows, in force") == told("fx", "--max-age-days", "3660")
+    assert (2, True) == (refused := told("fx", "--currency", "usd"))[:1] + ("three-letter" in refused[1],)
+    warned = told("fx", "--currency", "GPB")[1].splitlines()
+    assert (3, True) == (len(warned), warned[0].startswith("exchange rates: prices in EUR are not told in GPB"))
+    assert (0, "exchange rates: 1 rows, in force") == told("fx", "--currency", "USD", "--max-age-days", "3660")
     found = told("fx")[1]
-    assert ("USD", 7) == (found["currency"], found["max_age_days"])
+    assert ("USD", 3660) == (found["currency"], found["max_age_days"])
     assert (0, "owned hardware: 1 rows, in force") == told("owned", file["owned.csv"])
     assert (0, "spot prices: 2 rows, in force") == told("spot", file["spot.json"], "--instance", "p5.48xlarge=H100:8")
     assert ["rates", "rates", "owned", "spot", "spot"] == [

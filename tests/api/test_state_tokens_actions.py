@@ -36,6 +36,8 @@ def state(place: Path) -> Iterator[State]:
         pytest.param("a\nb", "read", None, None, id="a name of two lines"),
         pytest.param("x" * 101, "read", None, None, id="a name without end"),
         pytest.param("loopback", "read", None, None, id="a name that means somebody else"),
+        pytest.param("ann (command line)", "read", None, None, id="a name of somebody who types"),
+        pytest.param("ann (loopback) ", "read", None, None, id="a name of somebody over loopback"),
         pytest.param("a", "root", None, None, id="no such scope"),
         pytest.param("a", "admin", ["red"], None, id="an admin of a team"),
         pytest.param("a", "ingest", ["red"], None, id="a sender of a team"),

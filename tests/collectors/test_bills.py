@@ -377,6 +377,47 @@ def test_focus_of_any_version(tmp_path: Path) -> None:
     assert ("azure", 4, "A100-80GB") == (two["provider"], two["gpu_count"], two["gpu_model"])
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param({"ResourceType": "Storage", "SkuId": "DZH318Z0BQ4L/00G1"}, (None, None), id="a key is no machine"),
+        pytest.param({"SkuId": "Standard_NC96ads_A100_v4", "PricingUnit": "GB"}, (None, None), id="traffic of one"),
+        pytest.param({"SkuId": "Standard_NC96ads_A100_v4"}, (4, "A100-80GB"), id="SkuId, and no unit"),
+        pytest.param({"SkuId": "p5.48xlarge", "PricingUnit": "Hours"}, (8, "H100"), id="SkuId, by the hour"),
+        pytest.param({"SkuMeter": "NC24ads A100 v4", "PricingUnit": "1 Hour"}, (1, "A100-80GB"), id="SkuMeter"),
+        pytest.param({"x_SkuMeterName": "ND96isr H100 v5", "PricingUnit": "Hours"}, (8, "H100"), id="x_SkuMeterName"),
+        pytest.param({"SkuPriceDetails": '{"MachineType": "a3-highgpu-8g"}', "PricingUnit": "Hours"}, (8, "H100"), id="SkuPriceDetails"),
+        pytest.param({"x_SkuDetails": '{"ServiceType": "Standard_ND96isr_H200_v5"}', "PricingUnit": "Hours"}, (8, "H200"), id="x_SkuDetails"),
+        pytest.param({"ResourceType": "BM.GPU.H100.8", "PricingUnit": "Hours"}, (8, "H100"), id="ResourceType"),
+    ],
+)  # fmt: skip
+def test_the_machine_of_a_focus_line(
+    tmp_path: Path, words: dict[str, str], expected: tuple[int | None, str | None]
+) -> None:
+    """Wherever it is named."""
+    ((found,), _) = read("bill-focus", written(tmp_path, [focus(**words)]))
+
+    assert expected == (found["gpu_count"], found["gpu_model"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "reason"),
+    [
+        pytest.param("bill-aws-cur", cur(cost="x"), "lineItem/UnblendedCost=x", id="AWS"),
+        pytest.param("bill-focus", {"billed_cost": "x"}, "billed_cost=x", id="another spelling of FOCUS"),
+    ],
+)
+def test_a_bad_cell_is_told_as_the_file_spells_its_column(
+    tmp_path: Path, kind: str, row: dict[str, str], reason: str
+) -> None:
+    if kind == "bill-focus":
+        row = {name: text for name, text in focus().items() if name != "BilledCost"} | row
+    (found, rejects) = read(kind, written(tmp_path, [row]))
+    ((_, line, example),) = rejects.first.values()
+
+    assert ([], 2, reason) == (found, line, example.split(", ")[0])
+
+
 # What is missing, wrong or hostile ---------------------------------------------------------------------------------
 
 
@@ -415,7 +456,8 @@ def test_an_unreadable_file_is_named_and_nothing_of_it_counts(tmp_path: Path, co
     assert [(0, 0)] == store.sql("select (select count(*) from bill), (select count(*) from bill_file)")
 
 
-def test_bad_rows_are_counted_with_the_number_of_the_first(tmp_path: Path) -> None:
+def test_bad_rows_are_counted_with_the_line_of_the_first(tmp_path: Path) -> None:
+    """The header is line 1; columns are named as the file spells them."""
     good = focus(Tags="é")
     rows = [good, focus("x"), focus("1e30"), focus("NaN"), focus(""), focus(BillingCurrency="NULL"), focus(ChargePeriodStart="soon"), focus(ChargePeriodEnd="2026-11-01 00:00:00"), good]  # fmt: skip
     text = table(rows) + "1,2,3\n" + table([good]).splitlines()[1] + "\n"
@@ -425,15 +467,23 @@ def test_bad_rows_are_counted_with_the_number_of_the_first(tmp_path: Path) -> No
 
     assert [1, 9, 11] == [row["line"] for row in found]
     assert {
-        "billed_cost is not a decimal number below 10^15": (3, 2),
-        "no billed cost": (1, 5),
-        "no currency": (1, 6),
-        "no time at which the charge starts and ends": (1, 7),
-        "the charge ends before it starts": (1, 8),
-        "row has 3 columns, not 11": (1, 10),
-        "row is not UTF-8": (1, 12),
+        "BilledCost is not a decimal number below 10^15": (3, 3, "BilledCost=x, account acct, charge_type Usage"),
+        "no billed cost in BilledCost": (1, 6, "BilledCost=, account acct, charge_type Usage"),
+        "no currency in BillingCurrency": (1, 7, "BillingCurrency=, account acct, charge_type Usage"),
+        "no time in ChargePeriodStart and ChargePeriodEnd": (
+            1,
+            8,
+            "ChargePeriodStart=soon, ChargePeriodEnd=2026-11-03 00:00:00, account acct, charge_type Usage",
+        ),
+        "the charge ends before it starts: ChargePeriodStart and ChargePeriodEnd": (
+            1,
+            9,
+            "ChargePeriodStart=2026-11-02 00:00:00, ChargePeriodEnd=2026-11-01 00:00:00, account acct, charge_type Usage",
+        ),
+        "row has 3 columns, not 11": (1, 11, "1,2,3"),
+        "row is not UTF-8": (1, 13, ""),
     } == {
-        reason.replace("not 12", "not 11"): (count, rejects.first[reason][1])
+        reason.replace("not 12", "not 11"): (count, *rejects.first[reason][1:])
         for reason, count in rejects.counts.items()
     }
 
@@ -572,6 +622,7 @@ def test_the_same_file_again_changes_nothing(tmp_path: Path) -> None:
     other = books.load("bill-aws-cur", copy=[cur(cost="1"), cur(cost="2")])
 
     assert (["1", "2"], ["1", "2"], 1, 1) == (first[1], books.costs(), again.repeated, other.files)
+    assert (2, 0) == (first[0].records, again.records)  # type: ignore[union-attr]
 
 
 def test_a_newer_assembly_replaces_the_billing_period_and_no_other(tmp_path: Path) -> None:

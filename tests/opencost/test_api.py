@@ -74,6 +74,7 @@ BAD = [
     ("/allocation?window=7d&includeProportionalAssetResourceCosts=true", "parts of nothing"),
     ("/allocation?window=7d&format=pdf", "a format that is none"),
     ("/allocation/summary?window=7d&limit=-1", "a limit below zero"),
+    ("/allocation?window=7d&aggregate=namespce", "a property that nobody knows"),
 ]
 
 

@@ -199,7 +199,6 @@ AGGREGATES = [
     ("providerID", "n1", "n2"),
     ("namespace,label:app", "kubecost/chat", "h100/__unallocated__"),
     ("cluster, node ,pod", "c1/n1/chat-7d9f-abcde", "c1/n2/4711"),
-    ("namespace,nosuch", "kubecost", "h100"),
 ]
 
 
@@ -210,6 +209,13 @@ def test_names_of_rows(text: str, pod: str, job: str) -> None:
     parts = parse_aggregate(text)
 
     assert [pod, job] == [name_of(subject, parts) for subject in (POD, JOB)]
+
+
+def test_a_name_that_is_not_known_is_refused_with_those_that_are() -> None:
+    with pytest.raises(
+        UsageError, match="aggregate 'namespce': not known; use cluster, node, namespace, controllerKind"
+    ):
+        parse_aggregate("cluster,namespce")
 
 
 def test_only_words_that_are_read_are_asked_for() -> None:

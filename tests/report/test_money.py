@@ -7,18 +7,20 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 
-from gpuwatch import focus, periods
+from gpuwatch import cost, focus, periods
 from gpuwatch.clock import HOUR_US
 from gpuwatch.cost import chargeback, price_all
 from gpuwatch.rates import Rate
-from gpuwatch.report import book, corrections, tables
+from gpuwatch.report import book, corrections, gather, tables
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Table
-from gpuwatch.report.facts import Amount, Charge, Correction, Facts, Payer
+from gpuwatch.report.facts import PLATFORM, Amount, Charge, Correction, Facts, Payer, added
 from gpuwatch.report.gather import Rows, week_window
+from gpuwatch.report.headlines import bucket_money
 from gpuwatch.report.weekly import facts_of, weekly
 from tests.report.test_formats import pages, sheets
 from tests.report.test_weekly import BEFORE, LATER_US, WEEK, Fleet
@@ -68,6 +70,8 @@ def test_a_closed_week_is_told_as_it_was_frozen(fleet: Fleet) -> None:
     assert (1, 2) == (told.versions.rates, facts(fleet, WEEK).versions.rates)
     texts = str(document(told))
     assert "The week was closed on" in texts and told.closed.digest in texts
+    assert "nothing was missing" == told.closed.forced
+    assert texts.count(f"was forced: {told.closed.forced}") == 2  # at the top and among the terms
     assert "the books changed after the closing" in texts
 
 
@@ -206,3 +210,41 @@ def test_the_last_page_says_how_far_to_trust_it(fleet: Fleet) -> None:
     last = pages(made[0].content)[-1]
 
     assert "Data quality" in last and "How this was computed" in last
+
+
+def test_a_heading_says_the_figure_of_its_row(fleet: Fleet) -> None:
+    """595.50 is 595 in a column that adds up to 1,096: nowhere 596."""
+    buckets = {"compute": money("300.50"), "hoarded": money("200"), "unobserved": money("595.50")}
+    told = replace(facts(fleet, BEFORE), buckets=buckets, total=money("1096"), payers=())
+    where = next(s for s in document(told).sections if s.title.startswith("Where it went"))
+    table = next(block for block in where.blocks if isinstance(block, Table))
+    said = {row[0]: row[2] for row in shown(table)}
+
+    assert ("$595", "$301", "$200", "$1,096") == (
+        *(said[name] for name in ("Not measured", "Compute", "Held idle", "All GPU time")),
+    )
+    assert ("$595", "$200") == (bucket_money(told, "unobserved"), bucket_money(told, "hoarded"))
+    assert "$595 (54" in where.title.replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(
+    ("paid", "expected"),
+    [
+        pytest.param("3.00", {"a": "0.99", PLATFORM: "3.00"}, id="no policy: everybody pays what was published"),
+        pytest.param("0.00", {"a": "0.99", PLATFORM: "3.01"}, id="others pay: a cent is moved, all adds up as before"),
+    ],
+)
+def test_cents_that_settling_moves_are_the_platform_s(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, paid: str, expected: dict[str, str]
+) -> None:
+    """Buckets of a fleet with a policy add up to what was charged, and so do the columns of its bridge."""
+    rows = [("a", "compute", "0.50"), ("a", "gap", "0.50"), (PLATFORM, "schedulable", "3.00")]
+    listed = [
+        SimpleNamespace(group={"team": team}, bucket=b, gpu_seconds=Decimal(1), cost=Decimal(c), currency="USD")
+        for team, b, c in rows
+    ]
+    monkeypatch.setattr(cost, "ledger", lambda *_, **__: SimpleNamespace(items=listed))
+    known: dict[str | None, Amount] = {"a": money("0.99"), PLATFORM: money(paid)}
+    found = gather._bucket_amounts(fleet.world.store, fleet.state, week_window(WEEK), None, known)
+
+    assert expected == {team: f"{dict(added(mine.values()).costs)['USD']}" for team, mine in found.items()}

@@ -94,7 +94,7 @@ def test_recipients_are_read_and_replaced(api: Api, red: str) -> None:
     put = api.request("PUT", "/api/v1/recipients", token=admin, json={"items": items})
     bad = api.request("PUT", "/api/v1/recipients", token=admin, json={"items": [{"team": "red", "to": ["x\r\ny"]}]})
 
-    assert ({"changed": True, "version": 1, "rows": 1}, 400) == (put.json(), bad.status_code)
+    assert ({"changed": True, "version": 1, "rows": 1, "warnings": []}, 400) == (put.json(), bad.status_code)
     assert items == api.get("/api/v1/recipients", token=admin).json()["items"]
     assert 403 == api.request("PUT", "/api/v1/recipients", token=red, json={"items": []}).status_code
     assert 403 == api.get("/api/v1/recipients", token=red).status_code

@@ -238,6 +238,25 @@ def test_a_note_of_a_server_that_was_killed_leads_nobody_astray(pid: Callable[[]
     assert (0, {"items": []}) == (done.code, json.loads(done.out or "null")), done.err
 
 
+def test_bills_are_imported_beside_a_server_and_nothing_else(tmp_path: Path) -> None:
+    """Everything else says what to do."""
+    directory, bill, jobs = tmp_path / "data", tmp_path / "bill.csv", tmp_path / "jobs.txt"
+    bill.write_text(
+        "BilledCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ProviderName\n"
+        "12.50,USD,2026-11-02 00:00:00,2026-11-03 00:00:00,Tax,AWS\n"
+    )
+    jobs.write_text("JobID|State\n1|COMPLETED\n")
+    Store.open(directory).close()
+    with Server(directory):
+        done = [told("import bill-focus", str(bill), "--format", "json", data=directory) for _ in range(2)]
+        other = told("import sacct", str(jobs), data=directory)
+
+    assert [(0, 1), (1, 0)] == [
+        (item["repeated"], item["records"]) for one in done for item in json.loads(one.out or "{}")["items"]
+    ]
+    assert (3, True) == (other.code, "stop it, import, then start it again" in other.err)
+
+
 # Secrets.
 
 

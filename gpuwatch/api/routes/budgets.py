@@ -16,6 +16,7 @@ from gpuwatch.api.common import PREFIX, Names, Svc, answer, errors, seen, split
 from gpuwatch.api.schema_budgets import Budgets, BudgetsBody, BudgetsSet
 from gpuwatch.api.schema_set import Replaced
 from gpuwatch.errors import UsageError
+from gpuwatch.known_names import team_doubts, team_names
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
@@ -46,7 +47,7 @@ def budgets_set(access: Reader, service: Svc) -> Response:
 )
 async def put_budgets(request: Request, access: Admin, service: Svc) -> Response:
     """JSON `items`, or CSV with the columns team,period,amount,currency and, where wanted, gpu_hours,valid_from,valid_to,
-    alert_at. All or nothing.
+    alert_at. All or nothing. `warnings` names teams that no run or rule names.
     """
     if expect(request, KINDS) == "text/csv":
         kept = await from_csv(request, card.parse_budgets)
@@ -61,4 +62,6 @@ def _replace(service: Any, kept: list[card.Budget], actor: str) -> Response:
         changed = card.replace(service.state, kept, actor, SOURCE, service.now_us())
     except UsageError as error:
         raise refused(error) from error
-    return replaced(changed, service.state.card_version(card.CARD), len(kept))
+    with service.reader() as store:
+        warnings = team_doubts((one.team for one in kept), team_names(store, service.state))
+    return replaced(changed, service.state.card_version(card.CARD), len(kept), warnings)

@@ -8,12 +8,10 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from gpuwatch.api.auth import FleetReader
-from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, answer, errors
-from gpuwatch.api.errors import ApiError
+from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, answer, errors, instant_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.schema import Money, Ratio, Shape, Time
-from gpuwatch.clock import Window, parse_rfc3339
-from gpuwatch.errors import UsageError
+from gpuwatch.clock import Window
 from gpuwatch.shapes_demand import DAYS, DAYS_MAX, DAYS_MIN
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
@@ -94,9 +92,9 @@ class CapacityNote(Shape):
 
 class ClusterCapacity(Shape):
     cluster: str
-    as_of: Time
-    demand: DemandTold
-    gpus: Amounts
+    as_of: Time | None
+    demand: DemandTold | None
+    gpus: Amounts | None
     slices: Amounts | None
     gangs: list[LargestGang]
     notes: list[CapacityNote]
@@ -119,11 +117,11 @@ class HourlyCost(Shape):
 
 
 class StrandedTotal(Shape):
-    free_gpus: float
-    stranded_gpus: float
+    free_gpus: float | None
+    stranded_gpus: float | None
     rate: Ratio | None
-    cost_per_hour: list[HourlyCost]
-    unpriced_gpus: float
+    cost_per_hour: list[HourlyCost] | None
+    unpriced_gpus: float | None
 
 
 class Capacity(Shape):
@@ -151,29 +149,19 @@ def capacity_shapes(
     could be created beside the others, and that would fit after idle ones are removed. null: not known; `notes` has the fix.
 
     `stranded` is what of the free GPUs the requests of the last `days` could not use on average (FGD's expected
-    fragmentation), with its price an hour; `clusters` says by what cause, and the largest gang at each level.
+    fragmentation), with its price an hour; `clusters` says by what cause, and the largest gang at each level. Of an instant
+    before or behind the books of a cluster nothing is known: all of it is null, with the note `books`, and so is `total`.
     """
     from gpuwatch.shapes import shapes
 
     asked = question({"cluster": cluster, "at": at, "days": days})
     place = decode(cursor, asked)
-    at_us = service.now_us() if at is None else _instant(at)
+    at_us = service.now_us() if at is None else instant_of(at)
     if place is not None and place.window is not None:
         at_us = place.window.start_us
     offset = 0 if place is None else place.position
     with service.reader() as store:
-        found = shapes(store, at_us, cluster=cluster, days=days, limit=limit, offset=offset)
+        found = shapes(store, at_us, cluster=cluster, days=days, exact=at is not None, limit=limit, offset=offset)
     following = found.pop("next_offset")
     window = Window(at_us, at_us + 1)
     return answer(found | {"next": None if following is None else encode(Cursor("", following, window), asked)})
-
-
-def _instant(text: str) -> int:
-    try:
-        found = parse_rfc3339(text)
-        if found < 0:
-            raise ValueError("before 1970")
-        Window(found, found + 1)
-    except (ValueError, OverflowError, UsageError) as error:
-        raise ApiError(400, f"at {text!r}: {error}", "give an RFC 3339 time: 2026-11-21T02:08:29Z", "at") from error
-    return found

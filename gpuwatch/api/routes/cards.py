@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from anyio import to_thread
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from gpuwatch import rate_cards
-from gpuwatch.api.auth import Admin, Reader
+from gpuwatch.api.auth import Access, Admin, Reader
 from gpuwatch.api.bodies import expect, json_body
 from gpuwatch.api.card_bodies import KINDS, SOURCE, documented, from_csv, from_json, listed, refused, replaced
 from gpuwatch.api.common import PREFIX, Svc, errors
@@ -18,12 +18,17 @@ from gpuwatch.api.paging import CursorText, Limit
 from gpuwatch.api.schema_rates import RatesInForce
 from gpuwatch.api.schema_set import Rates, RatesBody, Replaced, TeamRules, TeamsBody
 from gpuwatch.clock import parse_rfc3339
+from gpuwatch.known_names import team_names
 from gpuwatch.rate_checks import names_of, rate_warnings, team_warnings, two_ways
 from gpuwatch.rate_models import unknown_profile
 from gpuwatch.rate_node import COLUMNS, node_of
 from gpuwatch.rate_table import NAMED_MAX, RowsRefused
 from gpuwatch.rates import Rate, parse_rates, price_of, shown
 from gpuwatch.teams import Decided, TeamRule, parse_teams
+
+KNOWN_MAX = 10_000
+"""Teams that an answer lists beside the rules."""
+Known = Annotated[bool, Query(description="Whether `known` lists the teams of rules and runs; else it is null.")]
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
@@ -63,14 +68,16 @@ async def put_rates(request: Request, access: Admin, service: Svc) -> Response:
 
 
 @router.get("/teams", response_model=TeamRules, responses=errors(), summary="The ownership rules in force")
-def teams(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
-    """In the order in which they decide. A token bound to teams sees the rules of its teams."""
+def teams(
+    access: Reader, service: Svc, known: Known = False, limit: Limit = 1000, cursor: CursorText = None
+) -> Response:
+    """In the order in which they decide. A token bound to teams sees the rules of its teams, and no other team's name."""
     items = [
         {"match_kind": rule.match_kind, "match": rule.match, "team": rule.team}
         for rule in service.state.team_rules()
         if access.teams is None or rule.team in access.teams
     ]
-    return listed(items, service.state.card_version("teams"), limit, cursor)
+    return listed(items, service.state.card_version("teams"), limit, cursor, known=_known(access, service, known))
 
 
 @router.put(
@@ -96,6 +103,14 @@ async def put_teams(request: Request, access: Admin, service: Svc) -> Response:
         kept = from_json([row.model_dump() for row in body.items], lambda row, line: TeamRule(**row, line=line))
         kept = _decided(kept)
     return await to_thread.run_sync(_replace_teams, service, kept, access.name, row)
+
+
+def _known(access: Access, service: Any, wanted: bool) -> list[str] | None:
+    if not wanted:
+        return None
+    with service.reader() as store:
+        found = sorted(team_names(store, service.state))
+    return [team for team in found if access.teams is None or team in access.teams][:KNOWN_MAX]
 
 
 def _replace_rates(service: Any, kept: list[Rate], actor: str) -> Response:

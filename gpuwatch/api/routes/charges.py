@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from gpuwatch import charge_id, explain, explain_under, policy_card
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.bodies import expect, plain
+from gpuwatch.api.bodies import POLICY_DOCUMENT, POLICY_KINDS, expect, plain
 from gpuwatch.api.common import NAME_MAX, PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
@@ -19,7 +19,6 @@ from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.policy import Policies
 from gpuwatch.policy_values import PolicyError
 
-KINDS = ("application/json", "application/toml")
 OFFSET_MAX = 10**9
 NAMED_MAX = 100
 """Mistakes of a document that an answer names."""
@@ -27,16 +26,6 @@ NAMED_MAX = 100
 ChargeId = Annotated[
     str, Path(max_length=charge_id.MAX_LENGTH, description="`charge` of a row of the chargeback.", examples=["c1.alsx"])
 ]
-_DOCUMENT = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"$ref": "#/components/schemas/PoliciesBody"}},
-            "application/toml": {"schema": {"type": "string"}},
-        },
-    }
-}
-
 router = APIRouter(prefix=PREFIX, tags=["books"])
 
 
@@ -89,13 +78,13 @@ def explained(
     "/charges/{charge}/what-if",
     response_model=Under | None,
     responses=errors(404, 415),
-    openapi_extra=_DOCUMENT,
+    openapi_extra=POLICY_DOCUMENT,
     summary="What a charge would be under other policies",
 )
 async def what_if(request: Request, access: Reader, service: Svc, charge: ChargeId) -> Response:
     """The body is a document of policies as PUT takes it; nothing is changed. The answer is `under` of explain."""
     asked = _asked(charge)
-    expect(request, KINDS)
+    expect(request, POLICY_KINDS)
     content = await plain(request)
     return await to_thread.run_sync(_compared, service, content, asked, access.teams)
 

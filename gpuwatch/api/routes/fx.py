@@ -19,6 +19,7 @@ from gpuwatch.api.schema_rates import ExchangeRates, FxBody
 from gpuwatch.api.schema_set import Replaced
 from gpuwatch.errors import UsageError
 from gpuwatch.fx import Fx
+from gpuwatch.rate_checks import fx_warnings
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 Currency = Annotated[str | None, Query(pattern="^([A-Z]{3})?$", description="Of a CSV body: what is reported in.")]
@@ -67,4 +68,5 @@ def _replace(service: Any, found: Fx, actor: str) -> Response:
         raise refused(error) from error
     if changed:
         service.reprice()
-    return replaced(changed, service.state.card_version(fx.CARD), len(found.rates))
+    warnings = fx_warnings(service.state, found, service.now_us())
+    return replaced(changed, service.state.card_version(fx.CARD), len(found.rates), warnings)

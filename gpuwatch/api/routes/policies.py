@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from gpuwatch import policy_card, what_if
 from gpuwatch.api.auth import Admin, Reader
-from gpuwatch.api.bodies import expect, plain
+from gpuwatch.api.bodies import POLICY_DOCUMENT, POLICY_KINDS, expect, plain
 from gpuwatch.api.common import PREFIX, Svc, WindowText, answer, errors, window_of
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.schema_policies import Policies, WhatIf
@@ -20,20 +20,9 @@ from gpuwatch.clock import Window
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.policy_values import PolicyError
 
-KINDS = ("application/json", "application/toml")
 NAMED_MAX = 100
 """Mistakes that an answer names; the others are counted."""
 SOURCE = "PUT"
-_DOCUMENT = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"$ref": "#/components/schemas/PoliciesBody"}},
-            "application/toml": {"schema": {"type": "string"}},
-        },
-    }
-}
-
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
 
@@ -53,12 +42,12 @@ def policies(access: Reader, service: Svc) -> Response:
     "/policies",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=_DOCUMENT,
+    openapi_extra=POLICY_DOCUMENT,
     summary="Replaces the policies",
 )
 async def put_policies(request: Request, access: Admin, service: Svc) -> Response:
     """JSON or TOML with `policies`. All or nothing: 400 names every mistake; `field` is the first one's."""
-    expect(request, KINDS)
+    expect(request, POLICY_KINDS)
     content = await plain(request)
     return await to_thread.run_sync(_replace, service, content, access.name)
 
@@ -67,12 +56,12 @@ async def put_policies(request: Request, access: Admin, service: Svc) -> Respons
     "/policies/what-if",
     response_model=WhatIf,
     responses=errors(415),
-    openapi_extra=_DOCUMENT,
+    openapi_extra=POLICY_DOCUMENT,
     summary="What teams would pay under other policies",
 )
 async def ask(request: Request, access: Reader, service: Svc, window: WindowText = "7d") -> Response:
     """The body is a document as PUT takes it; nothing is changed. Each team's cost now, then, and the difference."""
-    expect(request, KINDS)
+    expect(request, POLICY_KINDS)
     content = await plain(request)
     span = window_of(window, service.now_us())
     return await to_thread.run_sync(_compared, service, content, span, access.teams)

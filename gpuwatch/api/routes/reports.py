@@ -10,11 +10,13 @@ from starlette.responses import Response
 
 from gpuwatch.api.auth import Access, Admin, FleetReader, Reader
 from gpuwatch.api.bodies import json_body
+from gpuwatch.api.card_bodies import replaced
 from gpuwatch.api.common import PREFIX, Name, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema_set import RecipientItems, RecipientsBody, Replaced
 from gpuwatch.errors import UsageError
+from gpuwatch.known_names import team_doubts, team_names
 
 FILES: dict[str, Any] = {
     "text/html": {"schema": {"type": "string"}},
@@ -121,7 +123,9 @@ def recipients(access: FleetReader, service: Svc, limit: Limit = 1000, cursor: C
     summary="Replaces who gets reports by e-mail",
 )
 async def put_recipients(request: Request, access: Admin, service: Svc) -> Response:
-    """All or nothing: 400 names every bad row. A channel of kind email with the event `report` sends them."""
+    """All or nothing: 400 names every bad row. A channel of kind email with the event `report` sends them.
+    `warnings` names teams that no run or rule names.
+    """
     body = await json_body(request, RecipientsBody)
     return await to_thread.run_sync(_replace, service, [row.model_dump() for row in body.items], access.name)
 
@@ -133,7 +137,9 @@ def _replace(service: Any, rows: list[dict[str, Any]], actor: str) -> Response:
         changed = replace(service.state, rows, actor, "PUT", service.now_us())
     except UsageError as error:
         raise ApiError(400, str(error), "correct these rows and send all", "items") from error
-    return answer({"changed": changed, "version": service.state.card_version(KIND), "rows": len(rows)})
+    with service.reader() as store:
+        warnings = team_doubts((str(row["team"]) for row in rows), team_names(store, service.state))
+    return replaced(changed, service.state.card_version(KIND), len(rows), warnings)
 
 
 def _listed(service: Any, limit: int, cursor: str | None) -> dict[str, Any]:

@@ -8,12 +8,10 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from gpuwatch.api.auth import FleetReader
-from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, answer, errors
-from gpuwatch.api.errors import ApiError
+from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, answer, errors, instant_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.schema import Shape, Time
-from gpuwatch.clock import Window, parse_rfc3339
-from gpuwatch.errors import UsageError
+from gpuwatch.clock import Window
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 
@@ -90,7 +88,7 @@ def topology(
 
     asked = question({"cluster": cluster, "at": at})
     place = decode(cursor, asked)
-    at_us = service.now_us() if at is None else _instant(at)
+    at_us = service.now_us() if at is None else instant_of(at)
     if place is not None and place.window is not None:
         at_us = place.window.start_us
     offset = 0 if place is None else place.position
@@ -99,14 +97,3 @@ def topology(
     following = found.pop("next_offset")
     window = Window(at_us, at_us + 1)
     return answer(found | {"next": None if following is None else encode(Cursor("", following, window), asked)})
-
-
-def _instant(text: str) -> int:
-    try:
-        found = parse_rfc3339(text)
-        if found < 0:
-            raise ValueError("before 1970")
-        Window(found, found + 1)
-    except (ValueError, OverflowError, UsageError) as error:
-        raise ApiError(400, f"at {text!r}: {error}", "give an RFC 3339 time: 2026-11-21T02:08:29Z", "at") from error
-    return found
