@@ -17,13 +17,13 @@ from gpuwatch.commands.shared import (
     DataOption,
     FormatOption,
     actor,
+    file_content,
     names,
     now_us,
     opened,
     say,
     show,
 )
-from gpuwatch.errors import UnreadableInput
 from gpuwatch.output import Listing, choose
 
 budget = typer.Typer(help="Budgets of teams.", rich_markup_mode=None, no_args_is_help=True)
@@ -82,12 +82,7 @@ def set_(
     from gpuwatch.known_names import team_doubts, team_names
     from gpuwatch.rate_table import whole
 
-    try:
-        if file.stat().st_size > FILE_MAX_BYTES:
-            raise UnreadableInput(f"{file}: larger than {FILE_MAX_BYTES} bytes; split it")
-        content = file.read_bytes()
-    except OSError as error:
-        raise UnreadableInput(f"{file}: {error.strerror or error}") from error
+    content = file_content(file, FILE_MAX_BYTES)
     if (note := in_use.find(data)) is not None:
         done = remote.send(note, "PUT", "/api/v1/budgets", content, "text/csv", {})
         warnings = done["warnings"]

@@ -19,6 +19,7 @@ from gpuwatch.commands.shared import (
     FormatOption,
     WindowOption,
     actor,
+    file_content,
     names,
     now_us,
     opened,
@@ -26,7 +27,7 @@ from gpuwatch.commands.shared import (
     show,
     window_of,
 )
-from gpuwatch.errors import UnreadableInput, UsageError
+from gpuwatch.errors import UsageError
 from gpuwatch.output import Listing, choose
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def set_(
     from gpuwatch.rate_table import whole
     from gpuwatch.rates import parse_rates
 
-    content = _read(file)
+    content = file_content(file, FILE_MAX_BYTES)
     if (note := in_use.find(data)) is not None:
         _told("rates", remote.send(note, "PUT", "/api/v1/rates", content, CSV, {}))
         return
@@ -128,14 +129,14 @@ def fx_(
         show(Listing(FX_COLUMNS, found["items"], extra=extra, foot=[foot]), form)
         return
     if note is not None:
-        content = _fx_file(note) if file is None else _read(file)
+        content = _fx_file(note) if file is None else file_content(file, FILE_MAX_BYTES)
         asked = {"currency": currency, "max_age_days": max_age_days}
         _told("exchange rates", remote.send(note, "PUT", "/api/v1/fx", content, CSV, asked))
         return
     with _written(data, config, "exchange rates") as (_store, state, done):
         card = fx.Fx.read(state)
         if file is not None:
-            card = replace(card, rates=tuple(whole(fx.parse_fx, _read(file), str(file))))
+            card = replace(card, rates=tuple(whole(fx.parse_fx, file_content(file, FILE_MAX_BYTES), str(file))))
         if currency is not None:
             card = replace(card, currency=currency or None)
         if max_age_days is not None:
@@ -178,7 +179,7 @@ def owned_(
         show(Listing(columns, items, shown=OWNED_SHOWN, foot=foot or ["No owned hardware."]), form)
         return
     window = None if measure is None else window_of(measure, context)
-    content = _read(file)
+    content = file_content(file, FILE_MAX_BYTES)
     if note is not None:
         _told("owned hardware", remote.send(note, "PUT", "/api/v1/owned", content, CSV, {"measure": measure}))
         return
@@ -208,7 +209,7 @@ def spot(
     from gpuwatch import rate_cards, rate_spot
     from gpuwatch.rate_checks import rate_warnings
 
-    content = _read(file)
+    content = file_content(file, FILE_MAX_BYTES)
     words: dict[str, Any] = {"zone": zone, "product": product, "currency": currency, "cluster": cluster, "pool": pool}
     mapping = rate_spot.instances_of(names(instance or []))
     if (note := in_use.find(data)) is not None:
@@ -270,15 +271,6 @@ def _told(what: str, done: Mapping[str, Any]) -> None:
     for warning in done.get("warnings") or ():
         say(f"{what}: {warning}")
     say(f"{what}: {done['rows']} rows, {'in force' if done['changed'] else 'nothing changed'}")
-
-
-def _read(file: Path) -> bytes:
-    try:
-        if file.stat().st_size > FILE_MAX_BYTES:
-            raise UnreadableInput(f"{file}: larger than {FILE_MAX_BYTES} bytes")
-        return file.read_bytes()
-    except OSError as error:
-        raise UnreadableInput(f"{file}: {error.strerror or error}") from error
 
 
 def _fx_file(note: in_use.Note) -> bytes:
