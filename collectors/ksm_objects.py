@@ -19,8 +19,6 @@ PHASES = ("Pending", "Unknown", "Running", "Failed", "Succeeded")
 """The later one counts where a pod had several within a span."""
 ENDED = ("Failed", "Succeeded")
 INIT = "kube_pod_init_container_resource"
-SCHEDULER = "kube_pod_resource_"
-"""Start of the scheduler's own metrics of whole pods, which name no container."""
 NO_OWNER = ("", "<none>")
 _LAST_S = 253_402_300_799
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
-from io import BytesIO
 from itertools import pairwise
 from math import lcm
 from typing import BinaryIO
@@ -89,13 +88,6 @@ def write(
         written.result()
     target.close()
     return exported
-
-
-def report_csv(store: Store, state: State, window: Window, teams: Collection[str] | None) -> bytes:
-    """The rows of a window and of some teams (None: all) as a CSV file in memory, for a report."""
-    file = BytesIO()
-    write(store, state, window, file, teams=teams)
-    return file.getvalue()
 
 
 def batches(

@@ -8,6 +8,21 @@ VERSIONS = ("1.2", "1.4")
 PLATFORM = "GPU Platform"
 """Who provides, publishes and invoices: the company's own platform, not the cloud or vendor behind it."""
 
+HOURS = (
+    "x_HoursSchedulable",
+    "x_HoursStranded",
+    "x_HoursOutOfService",
+    "x_HoursMigRemainder",
+    "x_HoursUnobserved",
+    "x_HoursHoarded",
+    "x_HoursGap",
+    "x_HoursCommunication",
+    "x_HoursStalled",
+    "x_HoursBelowRoof",
+    "x_HoursMemoryRoof",
+    "x_HoursCompute",
+)
+"""GPU-hours of a row in each bucket of the ledger."""
 TIMES = frozenset(("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart"))
 NUMBERS = frozenset(
     (
@@ -24,18 +39,7 @@ NUMBERS = frozenset(
         "PricingCurrencyListUnitPrice",
         "PricingQuantity",
         "x_EffectiveRatio",
-        "x_HoursSchedulable",
-        "x_HoursStranded",
-        "x_HoursOutOfService",
-        "x_HoursMigRemainder",
-        "x_HoursUnobserved",
-        "x_HoursHoarded",
-        "x_HoursGap",
-        "x_HoursCommunication",
-        "x_HoursStalled",
-        "x_HoursBelowRoof",
-        "x_HoursMemoryRoof",
-        "x_HoursCompute",
+        *HOURS,
         "x_Share",
         "x_SmActiveRatio",
         "x_WasteCost",
@@ -132,18 +136,7 @@ _OWN = [
     "x_SmActiveRatio",
     "x_EffectiveRatio",
     "x_WasteCost",
-    "x_HoursSchedulable",
-    "x_HoursStranded",
-    "x_HoursOutOfService",
-    "x_HoursMigRemainder",
-    "x_HoursUnobserved",
-    "x_HoursHoarded",
-    "x_HoursGap",
-    "x_HoursCommunication",
-    "x_HoursStalled",
-    "x_HoursBelowRoof",
-    "x_HoursMemoryRoof",
-    "x_HoursCompute",
+    *HOURS,
 ]
 
 FOCUS: Mapping[str, tuple[str, ...]] = {

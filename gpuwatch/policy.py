@@ -17,8 +17,6 @@ KIND = "policies"
 """The card (gpuwatch/state/cards.py) that keeps them."""
 PARTS = 10_000
 """Factors and weights have four decimals: they are counted in ten-thousandths."""
-PERCENT_PARTS = 1_000_000
-"""Percentages have four decimals: 100 % in ten-thousandths of a percent."""
 BASES = ("allocated", "used", "effective")
 """What of the time that a team holds it pays for: all of it; that in which the engine ran; that at a roof of the GPU."""
 FREE_CAUSES = ("idle", "stranded", "out_of_service", "mig_remainder")

@@ -189,14 +189,20 @@ def test_focus_files_are_read_once_and_say_the_same(fleet: Fleet) -> None:
     """A team's file is what FOCUS writes for that team alone, and its part of the fleet's."""
     made = weekly(fleet.world.store, fleet.state, WEEK, None, LATER_US, formats=("focus",))
     files = {file.name.partition("/")[2]: file.content for file in made}
-    window = week_window(WEEK)
 
     assert {"fleet.focus.csv", "team-ants.focus.csv", "team-bees.focus.csv"} == set(files)
-    assert focus.report_csv(fleet.world.store, fleet.state, window, None) == files["fleet.focus.csv"]
+    assert focus_alone(fleet, None) == files["fleet.focus.csv"]
     for team in ("ants", "bees"):
-        alone = focus.report_csv(fleet.world.store, fleet.state, window, [team])
+        alone = focus_alone(fleet, [team])
         assert ordered(alone) == ordered(files[f"team-{team}.focus.csv"])
         assert 1 < len(ordered(alone))
+
+
+def focus_alone(fleet: Fleet, teams: Sequence[str] | None) -> bytes:
+    """What FOCUS writes for the week and some teams, asked by itself."""
+    file = io.BytesIO()
+    focus.write(fleet.world.store, fleet.state, week_window(WEEK), file, teams=teams)
+    return file.getvalue()
 
 
 def ordered(content: bytes) -> Sequence[bytes]:
