@@ -102,7 +102,7 @@ def _training_job(kind: str, replicas: str) -> Callable[[Object, int | None], Ro
         running = _condition(status, "Running") is not None
         times = {"start_us": moment(status, "startTime"), "end_us": _end(status, moment(status, "completionTime"))}
         told = {
-            "min_count": integer(gang, "minAvailable"),
+            "min_count": integer(gang, "minAvailable") or integer(mapping(spec, "elasticPolicy"), "minReplicas"),
             "queue": row["queue"] or string(gang, "queue"),
             "priority_class": string(gang, "priorityClass") or row["priority_class"],
             "detail": _detail(row, {"roles": {name: _count(role, "replicas") for name, role in named}}),

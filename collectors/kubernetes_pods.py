@@ -22,6 +22,8 @@ from gpuwatch.collectors.kubernetes_json import (
 from gpuwatch.collectors.kubernetes_owner import Owner, owner_of
 
 MAX_LABELS = 200
+SCHEDULER_LABEL = "gpuwatch.io/scheduler-name"
+"""Who bound the pod, kept with its labels where it was not the default scheduler."""
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 MIG_PREFIX = "nvidia.com/mig-"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
@@ -170,7 +172,9 @@ def _merged(parts: Sequence[Held]) -> list[Held]:
 
 def _shared(pod: Object, owner: Owner) -> dict[str, Any]:
     metadata, labels = mapping(pod, "metadata"), labels_of(pod)
-    kept = dict(sorted(labels.items())[:MAX_LABELS])
+    binder = string(mapping(pod, "spec"), "schedulerName")
+    told = {SCHEDULER_LABEL: binder} if binder not in (None, "", "default-scheduler") else {}
+    kept = dict(sorted(labels.items())[:MAX_LABELS]) | told
     submit = moment(metadata, "creationTimestamp")
     evidence = max((t for t in [submit, *_times(mapping(pod, "status"))] if t is not None), default=None)
     if evidence is None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from gpuwatch import gpu_models, mig
+from gpuwatch import gpu_models, mig, workload_class
 from gpuwatch.attribution_shares import method_spans, method_table, unit_table, unseen_table
 from gpuwatch.clock import MINUTE_US, SECOND_US
 from gpuwatch.estimate import WHOLE_UNITS, Node, Placed, Slot, Wanted, place
@@ -126,14 +126,15 @@ def traits(store: Store, cluster: str, settings: Settings) -> pa.Table:
     """Roofs, board power and link speed of every device of a cluster, by its model."""
     rows = store.sql("select device_id, gi >= 0, model from device where cluster = $cluster", cluster=cluster)
     known = [gpu_models.facts(model) for _, _, model in rows]
+    roof_of = {model: workload_class.roofs_of(settings, model) for model in {row[2] for row in rows}}
     return pa.Table.from_pydict(
         {
             "device_id": [row[0] for row in rows],
             "slice": [row[1] for row in rows],
             "link_bytes_per_s": [k.link_bytes_per_s for k in known],
             "tdp_watts": [k.tdp_watts for k in known],
-            "tensor_roof": [settings.tensor_roof] * len(rows),
-            "dram_roof": [settings.dram_roof] * len(rows),
+            "tensor_roof": [roof_of[model].tensor for _, _, model in rows],
+            "dram_roof": [roof_of[model].dram for _, _, model in rows],
         },
         schema=_TRAIT,
     )

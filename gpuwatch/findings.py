@@ -6,13 +6,14 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from gpuwatch import site_rules
 from gpuwatch.clock import DAY_US, HOUR_US, SECOND_US, Window, rfc3339
 from gpuwatch.detectors.rule import Rule, rules
 from gpuwatch.errors import UsageError
@@ -101,11 +102,13 @@ class Page:
 
 @dataclass(frozen=True)
 class _Price:
-    """What a GPU-hour of a finding's devices cost on average over its time; None where some of it has no rate."""
+    """What a finding's time costs; None where some of it has no rate, or where currencies do not add up."""
 
-    usd_per_gpu_hour: Fraction | None
+    cost: Fraction | None
     currency: str | None
     missing: str | None = None
+    claimed: Mapping[str, Fraction] = field(default_factory=dict)
+    """GPU-seconds by bucket."""
 
 
 def read(
@@ -165,7 +168,7 @@ def page(
     in any case. `actions` are those in force by finding key: they change the state that is shown and filtered. Prices
     and teams are those of the last pricing (cost.price). Raises UsageError for an unknown name or a broken cursor.
     """
-    known = rules()
+    known = {**_known(), **site_rules.known()}
     _check_names("detector", detectors, known)
     _check_names("state", states, STATES)
     _check_names("severity", severities, SEVERITY_ORDER)
@@ -257,11 +260,8 @@ def _told(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:
     for span in store.rows("reports/finding_price", keys=keys):
         spans[span["key"]].append(span)
     by_key = {row["key"]: row for row in store.rows("reports/finding", keys=keys)}
-    unknown = _Price(None, None, "no price known for its devices")
     return [
-        _finding(
-            by_key[row["key"]] | {"state": row["state"]}, _mean(spans[row["key"]]) if row["key"] in spans else unknown
-        )
+        _finding(by_key[row["key"]] | {"state": row["state"]}, _price(spans[row["key"]]))
         for row in rows
         if row["key"] in by_key
     ]
@@ -293,7 +293,7 @@ def _known() -> dict[str, Rule]:
 
 def _rule(detector: str) -> Rule | None:
     """The rule of a finding, None where this version has it no more. Looking for modules costs more than a finding."""
-    return _known().get(detector)
+    return _known().get(detector) or site_rules.known().get(detector)
 
 
 @lru_cache(maxsize=WORDS_KEPT)
@@ -302,23 +302,27 @@ def _summary(detector: str, evidence: str | None) -> str:
     return "" if rule is None else rule.summary(json.loads(evidence or "{}"))
 
 
-def _mean(parts: Sequence[dict[str, Any]]) -> _Price:
+def _price(parts: Sequence[dict[str, Any]]) -> _Price:
+    claimed: dict[str, Fraction] = defaultdict(Fraction)
+    cost = Fraction(0)
+    for part in parts:
+        gpu_us = Fraction(int(part["units"]), int(part["den"]))
+        claimed[part["bucket"]] += gpu_us / SECOND_US
+        cost += Fraction(part["usd_per_gpu_hour"] or 0) * gpu_us / HOUR_US
     lacking = sorted({p["model"] or "unknown model" for p in parts if p["usd_per_gpu_hour"] is None})
     if lacking:
-        return _Price(None, None, f"no rate for {', '.join(lacking)}: add a line to rates.csv")
+        return _Price(None, None, f"no rate for {', '.join(lacking)}: add a line to rates.csv", claimed)
     currencies = sorted({p["currency"] for p in parts})
     if len(currencies) > 1:
-        return _Price(None, None, f"prices in {' and '.join(currencies)} do not add up")
-    weight = sum(int(p["overlap_us"]) for p in parts)
-    total = sum((Fraction(p["usd_per_gpu_hour"]) * int(p["overlap_us"]) for p in parts), Fraction(0))
-    return _Price(total / weight, currencies[0])
+        return _Price(None, None, f"prices in {' and '.join(currencies)} do not add up", claimed)
+    return _Price(cost, currencies[0] if currencies else None, None, claimed)
 
 
 def _finding(row: dict[str, Any], price: _Price) -> Finding:
     rule = _rule(row["detector"])
     told = json.loads(row["evidence"] or "{}")
     seconds = Fraction(int(row["wasted_units"]), row["wasted_den"] * SECOND_US)
-    cost = None if price.usd_per_gpu_hour is None else seconds * SECOND_US / HOUR_US * price.usd_per_gpu_hour
+    cost = price.cost
     elapsed_us = row["last_seen_us"] - row["started_us"]
     a_day = None if cost is None else cost * DAY_US / max(elapsed_us, ELAPSED_US_MIN)
     evidence = {
@@ -326,17 +330,19 @@ def _finding(row: dict[str, Any], price: _Price) -> Finding:
         "thresholds": _thresholds(row["rule_version"]),
         "window": {"start": rfc3339(row["started_us"]), "end": rfc3339(row["last_seen_us"])},
     }
+    if price.claimed:
+        evidence["claimed_gpu_seconds"] = {bucket: format_quantity(s) for bucket, s in sorted(price.claimed.items())}
     if price.missing:
         evidence["price"] = price.missing
     return Finding(
         key=row["key"],
         detector=row["detector"],
         title=row["detector"] if rule is None else rule.title,
-        severity=_severity(row["detector"], row["evidence"], elapsed_us, a_day),
+        severity=row["severity"] or _severity(row["detector"], row["evidence"], elapsed_us, a_day),
         state=row["state"],
         confidence=row["confidence"],
         cluster=row["cluster"],
-        subject={"kind": "job", "id": row["job_id"], "name": row["name"]},
+        subject={"kind": row["subject_kind"], "id": row["subject_id"], "name": row["name"]},
         team=row["team"],
         user=row["user_name"],
         started_at=rfc3339(row["started_us"]),

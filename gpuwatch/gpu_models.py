@@ -1,7 +1,8 @@
-"""What one GPU model can do: board power and NVLink speed, by the name that exporters print.
+"""What one GPU model can do: power, NVLink speed, dense math, memory and its speed, by the name that exporters print.
 
-TDP: vendors' data sheets. NVLink: usable bytes/s per GPU, both directions (domain.md section 4.2: NCCL's per-link
-model times links times two). An unknown model has neither: then no rule leans on them.
+TDP, memory and dense BF16 math: vendors' data sheets (never the figure with sparsity). NVLink: usable bytes/s per GPU,
+both directions (domain.md section 4.2: NCCL's per-link model times links times two). An unknown model has none of it:
+then no rule leans on them.
 """
 
 from __future__ import annotations
@@ -16,33 +17,37 @@ class GpuModel:
 
     tdp_watts: float | None
     link_bytes_per_s: float | None
+    bf16_flops: float | None = None
+    memory_bytes_per_s: float | None = None
+    memory_bytes: float | None = None
 
 
+GB = 1e9
 _UNKNOWN = GpuModel(None, None)
 # The first pattern found in the name decides; special forms stand before general ones.
 _MODELS: tuple[tuple[str, GpuModel], ...] = (
-    (r"\bGB200\b", GpuModel(1200, 2 * 722e9)),
-    (r"\bB300\b", GpuModel(1100, 2 * 722e9)),
-    (r"\bB200\b", GpuModel(1000, 2 * 722e9)),
-    (r"\bGH200\b", GpuModel(700, 2 * 371e9)),
-    (r"\bH200 NVL\b", GpuModel(600, 2 * 371e9)),
-    (r"\bH200\b", GpuModel(700, 2 * 371e9)),
-    (r"\bH100 NVL\b", GpuModel(400, 2 * 247e9)),
-    (r"\bH100 PCIE\b", GpuModel(350, None)),
-    (r"\bH100\b", GpuModel(700, 2 * 371e9)),
-    (r"\bH20\b", GpuModel(500, 2 * 371e9)),
-    (r"\bH800\b", GpuModel(700, 2 * 165e9)),
-    (r"\bA100 PCIE\b", GpuModel(300, None)),
-    (r"\bA100\b", GpuModel(400, 2 * 240e9)),
-    (r"\bA800\b", GpuModel(400, 2 * 160e9)),
-    (r"\bA30\b", GpuModel(165, None)),
-    (r"\bA40\b", GpuModel(300, None)),
-    (r"\bA10G?\b", GpuModel(150, None)),
-    (r"\bL40S\b", GpuModel(350, None)),
-    (r"\bL40\b", GpuModel(300, None)),
-    (r"\bL4\b", GpuModel(72, None)),
-    (r"\bT4\b", GpuModel(70, None)),
-    (r"\bV100\b", GpuModel(300, 2 * 120e9)),
+    (r"\bGB200\b", GpuModel(1200, 2 * 722e9, 2250e12, 8000e9, 186 * GB)),
+    (r"\bB300\b", GpuModel(1100, 2 * 722e9, 2250e12, 8000e9, 288 * GB)),
+    (r"\bB200\b", GpuModel(1000, 2 * 722e9, 2250e12, 8000e9, 180 * GB)),
+    (r"\bGH200\b", GpuModel(700, 2 * 371e9, 989e12, 4000e9, 96 * GB)),
+    (r"\bH200 NVL\b", GpuModel(600, 2 * 371e9, 835e12, 4800e9, 141 * GB)),
+    (r"\bH200\b", GpuModel(700, 2 * 371e9, 989e12, 4800e9, 141 * GB)),
+    (r"\bH100 NVL\b", GpuModel(400, 2 * 247e9, 835e12, 3938e9, 94 * GB)),
+    (r"\bH100 PCIE\b", GpuModel(350, None, 756e12, 2039e9, 80 * GB)),
+    (r"\bH100\b", GpuModel(700, 2 * 371e9, 989e12, 3350e9, 80 * GB)),
+    (r"\bH20\b", GpuModel(500, 2 * 371e9, 148e12, 4000e9, 96 * GB)),
+    (r"\bH800\b", GpuModel(700, 2 * 165e9, 989e12, 3350e9, 80 * GB)),
+    (r"\bA100 PCIE\b", GpuModel(300, None, 312e12, 1935e9, 80 * GB)),
+    (r"\bA100\b", GpuModel(400, 2 * 240e9, 312e12, 2039e9, 80 * GB)),
+    (r"\bA800\b", GpuModel(400, 2 * 160e9, 312e12, 2039e9, 80 * GB)),
+    (r"\bA30\b", GpuModel(165, None, 165e12, 933e9, 24 * GB)),
+    (r"\bA40\b", GpuModel(300, None, 150e12, 696e9, 48 * GB)),
+    (r"\bA10G?\b", GpuModel(150, None, 125e12, 600e9, 24 * GB)),
+    (r"\bL40S\b", GpuModel(350, None, 362e12, 864e9, 48 * GB)),
+    (r"\bL40\b", GpuModel(300, None, 181e12, 864e9, 48 * GB)),
+    (r"\bL4\b", GpuModel(72, None, 121e12, 300e9, 24 * GB)),
+    (r"\bT4\b", GpuModel(70, None, 65e12, 320e9, 16 * GB)),
+    (r"\bV100\b", GpuModel(300, 2 * 120e9, 125e12, 900e9, 32 * GB)),
 )
 
 

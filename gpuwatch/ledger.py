@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from math import lcm
 
 import pyarrow as pa
 
+from gpuwatch import workload_class
 from gpuwatch.attribution import INTERVAL_US_MAX, traits
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.errors import BooksDoNotClose
 from gpuwatch.settings import Settings
 from gpuwatch.store import Store
+from gpuwatch.stranding import Asked, asked, refresh, strand
 
 FREE_BUCKETS = ("schedulable", "stranded", "out_of_service", "mig_remainder")
 HELD_BUCKETS = (
@@ -33,21 +35,32 @@ IDLE_SPAN_US_MIN = 5 * MINUTE_US
 _HOUR = pa.schema([("hour_us", pa.int64())])
 
 
-def recompute(store: Store, cluster: str, hours: Iterable[int], settings: Settings) -> int:
+def recompute(
+    store: Store,
+    cluster: str,
+    hours: Iterable[int],
+    settings: Settings,
+    requests: Mapping[int, Asked] | None = None,
+) -> int:
     """Recomputes whole hours of a cluster from samples and segments; returns how many.
 
     `hours` are starts of UTC hours in microseconds. Each UTC day's hours are one transaction. The rows of an hour
-    depend on the samples of that hour and of the two on either side, and on nothing that was computed before.
+    depend on the samples of that hour and of the two on either side, on the requests of the four weeks before its day, and on
+    nothing that was computed before. `requests`: of each of the days, where they are known.
     """
     wanted = sorted(set(hours))
+    if requests is None:
+        requests = asked(store, cluster, (hour // DAY_US * DAY_US for hour in wanted))
     devices = traits(store, cluster, settings)
     with store.view("device_trait", devices):
         for _, day in groupby(wanted, key=lambda hour: hour // DAY_US):
-            _recompute_slice(store, cluster, list(day), settings)
+            _recompute_slice(store, cluster, list(day), settings, requests)
     return len(wanted)
 
 
-def _recompute_slice(store: Store, cluster: str, hours: list[int], settings: Settings) -> None:
+def _recompute_slice(
+    store: Store, cluster: str, hours: list[int], settings: Settings, requests: Mapping[int, Asked]
+) -> None:
     start_us, end_us = hours[0], hours[-1] + HOUR_US
     parameters = {
         "cluster": cluster,
@@ -73,6 +86,8 @@ def _recompute_slice(store: Store, cluster: str, hours: list[int], settings: Set
         store.run("ledger/idle", **parameters)
         store.run("ledger/minute", **parameters)
         store.run("ledger/write_hours", **parameters)
+        workload_class.write_hours(store, cluster, start_us, end_us, settings)
+        strand(store, cluster, hours, requests)
         store.run("cost/unroll", cluster=cluster, from_us=hours[0], until_us=hours[-1])
 
 
@@ -81,20 +96,23 @@ def recompute_dirty(
 ) -> int:
     """Recomputes every dirty hour of a cluster that has segments, a day at a time; returns how many hours.
 
+    Then the free time of other days whose requests have become known since is divided anew.
     `progress(done, total)` is called after each day. An interrupted run leaves the rest dirty.
     """
     hours = [
         row[0] for row in store.sql("select distinct hour_us from dirty_hour where cluster = $c order by 1", c=cluster)
     ]
+    requests = asked(store, cluster, (hour // DAY_US * DAY_US for hour in hours))
     done = 0
     for _, day in groupby(hours, key=lambda hour: hour // DAY_US):
         batch = list(day)
-        done += recompute(store, cluster, batch, settings)
+        done += recompute(store, cluster, batch, settings, requests)
         if done < len(hours):
             # Writers wait while the log is folded into the file: a little each day, not all of it at the end.
             store.checkpoint()
         if progress is not None:
             progress(done, len(hours))
+    refresh(store, cluster)
     return done
 
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 from gpuwatch import mig
@@ -125,6 +126,20 @@ def expected(rooms: Sequence[Room], tasks: Sequence[Task], model_names: Sequence
         {case: amount for case, amount in lost.items() if amount},
         tuple(by_gpu),
     )
+
+
+def idle_lost(one: Room, tasks: Sequence[Task], model: str | None) -> Fraction | None:
+    """What part of its idle instances the tasks cannot use, 0..1, memory slices outside of all instances used first.
+
+    None where nothing is idle or nothing is asked for.
+    """
+    idle = sum(count * one.geometry.profiles[name].memory_slices for name, count in one.ready.items())
+    weight = sum(task.weight for task in tasks)
+    if not idle or not weight:
+        return None
+    outside = one.free_slices - idle
+    lost = sum(task.weight * max(0, _case(one, task, model)[1] - outside) for task in tasks)
+    return Fraction(lost, weight * idle)
 
 
 def slice_milli(geometry: Geometry) -> int:

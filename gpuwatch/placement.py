@@ -110,6 +110,8 @@ class Placement:
     worst: str | None
     gb_per_s: float | None
     """Of the slowest pair, per direction."""
+    mean_gb_per_s: float | None
+    """Of all pairs, on average; None where one is not known."""
     best: Best | None
     grade: str | None
     reason: str | None
@@ -224,7 +226,14 @@ def _chosen(graph: Graph, found: Where, members: Sequence[Seat], k: int) -> tupl
     return tuple(sorted(seat.gpu for seat in sorted(members, key=order)[:k]))
 
 
-def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Collection[str], model: str) -> Placement:
+def judge(
+    graph: Graph,
+    held: Collection[str],
+    free: Collection[str],
+    alike: Collection[str],
+    model: str,
+    seated: Mapping[str, Seat] | None = None,
+) -> Placement:
     """The placement of a gang of at least two whole GPUs of one model, all of them in `graph.places`.
 
     `free`: GPUs of the model that nobody held when it began; its own may be among them. Those of nodes whose links
@@ -233,8 +242,10 @@ def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Col
     A: as near as the best that was free, or no slower. B, C, D, F: the slowest link is up to 1.5, 3, 8 times and more
     slower than that of the best; where a bandwidth is not known, up to 1, 2, 3 and more kinds of container farther. No
     grade where the topology is not known enough, and none below A for gangs larger than every node and NVLink domain.
+    `seated`: seats of the model, where several gangs are judged on one graph.
     """
-    every = seats(graph, {*held, *free, *alike}, model)
+    asked = {*held, *free, *alike}
+    every = seats(graph, asked, model) if seated is None else {gpu: seated[gpu] for gpu in asked if gpu in seated}
     mine = [every[gpu] for gpu in sorted(set(held))]
     others = [every[gpu] for gpu in sorted(set(free) - set(held)) if gpu in every and every[gpu].island is not None]
     k, here = len(mine), where(mine)
@@ -256,9 +267,9 @@ def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Col
         if grade != "A" and k > max((count for unit, count in units.items() if unit is not None), default=0):
             grade, reason = None, "larger"
     slow = _slowdown(ratio) if grade not in (None, "A") and ratio is not None and ratio > 1 else None
-    levels = _levels(graph, mine) if small else {}
+    pairs = _pairs(graph, mine) if small else Counter()
     worst = farthest(graph, [seat.gpu for seat in mine]) if small else None
-    return Placement(here, spread(mine), levels, worst, speed, best, grade, reason, slow)
+    return Placement(here, spread(mine), _levels(pairs), worst, speed, _mean(pairs), best, grade, reason, slow)
 
 
 def _speed(graph: Graph, gpus: Sequence[str], at: Where, model: str) -> float | None:
@@ -330,22 +341,35 @@ def spread(held: Collection[Seat]) -> Spread:
     )
 
 
-def _levels(graph: Graph, held: Sequence[Seat]) -> dict[str, float]:
-    """The part of all pairs that meet at each level. Pairs of two nodes are alike where their ways out are."""
+def _pairs(graph: Graph, held: Sequence[Seat]) -> Counter[tuple[str, float | None]]:
+    """How many pairs meet at each level, and how fast. Pairs of two nodes are alike where their ways out are."""
     by_node: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for seat in held:
         outer = tuple(inside for inside in graph.places[seat.gpu].path if inside.kind in OUTER_KINDS)
         by_node[seat.around.get("node") or seat.gpu, outer].append(seat.gpu)
-    pairs: Counter[str] = Counter()
+    pairs: Counter[tuple[str, float | None]] = Counter()
     for gpus in by_node.values():
         for a, b in combinations(gpus, 2):
             pairs[_level(graph, a, b)] += 1
     for first, second in combinations(by_node.values(), 2):
         pairs[_level(graph, first[0], second[0])] += len(first) * len(second)
-    whole = pairs.total()
-    return {level: round(count / whole, RATIO_PLACES) for level, count in pairs.most_common()} if whole else {}
+    return pairs
 
 
-def _level(graph: Graph, a: str, b: str) -> str:
+def _levels(pairs: Counter[tuple[str, float | None]]) -> dict[str, float]:
+    """The part of all pairs that meet at each level, the commonest first."""
+    levels: Counter[str] = Counter()
+    for (level, _), count in pairs.items():
+        levels[level] += count
+    return {level: round(count / pairs.total(), RATIO_PLACES) for level, count in levels.most_common()}
+
+
+def _mean(pairs: Counter[tuple[str, float | None]]) -> float | None:
+    if not pairs or any(speed is None for _, speed in pairs):
+        return None
+    return round(sum((speed or 0.0) * count for (_, speed), count in pairs.items()) / pairs.total(), RATIO_PLACES)
+
+
+def _level(graph: Graph, a: str, b: str) -> tuple[str, float | None]:
     found = meeting(graph, a, b)
-    return "unknown" if found is None else found.level
+    return ("unknown", None) if found is None else (found.level, found.gb_per_s)

@@ -82,6 +82,7 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
         "name": None,
         "worst_level": None,
         "gb_per_s": None,
+        "mean_gb_per_s": None,
         "levels": [],
         "crossed": None,
         "best": None,
@@ -113,6 +114,7 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
         "name": found.where.name,
         "worst_level": found.worst,
         "gb_per_s": found.gb_per_s,
+        "mean_gb_per_s": found.mean_gb_per_s,
         "levels": [{"level": level, "share": share} for level, share in found.levels.items()],
         "crossed": asdict(found.spread),
         "best": _best(found, around, model, named),
@@ -139,19 +141,19 @@ def _why(found: Placement, around: Graph, model: str, at_us: int, named: bool) -
     """One sentence or two: what it spans, and what was there."""
     if found.grade is None and found.reason is not None and found.reason != "larger":
         return _sentence(REASONS[found.reason])
-    here = _spans(found)
+    here = spans(found)
     if found.best is None or found.best.where == found.where:
         return f"{here}: nothing nearer was free."
     clock = datetime.fromtimestamp(at_us // SECOND_US, UTC).strftime("%H:%M")
     place = found.best.where
     name = f" ({place.name})" if named and place.name else ""
-    there = f"{_is(place)}{name} with {found.best.free} free GPUs {'was' if place.parts == 1 else 'were'} there at {clock} UTC"
+    there = f"{place_words(place)}{name} with {found.best.free} free GPUs {'was' if place.parts == 1 else 'were'} there at {clock} UTC"
     if found.grade == "A":
         return f"{here}; {there}, and its links are no faster."
     return f"{here}; {there}" + (f", but {REASONS['larger']}." if found.grade is None else ".")
 
 
-def _spans(found: Placement) -> str:
+def spans(found: Placement) -> str:
     """Spans 2 NVLink domains on 2 nodes."""
     told = found.spread
     counts = [
@@ -163,7 +165,7 @@ def _spans(found: Placement) -> str:
     return "Spans " + " on ".join(_count(count, word) for count, word in counts if count is not None)
 
 
-def _is(place: Where) -> str:
+def place_words(place: Where) -> str:
     """A place in words: one NVLink domain, or 2 nodes of one leaf switch."""
     kind = ONE.get(place.kind, f"one {place.kind}")
     if place.parts == 1:

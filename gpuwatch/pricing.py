@@ -146,6 +146,10 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool) -> 
         if force or not found or tuple(found[0]) != wanted or not store.run("cost/classed", cluster=cluster):
             prices = prices or read_prices(store, state)
             _reprice(store, state, cluster, prices, wanted)
+            if not force or not found or tuple(found[0]) != wanted:
+                with store.transaction():
+                    store.run("detectors_state/every_finding", cluster=cluster)
+                    store.run("detectors_state/amounts", cluster=cluster)
         roll(store, cluster)
 
 

@@ -11,6 +11,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from gpuwatch import roofs
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.mig import SHARE_METHODS, ShareMethod
 
@@ -82,6 +83,16 @@ def _url() -> _Rule:
     return _Rule("a URL such as https://gpuwatch.example.com", test, str)
 
 
+def _roofs() -> _Rule:
+    def test(value: object) -> bool:
+        try:
+            return isinstance(value, str) and bool(roofs.read(value) or not value.strip())
+        except UsageError:
+            return False
+
+    return _Rule("MODEL: NAME NUMBER, ...; MODEL: ... as docs/workload-classes.md says", test, str)
+
+
 def _about(rule: _Rule, sentence: str, restart: bool = False) -> dict[str, Any]:
     return {"rule": rule, "sentence": sentence, "restart": restart}
 
@@ -121,6 +132,9 @@ class Settings:
     dram_roof: float = field(
         default=0.8, metadata=_about(_ratio(), "Memory-interface activity that counts as the memory roof.")
     )
+    roofs: str = field(
+        default="", metadata=_about(_roofs(), "Roofs of some models, such as H100: dram 0.9; empty: all models alike.")
+    )
     default_interval_s: float = field(
         default=30.0,
         metadata=_about(_seconds(3600), "Sampling interval assumed where a device has too few samples to tell."),
@@ -152,6 +166,10 @@ class Settings:
         metadata=_about(
             _one_of(SHARING_SPLITS), "How pods that share a GPU pay: equally (bound), or by what their processes used."
         ),
+    )
+
+    detectors_dir: str | None = field(
+        default=None, metadata=_about(_path(), "Where SQL files of detectors of your own lie; unset: nowhere.")
     )
 
     def __post_init__(self) -> None:

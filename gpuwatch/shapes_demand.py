@@ -52,7 +52,7 @@ def read(store: Store, ends: Any, days: int) -> dict[str, list[dict[str, Any]]]:
     """Rows of shapes/demand by cluster, for `of_cluster`. `ends` is that of shapes_state.instants."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with store.view("cluster_end", ends):
-        for row in store.rows("shapes/demand", lookback_us=days * DAY_US, limit=ROWS_MAX):
+        for row in store.rows("shapes/demand", lookback_us=days * DAY_US, by_day=False, limit=ROWS_MAX):
             rows[row["cluster"]].append(row)
     return rows
 
@@ -68,13 +68,13 @@ def of_cluster(rows: Iterable[Row], cluster: Cluster) -> Demand:
             unsized += row["requests"]
             continue
         known = row["requests_all"]
-        counts[_task(row, models, cluster.node_gpus_max, sizes)] += row["requests"]
+        counts[task_of(row, models, cluster.node_gpus_max, sizes)] += row["requests"]
     if not counts:
         usual = tuple(Task(1, k) for k in USUAL if k <= cluster.node_gpus_max)
         return Demand(usual, len(usual), 0, unsized, True)
     ranked = sorted(counts.items(), key=lambda one: (-one[1], shape(one[0]), sorted(one[0].models or ())))
     kept = ranked[:TASKS_MAX]
-    tasks = tuple(_weighed(task, weight) for task, weight in kept)
+    tasks = tuple(weighed(task, weight) for task, weight in kept)
     requests = sum(task.weight for task in tasks)
     return Demand(tasks, requests, known - requests, unsized)
 
@@ -93,8 +93,8 @@ def named_models(gpu_type: str | None, models: Collection[str]) -> frozenset[str
     return frozenset(model for model in models if wanted <= device_tokens(model))
 
 
-def _task(row: Row, models: Collection[str], largest: int, sizes: Mapping[Level, Mapping[str, int]]) -> Task:
-    """A request of weight 1, so that equal ones are equal."""
+def task_of(row: Row, models: Collection[str], largest: int, sizes: Mapping[Level, Mapping[str, int]]) -> Task:
+    """A request of weight 1, so that equal ones are equal. `largest`: GPUs of the largest node; `sizes`: of each domain."""
     taken = named_models(row["gpu_type"], models)
     if row["profile"] is not None:
         name = profile_name(row["profile"]) or row["profile"]
@@ -110,7 +110,7 @@ def _task(row: Row, models: Collection[str], largest: int, sizes: Mapping[Level,
 def _level(gpus: int, sizes: Mapping[Level, Mapping[str, int]]) -> Level:
     """The nearest domain that could hold a gang if all were free. A gang of several nodes may lie on one."""
     for level in (NVLINK, LEAF):
-        if max(sizes[level].values(), default=0) >= gpus:
+        if max(sizes.get(level, {}).values(), default=0) >= gpus:
             return level
     return CLUSTER
 
@@ -130,7 +130,8 @@ def domains_of(gpu: Gpu) -> tuple[tuple[Level, str | None], ...]:
     return (NVLINK, gpu.domain), (LEAF, gpu.leaf), (CLUSTER, "")
 
 
-def _weighed(task: Task, weight: int) -> Task:
+def weighed(task: Task, weight: int) -> Task:
+    """The same request, so many times."""
     return Task(
         weight, task.gpus, task.share_milli, task.cpu_milli, task.models, task.members, task.level, task.profile
     )

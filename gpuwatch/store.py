@@ -130,6 +130,24 @@ class Store:
         names = [column[0] for column in self._connection.description or ()]
         return [dict(zip(names, row, strict=True)) for row in self._connection.fetchall()]
 
+    def keep(self, table: str, text: str, /, **parameters: object) -> None:
+        """Makes a temporary table of the last statement of a SQL text; those before it run first."""
+        *first, last = sqlfile.split(text)
+        for statement in first:
+            self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+        made = f"create or replace temp table {_identifier(table)} as\n{last.text}"
+        self._connection.execute(made, last.pick(parameters)).fetchall()
+
+    def keep_file(self, table: str, name: str, /, **parameters: object) -> None:
+        """The same of a SQL file."""
+        self.keep(table, ";\n".join(statement.text for statement in sqlfile.load(name)), **parameters)
+
+    def insert_as(self, table: str, text: str, /, **parameters: object) -> None:
+        """Inserts what a SELECT returns into the columns of the same names."""
+        (statement,) = sqlfile.split(text)
+        made = f"insert into {_identifier(table)} by name\n{statement.text}"
+        self._connection.execute(made, statement.pick(parameters)).fetchall()
+
     def sql(self, text: str, **parameters: object) -> list[tuple[Any, ...]]:
         """A short query written beside its caller (counts, lookups). SQL text is never formatted."""
         return self._connection.execute(text, parameters or None).fetchall()

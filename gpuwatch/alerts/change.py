@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from gpuwatch.alerts.channel import Channel, rank
-from gpuwatch.clock import DAY_US, HOUR_US, rfc3339
+from gpuwatch.clock import HOUR_US, MINUTE_US, rfc3339
 from gpuwatch.findings import Finding
 from gpuwatch.state import State
 from gpuwatch.state.channels import Channels
+from gpuwatch.state.firing import Firing
 from gpuwatch.state.outbox import Change, Mark, Outbox
+from gpuwatch.state.outbox_times import About
 
 REOPEN_QUIET_US = HOUR_US
 """A finding that opens again this soon after its end is told of only if it is still open when the time is over."""
 
-DAILY_AT_US = 8 * HOUR_US
-"""When daily digests go out: 08:00 UTC."""
-
-SILENT = ("acked", "snoozed", "exempt")
-"""States in which an owner has spoken: nothing is sent."""
+ELSEWHERE = "elsewhere"
+"""State of an open finding, for a fallback channel, that another channel is told of."""
+SILENT = ("acked", "snoozed", "exempt", ELSEWHERE)
+"""States in which an owner has spoken, or somebody else is told: nothing is sent."""
 
 
 def enqueue(state: State, findings: Sequence[Finding], now_us: int) -> int:
@@ -29,28 +31,47 @@ def enqueue(state: State, findings: Sequence[Finding], now_us: int) -> int:
     `findings` are all there are, in every state, the dearest first (findings.read). Calling it again with the same
     findings queues nothing, so a crash at any instant neither loses nor repeats a message.
     """
-    outbox = Outbox(state)
+    outbox, firing = Outbox(state), Firing(state)
+    channels = [channel for channel in Channels(state).list() if channel.enabled]
     written = 0
-    for channel in Channels(state).list():
-        if channel.enabled:
-            judge = partial(changes, channel, findings, now_us=now_us)
-            written += outbox.update(channel.name, judge, next_digest(channel.digest, now_us), now_us)
+    for channel in channels:
+        mine = for_channel(channel, findings, channels)
+        if channel.kind == "alertmanager":
+            written += firing.update(channel.name, [finding.as_dict() for finding in fires(channel, mine)], now_us)
+            continue
+        timing = channel.timing
+        written += outbox.update(
+            channel.name,
+            partial(changes, channel, mine, now_us=now_us),
+            timing.due_us(now_us),
+            now_us,
+            urgent=() if timing.digest != "off" else timing.passing,
+            throttle_us=0 if timing.digest != "off" else timing.throttle_minutes * MINUTE_US,
+        )
     return written
+
+
+def for_channel(channel: Channel, findings: Sequence[Finding], channels: Sequence[Channel]) -> Sequence[Finding]:
+    """The findings that a channel may be told of: all, or of a fallback those that no other channel hears of.
+
+    Of the others it only hears the end, where it was told of their start.
+    """
+    if not channel.fallback:
+        return findings
+    others = [other for other in channels if not other.fallback]
+    heard = (f.state == "open" and any(other.hears(f) for other in others) for f in findings)
+    return [replace(f, state=ELSEWHERE) if elsewhere else f for f, elsewhere in zip(findings, heard, strict=True)]
+
+
+def fires(channel: Channel, findings: Sequence[Finding]) -> list[Finding]:
+    """What fires at an Alertmanager: every open finding that it hears of."""
+    return [finding for finding in findings if finding.state == "open" and channel.hears(finding)]
 
 
 def changes(channel: Channel, findings: Sequence[Finding], marks: Mapping[str, Mark], now_us: int) -> list[Change]:
     """New marks and messages of one channel, in the order of `findings`; pure."""
     found = (_change(channel, finding, marks.get(finding.key), now_us) for finding in findings)
     return [change for change in found if change is not None]
-
-
-def next_digest(digest: str, now_us: int) -> int:
-    """When what happens now is due: at once, at the next full hour, or at the next DAILY_AT_US."""
-    if digest == "hourly":
-        return now_us - now_us % HOUR_US + HOUR_US
-    if digest == "daily":
-        return now_us + DAY_US - (now_us - DAILY_AT_US) % DAY_US
-    return now_us
 
 
 def _change(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
@@ -68,22 +89,22 @@ def _resolved(channel: Channel, finding: Finding, mark: Mark | None, now_us: int
     if mark is None or mark.state != "open":
         return None
     told = Mark("resolved", mark.severity, mark.episode, now_us)
-    if channel.teams is not None and finding.team not in channel.teams:
+    if not channel.covers(finding):
         return Change(finding.key, told)  # it turned out to be another team's: their names are nobody's here
     return _told(channel, finding, "resolved", told, mark.severity, now_us)
 
 
 def _worsened(channel: Channel, finding: Finding, mark: Mark, now_us: int) -> Change | None:
     """Against the worst that was told, so that a severity that swings is told once a level."""
-    if rank(finding.severity) <= rank(mark.severity) or not channel.hears_of(finding.severity, finding.team):
+    if rank(finding.severity) <= rank(mark.severity) or not channel.hears(finding):
         return None
     told = Mark("open", finding.severity, mark.episode, now_us)
     return _told(channel, finding, "worsened", told, mark.severity, now_us)
 
 
 def _opened(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
-    if not channel.hears_of(finding.severity, finding.team):
-        if channel.teams is not None and finding.team not in channel.teams:
+    if not channel.hears(finding):
+        if not channel.covers(finding):
             return None
         quiet = Mark("quiet", finding.severity, 0, now_us)
         return Change(finding.key, quiet) if mark is None else None
@@ -100,4 +121,5 @@ def _told(channel: Channel, finding: Finding, event: str, mark: Mark, previous: 
     if event not in channel.events:
         return Change(finding.key, mark)
     payload = {"at": rfc3339(now_us), "previous_severity": previous, "finding": finding.as_dict()}
-    return Change(finding.key, mark, event, json.dumps(payload))
+    about = About(finding.severity, finding.detector, finding.team, finding.user)
+    return Change(finding.key, mark, event, json.dumps(payload), about)

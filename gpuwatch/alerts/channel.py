@@ -6,26 +6,42 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuwatch.alerts.email_server import FIELDS as MAIL_FIELDS
 from gpuwatch.alerts.email_server import Mail, mail_of
 from gpuwatch.alerts.guard import Guard
+from gpuwatch.alerts.more import MORE, More, more_of
+from gpuwatch.alerts.timing import SEVERITIES, Timing, timing_of
 from gpuwatch.errors import UsageError
 
-KINDS = ("slack", "webhook", "email")
+if TYPE_CHECKING:
+    from gpuwatch.findings import Finding
+
+ALWAYS, NOTHING_MORE = Timing(), More()
+KINDS = ("slack", "webhook", "alertmanager", "email")
 EVENTS = ("opened", "worsened", "resolved")
 """What happens to findings; REPORT is beside them, and only told where a channel names it."""
 REPORT = "report"
 EVENTS_KNOWN = (*EVENTS, REPORT)
-SEVERITIES = ("info", "low", "medium", "high", "critical")
-"""From harmless to worst: contract.md section 4."""
-DIGESTS = ("off", "hourly", "daily")
+GROUPS = ("team", "user", "rule", "severity")
+"""What the findings of one message may have in common."""
+LEFT_TO_ALERTMANAGER = ("events", "group_by", *(name for name in Timing.__dataclass_fields__))
+"""What Alertmanager does itself: repeats, groups, silences and routes."""
 
 MAX_CHANNELS = 100
-MAX_TEAMS = 1000
+MAX_NAMES = 1000
+"""Teams, rules or clusters of a channel."""
 MAX_TEXT = 200
 MAX_SECRET_BYTES = 10_000
+
+SECRETS = {
+    "url": "the webhook's address",
+    "password": "the mail server's password",
+    "signing_secret": "the secret that signs",
+    "authorization": "the value of the Authorization header",
+}
+"""Fields that a file may hold, named in `<field>_file`."""
 
 HINT_LAST = 4
 """Characters of a webhook URL that may be shown, so that two of them can be told apart."""
@@ -33,7 +49,9 @@ HINT_SECRET_MIN = 16
 """A shorter path is not shown in part: four characters of it would be too much."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_IGNORED = {"url_hint", "status", "origin", "password_set"}
+_IGNORED = {"url_hint", "status", "origin", "password_set", "signing_secret_set", "authorization_set"}
+_NESTED = {"mail", "timing", "more"}
+"""Parts of a channel whose fields stand beside its own."""
 """What GET adds: an item may be sent back as it came."""
 
 
@@ -45,41 +63,66 @@ class Channel:
     kind: str
     url: str = field(repr=False)
     severity_min: str = "medium"
+    severity_max: str = "critical"
     teams: tuple[str, ...] | None = None
-    """None: all teams."""
+    """None: all teams; likewise rules (detector ids) and clusters."""
+    rules: tuple[str, ...] | None = None
+    clusters: tuple[str, ...] | None = None
+    fallback: bool = False
+    """Told only what no other enabled channel is told."""
     events: tuple[str, ...] = EVENTS
-    digest: str = "off"
+    group_by: tuple[str, ...] = ()
     enabled: bool = True
     origin: str = "api"
     """`file`: it stands in gpuwatch.toml and is changed there only."""
     mail: Mail | None = None
     """Of an e-mail channel: its server, sender and recipients. Its `url` is empty."""
+    timing: Timing = ALWAYS
+    more: More = NOTHING_MORE
 
     @property
     def secret(self) -> str:
         """What nobody is shown: the address of a webhook, the password of a mail server."""
         return self.url if self.mail is None else self.mail.password or ""
 
+    @property
+    def by_group(self) -> tuple[str, ...]:
+        """What findings that go out together have in common; who is throttled gets one message a rule and owner."""
+        throttled = ("team", "user", "rule") if self.timing.throttle_minutes else ()
+        return self.group_by or throttled
+
     def public(self) -> dict[str, Any]:
         """The channel as the API shows it: no secret."""
         where = {"url_hint": url_hint(self.url)} if self.mail is None else self.mail.public()
-        return {"name": self.name, "kind": self.kind, **where, **self.settings()}
+        return {"name": self.name, "kind": self.kind, **where, **self.settings(), **self.more.public()}
 
     def settings(self) -> dict[str, Any]:
         """What is neither name, kind nor secret."""
-        teams = None if self.teams is None else list(self.teams)
         return {
             "severity_min": self.severity_min,
-            "teams": teams,
+            "severity_max": self.severity_max,
+            **{name: None if (part := getattr(self, name)) is None else list(part) for name in _FILTERS},
+            "fallback": self.fallback,
             "events": list(self.events),
-            "digest": self.digest,
+            "group_by": list(self.group_by),
             "enabled": self.enabled,
             "origin": self.origin,
+            **self.timing.settings(),
+            **self.more.settings(),
         }
 
-    def hears_of(self, severity: str, team: str) -> bool:
-        """Whether a finding of that severity and team is this channel's business."""
-        return rank(severity) >= rank(self.severity_min) and (self.teams is None or team in self.teams)
+    def covers(self, finding: Finding) -> bool:
+        """Whether a finding's team, rule and cluster are this channel's business."""
+        asked = ((self.teams, finding.team), (self.rules, finding.detector), (self.clusters, finding.cluster))
+        return all(wanted is None or found in wanted for wanted, found in asked)
+
+    def hears(self, finding: Finding) -> bool:
+        """Whether it is told of such a finding, of this severity."""
+        fits = rank(self.severity_min) <= rank(finding.severity) <= rank(self.severity_max)
+        return fits and self.covers(finding)
+
+
+_FILTERS = ("teams", "rules", "clusters")
 
 
 def rank(severity: str) -> int:
@@ -136,8 +179,15 @@ def _read(
         return value
 
     kind = choice("kind", known.kind if known else "slack", KINDS)
-    teams = take("teams", None, _is_teams, f"a list of at most {MAX_TEAMS} team names, or absent for all teams")
+    problems += [
+        f"{key} is not for kind alertmanager: Alertmanager does that itself"
+        for key in LEFT_TO_ALERTMANAGER
+        if kind == "alertmanager" and key in item and not _same(item[key], _default(key))
+    ]
+    names = f"a list of at most {MAX_NAMES} names, or absent for all"
+    filters = {name: take(name, None, _is_names, names) for name in _FILTERS}
     events = take("events", list(EVENTS), _is_events, f"a list of {', '.join(EVENTS_KNOWN)}, without repeats")
+    groups = take("group_by", [], _is_groups, f"a list of {', '.join(GROUPS)}, without repeats")
     item = {key: value for key, value in item.items() if key != "url" or value is not None}
     mail = None
     if kind == "email":
@@ -151,30 +201,47 @@ def _read(
             lambda v: isinstance(v, str) or url_wrong,
             "the webhook's https:// address",
         )
+    moves = known is not None and url != known.url
     channel = Channel(
         name=name,
         kind=kind,
         url=url or "",
         severity_min=choice("severity_min", "medium", SEVERITIES),
-        teams=None if teams is None else tuple(teams),
+        severity_max=choice("severity_max", "critical", SEVERITIES),
+        **{key: None if value is None else tuple(value) for key, value in filters.items()},
+        fallback=take("fallback", False, lambda v: isinstance(v, bool), "true or false"),
         events=tuple(event for event in EVENTS_KNOWN if event in events),
-        digest=choice("digest", "off", DIGESTS),
+        group_by=tuple(group for group in GROUPS if group in groups),
         enabled=take("enabled", True, lambda v: isinstance(v, bool), "true or false"),
         origin=origin,
         mail=mail,
+        timing=timing_of(take, choice),
+        more=more_of(item, kind, known.more if known else More(), moves, take, problems),
     )
+    if rank(channel.severity_max) < rank(channel.severity_min):
+        problems.append("severity_max must not be below severity_min")
     if url is not None and "url" in item and mail is None:
         try:
             guard.check_url(channel.url)
         except UsageError as error:
             problems.append(str(error))
-    fields = (set(Channel.__dataclass_fields__) - {"mail"}) | _IGNORED
+    own = (set(Channel.__dataclass_fields__) - _NESTED) | set(Timing.__dataclass_fields__) | set(MORE)
     problems += [
-        f"{key[:MAX_TEXT]} is not known; known: {', '.join(sorted(fields - _IGNORED))}"
+        f"{key[:MAX_TEXT]} is not known; known: {', '.join(sorted(own - _IGNORED))}"
         for key in item
-        if key not in fields
+        if key not in own | _IGNORED
     ]
     return channel
+
+
+def _default(key: str) -> Any:
+    given = {"events": EVENTS, "group_by": ()}
+    return given[key] if key in given else getattr(Timing(), key)
+
+
+def _same(value: object, default: object) -> bool:
+    """Whether a field says what it says anyway: GET shows it, and what it shows may be sent back."""
+    return (tuple(value) if isinstance(value, list) else value) == default
 
 
 def from_config(tables: Sequence[Mapping[str, Any]], problems: list[str], guard: Guard | None = None) -> list[Channel]:
@@ -186,7 +253,7 @@ def from_config(tables: Sequence[Mapping[str, Any]], problems: list[str], guard:
     for place, table in enumerate(tables[:MAX_CHANNELS], 1):
         item = dict(table)
         wrong: list[str] = []
-        for secret, words in (("url", "the webhook's address"), ("password", "the mail server's password")):
+        for secret, words in SECRETS.items():
             if f"{secret}_file" in item:
                 try:
                     item[secret] = _secret(item.pop(f"{secret}_file"), f"{secret}_file", words)
@@ -221,21 +288,24 @@ def _secret(name: object, setting: str, words: str) -> str:
     return text
 
 
-def _is_teams(value: object) -> bool:
+def _is_names(value: object) -> bool:
     if value is None:
         return True
     return (
         isinstance(value, list | tuple)
-        and 0 < len(value) <= MAX_TEAMS
-        and all(isinstance(team, str) and 0 < len(team) <= MAX_TEXT for team in value)
+        and 0 < len(value) <= MAX_NAMES
+        and all(isinstance(name, str) and 0 < len(name) <= MAX_TEXT for name in value)
     )
 
 
 def _is_events(value: object) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and len(value) > 0
-        and all(isinstance(event, str) for event in value)
-        and len(set(value)) == len(value)
-        and set(value) <= set(EVENTS_KNOWN)
-    )
+    return isinstance(value, list | tuple) and len(value) > 0 and _are_of(value, EVENTS_KNOWN)
+
+
+def _is_groups(value: object) -> bool:
+    return isinstance(value, list | tuple) and _are_of(value, GROUPS)
+
+
+def _are_of(value: Sequence[object], known: Sequence[str]) -> bool:
+    words = [word for word in value if isinstance(word, str) and word in known]
+    return len(words) == len(value) == len(set(words))

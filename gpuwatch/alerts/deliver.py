@@ -15,18 +15,20 @@ from uuid import uuid4
 
 from aiohttp.abc import AbstractResolver
 
-from gpuwatch.alerts import email_send, email_text, report_note, slack, webhook
+from gpuwatch.alerts import alertmanager, email_send, email_text, report_note, signature, slack, webhook
 from gpuwatch.alerts.channel import REPORT, Channel
 from gpuwatch.alerts.digest import ROWS_MAX, Alert, choose, fold, read
 from gpuwatch.alerts.email_server import Mail
 from gpuwatch.alerts.guard import Guard
-from gpuwatch.alerts.post import TIMEOUT_S, Outcome, post
+from gpuwatch.alerts.post import TIMEOUT_S, Outcome, backoff_us, post
+from gpuwatch.alerts.push import Pusher
 from gpuwatch.alerts.report_note import Note
 from gpuwatch.clock import SECOND_US, rfc3339
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.report.files import files_of
 from gpuwatch.state import State
 from gpuwatch.state.channels import Channels
+from gpuwatch.state.firing import Firing
 from gpuwatch.state.outbox import Batch, Outbox, Status
 
 POLL_S = 5.0
@@ -35,9 +37,6 @@ POLL_S_MAX = 160.0
 
 HOLD_US = 120 * SECOND_US
 """How long a message belongs to who took it. Longer than a request can last; after a crash it is sent again then."""
-
-BACKOFF_S_MIN = 5.0
-BACKOFF_S_MAX = 900.0
 
 MESSAGES_MAX = 50
 """Messages to one channel in one pass."""
@@ -76,6 +75,7 @@ class Deliverer:
         self._resolver = resolver
         self._chance = chance or random.Random()
         self._delivered = delivered
+        self._pusher = Pusher(state, self._send, base_url)
 
     async def run(self, stop: asyncio.Event, report: Callable[[str], None] = lambda _: None) -> None:
         """Delivers until `stop` is set; then it ends the request it is in. What goes wrong round it is told to `report`
@@ -105,7 +105,11 @@ class Deliverer:
         """
         channels = await asyncio.to_thread(self._channels.list)
         waiting = await asyncio.to_thread(self._outbox.waiting)
-        passes = (self._drain(channel) for channel in channels if channel.enabled and channel.name in waiting)
+        passes = [
+            self._push(channel) if channel.kind == "alertmanager" else self._drain(channel)
+            for channel in channels
+            if channel.enabled and (channel.name in waiting or channel.kind == "alertmanager")
+        ]
         results = await asyncio.gather(*passes, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -121,19 +125,30 @@ class Deliverer:
             return await self._mail(channel.mail, message, channel.mail.to)
         if channel.kind == "slack":
             return await self._send(channel, slack.test(name, self._base_url), key)
+        if channel.kind == "alertmanager":
+            return await self._send(channel, alertmanager.test(name, self._base_url, self._now_us()), key)
         return await self._send(channel, webhook.test(name, self._base_url, key=key), key)
+
+    async def _push(self, channel: Channel) -> int:
+        """What fires at an Alertmanager, where it is time to say so again; 1 where it was taken."""
+        outcome = await self._pusher.push(channel, self._now_us(), self._chance)
+        if outcome is not None:
+            self._delivered(channel.kind, "sent" if outcome.sent else "failed")
+        return int(outcome is not None and outcome.sent)
 
     async def _drain(self, channel: Channel) -> int:
         """Messages of a channel in order, until one fails or none is due."""
         arrived = 0
         for _ in range(MESSAGES_MAX):
+            now_us = self._now_us()
+            quiet = channel.timing.quiet_until_us(now_us) is not None
             batch = await asyncio.to_thread(
                 self._outbox.claim,
                 channel.name,
-                self._now_us(),
+                now_us,
                 HOLD_US,
                 ROWS_MAX[channel.kind],
-                channel.digest == "off",
+                channel.timing.passing if quiet else None,
                 partial(choose, channel),
             )
             if batch is None:
@@ -188,20 +203,30 @@ class Deliverer:
             tell = report_note.for_slack if channel.kind == "slack" else report_note.for_program
             return tell(first.summary, url, key), ()
         alerts = fold([alert for alert in readable if isinstance(alert, Alert)])
-        many = channel.digest != "off" or len(alerts) > 1
+        many = channel.timing.digest != "off" or len(alerts) > 1
+        template, by = channel.more.template, _shared(channel, alerts)
         if channel.mail is not None:
             if many:
-                return email_text.digest(channel.mail, alerts, url, key, now_us), channel.mail.to
-            return email_text.single(channel.mail, alerts[0], url, key, now_us), channel.mail.to
+                return email_text.digest(channel.mail, alerts, url, key, now_us, by, template), channel.mail.to
+            return email_text.single(channel.mail, alerts[0], url, key, now_us, template), channel.mail.to
         if channel.kind == "slack":
-            return slack.digest(alerts, url, key=key) if many else slack.single(alerts[0], url), ()
-        return webhook.digest(alerts, url, key=key) if many else webhook.payload(alerts[0], url), ()
+            if many:
+                return slack.digest(alerts, url, key=key, by=by, template=template), ()
+            return slack.single(alerts[0], url, template), ()
+        if many:
+            return webhook.digest(alerts, url, key=key, by=by, template=template), ()
+        return webhook.payload(alerts[0], url, template), ()
 
-    async def _send(self, channel: Channel, message: dict[str, Any], key: str) -> Outcome:
-        headers = {"Idempotency-Key": key}
+    async def _send(self, channel: Channel, message: object, key: str) -> Outcome:
+        headers, more, now_us = {"Idempotency-Key": key}, channel.more, self._now_us()
         body = json.dumps(message).encode()
+        if more.signing_secret is not None:
+            headers |= signature.headers(more.signing_secret, key, body, now_us // SECOND_US)
+        if more.authorization is not None:
+            headers["Authorization"] = more.authorization
         timeout_s = self._timeout_s or TIMEOUT_S
-        return await post(channel.url, body, headers, self._guard, self._now_us(), timeout_s, self._resolver)
+        url = alertmanager.endpoint(channel.url) if channel.kind == "alertmanager" else channel.url
+        return await post(url, body, headers, self._guard, now_us, timeout_s, self._resolver)
 
     async def _mail(self, mail: Mail, message: EmailMessage, to: Sequence[str], attempts: int = 0) -> Outcome:
         if not to:
@@ -211,18 +236,22 @@ class Deliverer:
 
     def _backoff_us(self, batch: Batch, asked_us: int | None) -> int:
         """What the receiver asked for, or twice as long each time, within bounds; always a little by chance."""
-        attempts = max(row.attempts for row in batch.rows)
-        wait_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(attempts, 20))
-        jittered_us = int(wait_s * SECOND_US * self._chance.uniform(0.5, 1.0))
-        return jittered_us if asked_us is None else asked_us + int(self._chance.uniform(0, 1) * SECOND_US)
+        return backoff_us(max(row.attempts for row in batch.rows), asked_us, self._chance)
 
 
 def listing(state: State) -> list[dict[str, Any]]:
     """Channels as `GET /api/v1/channels` shows them: settings, hint of the address, and how each fares. No secret."""
-    fares = Outbox(state).status()
+    fares = Outbox(state).status() | Firing(state).status()
     return [
         channel.public() | {"status": _shown(fares.get(channel.name, Status()))} for channel in Channels(state).list()
     ]
+
+
+def _shared(channel: Channel, alerts: Sequence[Alert]) -> Sequence[str]:
+    """What the findings of a message have in common, of what the channel groups by; not where all went into one."""
+    by, told = channel.by_group, [alert.finding for alert in alerts]
+    values = {"team": "team", "user": "user", "rule": "detector", "severity": "severity"}
+    return [name for name in by if len({str(finding.get(values[name])) for finding in told}) == 1]
 
 
 def _shown(status: Status) -> dict[str, Any]:

@@ -34,16 +34,31 @@ class Alert:
 
 
 def choose(channel: Channel, rows: Sequence[Row]) -> Sequence[Row]:
-    """The rows of the next message: all of them as a digest, or all about the finding that waits longest.
+    """The rows of the next message: all of them as a digest, or all about the finding or group that waits longest.
 
     A report is a message of its own.
     """
     if rows[0].event == REPORT:
         return rows[:1]
     rows = [row for row in rows if row.event != REPORT]
-    if channel.digest != "off" or len({row.finding_key for row in rows}) > DIGEST_ABOVE:
+    if channel.timing.digest != "off":
         return rows
-    return [row for row in rows if row.finding_key == rows[0].finding_key]
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(_group(channel, row), []).append(row)
+    if len(groups) > DIGEST_ABOVE:
+        return rows
+    first = next(iter(groups.values()))
+    about = {row.finding_key for row in first}
+    return [row for row in rows if row.finding_key in about]
+
+
+def _group(channel: Channel, row: Row) -> tuple[object, ...]:
+    """What the findings of one message share; where nothing is asked for, each is alone."""
+    if not channel.by_group or row.rule is None:
+        return (row.finding_key,)
+    shared = {"team": row.team, "user": row.username, "rule": row.rule, "severity": row.severity}
+    return tuple(shared[name] for name in channel.by_group)
 
 
 def read(row: Row) -> Alert:

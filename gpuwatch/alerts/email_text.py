@@ -12,7 +12,8 @@ from typing import Any
 from gpuwatch.alerts import words
 from gpuwatch.alerts.digest import Alert
 from gpuwatch.alerts.email_server import Mail
-from gpuwatch.alerts.slack import MAX_DIGEST, clean, digest_line, plain_line
+from gpuwatch.alerts.slack import ACTIONS, MAX_DIGEST, clean, digest_line, plain_line
+from gpuwatch.alerts.templates import BUILT_IN, Template
 from gpuwatch.clock import from_us
 from gpuwatch.report.markup import Child, Html, join, tag
 from gpuwatch.report.summary import Summary
@@ -29,11 +30,21 @@ _SOFT = "color:#566067;font-size:13px"
 _CELL = "padding:4px 12px 4px 0;border-bottom:1px solid #D9DEE1;text-align:left;vertical-align:top"
 
 Fields = Sequence[tuple[str, str]]
+Links = Sequence[tuple[str, str | None]]
 
 
-def single(mail: Mail, alert: Alert, base_url: str | None, key: str, now_us: int) -> EmailMessage:
-    """The message about one finding."""
+def single(
+    mail: Mail, alert: Alert, base_url: str | None, key: str, now_us: int, template: Template = BUILT_IN
+) -> EmailMessage:
+    """The message about one finding, with links for its owner."""
     finding = alert.finding
+    subject, identity = plain_line(alert, template), str(finding.get("key"))
+    links = [("Open the finding", words.finding_url(base_url, identity))]
+    if alert.event != "resolved":
+        links += [(label, words.action_url(base_url, identity, action)) for action, label in ACTIONS.items()]
+    body = template.text(alert, base_url, clean)
+    if body is not None:
+        return _message(mail, mail.to, subject, body, (), links, key, now_us)
     facts: list[tuple[str, str]] = [
         ("Owner", words.owner(finding)),
         ("Rate", words.a_day(finding)),
@@ -44,26 +55,32 @@ def single(mail: Mail, alert: Alert, base_url: str | None, key: str, now_us: int
     ]
     if finding.get("remedy") and alert.event != "resolved":
         facts.append(("Fix", str(finding["remedy"])))
-    link = words.finding_url(base_url, str(finding.get("key")))
-    lead = str(finding.get("summary") or "")
-    return _message(mail, mail.to, plain_line(alert), lead, facts, ("Open the finding", link), key, now_us)
+    return _message(mail, mail.to, subject, clean(finding.get("summary")), facts, links, key, now_us)
 
 
-def digest(mail: Mail, alerts: Sequence[Alert], base_url: str | None, key: str, now_us: int) -> EmailMessage:
-    """The message about many findings, the dearest first."""
-    title, dearest = digest_line(alerts)
-    facts = [(f"{number}.", plain_line(alert)) for number, alert in enumerate(dearest[:MAX_DIGEST], 1)]
+def digest(
+    mail: Mail,
+    alerts: Sequence[Alert],
+    base_url: str | None,
+    key: str,
+    now_us: int,
+    by: Sequence[str] = (),
+    template: Template = BUILT_IN,
+) -> EmailMessage:
+    """The message about many findings, the dearest first; `by` names what they have in common."""
+    title, dearest = digest_line(alerts, by)
+    facts = [(f"{number}.", plain_line(alert, template)) for number, alert in enumerate(dearest[:MAX_DIGEST], 1)]
     left = len(alerts) - MAX_DIGEST
     if left > 0:
         facts.append(("", f"and {left} more"))
     link = words.findings_url(base_url)
-    return _message(mail, mail.to, title, "", facts, ("Open all findings", link), key, now_us)
+    return _message(mail, mail.to, title, "", facts, [("Open all findings", link)], key, now_us)
 
 
 def test(mail: Mail, channel: str, base_url: str | None, key: str, now_us: int) -> EmailMessage:
     """The message of the test button."""
     text = f"Test from gpuwatch: channel {channel} works."
-    return _message(mail, mail.to, text, text, (), ("Open gpuwatch", words.findings_url(base_url)), key, now_us)
+    return _message(mail, mail.to, text, text, (), [("Open gpuwatch", words.findings_url(base_url))], key, now_us)
 
 
 def report(
@@ -92,7 +109,7 @@ def report(
         if suffix in MEDIA and len(content) <= room:
             attached[suffix] = content
             room -= len(content)
-    message = _message(mail, to, subject, summary.lead, facts, ("Open the report", link), key, now_us)
+    message = _message(mail, to, subject, clean(summary.lead), facts, [("Open the report", link)], key, now_us)
     for suffix, content in attached.items():
         kind, subtype = MEDIA[suffix]
         name = f"gpuwatch-{summary.stem.replace('/', '-')}.{suffix}"
@@ -115,7 +132,7 @@ def _message(
     subject: str,
     lead: str,
     facts: Fields,
-    link: tuple[str, str | None],
+    links: Links,
     key: str,
     now_us: int,
 ) -> EmailMessage:
@@ -128,20 +145,21 @@ def _message(
     message["Date"] = format_datetime(from_us(now_us))
     message["Message-ID"] = message_id(key, mail.sender)
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(_plain(line, lead, facts, link))
-    message.add_alternative(_html(line, lead, facts, link), subtype="html")
+    shown = [(label, url) for label, url in links if url]
+    message.set_content(_plain(line, lead, facts, shown))
+    message.add_alternative(_html(line, lead, facts, shown), subtype="html")
     return message  # type: ignore[no-any-return]
 
 
-def _plain(title: str, lead: str, facts: Fields, link: tuple[str, str | None]) -> str:
+def _plain(title: str, lead: str, facts: Fields, links: Links) -> str:
     lines = [title, ""]
-    lines += [clean(lead), ""] if lead else []
+    lines += [lead, ""] if lead else []
     lines += [f"{clean(name)}: {clean(text)}" if name else clean(text) for name, text in facts]
-    lines += ["", f"{link[0]}: {link[1]}"] if link[1] else []
+    lines += ["", *(f"{label}: {url}" for label, url in links)] if links else []
     return "\n".join([*lines, ""])
 
 
-def _html(title: str, lead: str, facts: Fields, link: tuple[str, str | None]) -> Html:
+def _html(title: str, lead: str, facts: Fields, links: Links) -> Html:
     rows: list[Child] = [
         tag(
             "tr",
@@ -150,13 +168,13 @@ def _html(title: str, lead: str, facts: Fields, link: tuple[str, str | None]) ->
         )
         for name, text in facts
     ]
-    button = tag("p", tag("a", link[0], href=link[1])) if link[1] else None
+    anchors: list[Child] = [tag("a", label, href=url, style="margin-right:16px") for label, url in links]
     body = tag(
         "div",
         tag("h2", title, style="font-size:18px;margin:0 0 8px"),
-        tag("p", clean(lead)) if lead else None,
+        [tag("p", clean(part)) for part in lead.split("\n") if part.strip()],
         tag("table", rows, style="border-collapse:collapse") if rows else None,
-        button,
+        tag("p", anchors) if anchors else None,
         tag("p", "Sent by gpuwatch.", style=_SOFT),
         style=_STYLE,
     )

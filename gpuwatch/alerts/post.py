@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ MAX_ANSWER = 4096
 
 RETRY_AFTER_US_MAX = HOUR_US
 """A receiver that asks for more is asked again after this."""
+
+BACKOFF_S_MIN = 5.0
+BACKOFF_S_MAX = 900.0
 
 TRY_AGAIN = frozenset({408, 425, 429})
 """Answers below 500 that are about the moment, not about the request."""
@@ -117,6 +121,15 @@ def judge(status: int, retry_after: str | None, text: str, url: str, now_us: int
     if status >= 500 or status in TRY_AGAIN:
         return Outcome(False, f"it answers {status}{word}", retry_after_us=wait_us(retry_after, now_us))
     return Outcome(False, f"it answers {status}{word}; not tried again: {_advice(status)}", permanent=True)
+
+
+def backoff_us(attempts: int, asked_us: int | None, chance: random.Random) -> int:
+    """How long to wait after `attempts` failures: what the receiver asked for, or twice as long each time, within bounds;
+    always a little by chance.
+    """
+    wait_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(attempts, 20))
+    jittered_us = int(wait_s * SECOND_US * chance.uniform(0.5, 1.0))
+    return jittered_us if asked_us is None else asked_us + int(chance.uniform(0, 1) * SECOND_US)
 
 
 def wait_us(retry_after: str | None, now_us: int) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuwatch.alerts import words
 from gpuwatch.alerts.digest import Alert
+from gpuwatch.alerts.templates import BUILT_IN, MAX_VALUE, Template
 
 MAX_SECTION = 3000
 MAX_FIELD = 2000
@@ -31,6 +32,8 @@ _ICONS = {
     "info": ":large_blue_circle:",
 }
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+ACTIONS = {"ack": "Acknowledge", "snooze": "Snooze"}
+"""What an owner is offered: links to the page that asks for a reason and does it."""
 _EVENTS = ("opened", "worsened", "resolved")
 
 Payload = dict[str, Any]
@@ -41,8 +44,26 @@ def payload(event: str, finding: Mapping[str, Any], base_url: str | None) -> Pay
     return single(Alert(event, str(finding.get("key")), "", finding), base_url)
 
 
-def single(alert: Alert, base_url: str | None) -> Payload:
-    """The message about one finding: a line that decides, the facts, the fix, a link, and the key it is known by."""
+def single(alert: Alert, base_url: str | None, template: Template = BUILT_IN) -> Payload:
+    """The message about one finding: a line that decides, the facts, the fix, links, and the key it is known by."""
+    event, finding = alert.event, alert.finding
+    body = template.text(alert, base_url, _shown)
+    blocks = _facts(alert, template) if body is None else _written(alert, template, body)
+    if event == "resolved":
+        reason = finding.get("resolved_reason")
+        blocks += [_section(f"*Why it is over:* {escape(reason, MAX_SUMMARY)}")] if reason and body is None else []
+    elif finding.get("remedy") and body is None:
+        blocks.append(_section(f"*Fix:* {escape(finding['remedy'], MAX_SUMMARY)}"))
+    key = str(finding.get("key"))
+    links = [("Open the finding", words.finding_url(base_url, key))]
+    if event != "resolved":
+        links += [(label, words.action_url(base_url, key, action)) for action, label in ACTIONS.items()]
+    notes = [f"{finding.get('detector')} · confidence {_percent(finding.get('confidence'))}"]
+    notes += [f"not told before: {', '.join(alert.earlier)}"] if alert.earlier else []
+    return _message(plain_line(alert, template), [*blocks, *_buttons(links), _context([*notes, f"key {alert.key}"])])
+
+
+def _facts(alert: Alert, template: Template) -> list[Payload]:
     event, finding = alert.event, alert.finding
     facts = {
         "Owner": words.owner(finding),
@@ -52,43 +73,49 @@ def single(alert: Alert, base_url: str | None) -> Payload:
         "Where": words.place(finding),
         "Evidence": "; ".join(words.evidence(finding)) or "see the link",
     }
-    blocks = [
-        _section(f"{line(alert)}\n{escape(finding.get('summary'), MAX_SUMMARY)}"),
-        {
-            "type": "section",
-            "fields": [_text(f"*{name}*\n{escape(text, MAX_FIELD - 50)}") for name, text in facts.items()],
-        },
+    fields = [_text(f"*{name}*\n{escape(text, MAX_FIELD - 50)}") for name, text in facts.items()]
+    return [
+        _section(f"{line(alert, template)}\n{escape(finding.get('summary'), MAX_SUMMARY)}"),
+        {"type": "section", "fields": fields},
     ]
-    if event == "resolved":
-        reason = finding.get("resolved_reason")
-        blocks += [_section(f"*Why it is over:* {escape(reason, MAX_SUMMARY)}")] if reason else []
-    elif finding.get("remedy"):
-        blocks.append(_section(f"*Fix:* {escape(finding['remedy'], MAX_SUMMARY)}"))
-    blocks += _button("Open the finding", words.finding_url(base_url, str(finding.get("key"))))
-    notes = [f"{finding.get('detector')} · confidence {_percent(finding.get('confidence'))}"]
-    notes += [f"not told before: {', '.join(alert.earlier)}"] if alert.earlier else []
-    return _message(plain_line(alert), [*blocks, _context([*notes, f"key {alert.key}"])])
 
 
-def digest(alerts: Sequence[Alert], base_url: str | None, *, key: str = "") -> Payload:
-    """The message about many findings: their sum, at most MAX_DIGEST of them (the dearest first), and a link to all."""
-    title, dearest = digest_line(alerts)
+def _written(alert: Alert, template: Template, body: str) -> list[Payload]:
+    """A body that people wrote: its own mrkdwn holds, the values in it are escaped."""
+    text = f"{line(alert, template)}\n{body}"
+    return [_section(text if _size(text) <= MAX_SECTION else f"{text[: MAX_SECTION // 2]}…")]
+
+
+def digest(
+    alerts: Sequence[Alert],
+    base_url: str | None,
+    *,
+    key: str = "",
+    by: Sequence[str] = (),
+    template: Template = BUILT_IN,
+) -> Payload:
+    """The message about many findings: their sum, at most MAX_DIGEST of them (the dearest first), and a link to all.
+
+    `by` names what they have in common: it stands first.
+    """
+    title, dearest = digest_line(alerts, by)
     blocks = [_section(f":bar_chart: *{escape(title, MAX_LINE)}*")]
     for alert in dearest[:MAX_DIGEST]:
         url = words.finding_url(base_url, str(alert.finding.get("key")))
-        blocks.append(_section(line(alert) + (f" · <{url}|open>" if url and len(url) <= MAX_URL else "")))
+        blocks.append(_section(line(alert, template) + (f" · <{url}|open>" if url and len(url) <= MAX_URL else "")))
     left = len(alerts) - MAX_DIGEST
     notes = [f"and {left} more"] if left > 0 else []
-    blocks += _button("Open all findings", words.findings_url(base_url))
+    blocks += _buttons([("Open all findings", words.findings_url(base_url))])
     return _message(title, [*blocks, _context([*notes, f"key {key}"])])
 
 
-def digest_line(alerts: Sequence[Alert]) -> tuple[str, list[Alert]]:
+def digest_line(alerts: Sequence[Alert], by: Sequence[str] = ()) -> tuple[str, list[Alert]]:
     """The line of a digest, and its alerts with the dearest first."""
     counts = {event: sum(alert.event == event for alert in alerts) for event in _EVENTS}
     told = ", ".join(f"{count} {event}" for event, count in counts.items() if count)
     title = f"{len(alerts)} finding{'s' * (len(alerts) != 1)}: {told} · {_total(alerts)}"
-    return title, sorted(alerts, key=_dearness)
+    common = words.common(alerts[0].finding, by) if alerts else []
+    return " · ".join([*common, title]), sorted(alerts, key=_dearness)
 
 
 def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | None], notes: Sequence[str]) -> Payload:
@@ -96,25 +123,31 @@ def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | No
     blocks = [_section(f":page_facing_up: *{escape(title, MAX_LINE)}*")]
     fields = [_text(f"*{escape(name, MAX_PART)}*\n{escape(text, MAX_LINE)}") for name, text in facts[:MAX_FACTS]]
     blocks += [{"type": "section", "fields": fields}] if fields else []
-    return _message(title, [*blocks, *_button(*link), _context(notes)])
+    return _message(title, [*blocks, *_buttons([link]), _context(notes)])
 
 
 def test(channel: str, base_url: str | None) -> Payload:
     """The message of the test button."""
     text = f"Test from gpuwatch: channel {channel} works."
     blocks = [_section(f":white_check_mark: {escape(text, MAX_LINE)}")]
-    return _message(text, blocks + _button("Open gpuwatch", words.findings_url(base_url)))
+    return _message(text, blocks + _buttons([("Open gpuwatch", words.findings_url(base_url))]))
 
 
-def line(alert: Alert) -> str:
+def line(alert: Alert, template: Template = BUILT_IN) -> str:
     """What, who, money a day: the line that decides whether to open it, as mrkdwn."""
-    what, rest = _parts(alert, lambda text: escape(text, MAX_PART))
     icon = ":white_check_mark:" if alert.event == "resolved" else _ICONS.get(str(alert.finding.get("severity")), "")
+    own = template.line(alert, None, _shown)
+    if own is not None:
+        return f"{icon} {own}".strip()
+    what, rest = _parts(alert, lambda text: escape(text, MAX_PART))
     return f"{icon} *{what}* · {rest}".strip()
 
 
-def plain_line(alert: Alert) -> str:
-    """The same without mrkdwn: the text of the notification."""
+def plain_line(alert: Alert, template: Template = BUILT_IN) -> str:
+    """The same without mrkdwn: the text of the notification, the subject of an e-mail."""
+    own = template.line(alert, None, lambda text: clean(text)[:MAX_VALUE])
+    if own is not None:
+        return own
     what, rest = _parts(alert, lambda text: clean(text)[:MAX_PART])
     return f"{what} · {rest}"
 
@@ -146,15 +179,11 @@ def clean(text: object) -> str:
 
 def _parts(alert: Alert, show: Callable[[object], str]) -> tuple[str, str]:
     finding = alert.finding
-    severity = show(finding.get("severity"))
-    what = {"opened": severity.capitalize(), "resolved": "Resolved"}.get(alert.event, f"Worsened to {severity}")
-    if alert.event == "worsened" and alert.previous_severity:
-        what += f" (was {show(alert.previous_severity)})"
-    if alert.event == "resolved" and "opened" in alert.earlier:
-        what = "Opened and resolved meanwhile"
+    what = show(words.what(alert.event, finding, alert.previous_severity, alert.earlier))
     amount = words.cost_so_far(finding) if alert.event == "resolved" else words.a_day(finding)
-    about = f"{show(finding.get('title'))}: {show(words.subject(finding))}"
-    return what, f"{about} · {show(words.owner(finding))} · {show(amount)}"
+    about, owner = words.subject(finding), words.owner(finding)
+    parts = [f"{show(finding.get('title'))}: {show(about)}", *([] if owner == about else [show(owner)]), show(amount)]
+    return what, " · ".join(parts)
 
 
 def _total(alerts: Sequence[Alert]) -> str:
@@ -197,12 +226,18 @@ def _context(notes: Sequence[str]) -> Payload:
     return {"type": "context", "elements": [_text(escape(note, MAX_FIELD)) for note in notes]}
 
 
-def _button(label: str, url: str | None) -> list[Payload]:
-    """A link; nothing where the service does not know its own address."""
-    if url is None or len(url) > MAX_URL:
-        return []
-    button = {"type": "button", "text": {"type": "plain_text", "text": label}, "url": url}
-    return [{"type": "actions", "elements": [button]}]
+def _buttons(links: Sequence[tuple[str, str | None]]) -> list[Payload]:
+    """Links side by side; nothing where the service does not know its own address."""
+    buttons = [
+        {"type": "button", "text": {"type": "plain_text", "text": label}, "url": url, "action_id": f"link-{number}"}
+        for number, (label, url) in enumerate(links)
+        if url is not None and len(url) <= MAX_URL
+    ]
+    return [{"type": "actions", "elements": buttons}] if buttons else []
+
+
+def _shown(value: object) -> str:
+    return escape(value, MAX_VALUE)
 
 
 def _text(text: str) -> Payload:

@@ -7,21 +7,33 @@ from typing import Any
 
 from gpuwatch.alerts import words
 from gpuwatch.alerts.digest import Alert
+from gpuwatch.alerts.slack import clean, digest_line, plain_line
+from gpuwatch.alerts.templates import BUILT_IN, Template
 
 VERSION = 1
 """Of the body: fields may be added to a version, not changed."""
 
 
-def payload(alert: Alert, base_url: str | None) -> dict[str, Any]:
-    """{"version", "event", "key", "at", "previous_severity", "earlier", "link", "finding"}; the finding is the API's."""
-    return {"version": VERSION, **_item(alert, base_url)}
+def payload(alert: Alert, base_url: str | None, template: Template = BUILT_IN) -> dict[str, Any]:
+    """{"version", "event", "key", "at", "previous_severity", "earlier", "link", "text", "finding"}; the finding is the
+    API's, and `text` what a chat shows.
+    """
+    return {"version": VERSION, **_item(alert, base_url, template)}
 
 
-def digest(alerts: Sequence[Alert], base_url: str | None, *, key: str) -> dict[str, Any]:
-    """{"version", "event": "digest", "key", "link", "items": [as in payload]}: all of them, in order."""
+def digest(
+    alerts: Sequence[Alert],
+    base_url: str | None,
+    *,
+    key: str,
+    by: Sequence[str] = (),
+    template: Template = BUILT_IN,
+) -> dict[str, Any]:
+    """{"version", "event": "digest", "key", "link", "text", "items": [as in payload]}: all of them, in order."""
     link = words.findings_url(base_url)
-    items = [_item(alert, base_url) for alert in alerts]
-    return {"version": VERSION, "event": "digest", "key": key, "link": link, "items": items}
+    items = [_item(alert, base_url, template) for alert in alerts]
+    text = digest_line(alerts, by)[0]
+    return {"version": VERSION, "event": "digest", "key": key, "link": link, "text": text, "items": items}
 
 
 def test(channel: str, base_url: str | None, *, key: str) -> dict[str, Any]:
@@ -29,7 +41,8 @@ def test(channel: str, base_url: str | None, *, key: str) -> dict[str, Any]:
     return {"version": VERSION, "event": "test", "key": key, "channel": channel, "link": words.findings_url(base_url)}
 
 
-def _item(alert: Alert, base_url: str | None) -> dict[str, Any]:
+def _item(alert: Alert, base_url: str | None, template: Template) -> dict[str, Any]:
+    line, body = plain_line(alert, template), template.text(alert, base_url, clean)
     return {
         "event": alert.event,
         "key": alert.key,
@@ -37,5 +50,6 @@ def _item(alert: Alert, base_url: str | None) -> dict[str, Any]:
         "previous_severity": alert.previous_severity,
         "earlier": list(alert.earlier),
         "link": words.finding_url(base_url, str(alert.finding.get("key"))),
+        "text": line if body is None else f"{line}\n{body}",
         "finding": dict(alert.finding),
     }

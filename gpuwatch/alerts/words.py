@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,6 +18,8 @@ BUDGET = "budget:"
 
 _NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape"}
 _OWNERS = {"__unallocated__": "nobody known", "__platform__": "platform", "__shared__": "shared"}
+_KINDS = {"gpu": "GPU", "slice": "MIG slice"}
+"""Kinds of subjects that are not their own word."""
 _SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
 
 Json = Mapping[str, Any]
@@ -31,6 +33,24 @@ def finding_url(base_url: str | None, key: str) -> str | None:
         return None
     page = "budgets" if key.startswith(BUDGET) else f"findings/{quote(key, safe='')}"
     return f"{base_url.rstrip('/')}/ui/{page}"
+
+
+def action_url(base_url: str | None, key: str, action: str) -> str | None:
+    """Where the page of a finding opens ready for an owner's `action` (ack, snooze). Following it changes nothing: the page
+    asks, and posts. None where there is no such page.
+    """
+    page = None if key.startswith(BUDGET) else finding_url(base_url, key)
+    return f"{page}?{urlencode({'action': action})}" if page else None
+
+
+def what(event: str, finding: Json, previous_severity: str | None, earlier: Sequence[str]) -> str:
+    """`High`, `Worsened to critical (was high)`, `Resolved`: what happened, before what it happened to."""
+    severity = str(finding.get("severity"))
+    if event == "resolved":
+        return "Opened and resolved meanwhile" if "opened" in earlier else "Resolved"
+    if event == "opened":
+        return severity.capitalize()
+    return f"Worsened to {severity}" + (f" (was {previous_severity})" if previous_severity else "")
 
 
 def findings_url(base_url: str | None) -> str | None:
@@ -86,13 +106,27 @@ def owner(finding: Json) -> str:
 
 
 def subject(finding: Json) -> str:
-    """`job 4711 (train-llm)`."""
+    """`job 4711 (train-llm)`, `GPU GPU-1f0c…`, `node n1`, `pool a100`."""
     about = finding.get("subject")
     if not isinstance(about, Mapping):
         return "unknown subject"
     name, identity = about.get("name"), str(about.get("id"))
     repeated = not name or identity == name or identity.endswith(f"/{name}")
-    return f"{about.get('kind')} {identity}" + ("" if repeated else f" ({name})")
+    kind = str(about.get("kind"))
+    if kind == "team" and identity in _OWNERS:
+        return _OWNERS[identity]
+    return f"{_KINDS.get(kind, kind)} {identity}" + ("" if repeated else f" ({name})")
+
+
+def common(finding: Json, by: Sequence[str]) -> list[str]:
+    """What the findings of one message have in common (channel.GROUPS), in words."""
+    whole = ("user" in by and owner(finding)) or ("team" in by and owner({"team": finding.get("team")}))
+    parts = [
+        finding.get("title") if "rule" in by else None,
+        whole,
+        finding.get("severity") if "severity" in by else None,
+    ]
+    return [str(part) for part in parts if part]
 
 
 def since(finding: Json) -> str:

@@ -322,6 +322,7 @@ class Placement(Shape):
     name: str | None
     worst_level: str | None
     gb_per_s: float | None
+    mean_gb_per_s: float | None
     levels: list[dict[str, Any]]
     crossed: Crossed | None
     best: BestPlacement | None

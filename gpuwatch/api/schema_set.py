@@ -12,6 +12,9 @@ from gpuwatch.api.schema import Money, Quantity, Severity, Shape, Span, Strict, 
 class ActionBody(Strict):
     reason: str = Field(min_length=1, max_length=500, examples=["checkpoint migration until Friday"])
     until: Time | None = None
+    verdict: Literal["true_positive", "false_positive"] | None = Field(
+        None, description="With ack: whether the finding was true."
+    )
 
 
 class Rate(Strict):

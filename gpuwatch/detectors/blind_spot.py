@@ -38,6 +38,7 @@ BLIND_SPOT = register(
         ),
         summary=_summary,
         remedy=_remedy,
+        mode="runs",
         severity=_severity,
     )
 )

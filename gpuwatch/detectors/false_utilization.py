@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwatch.clock import MINUTE_US
+from gpuwatch import workload_class
+from gpuwatch.clock import HOUR_US, MINUTE_US
 from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
 
 
@@ -11,10 +12,10 @@ def _percent(value: float | None) -> str:
 
 
 def _summary(e: Evidence) -> str:
-    busy = e["gr_engine_ratio"] if e["gr_engine_ratio"] is not None else e["gpu_util_ratio"]
+    busy = e.get("gr_engine_ratio", e.get("gpu_util_ratio"))
     return (
         f"{e['hollow_devices']} of {e['devices']} devices busy {_percent(busy)} of the time with "
-        f"{_percent(e['sm_active_ratio'])} of SMs active and tensor cores at {_percent(e['tensor_active_ratio'])}."
+        f"{_percent(e['sm_active_ratio'])} of SMs active and tensor cores at {_percent(e.get('tensor_active_ratio'))}."
     )
 
 
@@ -24,6 +25,12 @@ def _remedy(e: Evidence) -> str:
     return (
         "Kernels are too small for the GPU: batch or fuse them, use CUDA graphs, or move to a MIG slice of this size."
     )
+
+
+def _confidence(e: Evidence) -> float:
+    """The strong form is 95 % busy at 20 % of SMs."""
+    strong = e.get("gr_engine_ratio", 0) >= 0.9 and e["sm_active_ratio"] <= 0.25 and e["roof_ratio"] < 0.25
+    return 0.95 if strong else 0.85 if e["sm_active_ratio"] <= 0.35 else 0.7
 
 
 FALSE_UTILIZATION = register(
@@ -49,5 +56,20 @@ FALSE_UTILIZATION = register(
         ),
         summary=_summary,
         remedy=_remedy,
+        look_back_us=HOUR_US,
+        measures={
+            "hollow_devices": "devices",
+            "devices": "max",
+            "windows": "sum",
+            "gr_engine_ratio": "mean",
+            "gpu_util_ratio": "mean",
+            "sm_active_ratio": "mean",
+            "tensor_active_ratio": "mean",
+            "dram_active_ratio": "mean",
+            "roof_ratio": "mean",
+        },
+        confidence=_confidence,
+        prepare=workload_class.prepare,
+        unjudged="detectors/false_utilization_unjudged",
     )
 )

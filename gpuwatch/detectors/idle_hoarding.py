@@ -38,5 +38,6 @@ IDLE_HOARDING = register(
         ),
         summary=_summary,
         remedy=_remedy,
+        mode="runs",
     )
 )

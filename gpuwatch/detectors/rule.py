@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
+from gpuwatch.clock import HOUR_US
 from gpuwatch.registry import discover
 
+if TYPE_CHECKING:
+    from gpuwatch.settings import Settings
+    from gpuwatch.state import State
+    from gpuwatch.store import Store
+
 Evidence = Mapping[str, Any]
+Mode = Literal["hours", "runs", "all"]
+MEASURES = ("sum", "mean", "max", "min", "first", "last", "devices")
+"""How numbers of several rows become one number of the finding: means are weighted by time, devices are counted once."""
 
 
 def count(number: float, noun: str) -> str:
@@ -27,18 +36,58 @@ class Threshold:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What one judgement is about: whole hours [since_us, until_us) of a cluster, read from from_us on. Microseconds."""
+
+    cluster: str
+    since_us: int
+    until_us: int
+    from_us: int
+    known_until_us: int
+    now_us: int
+    parameters: Mapping[str, Any]
+    settings: Settings
+    state: State
+    """Rate cards, exchange rates and the like, of rules that reckon with them in `prepare`."""
+
+    def named(self) -> dict[str, Any]:
+        """As the SQL of a rule has it."""
+        own = ("cluster", "since_us", "until_us", "from_us", "known_until_us", "now_us")
+        return {**self.parameters, **{name: getattr(self, name) for name in own}}
+
+
+@dataclass(frozen=True)
 class Rule:
     """A detector: the SQL decides (sql/detectors/<stem>.sql), this explains."""
 
     id: str
     title: str
     why: str
-    bucket: str
+    bucket: str | None
+    """The ledger bucket that it claims first; None: it tells of savings, no time is wasted."""
     thresholds: tuple[Threshold, ...]
     summary: Callable[[Evidence], str]
     remedy: Callable[[Evidence], str]
     severity: Callable[[Evidence, float], str] | None = None
     """(evidence, hours) to a severity; None: by money a day."""
+    mode: Mode = "hours"
+    """What is judged anew: the rows of the hours that changed, whole chains of runs, or everything of the cluster."""
+    look_back_us: int = HOUR_US
+    """How far before the judged hours its SQL reads."""
+    gap_us: int = 2 * HOUR_US
+    """Of what is not about a job: a condition that returns within this is the same cause."""
+    least_us: int = 0
+    """A condition that lasted less is kept and is no finding yet."""
+    measures: Mapping[str, str] = field(default_factory=dict)
+    """How the numbers of its rows become evidence: name to one of MEASURES."""
+    confidence: Callable[[Evidence], float] | None = None
+    """Evidence to a confidence; None: the greatest of the rows."""
+    prepare: Callable[[Store, Asked], None] | None = None
+    """Makes temporary tables that the SQL reads."""
+    unjudged: str | None = None
+    """A SQL file (run_id, device_id, start_us, end_us, reason) of what could not be judged."""
+    sql: str | None = None
+    """The statement itself, of a rule of the site; None: the file of its stem."""
 
     @property
     def stem(self) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from gpuwatch.clock import SECOND_US, to_us
 from gpuwatch.errors import UsageError
-from gpuwatch.simulate import kubernetes, slurm, tables
-from gpuwatch.simulate.exposition import COUNTERS, chunk_gzip
+from gpuwatch.simulate import kubernetes, slurm, staging, tables
+from gpuwatch.simulate.exposition import chunk_gzip
 from gpuwatch.simulate.fleet import Fleet, build_fleet
 from gpuwatch.simulate.moments import DAY_S, Epoch
 from gpuwatch.simulate.runs import Run
 from gpuwatch.simulate.schedule import schedule
+from gpuwatch.simulate.staging import Staged
 from gpuwatch.simulate.telemetry import Readings, node_readings
 from gpuwatch.simulate.truth import Truth, build_truth
 
@@ -28,6 +29,7 @@ DEFAULT_START = datetime(2026, 11, 9, tzinfo=UTC)
 CHUNK_S = 6 * 3600
 STEP_S_MIN, STEP_S_MAX = 1, 300
 DAYS_MIN, DAYS_MAX = 0.25, 400.0
+DROP_MAX = 0.9
 
 Progress = Callable[[int, int], None]
 
@@ -40,8 +42,14 @@ def simulate(
     step_s: int = 30,
     start: datetime | None = None,
     progress: Progress | None = None,
+    scenes: str = "default",
+    without: Collection[str] = (),
+    drop: float = 0.0,
 ) -> Truth:
     """Writes a bundle (contract.md section 2) and truth.json to `out`, and returns the truth.
+
+    `scenes` says which scenes are staged (see scenes.choose), on GPUs that count within `gpus`. Metrics whose names
+    contain a word of `without` are left out, and of every device a random part `drop` of its samples.
 
     The same arguments give the same bytes. Times of files are the window's end, when the bundle was "dumped".
     `progress(done, total)` is called after each node. Raises UsageError for a size that cannot be simulated.
@@ -50,13 +58,24 @@ def simulate(
         raise UsageError(f"simulate: a step of {step_s} s; give {STEP_S_MIN} to {STEP_S_MAX}")
     if not DAYS_MIN <= days <= DAYS_MAX:
         raise UsageError(f"simulate: {days} days; give {DAYS_MIN} to {DAYS_MAX}")
+    if not 0 <= drop <= DROP_MAX:
+        raise UsageError(f"simulate: a part of {drop} of the samples; give 0 to {DROP_MAX}")
     if out.is_dir() and any(out.iterdir()):
         raise UsageError(f"simulate: {out} is not empty; name a new directory, or remove this one")
     steps = int(days * DAY_S) // step_s
     epoch = Epoch(to_us(start or DEFAULT_START), steps * step_s)
-    fleet = build_fleet(gpus, seed)
+    staged = staging.stage(scenes, gpus, epoch, step_s, seed)
+    fleet = build_fleet(gpus - staged.gpus, seed)
     runs = schedule(fleet, epoch.window_s, step_s, seed)
-    return write_bundle(out, fleet, runs, epoch, steps, step_s, seed, progress)
+    return write_bundle(out, fleet, runs, epoch, steps, step_s, seed, progress, staged, Lack(tuple(without), drop))
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What an exporter does not tell: words in names of metrics, and the part of samples that is lost on the way."""
+
+    without: tuple[str, ...] = ()
+    drop: float = 0.0
 
 
 def write_bundle(
@@ -68,11 +87,15 @@ def write_bundle(
     step_s: int,
     seed: int,
     progress: Progress | None,
+    staged: Staged | None = None,
+    lack: Lack | None = None,
 ) -> Truth:
     """Writes the bundle and the truth of runs that were scheduled already, as `simulate` does."""
-    card = tables.rates(epoch)
-    samples = _write_history(out, fleet, runs, epoch, steps, step_s, seed, progress)
-    truth = replace(build_truth(CLUSTER, seed, step_s, epoch, fleet, runs, card), samples=samples)
+    staged = staged or Staged()
+    fleet, runs = Fleet(fleet.nodes + staged.nodes), [*runs, *staged.runs]
+    card = tables.rates(epoch, {node.model for node in staged.nodes})
+    samples = _write_history(out, fleet, runs, epoch, step_s, seed, progress, lack or Lack())
+    truth = replace(build_truth(CLUSTER, seed, step_s, epoch, fleet, runs, card, staged.labels), samples=samples)
     gres = {node.pool: node.model.gres for node in fleet.nodes if node.scheduler == "slurm"}
     texts = {
         "bundle.toml": tables.bundle_toml(CLUSTER, step_s),
@@ -88,6 +111,10 @@ def write_bundle(
         "truth.json": truth.json(),
         **{f"topo/{node.name}.txt": tables.topo_text(node) for node in fleet.nodes},
     }
+    if staged.objects:
+        texts["k8s/queues.json"] = kubernetes.listing(list(staged.objects))
+    if any(run.scheduler == "slurm" and run.reason for run in runs):
+        texts["slurm/squeue.json"] = slurm.squeue(runs, epoch, CLUSTER, gres)
     for name, text in texts.items():
         write_file(out / name, text.encode(), epoch)
     return truth
@@ -98,29 +125,46 @@ def _write_history(
     fleet: Fleet,
     runs: list[Run],
     epoch: Epoch,
-    steps: int,
     step_s: int,
     seed: int,
     progress: Progress | None,
+    lack: Lack,
 ) -> int:
     """One file a node and CHUNK_S; returns how many samples they hold."""
     on_node: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         for name in run.nodes:
             on_node[name].append(run)
-    millis = _millis(epoch, 0, steps, step_s)
-    chunk = max(1, CHUNK_S // step_s)
     samples = 0
     for number, node in enumerate(fleet.nodes):
         if node.counters != "none":
-            readings = node_readings(node, on_node[node.name], steps, step_s, (seed, 3, number))
-            samples += sum(int(r.exported.sum()) for r in readings) * len(COUNTERS[node.counters])
+            spacing = step_s * node.every
+            steps = (epoch.window_s - node.from_s) // spacing
+            readings = node_readings(node, on_node[node.name], steps, spacing, (seed, 3, number))
+            if lack.drop:
+                _lose(readings, lack.drop, np.random.default_rng([seed, 5, number]))
+            millis = _millis(Epoch(epoch.us(node.from_s), epoch.window_s), 0, steps, spacing)
+            chunk = max(1, CHUNK_S // spacing)
             for part, first in enumerate(range(0, steps, chunk)):
-                content = chunk_gzip(node, readings, first, min(first + chunk, steps), millis)
+                last = min(first + chunk, steps)
+                content, count = chunk_gzip(node, readings, first, last, millis, epoch, lack.without)
+                samples += count
                 write_file(out / "metrics" / f"{node.name}-{part:04d}.prom.gz", content, epoch)
         if progress is not None:
             progress(number + 1, len(fleet.nodes))
     return samples
+
+
+def _lose(readings: Sequence[Readings], drop: float, rng: np.random.Generator) -> None:
+    """Takes a random part of the instants out, the same of all devices of the node: a scrape that failed.
+
+    The first and the last stay: they bound what the fleet owned.
+    """
+    if readings:
+        lost = rng.random(len(readings[0].exported)) < drop
+        lost[0] = lost[-1] = False
+        for reading in readings:
+            reading.exported[lost] = False
 
 
 def write_metrics(
@@ -137,7 +181,7 @@ def write_metrics(
     millis = _millis(epoch, zero, last, step_s)
     for node in fleet.nodes:
         if node.name in readings and first < last:
-            content = chunk_gzip(node, readings[node.name], first - zero, last - zero, millis)
+            content, _ = chunk_gzip(node, readings[node.name], first - zero, last - zero, millis, epoch)
             name = f"{node.name}-{first:06d}.prom.gz"
             write_file(out / "metrics" / name, content, Epoch(epoch.start_us, last * step_s))
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuwatch.clock import SECOND_US
 from gpuwatch.simulate.fleet import WHOLE, Device, Node
+from gpuwatch.simulate.moments import Epoch
 from gpuwatch.simulate.runs import Run
-from gpuwatch.simulate.telemetry import RATIO_SCALE, WATT_SCALE, Readings
+from gpuwatch.simulate.telemetry import RATIO_SCALE, WATT_SCALE, Holding, Readings
 
-DRIVER = "550.90.07"
 GZIP_LEVEL = 1
 GZIP_WINDOW = 31
 WATTS_MAX = 1000
@@ -32,6 +33,8 @@ class Metric:
     type: str
     help: str
     text: str
+    every: int = 1
+    """It is read at each `every`-th scrape."""
 
 
 _CLOCK = Metric("clock", "DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", "int")
@@ -90,30 +93,94 @@ _NVLINK = tuple(
 )
 _DEFAULT = (_CLOCK, _TEMP, _POWER, _ENERGY, _UTIL, _XID, _FREE, _USED, _ENGINE, _TENSOR, _DRAM, *_PCIE)
 
+SLOW = 10
+_HEALTH = tuple(
+    Metric(code, f"DCGM_FI_DEV_{name}", kind, text, "watt" if code == "power_limit" else "big", SLOW)
+    for code, name, kind, text in (
+        ("pcie_gen", "PCIE_LINK_GEN", "gauge", "PCIe current link generation."),
+        ("pcie_gen_max", "PCIE_MAX_LINK_GEN", "gauge", "PCIe max link generation."),
+        ("pcie_lanes", "PCIE_LINK_WIDTH", "gauge", "PCIe current link width."),
+        ("pcie_lanes_max", "PCIE_MAX_LINK_WIDTH", "gauge", "PCIe max link width."),
+        ("pcie_replays", "PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries."),
+        (
+            "nvlink_crc",
+            "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+            "counter",
+            "Total number of NVLink flow-control CRC errors.",
+        ),
+        ("nvlink_replays", "NVLINK_REPLAY_ERROR_COUNT_TOTAL", "counter", "Total number of NVLink retries."),
+        (
+            "nvlink_recoveries",
+            "NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+            "counter",
+            "Total number of NVLink recovery errors.",
+        ),
+        ("remap_pending", "ROW_REMAP_PENDING", "gauge", "Whether remapping of rows is pending."),
+        ("remap_failed", "ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed."),
+        ("remapped_bad", "UNCORRECTABLE_REMAPPED_ROWS", "counter", "Number of remapped rows for uncorrectable errors."),
+        ("remapped_ok", "CORRECTABLE_REMAPPED_ROWS", "counter", "Number of remapped rows for correctable errors."),
+        ("ecc_dbe", "ECC_DBE_VOL_TOTAL", "counter", "Total number of double-bit volatile ECC errors."),
+        ("power_limit", "ENFORCED_POWER_LIMIT", "gauge", "Effective power limit (in W)."),
+        ("clock_max", "MAX_SM_CLOCK", "gauge", "Maximum supported SM clock (in MHz)."),
+        ("fabric_health", "FABRIC_HEALTH_SUMMARY", "gauge", "Fabric health summary."),
+    )
+)
+_LINKED = frozenset({"nvlink_tx", "nvlink_rx", "nvlink_crc", "nvlink_replays", "nvlink_recoveries", "fabric_health"})
+"""Codes of NVLink: a model without it has no such series."""
+OWN = ("util", "memory_used")
+"""What an exporter tells of each process of a shared GPU, beside the GPU's own."""
+
 COUNTERS: dict[str, tuple[Metric, ...]] = {
     "default": _DEFAULT,
     "standard": (*_DEFAULT, _REASONS, _SM, _OCCUPANCY, *_NVLINK),
     "training": (*_DEFAULT, _REASONS, _SM, _OCCUPANCY, *_PIPES, *_NVLINK),
+    "health": (*_DEFAULT, _REASONS, _SM, _OCCUPANCY, *_PIPES, *_NVLINK, *_HEALTH),
     "mig": (_CLOCK, _TEMP, _POWER, _ENERGY, _XID, _FREE, _USED, _ENGINE, _SM, _OCCUPANCY, _TENSOR, _DRAM),
 }
 """The metrics an exporter is told to collect. Under MIG there is no GPU_UTIL, and PCIe and NVLink are left out."""
 
 
-def chunk_gzip(node: Node, readings: Sequence[Readings], first: int, last: int, millis: NDArray[np.int64]) -> bytes:
-    """The gzip file of a node's samples at instants [first, last); `millis` are their timestamps.
+def counters_of(node: Node, without: Collection[str] = ()) -> tuple[Metric, ...]:
+    """What the exporter of a node tells: its field set, less what its model lacks and what `without` names.
+
+    A name is a part of the metric's: SM_ACTIVE.
+    """
+    return tuple(
+        metric
+        for metric in COUNTERS[node.counters]
+        if (node.model.nvlink_bytes_s or metric.code not in _LINKED)
+        and not any(name in metric.name for name in without)
+    )
+
+
+def chunk_gzip(
+    node: Node,
+    readings: Sequence[Readings],
+    first: int,
+    last: int,
+    stamps_ms: NDArray[np.int64],
+    epoch: Epoch,
+    without: Collection[str] = (),
+) -> tuple[bytes, int]:
+    """The gzip file of a node's samples at instants [first, last) with these timestamps, and how many they are.
 
     The same input gives the same bytes: the gzip header has no time and no name.
     """
     pack = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW)
-    stamps = [f" {stamp}\n" for stamp in millis[first:last].tolist()]
-    parts = []
-    for metric in COUNTERS[node.counters]:
+    millis = stamps_ms[first:last].tolist()
+    stamps = [f" {stamp}\n" for stamp in millis]
+    drivers = _driver_turns(node, [(stamp * 1000 - epoch.start_us) // SECOND_US for stamp in millis])
+    parts, samples = [], 0
+    for metric in counters_of(node, without):
         lines = [f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n"]
         for reading in readings:
-            lines += _series(metric, reading, first, last, stamps)
+            for driver, low, high in drivers:
+                text, count = _series(metric, reading, first, first + low, first + high, stamps, driver)
+                lines += text
+                samples += count
         parts.append(pack.compress("".join(lines).encode()))
     parts.append(pack.flush())
-    return b"".join(parts)
+    return b"".join(parts), samples
 
 
 def page(node: Node, readings: Sequence[Readings], index: int) -> bytes:
@@ -123,30 +190,63 @@ def page(node: Node, readings: Sequence[Readings], index: int) -> bytes:
         parts.append(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n")
         for reading in readings:
             if reading.exported[index]:
-                run = next((h.run for h in reading.holdings if h.first <= index < h.last), None)
-                value = _texts(metric.text, reading.codes[metric.code][index : index + 1])[0]
-                parts.append(f"{metric.name}{{{_labels(reading.device, run)}}} {value}\n")
+                for holding in _told(metric, reading):
+                    if holding.first <= index < holding.last:
+                        value = _texts(metric.text, _own(metric, reading, holding)[index : index + 1])[0]
+                        parts.append(f"{metric.name}{{{_labels(reading.device, holding.run, node.driver)}}} {value}\n")
     return "".join(parts).encode()
 
 
-def _series(metric: Metric, reading: Readings, first: int, last: int, stamps: list[str]) -> list[str]:
-    """The lines of one metric and device: one text a label epoch."""
-    texts = []
-    for holding in reading.holdings:
+def _driver_turns(node: Node, seconds: Sequence[int]) -> list[tuple[str, int, int]]:
+    """(driver, first, last) of the instants of a chunk."""
+    turns: list[tuple[str, int, int]] = []
+    for index, second in enumerate(seconds):
+        driver = node.driver_at(second)
+        if turns and turns[-1][0] == driver:
+            turns[-1] = (driver, turns[-1][1], index + 1)
+        else:
+            turns.append((driver, index, index + 1))
+    return turns
+
+
+def _told(metric: Metric, reading: Readings) -> list[Holding]:
+    """Under which labels a reading is told: of a shared GPU also the whole, without an owner."""
+    if reading.processes and metric.code in OWN:
+        whole = Holding(0, len(reading.exported), None)
+        return [whole, *(holding for holding in reading.holdings if holding.run is not None)]
+    return reading.holdings
+
+
+def _own(metric: Metric, reading: Readings, holding: Holding) -> NDArray[np.int64]:
+    """The codes that go under that label."""
+    if holding.run is not None and metric.code in OWN and holding.run.number in reading.processes:
+        return reading.processes[holding.run.number][metric.code]
+    return reading.codes[metric.code]
+
+
+def _series(
+    metric: Metric, reading: Readings, chunk: int, first: int, last: int, stamps: list[str], driver: str
+) -> tuple[list[str], int]:
+    """The lines of one metric and device in [first, last), one text a label epoch; `chunk` is the instant of stamps[0]."""
+    texts, samples = [], 0
+    for holding in _told(metric, reading):
         start, end = max(holding.first, first), min(holding.last, last)
         if start >= end:
             continue
-        codes = reading.codes[metric.code][start:end]
-        shown = stamps[start - first : end - first]
+        codes = _own(metric, reading, holding)[start:end]
+        shown = stamps[start - chunk : end - chunk]
         kept = reading.exported[start:end]
+        if metric.every > 1:
+            kept = kept & (np.arange(start, end) % metric.every == 0)
         if not kept.all():
             codes = codes[kept]
-            shown = [stamps[start - first + int(i)] for i in np.flatnonzero(kept)]
-        pieces = [f"{metric.name}{{{_labels(reading.device, holding.run)}}} "] * (3 * len(shown))
+            shown = [stamps[start - chunk + int(i)] for i in np.flatnonzero(kept)]
+        pieces = [f"{metric.name}{{{_labels(reading.device, holding.run, driver)}}} "] * (3 * len(shown))
         pieces[1::3] = _texts(metric.text, codes)
         pieces[2::3] = shown
         texts.append("".join(pieces))
-    return texts
+        samples += len(shown)
+    return texts, samples
 
 
 def _texts(kind: str, codes: NDArray[np.int64]) -> list[str]:
@@ -157,7 +257,7 @@ def _texts(kind: str, codes: NDArray[np.int64]) -> list[str]:
     return texts
 
 
-def _labels(device: Device, run: Run | None) -> str:
+def _labels(device: Device, run: Run | None, driver: str) -> str:
     parts = [
         f'gpu="{device.index}"',
         f'UUID="{device.gpu}"',
@@ -167,7 +267,7 @@ def _labels(device: Device, run: Run | None) -> str:
     ]
     if device.gi != WHOLE:
         parts += [f'GPU_I_PROFILE="{device.profile}"', f'GPU_I_ID="{device.gi}"']
-    parts += [f'Hostname="{device.node}"', f'DCGM_FI_DRIVER_VERSION="{DRIVER}"']
+    parts += [f'Hostname="{device.node}"', f'DCGM_FI_DRIVER_VERSION="{driver}"']
     if run is not None and run.scheduler == "slurm":
         parts.append(f'hpc_job="{run.number}"')
     elif run is not None:

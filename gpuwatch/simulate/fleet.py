@@ -4,106 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from gpuwatch.errors import UsageError
+from gpuwatch.simulate.models import A100, H100, LAYOUTS, PROFILES, Model
+from gpuwatch.simulate.patches import Patch
 
 GPUS_MIN = 4
 GPUS_MAX = 20_000
 NODE_GPUS = 8
-COMPUTE_SLICES = 7
-MEMORY_SLICES = 8
+DRIVER = "550.90.07"
 WHOLE = -1
-
-
-@dataclass(frozen=True)
-class Model:
-    """A GPU model: its names in telemetry, Kubernetes and Slurm, and what shapes its readings."""
-
-    name: str
-    product: str
-    gres: str
-    family: str
-    short: str
-    tdp_w: float
-    idle_w: float
-    fb_mib: int
-    boost_mhz: int
-    idle_mhz: int
-    nvlink_bytes_s: float
-    nvlink_label: str
-
-
-H100 = Model(
-    "NVIDIA H100 80GB HBM3",
-    "NVIDIA-H100-80GB-HBM3",
-    "nvidia_h100_80gb_hbm3",
-    "hopper",
-    "h100",
-    700.0,
-    68.0,
-    81_008,
-    1980,
-    345,
-    900e9,
-    "NV18",
-)
-A100 = Model(
-    "NVIDIA A100-SXM4-80GB",
-    "NVIDIA-A100-SXM4-80GB",
-    "nvidia_a100-sxm4-80gb",
-    "ampere",
-    "a100",
-    400.0,
-    54.0,
-    81_251,
-    1410,
-    210,
-    600e9,
-    "NV12",
-)
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A MIG profile of an 80 GB GPU: slices it takes, its memory, and the GPU-instance ids NVML gives it."""
-
-    name: str
-    compute: int
-    memory: int
-    fb_mib: int
-    instance_ids: tuple[int, ...]
-
-    @property
-    def dominant(self) -> Fraction:
-        """The larger of its compute and memory fraction of the GPU."""
-        return max(Fraction(self.compute, COMPUTE_SLICES), Fraction(self.memory, MEMORY_SLICES))
-
-
-PROFILES = {
-    profile.name: profile
-    for profile in (
-        Profile("1g.10gb", 1, 1, 9_728, tuple(range(7, 14))),
-        Profile("1g.20gb", 1, 2, 19_968, tuple(range(15, 19))),
-        Profile("2g.20gb", 2, 2, 19_968, (3, 5, 4)),
-        Profile("3g.40gb", 3, 4, 40_192, (2, 1)),
-        Profile("4g.40gb", 4, 4, 40_192, (1,)),
-    )
-}
-
-LAYOUTS: tuple[tuple[str, ...], ...] = (
-    ("1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"),
-    ("4g.40gb", "3g.40gb"),
-    ("1g.10gb",) * 7,
-    ("2g.20gb", "3g.40gb"),
-    ("4g.40gb", "3g.40gb"),
-    ("1g.20gb",) * 4,
-    ("1g.10gb", "2g.20gb", "2g.20gb", "2g.20gb"),
-    ("3g.40gb",),
-)
-"""MIG layouts in the order GPUs of a MIG node get them; dominant shares sum to more than, exactly or less than 1."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +45,11 @@ class Device:
 
 @dataclass(frozen=True)
 class Node:
-    """A host. `counters` names the field set its exporter has: training, standard, default, mig, or none."""
+    """A host. `counters` names the field set its exporter has: training, standard, default, health, mig, or none.
+
+    It belongs to the fleet from `from_s` on; its exporter is read each `every` steps. `replicas` above 1: its GPUs are
+    shared by time-slicing. `driver` is what it has; `drivers_before` lists (until second, driver) in order of time.
+    """
 
     name: str
     scheduler: str
@@ -141,11 +58,28 @@ class Node:
     counters: str
     gpu_count: int
     devices: tuple[Device, ...]
+    from_s: int = 0
+    every: int = 1
+    replicas: int = 1
+    links: str = "nvswitch"
+    leaf: str = ""
+    driver: str = DRIVER
+    drivers_before: tuple[tuple[int, str], ...] = ()
+    mig_strategy: str = "mixed"
+    taints: tuple[tuple[str, str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    patches: tuple[Patch, ...] = ()
+    also_kubernetes: bool = False
+    """A Slurm node that Kubernetes has as a node too."""
 
     @property
     def is_mig(self) -> bool:
         """Whether its GPUs are partitioned."""
         return self.counters == "mig"
+
+    def driver_at(self, second: int) -> str:
+        """The driver it ran at that second of the window."""
+        return next((driver for until, driver in self.drivers_before if second < until), self.driver)
 
 
 @dataclass(frozen=True)
@@ -159,14 +93,14 @@ class Fleet:
         for node in self.nodes:
             yield from node.devices
 
-    def remainders(self) -> Iterator[tuple[str, Model, Fraction]]:
-        """(GPU UUID, model, share of the GPU that no configured MIG instance covers) of each partitioned GPU."""
+    def remainders(self) -> Iterator[tuple[Node, Fraction]]:
+        """(node, share of a GPU that no configured MIG instance covers) of each partitioned GPU."""
         for node in self.nodes:
             if node.is_mig:
                 left = {device.gpu: Fraction(1) for device in node.devices}
                 for device in node.devices:
                     left[device.gpu] -= device.share
-                yield from ((gpu, node.model, share) for gpu, share in left.items())
+                yield from ((node, share) for share in left.values())
 
 
 def build_fleet(gpus: int, seed: int) -> Fleet:
@@ -214,7 +148,9 @@ def _kubernetes_nodes(gpus: int, seed: int) -> list[Node]:
         nodes.append(_whole_node(name, "kubernetes", model, pool, "standard", count, seed, hide_first))
     for number, count in enumerate(_chunks(mig)):
         model = H100 if number % 2 else A100
-        nodes.append(_mig_node(f"k8s-mig-{number + 1:02d}", model, f"mig-{model.short}-pool", count, seed))
+        name = f"k8s-mig-{number + 1:02d}"
+        devices = mig_devices(name, model, LAYOUTS, count, seed)
+        nodes.append(Node(name, "kubernetes", model, f"mig-{model.short}-pool", "mig", count, devices))
     return nodes
 
 
@@ -237,7 +173,7 @@ def _whole_node(
         Device(
             name,
             index,
-            _gpu_uuid(seed, name, index),
+            gpu_uuid(seed, name, index),
             model,
             WHOLE,
             "",
@@ -249,20 +185,23 @@ def _whole_node(
     return Node(name, scheduler, model, pool, counters, count, devices)
 
 
-def _mig_node(name: str, model: Model, pool: str, count: int, seed: int) -> Node:
+def mig_devices(
+    name: str, model: Model, layouts: Sequence[tuple[str, ...]], count: int, seed: int
+) -> tuple[Device, ...]:
+    """The instances of `count` GPUs of a node, whose layouts come in turn."""
     devices = []
     for index in range(count):
-        layout = LAYOUTS[index % len(LAYOUTS)]
-        gpu = _gpu_uuid(seed, name, index)
+        layout = layouts[index % len(layouts)]
+        gpu = gpu_uuid(seed, name, index)
         used: dict[str, int] = {}
         for profile, share in zip(layout, mig_shares(layout), strict=True):
             position = used.get(profile, 0)
             used[profile] = position + 1
             gi = PROFILES[profile].instance_ids[position]
             devices.append(Device(name, index, gpu, model, gi, profile, share, True))
-    return Node(name, "kubernetes", model, pool, "mig", count, tuple(devices))
+    return tuple(devices)
 
 
-def _gpu_uuid(seed: int, node: str, index: int) -> str:
+def gpu_uuid(seed: int, node: str, index: int) -> str:
     digest = hashlib.blake2b(f"{seed}/{node}/{index}".encode(), digest_size=16).digest()
     return f"GPU-{uuid.UUID(bytes=digest)}"

@@ -8,37 +8,48 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuwatch.simulate.exposition import DRIVER
-from gpuwatch.simulate.fleet import PROFILES, Fleet, Node
+from gpuwatch.simulate.fleet import Fleet, Node
+from gpuwatch.simulate.models import PROFILES
 from gpuwatch.simulate.moments import Epoch
 from gpuwatch.simulate.runs import Run
 
 Json = dict[str, object]
+CONTROLLER_APIS = {
+    "Job": "batch/v1",
+    "PyTorchJob": "kubeflow.org/v1",
+    "MPIJob": "kubeflow.org/v2beta1",
+    "PodGroup": "scheduling.volcano.sh/v1beta1",
+    "RayCluster": "ray.io/v1",
+}
+CUDA_OF_BRANCH = {"535": "12.2", "550": "12.4", "560": "12.6", "570": "12.8"}
+"""The newest CUDA that a driver branch runs."""
 RESTART_S = 41
 """How long a restarted container was down."""
 
 
 def pods(runs: Sequence[Run], epoch: Epoch) -> str:
     """Every pod that asked for GPUs, finished and pending ones included."""
-    return _list([_pod(run, epoch) for run in runs if run.scheduler == "kubernetes"])
+    return listing([_pod(run, epoch) for run in runs if run.scheduler == "kubernetes"])
 
 
 def nodes(fleet: Fleet, epoch: Epoch) -> str:
     """The nodes with GPU labels and device-plugin resources (MIG strategy `mixed`)."""
-    return _list([_node(node, epoch) for node in fleet.nodes if node.scheduler == "kubernetes"])
+    return listing([_node(n, epoch) for n in fleet.nodes if n.scheduler == "kubernetes" or n.also_kubernetes])
 
 
 def events(runs: Sequence[Run], epoch: Epoch) -> str:
     """Scheduling events: one a pod."""
-    return _list([_event(run, epoch) for run in runs if run.scheduler == "kubernetes"])
+    return listing([_event(run, epoch) for run in runs if run.scheduler == "kubernetes"])
 
 
-def _list(items: list[Json]) -> str:
-    listing = {"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}}
-    return json.dumps(listing, indent=1, sort_keys=True) + "\n"
+def listing(items: list[Json]) -> str:
+    """A List of objects as kubectl prints it."""
+    whole = {"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}}
+    return json.dumps(whole, indent=1, sort_keys=True) + "\n"
 
 
-def _uid(*parts: str) -> str:
+def uid(*parts: str) -> str:
+    """The same UID for the same names."""
     return str(uuid.UUID(bytes=hashlib.blake2b("/".join(parts).encode(), digest_size=16).digest()))
 
 
@@ -53,11 +64,13 @@ def _pod(run: Run, epoch: Epoch) -> Json:
         "creationTimestamp": epoch.rfc3339(run.submit_s),
         "labels": labels,
     }
+    if run.annotations:
+        metadata["annotations"] = dict(run.annotations)
     if run.controller:
-        name = run.pod.rsplit("-", 1)[0] if run.controller == "ReplicaSet" else run.name
+        name = run.pod.rsplit("-", 1)[0] if run.controller == "ReplicaSet" else run.workload or run.name
         if run.controller == "ReplicaSet":
             metadata["labels"] = {**labels, "pod-template-hash": name.rsplit("-", 1)[1]}
-        api = "batch/v1" if run.controller == "Job" else "apps/v1"
+        api = CONTROLLER_APIS.get(run.controller, "apps/v1")
         metadata["ownerReferences"] = [
             {
                 "apiVersion": api,
@@ -65,28 +78,35 @@ def _pod(run: Run, epoch: Epoch) -> Json:
                 "controller": True,
                 "kind": run.controller,
                 "name": name,
-                "uid": _uid(run.owner.namespace, run.controller, name),
+                "uid": uid(run.owner.namespace, run.controller, name),
             }
         ]
     spec: Json = {
         "containers": [
             {"name": "main", "image": "registry.example/ml:1", "resources": {"limits": amount, "requests": amount}}
         ],
-        "restartPolicy": "Never" if run.controller in ("Job", "") else "Always",
-        "schedulerName": "default-scheduler",
+        "restartPolicy": "Always" if run.controller in ("ReplicaSet", "StatefulSet") else "Never",
+        "schedulerName": run.authority,
     }
     if run.nodes:
         spec["nodeName"] = run.nodes[0]
+    elif run.creating:
+        spec["nodeName"] = run.creating
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": _pod_status(run, epoch)}
 
 
 def _pod_status(run: Run, epoch: Epoch) -> Json:
+    if run.creating:
+        pulling: Json = {"name": "main", "restartCount": 0, "ready": False, "image": "registry.example/ml:1"}
+        pulling["state"] = {"waiting": {"reason": "ContainerCreating"}}
+        bound = _condition("PodScheduled", "True", epoch.rfc3339(run.submit_s))
+        return {"phase": "Pending", "conditions": [bound], "containerStatuses": [pulling]}
     if run.start_s is None:
         waiting = _condition("PodScheduled", "False", epoch.rfc3339(run.submit_s))
-        waiting.update(reason="Unschedulable", message=_no_room(run))
+        waiting.update(reason="Unschedulable", message=run.reason or _no_room(run))
         return {"phase": "Pending", "conditions": [waiting]}
     started = epoch.rfc3339(run.start_s)
-    failed = run.state in ("FAILED", "TIMEOUT")
+    failed = run.state in ("FAILED", "TIMEOUT", "PREEMPTED")
     status: Json = {"startTime": started, "hostIP": "10.0.0.1"}
     container: Json = {"name": "main", "restartCount": 0, "ready": run.end_s is None, "image": "registry.example/ml:1"}
     running_from = started
@@ -102,19 +122,29 @@ def _pod_status(run: Run, epoch: Epoch) -> Json:
         ended = epoch.rfc3339(run.end_s)
         status["phase"] = "Failed" if failed else "Succeeded"
         reason = "Error" if failed else "Completed"
-        container["state"] = {"terminated": _terminated(running_from, ended, 1 if failed else 0, reason)}
+        code = run.exit_code if run.exit_code is not None else int(failed)
+        container["state"] = {"terminated": _terminated(running_from, ended, code, _word(code, reason))}
         ready = _condition("Ready", "False", ended)
-    status["conditions"] = [
+    conditions = [
         _condition("PodScheduled", "True", started),
         _condition("Initialized", "True", started),
         ready,
     ]
+    if run.taken and run.end_s is not None:
+        taken = _condition("DisruptionTarget", "True", epoch.rfc3339(run.end_s))
+        taken.update(reason=run.taken, message=f"{run.authority}: {run.taken}")
+        conditions.append(taken)
+    status["conditions"] = conditions
     status["containerStatuses"] = [container]
     return status
 
 
 def _terminated(started: str, finished: str, code: int, reason: str) -> Json:
     return {"startedAt": started, "finishedAt": finished, "exitCode": code, "reason": reason}
+
+
+def _word(code: int, otherwise: str) -> str:
+    return "OOMKilled" if code == 137 else otherwise
 
 
 def _condition(kind: str, status: str, moment: str) -> Json:
@@ -132,18 +162,20 @@ def _node(node: Node, epoch: Epoch) -> Json:
         "kubernetes.io/hostname": node.name,
         "kubernetes.io/os": "linux",
         "nodepool": node.pool,
-        "nvidia.com/cuda.driver-version.full": DRIVER,
-        "nvidia.com/cuda.runtime-version.full": "12.4",
+        "nvidia.com/cuda.driver-version.full": node.driver,
+        "nvidia.com/cuda.runtime-version.full": CUDA_OF_BRANCH.get(node.driver.partition(".")[0], "12.4"),
         "nvidia.com/gpu.count": str(node.gpu_count),
         "nvidia.com/gpu.family": model.family,
         "nvidia.com/gpu.present": "true",
-        "nvidia.com/gpu.product": model.product,
-        "nvidia.com/gpu.replicas": "0" if node.is_mig else "1",
-        "nvidia.com/gpu.sharing-strategy": "none",
-        "nvidia.com/mig.capable": "true",
-        "nvidia.com/mig.strategy": "mixed",
+        "nvidia.com/gpu.product": model.product + ("-SHARED" if node.replicas > 1 else ""),
+        "nvidia.com/gpu.replicas": "0" if node.is_mig else str(node.replicas),
+        "nvidia.com/gpu.sharing-strategy": "time-slicing" if node.replicas > 1 else "none",
+        "nvidia.com/mig.capable": str(model.short != "l40s").lower(),
+        "nvidia.com/mig.strategy": node.mig_strategy,
+        **dict(node.labels),
     }
-    resources = {"cpu": "128", "memory": "2000000Mi", "nvidia.com/gpu": str(0 if node.is_mig else node.gpu_count)}
+    whole = 0 if node.is_mig else node.gpu_count * node.replicas
+    resources = {"cpu": "128", "memory": "2000000Mi", "nvidia.com/gpu": str(whole)}
     profiles = Counter(device.profile for device in node.devices if device.profile)
     for name, count in sorted(profiles.items()):
         resources[f"nvidia.com/mig-{name}"] = str(count)
@@ -153,18 +185,21 @@ def _node(node: Node, epoch: Epoch) -> Json:
         labels[f"nvidia.com/mig-{name}.slices.gi"] = str(PROFILES[name].compute)
     if profiles:
         labels["nvidia.com/mig.config.state"] = "success"
-    ready = _condition("Ready", "True", epoch.rfc3339(0))
+    ready = _condition("Ready", "True", epoch.rfc3339(node.from_s))
+    spec: Json = {}
+    if node.taints:
+        spec["taints"] = [{"key": key, "value": value, "effect": effect} for key, value, effect in node.taints]
     ready.update(lastHeartbeatTime=epoch.rfc3339(epoch.window_s), reason="KubeletReady")
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": node.name,
-            "uid": _uid("node", node.name),
-            "creationTimestamp": epoch.rfc3339(0),
+            "uid": uid("node", node.name),
+            "creationTimestamp": epoch.rfc3339(node.from_s),
             "labels": labels,
         },
-        "spec": {},
+        "spec": spec,
         "status": {
             "allocatable": resources,
             "capacity": resources,
@@ -177,7 +212,7 @@ def _node(node: Node, epoch: Epoch) -> Json:
 def _event(run: Run, epoch: Epoch) -> Json:
     scheduled = run.start_s is not None
     moment = epoch.rfc3339(run.submit_s if run.start_s is None else run.start_s)
-    name = f"{run.pod}.{_uid('event', run.pod_uid)[:8]}"
+    name = f"{run.pod}.{uid('event', run.pod_uid)[:8]}"
     place = f"{run.owner.namespace}/{run.pod} to {run.nodes[0] if run.nodes else ''}"
     return {
         "apiVersion": "v1",
@@ -189,7 +224,7 @@ def _event(run: Run, epoch: Epoch) -> Json:
         "metadata": {
             "name": name,
             "namespace": run.owner.namespace,
-            "uid": _uid("event", run.pod_uid),
+            "uid": uid("event", run.pod_uid),
             "creationTimestamp": moment,
         },
         "reason": "Scheduled" if scheduled else "FailedScheduling",

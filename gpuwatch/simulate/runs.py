@@ -47,6 +47,20 @@ class Run:
     pod_uid: str = ""
     array: tuple[int, int] | None = None
     restarted_s: int | None = None
+    reason: str = ""
+    """Why it waits, in the scheduler's own word; of a Kubernetes pod the message of its condition."""
+    priority: int = 1
+    workload: str = ""
+    """Name of its controller where that is not `name`."""
+    authority: str = "default-scheduler"
+    """schedulerName of a pod."""
+    exit_code: int | None = None
+    taken: str = ""
+    """Reason of the disruption that ended a pod: PreemptionByScheduler, EvictionByEvictionAPI."""
+    creating: str = ""
+    """Node on which a pod still pulls its image: it holds nothing yet that anybody tells."""
+    restarts: int = 0
+    annotations: tuple[tuple[str, str], ...] = ()
 
     def held(self, window_s: int) -> tuple[int, int]:
         """[start, end) in seconds, within the window."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
 
-from gpuwatch.simulate.fleet import Fleet, Node
+from gpuwatch.clock import SECOND_US
+from gpuwatch.simulate.fleet import NODE_GPUS, Fleet, Node
 from gpuwatch.simulate.moments import Epoch, elapsed
 from gpuwatch.simulate.owners import USER_IDS
 from gpuwatch.simulate.runs import Run
@@ -47,7 +49,7 @@ def sacct(runs: Sequence[Run], epoch: Epoch, cluster: str, gres: dict[str, str])
                     "normal",
                     run.name,
                     state,
-                    "1:0" if run.state == "FAILED" else "0:0",
+                    "1:0" if run.state in ("FAILED", "NODE_FAIL") else "0:0",
                     epoch.naive(run.submit_s),
                     epoch.naive(run.submit_s),
                     "Unknown" if run.start_s is None else epoch.naive(run.start_s),
@@ -62,8 +64,8 @@ def sacct(runs: Sequence[Run], epoch: Epoch, cluster: str, gres: dict[str, str])
                     str(run.gpus * CPUS_A_GPU),
                     tres,
                     tres if run.nodes else "",
-                    "None",
-                    "",
+                    "None" if run.start_s is not None else run.reason or "None",
+                    ",".join(f"{key}={value}" for key, value in run.owner.labels),
                 )
             )
         )
@@ -88,12 +90,50 @@ def scontrol_nodes(fleet: Fleet, runs: Sequence[Run], epoch: Epoch) -> str:
 
 
 def topology_conf(fleet: Fleet) -> str:
-    """topology.conf: leaf switches of LEAF_NODES nodes under one spine."""
-    names = [node.name for node in fleet.nodes if node.scheduler == "slurm"]
-    leaves = [names[start : start + LEAF_NODES] for start in range(0, len(names), LEAF_NODES)]
-    lines = [f"SwitchName=leaf{number} Nodes={_node_list(leaf)}" for number, leaf in enumerate(leaves, start=1)]
-    spine = "leaf1" if len(leaves) == 1 else f"leaf[1-{len(leaves)}]"
+    """topology.conf: leaf switches of LEAF_NODES nodes, or those that nodes name, under one spine."""
+    nodes = [node for node in fleet.nodes if node.scheduler == "slurm"]
+    names = [node.name for node in nodes if not node.leaf]
+    chunks = [names[start : start + LEAF_NODES] for start in range(0, len(names), LEAF_NODES)]
+    for leaf in dict.fromkeys(node.leaf for node in nodes if node.leaf):
+        chunks.append([node.name for node in nodes if node.leaf == leaf])
+    lines = [f"SwitchName=leaf{number} Nodes={_node_list(leaf)}" for number, leaf in enumerate(chunks, start=1)]
+    spine = "leaf1" if len(chunks) == 1 else f"leaf[1-{len(chunks)}]"
     return "\n".join([*lines, f"SwitchName=spine Switches={spine}"]) + "\n"
+
+
+def squeue(runs: Sequence[Run], epoch: Epoch, cluster: str, gres: dict[str, str]) -> str:
+    """`squeue --json --states=PENDING`: who waits, and the reason that Slurm gives."""
+    jobs = [_waiting(run, epoch, cluster, gres[run.pool]) for run in runs if run.scheduler == "slurm" and run.reason]
+    meta = {"Slurm": {"release": "22.05.8", "version": {"major": 22, "micro": 8, "minor": 5}}}
+    return json.dumps({"meta": meta, "errors": [], "jobs": jobs}, indent=1, sort_keys=True) + "\n"
+
+
+def _waiting(run: Run, epoch: Epoch, cluster: str, gres: str) -> dict[str, object]:
+    submitted = epoch.us(run.submit_s) // SECOND_US
+    return {
+        "job_id": run.number,
+        "array_job_id": 0,
+        "name": run.name,
+        "cluster": cluster,
+        "partition": run.pool,
+        "account": run.owner.account,
+        "user_name": run.owner.user,
+        "user_id": USER_IDS[run.owner.user],
+        "qos": "normal",
+        "job_state": "PENDING",
+        "state_reason": run.reason,
+        "priority": run.priority,
+        "submit_time": submitted,
+        "eligible_time": submitted,
+        "start_time": 0,
+        "end_time": 0,
+        "node_count": max(1, run.gpus // NODE_GPUS),
+        "nodes": "",
+        "tres_req_str": _tres(run, gres, "cpu={cpus},mem={mem}G,billing={cpus},gres/gpu={gpus},gres/gpu:{type}={gpus}"),
+        "tres_alloc_str": "",
+        "time_limit": 24 * 60,
+        "restart_cnt": run.restarts,
+    }
 
 
 def index_ranges(indexes: Sequence[int]) -> str:
@@ -107,7 +147,7 @@ def index_ranges(indexes: Sequence[int]) -> str:
 
 def _tres(run: Run, gres: str, pattern: str) -> str:
     head = pattern.format(cpus=run.gpus * CPUS_A_GPU, type=gres, gpus=run.gpus, mem=run.gpus * MEMORY_GB_A_GPU)
-    return f"{head},node={max(1, len(run.nodes))}"
+    return f"{head},node={max(1, len(run.nodes) or run.gpus // NODE_GPUS)}"
 
 
 def _limit(run: Run, held: int) -> int:
@@ -135,9 +175,9 @@ def _job_block(run: Run, epoch: Epoch, gres: str) -> str:
     lines = [
         f"JobId={run.number}{array} JobName={run.name}",
         f"   UserId={user}({uid}) GroupId={user}({uid}) MCS_label=N/A",
-        f"   Priority=1 Nice=0 Account={run.owner.account} QOS=normal",
-        f"   JobState={run.state} Reason={'None' if start is not None else 'Resources'} Dependency=(null)",
-        "   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0",
+        f"   Priority={run.priority} Nice=0 Account={run.owner.account} QOS=normal",
+        f"   JobState={run.state} Reason={'None' if start is not None else run.reason or 'Resources'} Dependency=(null)",
+        f"   Requeue=1 Restarts={run.restarts} BatchFlag=1 Reboot=0 ExitCode=0:0",
         f"   RunTime={elapsed(held)} TimeLimit={elapsed(_limit(run, held))} TimeMin=N/A",
         f"   SubmitTime={epoch.naive(run.submit_s)} EligibleTime={epoch.naive(run.submit_s)}",
         f"   AccrueTime={epoch.naive(run.submit_s)}",

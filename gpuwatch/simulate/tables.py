@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
-from gpuwatch.simulate.fleet import A100, H100, Model, Node
+from gpuwatch.simulate.fleet import Node
+from gpuwatch.simulate.models import A30, A100, H100, H200, L40S, Model
 from gpuwatch.simulate.moments import DAY_S, Epoch
 from gpuwatch.simulate.owners import TEAM_RULES
 
@@ -18,6 +19,14 @@ RATES_FROM_S = -60 * DAY_S
 CHANGE_FRACTION = Fraction(43, 100)
 CHANGE_ODD_S = 17
 PRICING_ORDER = ("reserved", "owned", "spot", "on_demand")
+
+_OTHERS = (
+    (H200, "owned", "3.15"),
+    (H200, "on_demand", "3.79"),
+    (L40S, "owned", "0.86"),
+    (A30, "owned", "0.52"),
+    (A30, "on_demand", "0.95"),
+)
 
 
 @dataclass(frozen=True)
@@ -31,14 +40,23 @@ class Rate:
     end_s: int | None
 
 
-def rates(epoch: Epoch) -> list[Rate]:
-    """The rate card: H100 changes its price within the window; A100 has a list price that its reservation beats."""
+def rates(epoch: Epoch, models: Collection[Model] = ()) -> list[Rate]:
+    """The rate card: H100 changes its price within the window; A100 has a list price that its reservation beats.
+
+    The other models are on it where `models` has them.
+    """
+    others = [
+        Rate(model.name, pricing, Decimal(usd), RATES_FROM_S, None)
+        for model, pricing, usd in _OTHERS
+        if model in models
+    ]
     change = int(epoch.window_s * CHANGE_FRACTION) + CHANGE_ODD_S
     return [
         Rate(H100.name, "owned", Decimal("2.49"), RATES_FROM_S, change),
         Rate(H100.name, "owned", Decimal("2.85"), change, None),
         Rate(A100.name, "on_demand", Decimal("2.21"), RATES_FROM_S, None),
         Rate(A100.name, "reserved", Decimal("1.29"), RATES_FROM_S, None),
+        *others,
     ]
 
 
@@ -81,14 +99,14 @@ def bundle_toml(cluster: str, step_s: int) -> str:
 
 
 def topo_text(node: Node) -> str:
-    """`nvidia-smi topo -m`: all GPUs on NVSwitch, one NIC for each two GPUs, two NUMA nodes."""
+    """`nvidia-smi topo -m`: GPUs on NVSwitch, in NVLink pairs, or on PCIe; one NIC for each two, two NUMA nodes."""
     count = node.gpu_count
     nics = max(1, count // 2)
     half = max(1, (count + 1) // 2)
     names = [f"GPU{i}" for i in range(count)] + [f"NIC{i}" for i in range(nics)]
     lines = ["\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
     for row, name in enumerate(names):
-        cells = [_link(row, column, count, half, node.model.nvlink_label) for column in range(len(names))]
+        cells = [_link(row, column, count, half, node) for column in range(len(names))]
         if row < count:
             socket = row // half
             cells += [f"{socket * 64}-{socket * 64 + 63}", str(socket), "N/A"]
@@ -97,12 +115,15 @@ def topo_text(node: Node) -> str:
     return "\n".join(lines + legend) + "\n"
 
 
-def _link(row: int, column: int, gpus: int, half: int, nvlink: str) -> str:
+def _link(row: int, column: int, gpus: int, half: int, node: Node) -> str:
     if row == column:
         return " X "
-    if row < gpus and column < gpus:
-        return nvlink
+    both = row < gpus and column < gpus
+    if both and node.links == "nvswitch":
+        return node.model.nvlink_label
     places = [index if index < gpus else (index - gpus) * 2 for index in (row, column)]
+    if both and places[0] // 2 == places[1] // 2:
+        return node.model.nvlink_label if node.links == "pairs" else "PIX"
     if (row < gpus or column < gpus) and places[0] // 2 == places[1] // 2:
         return "PXB"
     return "NODE" if places[0] // half == places[1] // half else "SYS"

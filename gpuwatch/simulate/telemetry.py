@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuwatch.simulate.fleet import Device, Node
-from gpuwatch.simulate.levels import LEVEL_FIELDS, LEVELS
+from gpuwatch.simulate.levels import GPU_IDLE, LEVEL_FIELDS, LEVELS
+from gpuwatch.simulate.levels_scenes import SCENE_LEVELS
 from gpuwatch.simulate.loads import GAP
+from gpuwatch.simulate.patches import GONE, Patch, patched
 from gpuwatch.simulate.runs import Run
 
 Codes = NDArray[np.int64]
@@ -18,8 +20,9 @@ Reals = NDArray[np.float64]
 
 RATIO_SCALE = 10_000
 WATT_SCALE = 10
-LEVEL_NAMES = tuple(LEVELS)
-LEVEL_TABLE: Reals = np.array([[float(getattr(LEVELS[name], f)) for f in LEVEL_FIELDS] for name in LEVEL_NAMES])
+ALL_LEVELS = LEVELS | SCENE_LEVELS
+LEVEL_NAMES = tuple(ALL_LEVELS)
+LEVEL_TABLE: Reals = np.array([[float(getattr(ALL_LEVELS[name], f)) for f in LEVEL_FIELDS] for name in LEVEL_NAMES])
 """Rows are levels, columns the fields of Level."""
 
 SPREADS = {"engine": 0.012, "sm": 0.03, "dram": 0.035, "tensor": 0.035, "power": 0.02, "memory": 0.002}
@@ -39,21 +42,24 @@ class Holding:
 class Readings:
     """A device's history: codes by field name, whether each instant was exported, and who is on the label.
 
-    Ratios are in 1/RATIO_SCALE, watts in 1/WATT_SCALE, the rest in their own integer unit.
+    Ratios are in 1/RATIO_SCALE, watts in 1/WATT_SCALE, the rest in their own integer unit. Of a GPU that several runs
+    share, `processes` has what each run's own processes show, by run number; its holdings overlap.
     """
 
     device: Device
     codes: dict[str, Codes]
     exported: NDArray[np.bool_]
     holdings: list[Holding]
+    processes: dict[int, dict[str, Codes]] = field(default_factory=dict)
 
 
 def node_readings(node: Node, runs: Sequence[Run], steps: int, step_s: int, seed: Sequence[int]) -> list[Readings]:
-    """Readings of the exported devices of a node at (k + 1/2) steps, k = 0 .. steps - 1.
+    """Readings of the exported devices of a node at (k + 1/2) steps, k = 0 .. steps - 1, from its first second on.
 
     A value stands for the step before its instant. On MIG nodes power, temperature, clock and energy belong to the
     GPU and are the same on all its instances.
     """
+    first_s = node.from_s
     rng = np.random.default_rng(list(seed))
     by_device: dict[str, list[Run]] = {}
     for run in runs:
@@ -64,32 +70,100 @@ def node_readings(node: Node, runs: Sequence[Run], steps: int, step_s: int, seed
     idle_watts = {d.gpu: node.model.idle_w + float(rng.normal(0, 2.5)) for d in devices}
     loads: list[tuple[Device, Reals, NDArray[np.bool_], list[Holding]]] = []
     power: dict[str, Reals] = {}
+    shared: list[_Shared] = []
     for device in devices:
-        levels, exported, holdings = _levels(device, by_device.get(device.id, []), steps, step_s)
-        load = _noisy(levels, rng)
+        own = by_device.get(device.id, [])
+        if node.replicas > 1:
+            shared.append(shared_readings(device, own, steps, step_s, first_s, rng))
+            load, exported, holdings = shared[-1].load, np.ones(steps, dtype=bool), shared[-1].holdings
+        else:
+            levels, exported, holdings = _levels(device, own, steps, step_s, first_s)
+            load = _noisy(levels, rng)
         weight = float(device.share)
         share = load[LEVEL_FIELDS.index("power")] * weight
         power[device.gpu] = power.get(device.gpu, np.zeros(steps)) + share
         loads.append((device, load, exported, holdings))
     board = {gpu: _board(node, load, idle_watts[gpu], step_s, rng) for gpu, load in power.items()}
-    return [
-        Readings(device, _codes(device, load, board[device.gpu], rng), exported, holdings)
+    readings = [
+        Readings(device, _codes(node, device, load, board[device.gpu], rng), exported, holdings)
         for device, load, exported, holdings in loads
     ]
+    for reading, sharing in zip(readings, shared, strict=False):
+        reading.processes.update(sharing.processes)
+    seconds = first_s + (np.arange(steps) + 0.5) * step_s
+    for patch in node.patches:
+        for reading in readings:
+            if reading.device.index == patch.index and patch.instance in (-1, reading.device.gi):
+                _apply(patch, reading, seconds)
+    return readings
+
+
+def _apply(patch: Patch, reading: Readings, seconds: Reals) -> None:
+    if patch.code == GONE:
+        end = seconds[-1] + 1 if patch.end_s is None else patch.end_s
+        reading.exported[(seconds >= patch.start_s) & (seconds < end)] = False
+        return
+    reading.codes[patch.code] = patched(reading.codes[patch.code], patch, seconds)
+    if patch.code == "memory_used":
+        reading.codes["memory_free"] = reading.device.fb_mib - reading.codes["memory_used"]
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What several runs on one GPU do to it together, and what each one's processes show."""
+
+    load: Reals
+    holdings: list[Holding]
+    processes: dict[int, dict[str, Codes]]
+
+
+def shared_readings(
+    device: Device, runs: list[Run], steps: int, step_s: int, first_s: int, rng: np.random.Generator
+) -> _Shared:
+    """The loads of all runs on a time-sliced GPU: they add up until it is full, and then each gets less."""
+    total = np.zeros((len(LEVEL_FIELDS), steps))
+    engine, memory, util = (LEVEL_FIELDS.index(name) for name in ("engine", "memory", "util"))
+    loads: dict[int, Reals] = {}
+    holdings: list[Holding] = []
+    for run in runs:
+        levels, _, held = _levels(device, [run], steps, step_s, first_s)
+        load = _noisy(levels, rng)
+        load[util] = np.where(load[util] >= 0, load[util], load[engine])
+        loads[run.number] = load
+        holdings += [holding for holding in held if holding.run is not None]
+        total += load
+    full = np.maximum(total[engine], 1.0)
+    total[: LEVEL_FIELDS.index("memory")] /= full
+    total[util] = np.minimum(total[util], 1.0)
+    total[LEVEL_FIELDS.index("clock")] = np.minimum(total[LEVEL_FIELDS.index("clock")], 0.97)
+    busy = np.zeros(steps, dtype=bool)
+    processes = {}
+    for holding in holdings:
+        assert holding.run is not None
+        busy[holding.first : holding.last] = True
+        load = loads[holding.run.number]
+        processes[holding.run.number] = {
+            "util": np.rint(np.clip(load[engine] / full, 0, 1) * 100).astype(np.int64),
+            "memory_used": np.rint(np.clip(load[memory], 0, 0.985) * device.fb_mib).astype(np.int64),
+        }
+    total[LEVEL_FIELDS.index("reasons")] = np.where(busy, 0, GPU_IDLE)
+    edges = np.flatnonzero(np.diff(np.concatenate(([True], busy, [True])).astype(int)))
+    free = [Holding(int(a), int(b), None) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    return _Shared(total, sorted(holdings + free, key=lambda h: h.first), processes)
 
 
 def _levels(
-    device: Device, runs: list[Run], steps: int, step_s: int
+    device: Device, runs: list[Run], steps: int, step_s: int, first_s: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], list[Holding]]:
     """Level number at each instant, whether it was exported, and the label epochs."""
-    ends = (np.arange(steps) + 0.5) * step_s
+    ends = first_s + (np.arange(steps) + 0.5) * step_s
     middles = np.maximum(ends - step_s / 2, 0.0)
     levels = np.full(steps, LEVEL_NAMES.index("free"))
     exported = np.ones(steps, dtype=bool)
     holdings: list[Holding] = []
     free_from = 0
     for run in sorted(runs, key=lambda item: item.start_s or 0):
-        start, end = run.held(int(steps * step_s))
+        start, end = run.held(first_s + int(steps * step_s))
         first, last = (int(i) for i in np.searchsorted(ends, (start, end), side="left"))
         if first == last:
             continue
@@ -141,7 +215,9 @@ def _board(node: Node, load: Reals, idle_w: float, step_s: int, rng: np.random.G
     }
 
 
-def _codes(device: Device, load: Reals, board: dict[str, Codes], rng: np.random.Generator) -> dict[str, Codes]:
+def _codes(
+    node: Node, device: Device, load: Reals, board: dict[str, Codes], rng: np.random.Generator
+) -> dict[str, Codes]:
     value = dict(zip(LEVEL_FIELDS, load, strict=True))
     model = device.model
     codes = dict(board)
@@ -159,4 +235,24 @@ def _codes(device: Device, load: Reals, board: dict[str, Codes], rng: np.random.
     codes["nvlink_tx"], codes["nvlink_rx"] = link, np.maximum(link - 1_000_000, 0)
     codes["reasons"] = value["reasons"].astype(np.int64)
     codes["xid"] = np.zeros(len(link), dtype=np.int64)
+    if node.counters == "health":
+        codes |= _health(device, len(link))
     return codes
+
+
+def _health(device: Device, steps: int) -> dict[str, Codes]:
+    """Readings of a GPU in good health."""
+    model = device.model
+    hopper, lanes = model.family == "hopper", 16
+    steady = {
+        "pcie_gen": 5 if hopper else 4,
+        "pcie_gen_max": 5 if hopper else 4,
+        "pcie_lanes": lanes,
+        "pcie_lanes_max": lanes,
+        "power_limit": int(model.tdp_w * WATT_SCALE),
+        "clock_max": model.boost_mhz,
+        "fabric_health": 1 if hopper and model.nvlink_bytes_s else 0,
+    }
+    zero = ("pcie_replays", "nvlink_crc", "nvlink_replays", "nvlink_recoveries", "remap_pending", "remap_failed")
+    steady |= dict.fromkeys((*zero, "remapped_bad", "remapped_ok", "ecc_dbe"), 0)
+    return {name: np.full(steps, value, dtype=np.int64) for name, value in steady.items()}

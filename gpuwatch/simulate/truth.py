@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 
 from gpuwatch.simulate.fleet import Device, Fleet
 from gpuwatch.simulate.loads import hoarded_intervals
@@ -16,6 +17,8 @@ from gpuwatch.simulate.owners import team_of
 from gpuwatch.simulate.runs import Run
 from gpuwatch.simulate.scenarios import BLIND, BLIND_SPOT, IDLE_HOARDING, SCENARIOS
 from gpuwatch.simulate.tables import Rate, price
+
+Divided = dict[tuple[int, str], list[tuple[int, int, Fraction]]]
 
 PLACES = 6
 PRECISION = 60
@@ -72,13 +75,43 @@ class Case:
     run_start: str
     run_end: str | None
     why: str
+    subject_kind: str = "job"
+    subject_id: str = ""
+    """Of what is not about a job; empty: the job."""
+    scene: str = ""
 
     def plain(self) -> dict[str, object]:
         """The JSON object."""
         ends = {"started_at": self.intervals[0][0], "ended_at": self.intervals[-1][1] if self.run_end else None}
         pairs = [{"start": start, "end": end} for start, end in self.intervals]
-        rest = {k: list(v) if isinstance(v, tuple) else v for k, v in self.__dict__.items() if k != "intervals"}
-        return {**rest, **ends, "intervals": pairs}
+        apart = ("intervals", "subject_kind", "subject_id")
+        rest = {k: list(v) if isinstance(v, tuple) else v for k, v in self.__dict__.items() if k not in apart}
+        subject = {"kind": self.subject_kind, "id": self.subject_id or self.job_id}
+        return {**rest, "subject": subject, **ends, "intervals": pairs}
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a detector may say or not of a subject: both readings are right, so it is neither planted nor a decoy."""
+
+    detector: str
+    subject_kind: str
+    subject_id: str
+    why: str
+
+    def plain(self) -> dict[str, object]:
+        """The JSON object."""
+        subject = {"kind": self.subject_kind, "id": self.subject_id}
+        return {"detector": self.detector, "subject": subject, "why": self.why}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What scenes plant."""
+
+    planted: tuple[Case, ...] = ()
+    decoys: tuple[Case, ...] = ()
+    allowed: tuple[Allowed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,6 +131,7 @@ class Truth:
     platform_by_model: dict[str, Amount]
     planted: tuple[Case, ...]
     decoys: tuple[Case, ...]
+    allowed: tuple[Allowed, ...] = ()
     samples: int = field(default=0)
 
     @property
@@ -134,6 +168,7 @@ class Truth:
             "jobs": [_job_row(run, epoch) for run in self.runs],
             "planted": [case.plain() for case in self.planted],
             "decoys": [case.plain() for case in self.decoys],
+            "allowed": [allowed.plain() for allowed in self.allowed],
             "samples": self.samples,
         }
 
@@ -143,31 +178,42 @@ class Truth:
 
 
 def build_truth(
-    cluster: str, seed: int, step_s: int, epoch: Epoch, fleet: Fleet, runs: Sequence[Run], card: Sequence[Rate]
+    cluster: str,
+    seed: int,
+    step_s: int,
+    epoch: Epoch,
+    fleet: Fleet,
+    runs: Sequence[Run],
+    card: Sequence[Rate],
+    labels: Labels | None = None,
 ) -> Truth:
-    """Adds up who held what, what nobody held, and lists the cases.
+    """Adds up who held what, what nobody held, and lists the cases; `labels` are those of scenes.
 
-    Every GPU is owned for the whole window: exported ones have samples half a step inside both ends; the others
-    have a run that starts with the window and one that is held when the records are dumped.
+    Every GPU is owned from its node's first second to the window's end: exported ones have samples half a step inside
+    both ends; the others have a run that starts with the window and one that is held when the records are dumped.
     """
     window = epoch.window_s
     held: dict[str, dict[str, Amount]] = {name: defaultdict(Amount) for name in DIMENSIONS}
     by_model: dict[str, Amount] = defaultdict(Amount)
     for node in fleet.nodes:
-        whole = Amount(Fraction(window), price(card, node.model, 0, window))
+        whole = Amount(Fraction(window - node.from_s), price(card, node.model, node.from_s, window))
         for _ in range(node.gpu_count):
             by_model[node.model.name] += whole
     capacity = sum(by_model.values(), Amount())
+    shared = {node.name for node in fleet.nodes if node.replicas > 1}
+    divided = shares(runs, shared, window)
     for run in runs:
         if run.start_s is None:
             continue
-        amount = _amount(run, window, card)
+        amount = _amount(run, window, card, divided)
         by_model[run.devices[0].model.name] -= amount
         for name, key in DIMENSIONS.items():
             held[name][key(run)] += amount
     remainder = Amount()
-    for _, model, share in fleet.remainders():
-        remainder += Amount(share * window, share * price(card, model, 0, window))
+    for node, share in fleet.remainders():
+        free = price(card, node.model, node.from_s, window)
+        remainder += Amount(share * (window - node.from_s), share * free)
+    labels = labels or Labels()
     planted = [case for run in runs if (case := _case(run, epoch, True))]
     decoys = [case for run in runs if (case := _case(run, epoch, False))]
     return Truth(
@@ -182,8 +228,9 @@ def build_truth(
         remainder,
         sum(by_model.values(), Amount()),
         dict(by_model),
-        tuple(planted),
-        tuple(decoys),
+        (*planted, *labels.planted),
+        (*decoys, *labels.decoys),
+        labels.allowed,
     )
 
 
@@ -199,7 +246,29 @@ def fraction_text(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
 
 
-def _amount(run: Run, window: int, card: Sequence[Rate]) -> Amount:
+def shares(runs: Sequence[Run], shared: Collection[str], window: int) -> Divided:
+    """(start, end, part) of what each run has of a GPU that several hold at once: equal parts, by (run number, device)."""
+    holders: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        for device in run.devices:
+            if device.node in shared:
+                holders[device.id].append(run)
+    divided: Divided = defaultdict(list)
+    for device_id, group in holders.items():
+        edges = sorted({edge for run in group for edge in run.held(window)})
+        for low, high in pairwise(edges):
+            present = [run for run in group if run.held(window)[0] <= low and high <= run.held(window)[1]]
+            for run in present:
+                divided[(run.number, device_id)].append((low, high, Fraction(1, len(present))))
+    return divided
+
+
+def _amount(run: Run, window: int, card: Sequence[Rate], divided: Divided) -> Amount:
+    parts = [part for device in run.devices for part in divided.get((run.number, device.id), [])]
+    if parts:
+        model = run.devices[0].model
+        seconds = sum((part * (high - low) for low, high, part in parts), Fraction(0))
+        return Amount(seconds, sum((part * price(card, model, low, high) for low, high, part in parts), Fraction(0)))
     start, end = run.held(window)
     share = sum((device.share for device in run.devices), Fraction(0))
     return Amount(share * (end - start), share * price(card, run.devices[0].model, start, end))
@@ -247,6 +316,7 @@ def _case(run: Run, epoch: Epoch, planted: bool) -> Case | None:
 def _gpu_rows(fleet: Fleet, epoch: Epoch) -> list[dict[str, object]]:
     """One row a physical GPU: its capacity and the evidence that bounds it."""
     rows: dict[str, dict[str, object]] = {}
+    from_s = {node.name: node.from_s for node in fleet.nodes}
     for device in fleet.devices():
         rows[device.gpu] = {
             "gpu": device.gpu,
@@ -255,7 +325,7 @@ def _gpu_rows(fleet: Fleet, epoch: Epoch) -> list[dict[str, object]]:
             "gpu_model": device.model.name,
             "exported": device.exported,
             "evidence": "samples" if device.exported else "scheduler records of its node",
-            "capacity_gpu_seconds": decimal_text(Fraction(epoch.window_s)),
+            "capacity_gpu_seconds": decimal_text(Fraction(epoch.window_s - from_s[device.node])),
         }
     return list(rows.values())
 

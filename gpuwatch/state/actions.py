@@ -17,6 +17,8 @@ UNTIL_US_MAX = 366 * DAY_US
 """How far ahead an action may end: what is put off for longer is exempt, and says so."""
 MAX_REASON = 500
 """Characters of a reason."""
+VERDICTS = ("true_positive", "false_positive")
+"""What an owner who acknowledges a finding may say of it."""
 MAX_HISTORY = 1000
 """Actions on one finding that are returned, the newest first."""
 
@@ -31,12 +33,13 @@ _action = sa.Table(
     sa.Column("reason", sa.Text),
     sa.Column("actor", sa.Text),
     sa.Column("at_us", sa.BigInteger),
+    sa.Column("verdict", sa.String),
 )
 
 
 @dataclass(frozen=True)
 class Action:
-    """One action on a finding; `until_us` None: until somebody says otherwise."""
+    """One action on a finding; `until_us` None: until somebody says otherwise. `verdict` is one of VERDICTS."""
 
     key: str
     action: str
@@ -44,6 +47,21 @@ class Action:
     reason: str
     actor: str
     at_us: int
+    verdict: str | None = None
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """How many findings of a rule their owners called true and false."""
+
+    true_positives: int = 0
+    false_positives: int = 0
+
+    @property
+    def precision(self) -> float | None:
+        """The share that was true; None where nobody said."""
+        said = self.true_positives + self.false_positives
+        return self.true_positives / said if said else None
 
 
 class Actions:
@@ -67,6 +85,7 @@ class Actions:
                     reason=action.reason,
                     actor=action.actor,
                     at_us=action.at_us,
+                    verdict=action.verdict,
                 )
             )
             what = f"finding {action.key} {action.action}"
@@ -89,6 +108,25 @@ class Actions:
         with self._state.transaction(write=False) as connection:
             return tuple(_read(row) for row in connection.execute(query.limit(MAX_HISTORY)))
 
+    def verdicts(self) -> dict[str, str]:
+        """What owners called each finding, by key: the last word of those who said."""
+        newest = (
+            sa.select(sa.func.max(_action.c.id)).where(_action.c.verdict.is_not(None)).group_by(_action.c.finding_key)
+        )
+        query = sa.select(_action.c.finding_key, _action.c.verdict).where(_action.c.id.in_(newest))
+        with self._state.transaction(write=False) as connection:
+            return {key: verdict for key, verdict in connection.execute(query)}
+
+    def feedback(self) -> dict[str, Feedback]:
+        """The verdicts of owners by rule: a finding's key begins with its rule."""
+        found: dict[str, Feedback] = {}
+        for key, verdict in self.verdicts().items():
+            rule = key.rpartition("-")[0]
+            told = found.get(rule, Feedback())
+            true = int(verdict == "true_positive")
+            found[rule] = Feedback(told.true_positives + true, told.false_positives + 1 - true)
+        return found
+
 
 def _check(action: Action) -> None:
     if action.action not in ACTIONS:
@@ -99,15 +137,18 @@ def _check(action: Action) -> None:
         raise UsageError("until: a snooze ends; give a time")
     if action.action == "reopen" and action.until_us is not None:
         raise UsageError("until: a reopened finding has no end; leave it out")
+    if action.verdict is not None and (action.action != "ack" or action.verdict not in VERDICTS):
+        raise UsageError(f"verdict: goes with ack and is one of {', '.join(VERDICTS)}")
     if action.until_us is not None and not action.at_us < action.until_us <= action.at_us + UNTIL_US_MAX:
         days = UNTIL_US_MAX // DAY_US
         raise UsageError(f"until {rfc3339(action.until_us)}: must lie in the next {days} days")
 
 
 def _read(row: Any) -> Action:
-    return Action(row.finding_key, row.action, row.until_us, row.reason, row.actor, row.at_us)
+    return Action(row.finding_key, row.action, row.until_us, row.reason, row.actor, row.at_us, row.verdict)
 
 
 def _words(action: Action) -> dict[str, str | None]:
     until = None if action.until_us is None else rfc3339(action.until_us)
-    return {"action": action.action, "until": until, "reason": action.reason}
+    said = {} if action.verdict is None else {"verdict": action.verdict}
+    return {"action": action.action, "until": until, "reason": action.reason, **said}

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from gpuwatch.errors import UsageError
 from gpuwatch.state.core import CARD, State, record
 
-KINDS = ("policies", "fx", "owned", "spot", "commitments", "budgets", "recipients")
+KINDS = ("policies", "fx", "owned", "spot", "commitments", "budgets", "recipients", "detectors")
 """Kinds of cards of this table; rates and ownership rules have tables of their own (core.py)."""
 MAX_ROWS = 100_000
 """Records of one version of a card."""

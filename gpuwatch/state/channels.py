@@ -12,8 +12,10 @@ from sqlalchemy.engine import Connection
 from gpuwatch.alerts.channel import MAX_CHANNELS, Channel, moved, parse
 from gpuwatch.alerts.email_server import Mail
 from gpuwatch.alerts.guard import Guard
+from gpuwatch.alerts.more import More
+from gpuwatch.alerts.timing import Timing
 from gpuwatch.errors import UsageError
-from gpuwatch.state import outbox
+from gpuwatch.state import firing, outbox, outbox_times
 from gpuwatch.state.core import State, record
 
 _tables = sa.MetaData()
@@ -24,6 +26,7 @@ _channel = sa.Table(
     sa.Column("kind", sa.String),
     sa.Column("secret", sa.Text),
     sa.Column("config", sa.Text),
+    sa.Column("sealed", sa.Text),  # further secrets, as JSON
     sa.Column("created_us", sa.BigInteger),
     sa.Column("updated_us", sa.BigInteger),
 )
@@ -112,6 +115,7 @@ def _exchange(
     for channel in gone:
         connection.execute(sa.delete(_channel).where(_channel.c.name == channel.name))
         outbox.drop(connection, channel.name)
+        firing.drop(connection, channel.name)
         record(connection, at_us, actor, f"channel {channel.name} removed", _shown(channel), None)
     return any(changed) or bool(gone)
 
@@ -124,6 +128,7 @@ def _write(connection: Connection, before: Channel | None, channel: Channel, act
         "kind": channel.kind,
         "secret": channel.secret,
         "config": json.dumps(channel.settings() | ({} if channel.mail is None else {"mail": channel.mail.kept()})),
+        "sealed": json.dumps(channel.more.sealed()),
         "updated_us": at_us,
     }
     if before is None:
@@ -132,6 +137,9 @@ def _write(connection: Connection, before: Channel | None, channel: Channel, act
         connection.execute(sa.update(_channel).where(_channel.c.name == channel.name).values(**values))
         if _moved(before, channel):
             outbox.revive(connection, channel.name, at_us)
+            firing.drop(connection, channel.name)
+        if before.timing != channel.timing:
+            outbox_times.hasten(connection, channel.name, at_us)
     what = f"channel {channel.name} {'made' if before is None else 'changed'}"
     after = _shown(channel, None if before is None else _moved(before, channel))
     record(connection, at_us, actor, what, None if before is None else _shown(before), after)
@@ -145,22 +153,26 @@ def _read(connection: Connection) -> dict[str, Channel]:
 
 def _channel_of(row: Any) -> Channel:
     config = json.loads(row.config)
-    teams = config.pop("teams")
-    mail = config.pop("mail", None)
+    mail = config.get("mail")
+    own = {name: config[name] for name in _OWN if name in config}
     return Channel(
         name=row.name,
         kind=row.kind,
         url=row.secret if mail is None else "",
         mail=None if mail is None else Mail.of(mail, row.secret),
-        teams=None if teams is None else tuple(teams),
-        events=tuple(config.pop("events")),
-        **config,
+        timing=Timing.of(config),
+        more=More.of(config, json.loads(row.sealed or "{}")),
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()},
     )
+
+
+_OWN = set(Channel.__dataclass_fields__) - {"name", "kind", "url", "mail", "timing", "more"}
 
 
 def _moved(before: Channel, channel: Channel) -> bool:
     """Whether messages go elsewhere than before: what did not arrive there may arrive now."""
-    return before.url != channel.url or before.mail != channel.mail
+    logins = (before.more.authorization, channel.more.authorization)
+    return before.url != channel.url or before.mail != channel.mail or logins[0] != logins[1]
 
 
 def _shown(channel: Channel, new_url: bool | None = None) -> str:

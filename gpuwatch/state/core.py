@@ -23,7 +23,7 @@ from gpuwatch.teams import TeamRule
 FILE = "state.sqlite"
 """Name of the SQLite file in the data directory."""
 
-SCHEMA = "0003"
+SCHEMA = "0005"
 """The newest migration below state_migrations/versions."""
 
 BUSY_TIMEOUT_MS = 10_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from sqlalchemy.engine import Connection
 from gpuwatch.clock import DAY_US
 from gpuwatch.errors import StoreError
 from gpuwatch.state.core import State
+from gpuwatch.state.outbox_times import OUTBOX as _outbox
+from gpuwatch.state.outbox_times import QUEUED, TABLES, UNKNOWN, About, schedule
 
 MAX_QUEUED = 1000
 """Messages that wait for one channel. What changes beyond them is not marked, so it is seen again at a later pass."""
@@ -20,32 +22,11 @@ KEEP_US = 30 * DAY_US
 """How long delivered and given-up messages can be looked at."""
 
 GIVE_UP_US = 3 * DAY_US
-"""Age at which a message that cannot be delivered is given up."""
+"""Time after it was to go out at which a message that cannot be delivered is given up."""
 
-QUEUED = ("pending", "sending")
-
-_tables = sa.MetaData()
-_outbox = sa.Table(
-    "outbox",
-    _tables,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("dedup", sa.String),
-    sa.Column("channel", sa.String),
-    sa.Column("finding_key", sa.String),
-    sa.Column("event", sa.String),
-    sa.Column("payload", sa.Text),
-    sa.Column("state", sa.String),  # pending | sending | sent | dead
-    sa.Column("created_us", sa.BigInteger),
-    sa.Column("due_us", sa.BigInteger),  # of a `sending` one: until when its sender holds it
-    sa.Column("attempts", sa.Integer),
-    sa.Column("batch", sa.String),  # key of the message that carries this row
-    sa.Column("tried_us", sa.BigInteger),
-    sa.Column("last_error", sa.Text),
-    sa.Column("sent_us", sa.BigInteger),
-)
 _mark = sa.Table(
     "alert_mark",
-    _tables,
+    TABLES,
     sa.Column("channel", sa.String),
     sa.Column("finding_key", sa.String),
     sa.Column("state", sa.String),
@@ -76,6 +57,7 @@ class Change:
     mark: Mark
     event: str | None = None
     payload: str | None = None
+    about: About = UNKNOWN
 
 
 Judge = Callable[[Mapping[str, Mark]], Sequence[Change]]
@@ -93,6 +75,10 @@ class Row:
     payload: str
     created_us: int
     attempts: int
+    severity: str | None = None
+    rule: str | None = None
+    team: str | None = None
+    username: str | None = None
 
 
 @dataclass(frozen=True)
@@ -123,10 +109,20 @@ class Outbox:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def update(self, channel: str, judge: Judge, due_us: int, now_us: int) -> int:
+    def update(
+        self,
+        channel: str,
+        judge: Judge,
+        due_us: int,
+        now_us: int,
+        *,
+        urgent: Collection[str] = (),
+        throttle_us: int = 0,
+    ) -> int:
         """Writes what `judge` finds new, messages and marks together; returns how many messages were written.
 
-        A message whose dedup key was written before is not written again.
+        A message whose dedup key was written before is not written again. It is due at `due_us`; where a rule and an owner
+        were told of already, `throttle_us` after that; where its severity is one of `urgent`, now.
         """
         with self._state.transaction(write=True) as connection:
             settled = _outbox.c.state.not_in(QUEUED) & (_outbox.c.created_us < now_us - KEEP_US)
@@ -136,11 +132,13 @@ class Outbox:
             marks = {key: Mark(*rest) for key, *rest in connection.execute(query.where(_mark.c.channel == channel))}
             written: list[dict[str, Any]] = []
             kept: list[dict[str, Any]] = []
+            causes: list[About] = []
             for change in judge(marks):
                 if change.event is not None:
                     if len(written) >= room:
                         continue
                     written.append(_row(channel, change, due_us, now_us))
+                    causes.append(change.about)
                 kept.append({"channel": channel, "finding_key": change.finding_key, **asdict(change.mark)})
             if kept:
                 mark_of = _mark.c.channel == channel, _mark.c.finding_key == sa.bindparam("key")
@@ -148,6 +146,8 @@ class Outbox:
                 if old:
                     connection.execute(sa.delete(_mark).where(*mark_of), old)
                 connection.execute(sa.insert(_mark), kept)
+            if written:
+                schedule(connection, channel, list(zip(written, causes, strict=True)), now_us, urgent, throttle_us)
             known = _known(connection, [row["dedup"] for row in written])
             new = [row for row in written if row["dedup"] not in known]
             if new:
@@ -182,34 +182,34 @@ class Outbox:
         now_us: int,
         hold_us: int,
         limit: int,
-        early: bool,
+        passing: Collection[str] | None,
         choose: Callable[[Sequence[Row]], Sequence[Row]],
     ) -> Batch | None:
         """The next message of a channel, held for its caller until now + `hold_us`; None when nothing is due.
 
-        1. The oldest message decides: while it waits for its time, or another sender holds it, so do all behind it.
-        2. One whose sender vanished is taken again as it was, with the same key. 3. Else `choose` says which of the due
-        rows (at most `limit`, oldest first) go together. `early`: what was never tried is due whatever its time says.
+        1. The oldest message that was tried or is due decides: while it waits for its next try, or another sender holds
+        it, so do all behind it. 2. One whose sender vanished is taken again as it was, with the same key. 3. Else `choose`
+        says which of the due rows (at most `limit`, oldest first) go together. `passing`: the channel wants quiet, and only
+        findings of these severities may go out, with all that waits about them; None: everything may.
         """
         with self._state.transaction(write=True) as connection:
             mine = _outbox.c.channel == channel
+            if passing is not None:
+                urgent = mine & _outbox.c.state.in_(QUEUED) & _outbox.c.severity.in_(list(passing))
+                mine = mine & _outbox.c.finding_key.in_(sa.select(_outbox.c.finding_key).where(urgent))
+            due = _outbox.c.due_us <= now_us
+            begun = (_outbox.c.state == "sending") | (_outbox.c.attempts > 0)
             head = connection.execute(
-                sa.select(_outbox).where(mine, _outbox.c.state.in_(QUEUED)).order_by(_outbox.c.id).limit(1)
+                sa.select(_outbox).where(mine, _outbox.c.state.in_(QUEUED), begun | due).order_by(_outbox.c.id).limit(1)
             ).first()
-            if head is None:
+            if head is None or head.due_us > now_us:
                 return None
             query = sa.select(*(_outbox.c[n] for n in Row.__dataclass_fields__)).where(mine).order_by(_outbox.c.id)
             if head.state == "sending":
-                if head.due_us > now_us:
-                    return None
                 query = query.where(_outbox.c.state == "sending", _outbox.c.batch == head.batch)
                 rows = tuple(Row(*row) for row in connection.execute(query))
                 key = head.batch
             else:
-                due = _outbox.c.due_us <= now_us
-                due = due | (_outbox.c.attempts == 0) if early else due
-                if head.due_us > now_us and not (early and head.attempts == 0):
-                    return None
                 found = connection.execute(query.where(_outbox.c.state == "pending", due).limit(limit))
                 rows = tuple(choose([Row(*row) for row in found]))
                 key = _batch_key(channel, rows)
@@ -240,7 +240,8 @@ class Outbox:
             & (_outbox.c.state == "sending")
             & (_outbox.c.due_us == batch.held_until_us)
         )
-        old = held if retry_us is None else held & (_outbox.c.created_us <= now_us - GIVE_UP_US)
+        wanted_us = sa.func.coalesce(_outbox.c.wanted_us, _outbox.c.created_us)
+        old = held if retry_us is None else held & (wanted_us <= now_us - GIVE_UP_US)
         reason = error if retry_us is None else f"given up after {GIVE_UP_US // DAY_US} days: {error}"
         with self._state.transaction(write=True) as connection:
             connection.execute(sa.update(_outbox).where(old).values(state="dead", last_error=reason))
@@ -302,7 +303,9 @@ def _row(channel: str, change: Change, due_us: int, now_us: int) -> dict[str, An
         "state": "pending",
         "created_us": now_us,
         "due_us": due_us,
+        "wanted_us": due_us,
         "attempts": 0,
+        **asdict(change.about),
     }
 
 

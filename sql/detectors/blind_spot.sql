@@ -54,24 +54,22 @@ chain_size as (
 )
 select
     b.chain,
-    min(b.start_us) as started_us,
-    max(b.end_us) as ended_us,
+    min(b.start_us) as start_us,
+    max(b.end_us) as end_us,
     bool_or(b.end_us >= c.end_us - $still_us and not c.ended) as still,
-    1::bigint as share_den,
-    '0' as wasted_units,
     1.0 as confidence,
     list(distinct b.device_id) as device_ids,
-    json_object(
-        'blind_devices', count(distinct b.device_id),
-        'devices', any_value(s.devices),
-        'unobserved_device_hours', round(sum(b.end_us - b.start_us) / 3600e6, 3),
-        'never_measured', count(distinct b.device_id) filter (where not d.measured),
-        'longest_hours', round(max(b.end_us - b.start_us) / 3600e6, 3)
-    )::varchar as evidence
+    map {
+        'blind_devices': count(distinct b.device_id)::double,
+        'devices': any_value(s.devices)::double,
+        'unobserved_device_hours': round(sum(b.end_us - b.start_us) / 3600e6, 3),
+        'never_measured': (count(distinct b.device_id) filter (where not d.measured))::double,
+        'longest_hours': round(max(b.end_us - b.start_us) / 3600e6, 3)
+    } as numbers
 from blind b
 join job_chain c using (run_id)
 join chain_size s on s.chain = b.chain
 join device d on d.device_id = b.device_id
 where not c.exempt
 group by b.chain
-order by started_us, b.chain;
+order by start_us, b.chain;

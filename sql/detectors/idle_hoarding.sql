@@ -44,15 +44,33 @@ chain_size as (
     select chain, count(distinct device_id) as devices, max(end_us) as held_until_us
     from held
     group by chain
+),
+-- Idle time after the first minute of each run, by the hour.
+idle_hour as (
+    select
+        *,
+        unnest(range((start_us + $grace_us) // 3600000000, (end_us + 3599999999) // 3600000000)) * 3600000000 as hour_us
+    from long_enough
+),
+claimed as (
+    select
+        chain,
+        list({
+            'device_id': device_id,
+            'run_id': run_id,
+            'hour_us': hour_us,
+            'bucket': 'hoarded',
+            'us': greatest(least(end_us, hour_us + 3600000000) - greatest(start_us + $grace_us, hour_us), 0)
+        }) as claims
+    from idle_hour
+    group by chain
 )
 select
     l.chain,
-    min(l.start_us) as started_us,
-    max(l.end_us) as ended_us,
+    min(l.start_us) as start_us,
+    max(l.end_us) as end_us,
     -- Still idle when the device was last measured, and the run had not ended.
     bool_or(l.end_us >= least(l.run_end_us, l.measured_until_us) - $still_us and not c.ended) as still,
-    l.share_den,
-    sum((l.end_us - l.start_us - $grace_us)::hugeint * l.share_num)::varchar as wasted_units,
     max(case when w.signalled then 1.0 else 0.4 end)
         * case
             when max(l.end_us - l.start_us) >= $reclaim_us then 0.95
@@ -60,32 +78,36 @@ select
             else 0.7
         end as confidence,
     list(distinct l.device_id) as device_ids,
-    json_object(
-        'idle_devices', count(distinct l.device_id),
-        'devices', any_value(s.devices),
-        'idle_runs', count(*),
-        'longest_idle_minutes', round(max(l.end_us - l.start_us) / 60e6, 1),
-        'idle_device_hours', round(sum(l.end_us - l.start_us) / 3600e6, 3),
-        'shape', case
+    map {
+        'idle_devices': count(distinct l.device_id)::double,
+        'devices': any_value(s.devices)::double,
+        'idle_runs': count(*)::double,
+        'longest_idle_minutes': round(max(l.end_us - l.start_us) / 60e6, 1),
+        'idle_device_hours': round(sum(l.end_us - l.start_us) / 3600e6, 3)
+    } as numbers,
+    map {
+        'shape': case
             when count(distinct l.device_id) < any_value(s.devices) then 'some of its devices'
             when min(l.start_us - l.run_start_us) <= $warm_up_us then 'from its start'
             else 'after activity'
         end,
-        'tier', case
+        'tier': case
             when max(l.end_us - l.start_us) >= $reclaim_us then 'reclaim'
             when max(l.end_us - l.start_us) >= $warn_us then 'warn'
             else 'notify'
         end
-    )::varchar as evidence
+    } as words,
+    any_value(q.claims) as claims
 from long_enough l
 join job_chain c using (run_id)
 join chain_size s on s.chain = l.chain
+join claimed q on q.chain = l.chain
 left join (
     select device_id, bool_or(gr_engine_ratio is not null and (sm_active_ratio is not null or power_watts is not null)) as signalled
     from device_window
-    where cluster = $cluster and start_us >= $since_us - 300000000 and start_us < $until_us
+    where cluster = $cluster and hour_us >= $since_us - 3600000000 and hour_us < $until_us
     group by device_id
 ) w on w.device_id = l.device_id
 where not c.exempt
-group by l.chain, l.share_den
-order by started_us, l.chain;
+group by l.chain
+order by start_us, l.chain;

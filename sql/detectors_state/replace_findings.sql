@@ -1,18 +1,5 @@
--- Findings open, stay and resolve as rows. Of the chains just judged: those found anew keep when they were opened; those
--- no longer found are resolved, because the rule or the records changed.
-create or replace temp table judged_finding as
-select f.key
-from finding f
-join (select distinct job_id, chain_start_us, chain_end_us from job_chain) c
-    on c.job_id = f.job_id and f.started_us >= c.chain_start_us and f.started_us <= c.chain_end_us
-where f.cluster = $cluster and f.detector = $detector
-union
--- Later records may name a job otherwise: what was said of a job that is no more is withdrawn.
-select key
-from finding
-where cluster = $cluster and detector = $detector
-    and job_id not in (select job_id from run where cluster = $cluster and job_id is not null);
-
+-- Findings open, stay and resolve as rows: `found` has those of the subjects that were touched. What was found before of
+-- them and is found no more is resolved, because the rule or the records changed; a known one keeps when it was opened.
 update finding
 set
     state = 'resolved',
@@ -20,12 +7,42 @@ set
     wasted_units = '0',
     ended_us = coalesce(ended_us, last_seen_us)
 where cluster = $cluster and detector = $detector
-    and key in (select key from judged_finding)
     and key not in (select key from found)
+    and (
+        (subject_kind, subject_id, cause_us) in (select (subject_kind, subject_id, cause_us) from touched_subject)
+        or (subject_kind, subject_id) in (
+            select (subject_kind, subject_id) from touched_subject where cause_us is null
+        )
+        or ($mode = 'all')
+        or (
+            $mode = 'runs'
+            and (
+                (subject_id, cause_us) in (select (job_id, chain_start_us) from job_chain)
+                -- Later records may name a job otherwise: what was said of a job that is no more is withdrawn.
+                or subject_id not in (select job_id from run where cluster = $cluster and job_id is not null)
+                or exists (
+                    select 1
+                    from job_chain c
+                    where c.job_id = subject_id and started_us >= c.chain_start_us and started_us <= c.chain_end_us
+                )
+            )
+        )
+    )
     and resolved_reason is distinct from 'rule_changed' and resolved_reason is distinct from 'records changed';
 
+-- Time went on, and nothing more was seen of it.
+update finding
+set state = 'resolved', resolved_reason = 'condition ended', ended_us = last_seen_us
+where cluster = $cluster and detector = $detector and $mode = 'hours' and state = 'open'
+    and last_seen_us <= $since_us and key not in (select key from found);
+
 create or replace temp table kept_finding as
-select n.* replace (coalesce(o.opened_us, n.opened_us) as opened_us)
+select
+    n.* replace (
+        coalesce(o.opened_us, n.opened_us) as opened_us,
+        coalesce(o.wasted_units, n.wasted_units) as wasted_units,
+        coalesce(o.wasted_den, n.wasted_den) as wasted_den
+    )
 from found n
 left join finding o on o.key = n.key;
 
@@ -34,5 +51,3 @@ delete from finding where key in (select key from found);
 insert into finding by name select * from kept_finding order by started_us, key;
 
 drop table kept_finding;
-
-drop table judged_finding;

@@ -1,40 +1,13 @@
--- Notes what looked busy and could not be judged for lack of a reading, for the chains just judged.
+-- Notes what could not be judged, of the hours that were judged.
 delete from unjudged
 where cluster = $cluster and detector = $detector
     and (
-        run_id in (select run_id from job_chain)
+        (start_us >= $since_us and start_us < $until_us)
         or run_id not in (select run_id from run where cluster = $cluster)
     );
 
 insert into unjudged
-with lacking as (
-    select
-        h.run_id,
-        w.device_id,
-        w.start_us,
-        case
-            when w.sm_active_ratio is null then 'SM_ACTIVE missing'
-            when w.dram_active_ratio is null then 'DRAM_ACTIVE missing'
-            else 'PIPE_TENSOR_ACTIVE missing'
-        end as reason
-    from device_window w
-    join held h on h.device_id = w.device_id and h.start_us = w.segment_start_us
-    where w.cluster = $cluster
-        and (w.gpu_util_ratio >= $busy_ratio_min or w.gr_engine_ratio >= $busy_ratio_min)
-        and coalesce(w.sm_active_ratio < $sm_active_max, true)
-        and (
-            w.sm_active_ratio is null
-            or w.dram_active_ratio is null
-            or coalesce(w.tensor_active_ratio, w.fp_active_ratio) is null
-        )
-)
-select $detector, $cluster, run_id, device_id, min(start_us), max(start_us) + 300000000, reason
-from lacking
-group by run_id, device_id, reason
-having count(*) >= $windows_min
-union all
-select $detector, $cluster, run_id, device_id, min(start_us), max(end_us), 'device not named by any source'
-from held
-where not sure
-group by run_id, device_id
-order by 3, 4;
+select $detector, $cluster, run_id, device_id, start_us, end_us, reason
+from new_unjudged
+where start_us >= $since_us and start_us < $until_us
+order by run_id, device_id, start_us;

@@ -198,6 +198,8 @@ select
     a.pcie_bytes_per_s,
     a.clocks_event_reasons,
     a.xid_code,
+    a.sm_clock_mhz,
+    a.gpu_temp_celsius,
     case
         when a.observed_us > a.gr_after_us - least(
             coalesce(a.gr_after_us - a.gr_before_us, p.gr_interval_us), 2 * p.gr_interval_us

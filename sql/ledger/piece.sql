@@ -129,6 +129,8 @@ select
     a.link_ratio,
     a.pcie_bytes_per_s,
     a.clocks_event_reasons & 232 > 0 as throttled,
+    a.sm_clock_mhz,
+    a.gpu_temp_celsius,
     coalesce(
         coalesce(a.gr_engine_ratio, case when not a.slice then a.gpu_util_ratio end) < 0.02
         and coalesce(a.sm_active_ratio < 0.01, true)

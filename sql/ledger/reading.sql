@@ -57,7 +57,9 @@ with one as (
         nvlink_tx_bytes_per_s + nvlink_rx_bytes_per_s as nvlink_bytes_per_s,
         pcie_tx_bytes_per_s + pcie_rx_bytes_per_s as pcie_bytes_per_s,
         clocks_event_reasons,
-        xid_code
+        xid_code,
+        sm_clock_mhz,
+        gpu_temp_celsius
     from sample
     where observed_us >= $read_from_us and observed_us < $read_until_us
         and device_id in (select device_id from reading_device)
@@ -82,7 +84,9 @@ with one as (
         max(nvlink_tx_bytes_per_s) + max(nvlink_rx_bytes_per_s),
         max(pcie_tx_bytes_per_s) + max(pcie_rx_bytes_per_s),
         bit_or(clocks_event_reasons),
-        max(xid_code)
+        max(xid_code),
+        max(sm_clock_mhz),
+        max(gpu_temp_celsius)
     from sample
     where observed_us >= $read_from_us and observed_us < $read_until_us
         and device_id in (select device_id from reading_device)

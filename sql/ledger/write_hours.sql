@@ -3,6 +3,8 @@ delete from device_minute where cluster = $cluster and hour_us in (select hour_u
 
 delete from device_window where cluster = $cluster and hour_us in (select hour_us from slice_hour);
 
+delete from device_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);
+
 delete from ledger_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);
 
 insert into device_minute
@@ -52,11 +54,84 @@ select
     avg(power_watts),
     avg(link_ratio),
     avg(pcie_bytes_per_s),
-    bool_or(throttled)
+    bool_or(throttled),
+    avg(sm_clock_mhz),
+    avg(gpu_temp_celsius)
 from slotted
 where slot * 300000000 // 3600000000 * 3600000000 in (select hour_us from slice_hour)
 group by device_id, span_us, slot
 order by device_id, slot;
+
+insert into device_hour by name
+with own as (
+    select *, observed_us // 3600000000 * 3600000000 as hour_us
+    from sample
+    where observed_us >= $slice_from_us and observed_us < $slice_until_us
+        and device_id in (select device_id from reading_device)
+        and observed_us // 3600000000 * 3600000000 in (select hour_us from slice_hour)
+),
+xid as (
+    select device_id, hour_us, list(xid_code order by xid_code) as codes, list(first_us order by xid_code) as firsts
+    from (
+        select device_id, hour_us, xid_code, min(observed_us) as first_us
+        from own
+        where xid_code <> 0
+        group by device_id, hour_us, xid_code
+    )
+    group by device_id, hour_us
+),
+health as (
+    select
+        hour_us,
+        device_id,
+        count(*) as samples,
+        min(fb_used_bytes) as fb_used_min_bytes,
+        max(fb_used_bytes) as fb_used_max_bytes,
+        arg_max(fb_used_bytes, observed_us) as fb_used_last_bytes,
+        max(fb_total_bytes) as fb_total_bytes,
+        max(gpu_temp_celsius) as gpu_temp_max_celsius,
+        avg(sm_clock_mhz) as sm_clock_mhz,
+        max(sm_clock_max_mhz) as sm_clock_max_mhz,
+        max(power_limit_watts) as power_limit_watts,
+        min(pcie_gen) as pcie_gen_min,
+        max(pcie_gen) as pcie_gen_seen_max,
+        max(pcie_gen_max) as pcie_gen_max,
+        min(pcie_lanes) as pcie_lanes_min,
+        max(pcie_lanes) as pcie_lanes_seen_max,
+        max(pcie_lanes_max) as pcie_lanes_max,
+        max(pcie_replay_count) - min(pcie_replay_count) as pcie_replays,
+        case
+            when count(coalesce(
+                nvlink_crc_flit_error_count,
+                nvlink_crc_data_error_count,
+                nvlink_replay_error_count,
+                nvlink_recovery_error_count
+            )) > 0
+                then coalesce(max(nvlink_crc_flit_error_count) - min(nvlink_crc_flit_error_count), 0)
+                    + coalesce(max(nvlink_crc_data_error_count) - min(nvlink_crc_data_error_count), 0)
+                    + coalesce(max(nvlink_replay_error_count) - min(nvlink_replay_error_count), 0)
+                    + coalesce(max(nvlink_recovery_error_count) - min(nvlink_recovery_error_count), 0)
+        end as nvlink_errors,
+        count(xid_code) > 0 as xid_read,
+        max(ecc_dbe_volatile_count) as ecc_dbe_count,
+        max(row_remap_pending) as row_remap_pending,
+        max(row_remap_failed) as row_remap_failed,
+        max(remapped_uncorrectable_rows) as remapped_uncorrectable_rows,
+        max(memory_unrepairable) as memory_unrepairable,
+        bit_or(clocks_event_reasons) as clocks_event_reasons,
+        max(fabric_health_summary) as fabric_health_summary,
+        max(cuda_driver_version) as cuda_driver_version
+    from own
+    group by device_id, hour_us
+)
+select
+    $cluster as cluster,
+    h.* exclude (xid_read),
+    coalesce(x.codes, case when h.xid_read then [] end) as xids,
+    coalesce(x.firsts, case when h.xid_read then [] end) as xid_first_us
+from health h
+left join xid x using (device_id, hour_us)
+order by device_id, hour_us;
 
 -- What a segment's hour holds beyond its observed minutes was not observed.
 insert into ledger_hour

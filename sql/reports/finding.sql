@@ -12,12 +12,12 @@ named as (
     group by f.key
 )
 select
-    f.* exclude (device_ids),
-    coalesce(r.name, f.job_id) as name,
+    f.* exclude (device_ids, nodes, team),
+    coalesce(f.subject_name, r.name, f.subject_id) as name,
     r.user_name,
-    coalesce(t.team, '__unallocated__') as team,
+    coalesce(f.team, t.team, case when f.run_id is null then '__platform__' else '__unallocated__' end) as team,
     n.devices,
-    n.nodes
+    coalesce(f.nodes, n.nodes) as nodes
 from wanted f
 left join named n using (key)
 left join run r on r.run_id = f.run_id and r.cluster = f.cluster

@@ -7,16 +7,19 @@ with told as (
         f.detector,
         f.cluster,
         f.job_id,
+        f.subject_id,
+        f.subject_name,
+        f.nodes,
         f.started_us,
         f.last_seen_us,
         f.device_ids,
         f.wasted_units::double / f.wasted_den / 1e6 as wasted_s,
         case when f.state = 'open' then coalesce(w.state, f.state) else f.state end as state,
-        w.severity as said_severity,
+        coalesce(list_position(['info', 'low', 'medium', 'high', 'critical'], f.severity) - 1, w.severity) as said_severity,
         coalesce(w.found, false) as found,
         r.user_name,
         r.name,
-        coalesce(t.team, '__unallocated__') as team
+        coalesce(f.team, t.team, case when f.run_id is null then '__platform__' else '__unallocated__' end) as team
     from finding f
     left join finding_word w using (key)
     left join run r on r.run_id = f.run_id and r.cluster = f.cluster
@@ -27,7 +30,9 @@ with told as (
         and ($cluster is null or f.cluster = $cluster)
         and ($job is null or f.job_id = $job)
         and ($pool is null or list_has_any(f.device_ids, (select list(device_id) from device where pool = $pool)))
-        and ($teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__')))
+        and ($teams::varchar[] is null or list_contains(
+                $teams, coalesce(f.team, t.team, case when f.run_id is null then '__platform__' else '__unallocated__' end)
+            ))
         and ($start_us is null or f.ended_us is null or f.ended_us > $start_us)
         and ($end_us is null or f.started_us < $end_us)
 ),
@@ -36,61 +41,22 @@ picked as (
     from told
     where $states::varchar[] is null or list_contains($states, state)
 ),
-spot as (
-    select key, cluster, started_us, last_seen_us, unnest(device_ids) as device_id
-    from picked
-    where $by_cost
-),
--- Most findings have one price all along: it is their mean.
-spot_price as (
-    select
-        s.key,
-        min(p.usd_per_gpu_hour::double) as low,
-        max(p.usd_per_gpu_hour::double) as high,
-        count(*) filter (where p.usd_per_gpu_hour is null) as lacking,
-        count(distinct p.currency) as currencies
-    from spot s
-    join device_price p
-        on p.device_id = s.device_id and p.cluster = s.cluster
-        and p.start_us < s.last_seen_us and p.end_us > s.started_us
-    group by s.key
-),
-mixed as (
-    select *
-    from spot
-    where key in (select key from spot_price where low <> high or lacking > 0)
-),
--- The others are weighed: by device, share and time, as reports/finding_price.sql has it.
-weighed as (
-    select
-        m.key,
-        p.usd_per_gpu_hour::double as price,
-        p.currency,
-        (least(s.end_us, p.end_us, m.last_seen_us) - greatest(s.start_us, p.start_us, m.started_us))::double
-        * s.share_num / s.share_den as weight
-    from mixed m
-    join segment s
-        on s.device_id = m.device_id and s.cluster = m.cluster and s.run_id is not null
-        and s.start_us < m.last_seen_us and s.end_us > m.started_us
-    join device_price p
-        on p.device_id = s.device_id and p.cluster = s.cluster and p.profile is not distinct from s.profile
-        and p.start_us < least(s.end_us, m.last_seen_us) and p.end_us > greatest(s.start_us, m.started_us)
-),
-mean_price as (
-    select key, low as price
-    from spot_price
-    where low = high and lacking = 0 and currencies = 1
-    union all
+-- What a finding's time costs, in numbers near enough to rank by; NULL where some of it has no price, or two currencies.
+amount as (
     select
         key,
-        case when count(price) = count(*) and count(distinct currency) = 1 then sum(price * weight) / sum(weight) end
-    from weighed
+        case
+            when count(*) = count(usd_per_gpu_hour) and count(distinct currency) = 1
+                then sum(units::double / den::double * usd_per_gpu_hour::double) / 3600e6
+        end as cost
+    from finding_amount
+    where $by_cost and key in (select key from picked)
     group by key
 ),
 costed as (
     select
         p.*,
-        p.wasted_s / 3600 * m.price as cost,
+        case when p.wasted_s = 0 then 0 else a.cost end as cost,
         round(cost * 86400e6 / greatest(p.last_seen_us - p.started_us, $elapsed_us_min), 6) as usd_a_day,
         coalesce(
             p.said_severity,
@@ -100,7 +66,7 @@ costed as (
             end
         ) as severity
     from picked p
-    left join mean_price m using (key)
+    left join amount a using (key)
 ),
 sought as (
     select *
@@ -110,7 +76,8 @@ sought as (
             $q is null
             or found
             or list_contains($titled, detector)
-            or contains(lower(concat_ws(chr(31), key, job_id, name, user_name, team)), $q)
+            or contains(lower(concat_ws(chr(31), key, subject_id, subject_name, name, user_name, team)), $q)
+            or contains(lower(array_to_string(nodes, chr(31))), $q)
             or coalesce(
                 list_has_any(device_ids, (select list(device_id) from device where contains(lower(node), $q))), false
             )

@@ -1,8 +1,8 @@
 -- A row is a shape of requests of a cluster that were submitted in the window, started or not, and how many there were:
 -- `members` places of `gpus` GPUs (or slices of `profile`) each, NULL where nobody told how many GPUs. A gang that its
--- queue tells of counts once, not once for each of its pods.
+-- queue tells of counts once, not once for each of its pods. by_day: a row a day in which they were submitted.
 with gang as (
-    select cluster, job_id, pod_count as members, device_count, profile, gpu_type
+    select cluster, job_id, submit_us, pod_count as members, device_count, profile, gpu_type
     from workload
     join cluster_end e using (cluster)
     where job_id is not null and pod_count > 1 and coalesce(min_count, pod_count) > 1 and device_count > 0
@@ -17,6 +17,7 @@ on_node as (
         c.node,
         c.profile,
         min(c.gpu_type) as gpu_type,
+        min(coalesce(c.submit_us, c.start_us)) as submit_us,
         max(c.device_count) as device_count,
         max(c.fraction) as fraction
     from claim c
@@ -29,6 +30,7 @@ started as (
     select
         cluster,
         job_id,
+        min(submit_us) as submit_us,
         count(*) as members,
         sum(device_count)::bigint as device_count,
         min(profile) as profile,
@@ -41,6 +43,7 @@ waiting as (
     select
         p.cluster,
         p.job_id,
+        min(p.submit_us) as submit_us,
         max(p.node_count) as members,
         max(p.device_count) as device_count,
         min(p.profile) as profile,
@@ -52,14 +55,14 @@ waiting as (
     group by p.cluster, p.job_id, coalesce(p.profile, '')
 ),
 request as (
-    select cluster, members, device_count, profile, gpu_type, null::double as fraction
+    select cluster, submit_us, members, device_count, profile, gpu_type, null::double as fraction
     from gang
     union all
-    select s.cluster, s.members, s.device_count, s.profile, s.gpu_type, s.fraction
+    select s.cluster, s.submit_us, s.members, s.device_count, s.profile, s.gpu_type, s.fraction
     from started s
     anti join gang using (cluster, job_id)
     union all
-    select w.cluster, w.members, w.device_count, w.profile, w.gpu_type, w.fraction
+    select w.cluster, w.submit_us, w.members, w.device_count, w.profile, w.gpu_type, w.fraction
     from waiting w
     anti join gang using (cluster, job_id)
     anti join (select distinct cluster, job_id from started) s using (cluster, job_id)
@@ -68,6 +71,7 @@ request as (
 shaped as (
     select
         cluster,
+        case when $by_day then submit_us // 86400000000 * 86400000000 end as day_us,
         profile,
         gpu_type,
         case
@@ -82,17 +86,18 @@ shaped as (
 )
 select
     cluster,
+    day_us,
     (device_count // members)::bigint as gpus,
     members::bigint as members,
     share_milli,
     profile,
     gpu_type,
     count(*) as requests,
-    (sum(count(*)) filter (where device_count is not null) over (partition by cluster))::bigint as requests_all
+    (sum(count(*)) filter (where device_count is not null) over (partition by cluster, day_us))::bigint as requests_all
 from shaped
-group by cluster, device_count, members, share_milli, profile, gpu_type
+group by cluster, day_us, device_count, members, share_milli, profile, gpu_type
 qualify row_number() over (
-    partition by cluster
+    partition by cluster, day_us
     order by count(*) desc, device_count nulls first, members, share_milli, profile nulls first, gpu_type nulls first
 ) <= $limit
-order by cluster, requests desc, gpus nulls first, members, share_milli, profile nulls first, gpu_type nulls first;
+order by cluster, day_us, requests desc, gpus nulls first, members, share_milli, profile nulls first, gpu_type nulls first;

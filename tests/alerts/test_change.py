@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.alerts.change import changes, enqueue, next_digest
+from gpuwatch.alerts.change import changes, enqueue
 from gpuwatch.alerts.channel import Channel
+from gpuwatch.alerts.timing import Timing
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
 from gpuwatch.findings import Finding
 from gpuwatch.state import State
@@ -176,7 +177,7 @@ def test_the_queue_is_bounded_and_nothing_is_forgotten(state: State) -> None:
     world = several(MAX_QUEUED + 5)
 
     assert [MAX_QUEUED, 0] == [enqueue(state, world, T0_US), enqueue(state, world, T0_US + 1)]
-    batch = Outbox(state).claim("ops", T0_US + 2, 1, 1000, True, lambda due: due)
+    batch = Outbox(state).claim("ops", T0_US + 2, 1, 1000, None, lambda due: due)
     assert batch is not None
     Outbox(state).sent(batch, T0_US + 3)
     assert 5 == enqueue(state, world, T0_US + 4)
@@ -195,7 +196,7 @@ def test_the_queue_is_bounded_and_nothing_is_forgotten(state: State) -> None:
 )
 def test_digests_are_due_at_fixed_times(digest: str, hours: float, expected: float) -> None:
     assert T0_US % DAY_US == 0
-    assert T0_US + int(expected * HOUR_US) == next_digest(digest, T0_US + int(hours * HOUR_US))
+    assert T0_US + int(expected * HOUR_US) == Timing(digest=digest).due_us(T0_US + int(hours * HOUR_US))
 
 
 def test_a_finding_that_nobody_could_price_has_a_message(state: State) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from gpuwatch.alerts import slack
-from gpuwatch.alerts.channel import DIGESTS, EVENTS, KINDS, SEVERITIES, Channel, from_config, url_hint
+from gpuwatch.alerts.channel import EVENTS, KINDS, Channel, from_config, url_hint
 from gpuwatch.alerts.deliver import listing
 from gpuwatch.alerts.guard import Guard
+from gpuwatch.alerts.timing import DIGESTS, SEVERITIES
 from gpuwatch.errors import UsageError
 from gpuwatch.state import State
 from gpuwatch.state.channels import Channels

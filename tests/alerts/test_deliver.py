@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from gpuwatch.alerts.change import enqueue
-from gpuwatch.alerts.deliver import BACKOFF_S_MAX, HOLD_US, Deliverer, listing
-from gpuwatch.alerts.post import RETRY_AFTER_US_MAX, judge, wait_us
+from gpuwatch.alerts.deliver import HOLD_US, Deliverer, listing
+from gpuwatch.alerts.post import BACKOFF_S_MAX, RETRY_AFTER_US_MAX, judge, wait_us
 from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.state import State

@@ -42,8 +42,9 @@ def state(tmp_path: Path) -> Iterator[State]:
 def claim(state: State, now_us: int, name: str = "ops") -> Batch | None:
     """The next message, as the deliverer takes it."""
     channel = Channels(state).get(name)
-    early = channel.digest == "off"
-    return Outbox(state).claim(name, now_us, HOLD_US, 1000, early, partial(choose, channel))
+    quiet = channel.timing.quiet_until_us(now_us) is not None
+    passing = channel.timing.passing if quiet else None
+    return Outbox(state).claim(name, now_us, HOLD_US, 1000, passing, partial(choose, channel))
 
 
 def taken(state: State, now_us: int) -> Batch:

@@ -115,7 +115,10 @@ async def act(
     key: Key,
     action: Literal["ack", "snooze", "exempt", "reopen"],
 ) -> Response:
-    """Audited. `snooze` needs `until`. A reader may ack, snooze and reopen what the token lets it see; exempt is for admins."""
+    """Audited. `snooze` needs `until`. A reader may ack, snooze and reopen what the token lets it see; exempt is for admins.
+
+    `verdict`, with ack: whether the finding was true. It counts into the precision of its rule (GET /api/v1/detectors).
+    """
     if action == "exempt" and access.scope != "admin":
         raise ApiError(403, f"scope {access.scope} may not exempt a finding")
     body = await json_body(request, ActionBody)
@@ -125,7 +128,7 @@ async def act(
             until_us = parse_rfc3339(body.until)
         except (ValueError, OverflowError):
             raise ApiError(400, "until: not an RFC 3339 time such as 2026-11-28T00:00:00Z", field="until") from None
-    said = Action(key, action, until_us, body.reason.strip(), access.name, service.now_us())
+    said = Action(key, action, until_us, body.reason.strip(), access.name, service.now_us(), body.verdict)
     return await to_thread.run_sync(_act, service, access, said)
 
 
@@ -152,4 +155,5 @@ def _row(action: Action) -> dict[str, Any]:
         "reason": action.reason,
         "actor": action.actor,
         "at": rfc3339(action.at_us),
+        "verdict": action.verdict,
     }

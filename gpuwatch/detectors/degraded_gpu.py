@@ -1,0 +1,50 @@
+"""GPUs that tell that they are broken."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+
+
+def _summary(e: Evidence) -> str:
+    said = f"The GPU tells {e['signs']}"
+    return f"{said}, and was not read for {count(e['silent_hours'], 'hour')}." if e["silent_hours"] else f"{said}."
+
+
+def _remedy(e: Evidence) -> str:
+    if e.get("row_remap_failed") or e.get("memory_unrepairable"):
+        return "Cordon and drain the node, run the vendor's field diagnostic, and replace the GPU (RMA)."
+    if e.get("pcie_lanes") is not None and e.get("xid") is None:
+        return "Drain the node, reseat the GPU or its riser, and check the slot: jobs on it feed it more slowly."
+    return "Cordon and drain the node, reset the GPU, and replace it (RMA) when the sign returns."
+
+
+DEGRADED_GPU = register(
+    Rule(
+        id="degraded-gpu",
+        title="A broken GPU in service",
+        why="A job on a broken GPU fails or computes nothing, and takes its whole gang with it.",
+        bucket="out_of_service",
+        thresholds=(
+            Threshold("remapped_rows_max", 512, "DCGM health watch fails a GPU at 512 uncorrectable remaps"),
+            Threshold("work_us_min", 54 * MINUTE_US, "a link is judged in hours of work: an idle one may be narrow"),
+            Threshold("alike_gpus_min", 3, "fewer GPUs of a model in a pool do not say how many lanes are usual"),
+            Threshold("remembered_us", 30 * DAY_US, "a GPU off the bus is missed for a month"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        look_back_us=3 * HOUR_US,
+        gap_us=DAY_US,
+        measures={
+            "xid": "last",
+            "row_remap_pending": "max",
+            "row_remap_failed": "max",
+            "ecc_dbe_count": "max",
+            "memory_unrepairable": "max",
+            "remapped_uncorrectable_rows": "max",
+            "pcie_lanes": "min",
+            "pcie_lanes_usual": "max",
+            "silent_hours": "sum",
+        },
+    )
+)

@@ -1,0 +1,46 @@
+"""Gangs of which a part holds GPUs while the rest finds no place."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import HOUR_US, MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+
+
+def _summary(e: Evidence) -> str:
+    said = (
+        f"{e['running_pods']:g} of {e['pods_min']:g} members running and holding {count(e['held_devices'], 'device')}, "
+        f"the rest without a place for {count(e['partial_minutes'], 'minute')}"
+    )
+    return f"{said}; in deadlock with {e['deadlock_with']}." if e.get("deadlock_with") else f"{said}."
+
+
+def _remedy(e: Evidence) -> str:
+    rule = "enable all-or-nothing admission (Kueue waitForPodsReady, a PodGroup, Volcano minAvailable)."
+    if e.get("deadlock_with"):
+        return f"Stop one of the gangs so that the other can start, then {rule}"
+    return f"Release the members that wait for the others, or free {count(e['missing_devices'], 'device')}; {rule}"
+
+
+GANG_PARTIAL = register(
+    Rule(
+        id="gang-partial",
+        title="Gang that runs in part",
+        why="A gang works when all its members run: until then the GPUs that some of them hold do nothing for anybody.",
+        bucket="hoarded",
+        thresholds=(
+            Threshold("partial_us_min", 5 * MINUTE_US, "the gang plugin of Kubernetes gives up after 5 minutes"),
+            Threshold("fresh_us", 2 * HOUR_US, "a request that waits is told again once an hour"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        measures={
+            "running_pods": "last",
+            "pods_min": "last",
+            "held_devices": "max",
+            "missing_devices": "last",
+            "partial_minutes": "sum",
+            "longest_minutes": "max",
+            "deadlocked_gangs": "last",
+        },
+    )
+)

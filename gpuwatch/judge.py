@@ -1,0 +1,427 @@
+"""Judging: rules make verdicts, verdicts make findings, and the ledger grants what findings claim of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import lcm
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.detectors.rule import MEASURES, Asked, Rule, version_of
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.settings import Settings
+from gpuwatch.site_rules import bounded
+from gpuwatch.state import State
+from gpuwatch.store import Store
+
+RANK = ("blind-spot", "gang-partial", "idle-hoarding", "false-utilization", "topology-blind-placement")
+"""Who claims first (domain.md section 7.5); the others follow in the order of their names."""
+FIRST_REACH_US = 31 * DAY_US
+"""A rule that has never judged a cluster, or has other thresholds now, judges at most this much of its past."""
+STILL_US = 10 * MINUTE_US
+"""A condition that held within this of the end of what is known holds still, where a rule does not say otherwise."""
+
+_COLUMNS = {
+    "subject_kind": "varchar",
+    "subject_id": "varchar",
+    "subject_name": "varchar",
+    "run_id": "bigint",
+    "team": "varchar",
+    "start_us": "bigint",
+    "end_us": "bigint",
+    "still": "boolean",
+    "confidence": "double",
+    "severity": "varchar",
+    "device_ids": "bigint[]",
+    "nodes": "varchar[]",
+    "numbers": "map(varchar, double)",
+    "words": "map(varchar, varchar)",
+    "claims": "struct(device_id bigint, run_id bigint, hour_us bigint, bucket varchar, us bigint)[]",
+}
+"""What a rule's SQL may return, and as what."""
+
+_FINDING = pa.schema(
+    [
+        ("key", pa.string()),
+        ("detector", pa.string()),
+        ("cluster", pa.string()),
+        ("job_id", pa.string()),
+        ("run_id", pa.int64()),
+        ("state", pa.string()),
+        ("resolved_reason", pa.string()),
+        ("confidence", pa.float64()),
+        ("started_us", pa.int64()),
+        ("ended_us", pa.int64()),
+        ("last_seen_us", pa.int64()),
+        ("wasted_units", pa.string()),
+        ("wasted_den", pa.int64()),
+        ("bucket", pa.string()),
+        ("evidence", pa.string()),
+        ("device_ids", pa.list_(pa.int64())),
+        ("rule_version", pa.string()),
+        ("opened_us", pa.int64()),
+        ("subject_kind", pa.string()),
+        ("subject_id", pa.string()),
+        ("subject_name", pa.string()),
+        ("cause_us", pa.int64()),
+        ("team", pa.string()),
+        ("severity", pa.string()),
+        ("nodes", pa.list_(pa.string())),
+    ]
+)
+_HOW = pa.schema([("name", pa.string()), ("how", pa.string())])
+_WASTED = pa.schema([("key", pa.string()), ("units", pa.string()), ("den", pa.int64())])
+
+
+class ParameterSet(Protocol):
+    """Thresholds that hold for the runs and devices of one number (tables rule_set_run, rule_set_device)."""
+
+    @property
+    def number(self) -> int:
+        """0: for all that those tables do not name."""
+
+    @property
+    def parameters(self) -> dict[str, Any] | None:
+        """The thresholds; None: the rule is switched off there."""
+
+
+Sets = Callable[[Rule], Sequence[ParameterSet]]
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a rule would say of a window, and what that would be worth. Nothing is stored."""
+
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    """Rows like those of `finding`, the key among them."""
+    amounts: list[dict[str, Any]] = field(default_factory=list)
+    """key, bucket, model, usd_per_gpu_hour, currency, units, den: as finding_amount has them."""
+
+
+def ordered(rules: Iterable[Rule]) -> list[Rule]:
+    """Rules in the order in which they judge and claim."""
+    return sorted(rules, key=lambda rule: (RANK.index(rule.id) if rule.id in RANK else len(RANK), rule.id))
+
+
+def judge(
+    store: Store,
+    state: State,
+    cluster: str,
+    settings: Settings,
+    rules: Sequence[Rule],
+    sets: Sets,
+    window: tuple[int, int],
+    now_us: int,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Runs rules over whole hours [since, until) of a cluster; returns those that failed, with the reason.
+
+    Each rule is a transaction: one that fails leaves its findings as they were, and the others go on.
+    """
+    known_until_us = _known_until(store, cluster, window[1])
+    told = {
+        row[0]: row[1:]
+        for row in store.sql(
+            "select detector, rule_version, owed_from_us from rule_state where cluster = $c", c=cluster
+        )
+    }
+    failed: list[str] = []
+    batches: dict[int, list[tuple[Rule, Sequence[ParameterSet]]]] = defaultdict(list)
+    for rule in ordered(rules):
+        try:
+            chosen = sets(rule)
+        except GpuwatchError as error:
+            failed.append(f"{rule.id}: {error}")
+            continue
+        version, owed_us = told.get(rule.id, (None, None))
+        since_us = window[0] if owed_us is None else max(min(window[0], owed_us), window[1] - FIRST_REACH_US)
+        if version != _version(chosen):
+            since_us = min(since_us, _first(store, cluster, rule, version is not None, window[1]))
+        batches[since_us].append((rule, chosen))
+    done, total = 0, sum(len(batch) for batch in batches.values())
+    for since_us, batch in sorted(batches.items(), reverse=True):
+        store.run("views/job_chain", cluster=cluster, since_us=since_us, until_us=window[1])
+        store.run("detectors_state/relink", cluster=cluster)
+        for rule, chosen in batch:
+            if progress is not None:
+                progress(f"{cluster}: {rule.id}", done, total)
+            done += 1
+            try:
+                with bounded(store, rule), store.transaction():
+                    asked = _asked(store, cluster, rule, since_us, window[1], known_until_us, now_us, settings, state)
+                    _judge_rule(store, rule, chosen, asked)
+            except Exception as error:  # noqa: BLE001 - one rule never stops the others; it is recorded and owed
+                failed.append(f"{rule.id}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+                owe(store, cluster, [rule], since_us)
+        with store.transaction():
+            _regrant(store, cluster)
+    store.run("detectors_state/drop")
+    return failed
+
+
+def owe(store: Store, cluster: str, rules: Iterable[Rule], from_us: int) -> None:
+    """Notes that rules have not judged what changed since `from_us`: they do it when they judge next."""
+    with store.transaction():
+        for rule in rules:
+            store.run("detectors_state/owe", cluster=cluster, detector=rule.id, from_us=from_us)
+
+
+def dry_run(
+    store: Store,
+    state: State,
+    cluster: str,
+    settings: Settings,
+    rule: Rule,
+    sets: Sequence[ParameterSet],
+    window: tuple[int, int],
+    now_us: int,
+) -> DryRun:
+    """What a rule with these thresholds would have found in whole hours [since, until): other rules keep their claims.
+
+    Works on temporary tables of this connection only. Raises what the rule's SQL raises.
+    """
+    since_us, until_us = window
+    known_until_us = _known_until(store, cluster, until_us)
+    store.run("views/job_chain", cluster=cluster, since_us=since_us, until_us=until_us)
+    asked = _asked(store, cluster, rule, since_us, until_us, known_until_us, now_us, settings, state)
+    _speak(store, rule, sets, asked)
+    store.run("detectors_state/dry_claim", cluster=cluster, detector=rule.id, since_us=since_us, until_us=until_us)
+    store.run("detectors_state/grant", rank=list(RANK))
+    found = _findings(store, rule, asked, "new_verdict")
+    with store.view("found", found):
+        amounts = store.rows("detectors_state/dry_amount", cluster=cluster, detector=rule.id)
+    store.run("detectors_state/drop")
+    return DryRun(found.to_pylist(), amounts)
+
+
+def finding_key(detector: str, cluster: str, subject: str, start_us: int) -> str:
+    """The stable key of a finding: the same cause has the same key tomorrow (domain.md section 7.5)."""
+    digest = hashlib.blake2b("\x1f".join((detector, cluster, subject, str(start_us))).encode(), digest_size=8)
+    return f"{detector}-{digest.hexdigest()}"
+
+
+def _known_until(store: Store, cluster: str, until_us: int) -> int:
+    found = store.sql("select max(last_us) from device where cluster = $c", c=cluster)[0][0]
+    return until_us if found is None else int(found)
+
+
+def _first(store: Store, cluster: str, rule: Rule, judged_before: bool, until_us: int) -> int:
+    """Since when a rule judges that never did, or whose thresholds changed: all that is kept, or what stands open."""
+    oldest = "select min(hour_us) from ledger_hour where cluster = $c"
+    if judged_before:
+        oldest = (
+            "select min(started_us) from finding where cluster = $c and detector = $d and state = 'open' and $d <> ''"
+        )
+        found = store.sql(oldest, c=cluster, d=rule.id)[0][0]
+    else:
+        found = store.sql(oldest, c=cluster)[0][0]
+    if found is None:
+        return until_us
+    return max(int(found) // HOUR_US * HOUR_US, until_us - FIRST_REACH_US)
+
+
+def _asked(
+    store: Store,
+    cluster: str,
+    rule: Rule,
+    since_us: int,
+    until_us: int,
+    known_until_us: int,
+    now_us: int,
+    settings: Settings,
+    state: State,
+) -> Asked:
+    if rule.mode == "runs":
+        # Chains reach beyond the window: their whole length is judged.
+        reach = store.sql("select min(chain_start_us), max(chain_end_us) from job_chain")[0]
+        since_us = since_us if reach[0] is None else min(since_us, reach[0])
+        until_us = until_us if reach[1] is None else max(until_us, reach[1])
+    from_us = since_us - rule.look_back_us
+    return Asked(cluster, since_us, until_us, from_us, known_until_us, now_us, rule.parameters, settings, state)
+
+
+def _judge_rule(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) -> None:
+    cluster, version = asked.cluster, _version(sets)
+    _speak(store, rule, sets, asked)
+    store.run(
+        "detectors_state/forget",
+        cluster=cluster,
+        detector=rule.id,
+        mode=rule.mode,
+        since_us=asked.since_us,
+        until_us=asked.until_us,
+    )
+    store.run("detectors_state/keep", detector=rule.id)
+    found = _findings(store, rule, asked, "verdict")
+    with store.view("found", found):
+        store.run(
+            "detectors_state/replace_findings",
+            cluster=cluster,
+            detector=rule.id,
+            mode=rule.mode,
+            rule_version=version,
+            since_us=asked.since_us,
+        )
+    general = sets[0].parameters
+    if rule.unjudged is not None and general is not None:
+        store.keep_file("new_unjudged", rule.unjudged, **replace(asked, parameters=general).named())
+        store.run(
+            "detectors_state/replace_unjudged",
+            cluster=cluster,
+            detector=rule.id,
+            since_us=asked.since_us,
+            until_us=asked.until_us,
+        )
+    store.run("detectors_state/judged", cluster=cluster, detector=rule.id, rule_version=version)
+
+
+def _speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) -> None:
+    """Makes new_verdict: what the rule says of the window, the runs and devices of each set by its own thresholds."""
+    store.run("detectors_state/no_verdict")
+    for one in sets:
+        if one.parameters is None:
+            continue  # switched off there
+        at = replace(asked, parameters=one.parameters)
+        if rule.prepare is not None:
+            rule.prepare(store, at)
+        if rule.sql is None:
+            store.keep_file("found_row", f"detectors/{rule.stem}", **at.named())
+        else:
+            store.keep("found_row", rule.sql, **at.named())
+        store.insert_as("new_verdict", _normal(store, rule), **_row_words(rule, at), number=one.number)
+
+
+def _row_words(rule: Rule, at: Asked) -> dict[str, Any]:
+    still_us = max(int(at.parameters.get("still_us", STILL_US)), STILL_US)
+    return {
+        "detector": rule.id,
+        "cluster": at.cluster,
+        "version": version_of(at.parameters),
+        "from_us": at.since_us,
+        "until_us": at.until_us,
+        "whole": rule.mode != "hours",
+        "still_from_us": at.known_until_us - still_us,
+    }
+
+
+def _normal(store: Store, rule: Rule) -> str:
+    """The SELECT that turns found_row, with whatever columns the rule gives, into rows of new_verdict."""
+    names = {row[0] for row in store.sql("select column_name from (describe found_row)")}
+    unknown = sorted(names - set(_COLUMNS) - {"chain", "hour_us"})
+    if unknown:
+        raise ValueError(f"{rule.id}: its SQL returns {', '.join(unknown)}; known: chain, {', '.join(_COLUMNS)}")
+    subject = {"chain"} if "chain" in names else {"subject_kind", "subject_id"}
+    lacking = sorted((subject | {"start_us", "end_us"}) - names)
+    if lacking:
+        raise ValueError(f"{rule.id}: its SQL does not return {', '.join(lacking)}")
+    given = {n: f"f.{n}::{kind}" if n in names else f"null::{kind}" for n, kind in _COLUMNS.items()}
+    joined = "found_row f"
+    cause = "null::bigint"
+    if "chain" in names:
+        joined += " join (select chain, any_value(job_id) as job_id, any_value(name) as name, min(chain_start_us) as chain_us,"
+        joined += " arg_min(run_id, start_us) as first_run from job_chain group by chain) c on c.chain = f.chain"
+        given |= {"subject_kind": "'job'", "subject_id": "c.job_id", "subject_name": "c.name"}
+        given["run_id"] = f"coalesce({given['run_id']}, c.first_run)"
+        cause = "c.chain_us"
+    claims = given["claims"] if rule.bucket is not None else f"null::{_COLUMNS['claims']}"
+    return (
+        f"select $detector as detector, $cluster as cluster, {given['subject_kind']} as subject_kind,"
+        f" {given['subject_id']} as subject_id, {given['subject_name']} as subject_name, {cause} as cause_us,"
+        f" {given['run_id']} as run_id, {given['team']} as team, f.start_us // {HOUR_US} * {HOUR_US} as hour_us,"
+        f" {given['start_us']} as start_us, {given['end_us']} as end_us,"
+        f" coalesce({given['still']}, f.end_us >= $still_from_us) as still,"
+        f" coalesce({given['confidence']}, 1.0) as confidence, {given['severity']} as severity,"
+        f" coalesce({given['device_ids']}, []) as device_ids, {given['nodes']} as nodes,"
+        f" {given['numbers']} as numbers, {given['words']} as words, $version as rule_version, {claims} as claims"
+        f" from {joined}"
+        f" where ($whole or (f.start_us >= $from_us and f.start_us < $until_us))"
+        f" and coalesce((select number from rule_set_run s where s.run_id = {given['run_id']}),"
+        f" case when {given['run_id']} is null then"
+        f" (select number from rule_set_device s where s.device_id = ({given['device_ids']})[1]) end, 0) = $number"
+    )
+
+
+def _version(sets: Sequence[ParameterSet]) -> str:
+    """The thresholds in force, of all sets, as text."""
+    return " | ".join("off" if one.parameters is None else version_of(one.parameters) for one in sets)
+
+
+def _findings(store: Store, rule: Rule, asked: Asked, table: str) -> pa.Table:
+    """The findings of touched_subject, from rows of `table` (verdict or new_verdict)."""
+    columns = "* exclude (claims)" if table == "new_verdict" else "*"
+    text = f"select {columns} from {table} where detector = $detector and cluster = $cluster"
+    store.keep("spoken_verdict", text, detector=rule.id, cluster=asked.cluster)
+    how = [{"name": name, "how": how} for name, how in rule.measures.items() if how in MEASURES]
+    with store.view("measure_how", pa.Table.from_pylist(how, schema=_HOW)):
+        rows = store.rows("detectors_state/episode", detector=rule.id, cluster=asked.cluster, gap_us=rule.gap_us)
+    counted = [name for name, how in rule.measures.items() if how == "devices"]
+    out = []
+    for row in rows:
+        if row["ended_us"] - row["started_us"] < rule.least_us:
+            continue
+        evidence = dict(row["numbers"] or {}) | dict(row["words"] or {})
+        evidence = {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in evidence.items()}
+        evidence |= dict.fromkeys(counted, len(row["device_ids"]))
+        is_job = row["subject_kind"] == "job"
+        confidence = row["confidence"] if rule.confidence is None else rule.confidence(evidence)
+        out.append(
+            {
+                "key": finding_key(rule.id, asked.cluster, row["subject_id"], row["cause_us"]),
+                "detector": rule.id,
+                "cluster": asked.cluster,
+                "job_id": row["subject_id"] if is_job else None,
+                "run_id": row["run_id"],
+                "state": "open" if row["still"] else "resolved",
+                "resolved_reason": None if row["still"] else "condition ended",
+                "confidence": float(confidence),
+                "started_us": row["started_us"],
+                "ended_us": None if row["still"] else row["ended_us"],
+                "last_seen_us": row["ended_us"],
+                "wasted_units": "0",
+                "wasted_den": 1,
+                "bucket": rule.bucket,
+                "evidence": json.dumps(evidence, sort_keys=True, ensure_ascii=False),
+                "device_ids": row["device_ids"],
+                "rule_version": row["rule_version"],
+                "opened_us": asked.now_us,
+                "subject_kind": row["subject_kind"],
+                "subject_id": row["subject_id"],
+                "subject_name": row["subject_name"],
+                "cause_us": row["cause_us"],
+                "team": row["team"],
+                "severity": row["severity"],
+                "nodes": row["nodes"],
+            }
+        )
+    return pa.Table.from_pylist(out, schema=_FINDING)
+
+
+def _regrant(store: Store, cluster: str) -> None:
+    """Deals the buckets of the hours in claim_hour anew, and says what the findings concerned waste and cost."""
+    store.run("detectors_state/wanted", cluster=cluster)
+    store.run("detectors_state/grant", rank=list(RANK))
+    store.run("detectors_state/regrant", cluster=cluster)
+    reckon(store, cluster)
+
+
+def reckon(store: Store, cluster: str) -> None:
+    """Sums what the findings in regranted_finding were granted, exactly, and keeps its prices beside it."""
+    parts: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in store.rows("detectors_state/wasted", cluster=cluster):
+        parts[row["key"]].append((0, 1) if row["den"] is None else (int(row["units"]), row["den"]))
+    rows = []
+    for key, own in parts.items():
+        total = sum((Fraction(units, den) for units, den in own), Fraction(0))
+        den = lcm(*(den for _, den in own))
+        rows.append({"key": key, "units": str(int(total * den)), "den": den})
+    with store.view("wasted_row", pa.Table.from_pylist(rows, schema=_WASTED)):
+        store.run("detectors_state/set_wasted")
+    store.run("detectors_state/amounts", cluster=cluster)

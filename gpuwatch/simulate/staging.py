@@ -1,0 +1,410 @@
+"""Staging: which scenes a fleet has, and what each is built of."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from gpuwatch.errors import UsageError
+from gpuwatch.registry import discover
+from gpuwatch.simulate.fleet import NODE_GPUS, WHOLE, Device, Node, gpu_uuid, mig_devices
+from gpuwatch.simulate.loads import HOUR, SHAPES, Course, Stretch, course
+from gpuwatch.simulate.models import H100, Model
+from gpuwatch.simulate.moments import Epoch
+from gpuwatch.simulate.owners import QUEUE_LABEL, SLURM_OWNERS, TEAM_LABEL, team_of
+from gpuwatch.simulate.patches import Patch
+from gpuwatch.simulate.runs import Owner, Run
+from gpuwatch.simulate.truth import Allowed, Case, Labels
+
+Json = dict[str, object]
+Cycle = Sequence[tuple[str, float]]
+"""Levels and how many seconds each lasts, again and again."""
+Load = str | Course | Cycle
+
+CORE_GPUS_MIN = 16
+"""GPUs that scenes leave to the rest of the fleet."""
+DEFAULT_FROM_GPUS = 96
+"""Fleets smaller than this have scenes only where that is asked for."""
+FIRST_NUMBER = 500_000
+NUMBERS_A_SCENE = 1_000
+SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+WARM_S = 110
+STRETCHES_MAX = 20_000
+
+ORDER = (
+    "false-utilization", "idle-hoarding", "topology-blind-placement", "fragmentation", "gang-partial", "straggler",
+    "degraded-gpu", "memory-leak", "checkpoint-stall", "mig-mismatch", "mig-training", "small-batch", "partial-island",
+    "starvation", "preemption-thrash", "scheduler-conflict", "mig-mixed-pool", "driver-drift", "mig-speculative",
+    "noisy-neighbour", "fabric-congestion", "right-sizing", "spot-suitability", "own-vs-cloud", "blind-spot",
+)  # fmt: skip
+"""Detectors in order of importance: a fleet too small for all scenes gets the first ones."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A group of nodes with jobs of its own, built by `build`; it needs the last `hours` of the window.
+
+    `rank` 1 is the plainest case of its detector: all of rank 1 come before any of rank 2.
+    """
+
+    detector: str
+    name: str
+    rank: int
+    gpus: int
+    hours: float
+    build: Callable[[Stage], None]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What the chosen scenes add to a fleet."""
+
+    nodes: tuple[Node, ...] = ()
+    runs: tuple[Run, ...] = ()
+    objects: tuple[Json, ...] = ()
+    labels: Labels = field(default_factory=Labels)
+
+    @property
+    def gpus(self) -> int:
+        """Physical GPUs of their nodes."""
+        return sum(node.gpu_count for node in self.nodes)
+
+
+_scenes: dict[tuple[str, str], Scene] = {}
+
+
+def scene(detector: str, name: str, rank: int, gpus: int, hours: float) -> Callable[[Callable[[Stage], None]], Scene]:
+    """Registers a function as a scene. Raises ValueError for a name that is taken or an unknown detector."""
+
+    def register(build: Callable[[Stage], None]) -> Scene:
+        if (detector, name) in _scenes or detector not in ORDER:
+            raise ValueError(f"scene {name!r} of {detector!r} is there twice, or the detector is not in ORDER")
+        made = Scene(detector, name, rank, gpus, hours, build)
+        _scenes[(detector, name)] = made
+        return made
+
+    return register
+
+
+def scenes() -> list[Scene]:
+    """All scenes in order of importance."""
+    discover("gpuwatch.simulate.scenes")
+    return sorted(_scenes.values(), key=lambda s: (s.rank, ORDER.index(s.detector), s.name))
+
+
+def choose(wanted: str, gpus: int, window_s: int) -> list[tuple[int, Scene]]:
+    """(number, scene) of those to stage: `none`; `default`: what half of a large fleet has room for; `all` that fit; or
+    detectors by id, separated by commas. Scenes longer than the window are left out. Raises UsageError."""
+    numbered = list(enumerate(scenes(), start=1))
+    budget = max(0, gpus - CORE_GPUS_MIN)
+    if wanted == "none" or (wanted == "default" and gpus < DEFAULT_FROM_GPUS):
+        return []
+    if wanted == "default":
+        budget = gpus // 2
+    elif wanted != "all":
+        names = [name.strip() for name in wanted.split(",") if name.strip()]
+        if unknown := [name for name in names if name not in ORDER]:
+            raise UsageError(f"simulate: no scenes of {', '.join(unknown)}; give none, default, all, or detector ids")
+        numbered = [(number, made) for number, made in numbered if made.detector in names]
+    chosen = []
+    for number, made in numbered:
+        if made.gpus <= budget and made.hours * HOUR <= window_s:
+            chosen.append((number, made))
+            budget -= made.gpus
+    return chosen
+
+
+def stage(wanted: str, gpus: int, epoch: Epoch, step_s: int, seed: int) -> Staged:
+    """Builds the chosen scenes; the same arguments give the same. Raises UsageError."""
+    nodes: list[Node] = []
+    runs: list[Run] = []
+    objects: list[Json] = []
+    planted: list[Case] = []
+    decoys: list[Case] = []
+    allowed: list[Allowed] = []
+    for number, made in choose(wanted, gpus, epoch.window_s):
+        built = Stage(made, number, epoch, step_s, seed)
+        made.build(built)
+        nodes += built.finished()
+        if sum(node.gpu_count for node in built.finished()) != made.gpus:
+            raise ValueError(f"scene {made.name!r} has other GPUs than the {made.gpus} it says")
+        runs += built.runs
+        objects += built.objects
+        planted += built.planted
+        decoys += built.decoys
+        allowed += built.allowed
+    return Staged(tuple(nodes), tuple(runs), tuple(objects), Labels(tuple(planted), tuple(decoys), tuple(allowed)))
+
+
+class Stage:
+    """One scene while it is built. Times are whole seconds of the window; `ago(hours)` counts back from its end."""
+
+    def __init__(self, made: Scene, number: int, epoch: Epoch, step_s: int, seed: int) -> None:
+        self.made, self.epoch, self.step_s, self.seed = made, epoch, step_s, seed
+        self.tag = f"s{number:02d}"
+        self.window_s = epoch.window_s
+        self.rng = np.random.default_rng([seed, 7, zlib.crc32(f"{made.detector}/{made.name}".encode())])
+        self.runs: list[Run] = []
+        self.objects: list[Json] = []
+        self.planted: list[Case] = []
+        self.decoys: list[Case] = []
+        self.allowed: list[Allowed] = []
+        self._nodes: list[Node] = []
+        self._patches: dict[str, list[Patch]] = defaultdict(list)
+        self._next = FIRST_NUMBER + number * NUMBERS_A_SCENE
+
+    def ago(self, hours: float) -> int:
+        """The second that lies so many hours before the end, not before the scene begins."""
+        return max(0, self.window_s - int(hours * HOUR))
+
+    def node(
+        self,
+        model: Model = H100,
+        scheduler: str = "slurm",
+        gpus: int = NODE_GPUS,
+        counters: str = "training",
+        pool: str = "",
+        layouts: Sequence[tuple[str, ...]] = (),
+        every: int = 1,
+        hours: float = 0.0,
+        **more: object,
+    ) -> Node:
+        """Adds a node that joins `hours` (by default those of the scene) before the end; with `layouts` it is a MIG node."""
+        name = f"{self.tag}-{model.short}-{len(self._nodes) + 1:02d}"
+        spacing = self.step_s * every
+        if self.window_s % spacing:
+            every, spacing = 1, self.step_s
+        joined = self.window_s - int((hours or self.made.hours) * HOUR) // spacing * spacing
+        if layouts:
+            counters, devices = "mig", mig_devices(name, model, layouts, gpus, self.seed)
+        else:
+            devices = tuple(
+                Device(name, at, gpu_uuid(self.seed, name, at), model, WHOLE, "", Fraction(1), counters != "none")
+                for at in range(gpus)
+            )
+        self._nodes.append(
+            Node(
+                name,
+                scheduler,
+                model,
+                pool or f"{self.tag}-{scheduler[:4]}",
+                counters,
+                gpus,
+                devices,
+                max(0, joined),
+                every,
+                **more,  # type: ignore[arg-type]
+            )
+        )
+        return self._nodes[-1]
+
+    def patch(self, device: Device, code: str, start_s: int, end_s: int | None = None, **how: float) -> None:
+        """Changes a reading of the GPU of a device; `scale`, `first` and `last` as Patch has them."""
+        made = Patch(device.index, code, start_s, end_s, instance=-1 if device.gi == WHOLE else device.gi, **how)
+        self._patches[device.node].append(made)
+
+    def job(
+        self,
+        devices: Sequence[Device],
+        start_s: int | None,
+        end_s: int | None = None,
+        load: Load = "train",
+        name: str = "pretrain",
+        owner: Owner | None = None,
+        loads: Sequence[Load] = (),
+        pool: str = "",
+        gpus: int = 0,
+        submit_s: int | None = None,
+        state: str = "",
+        **more: object,
+    ) -> Run:
+        """A Slurm job; without a start it waits for `gpus` GPUs of `pool`."""
+        number = self._number()
+        owner = owner or SLURM_OWNERS[int(self.rng.integers(len(SLURM_OWNERS)))]
+        return self._add(
+            Run(
+                number,
+                str(number),
+                name,
+                "slurm",
+                owner,
+                "training",
+                gpus or len(devices),
+                self._submit(submit_s, start_s),
+                start_s,
+                end_s,
+                state or self._state(start_s, end_s),
+                tuple(devices),
+                self._courses(devices, start_s, end_s, load, loads),
+                profile=devices[0].profile if devices else "",
+                pool=pool or self._pool(devices),
+                **more,  # type: ignore[arg-type]
+            )
+        )
+
+    def pod(
+        self,
+        devices: Sequence[Device],
+        start_s: int | None,
+        end_s: int | None = None,
+        load: Load = "train",
+        workload: str = "finetune",
+        controller: str = "Job",
+        namespace: str = "ml-train",
+        team: str = "",
+        queue: str = "",
+        labels: Sequence[tuple[str, str]] = (),
+        loads: Sequence[Load] = (),
+        gpus: int = 0,
+        profile: str = "",
+        pool: str = "",
+        submit_s: int | None = None,
+        state: str = "",
+        **more: object,
+    ) -> Run:
+        """A pod; pods of one workload and controller Job (or another gang kind) are one job."""
+        number = self._number()
+        digest = hashlib.blake2b(f"{self.seed}/{self.tag}/{number}".encode(), digest_size=16).digest()
+        suffix = "".join(SUFFIX[byte % len(SUFFIX)] for byte in digest[:5])
+        hashed = "".join(SUFFIX[byte % len(SUFFIX)] for byte in hashlib.blake2b(workload.encode()).digest()[:9])
+        workload = f"{self.tag}-{workload}"
+        pod = {"ReplicaSet": f"{workload}-{hashed}-{suffix}", "StatefulSet": f"{workload}-0", "": workload}.get(
+            controller, f"{workload}-{suffix}"
+        )
+        said = (*labels, *(((TEAM_LABEL, team),) if team else ()), *(((QUEUE_LABEL, queue),) if queue else ()))
+        return self._add(
+            Run(
+                number,
+                f"{namespace}/{workload}",
+                workload,
+                "kubernetes",
+                Owner(namespace=namespace, queue=queue, labels=said),
+                "training",
+                gpus or len(devices),
+                self._submit(submit_s, start_s),
+                start_s,
+                end_s,
+                state or self._state(start_s, end_s),
+                tuple(devices),
+                self._courses(devices, start_s, end_s, load, loads),
+                profile=profile or (devices[0].profile if devices else ""),
+                pool=pool or self._pool(devices),
+                controller=controller,
+                pod=pod,
+                pod_uid=str(uuid.UUID(bytes=digest)),
+                **more,  # type: ignore[arg-type]
+            )
+        )
+
+    def plant(self, shape: str, why: str, about: Run | tuple[str, str], **more: object) -> None:
+        """Something of the scene's detector (or `detector`) to be found about a run, or a (kind, id)."""
+        self.planted.append(self._case(shape, why, about, **more))  # type: ignore[arg-type]
+
+    def decoy(self, shape: str, why: str, about: Run | tuple[str, str], **more: object) -> None:
+        """Something that must not be reported about it."""
+        self.decoys.append(self._case(shape, why, about, **more))  # type: ignore[arg-type]
+
+    def allow(self, detector: str, about: Run | tuple[str, str], why: str) -> None:
+        """Something that may be reported of another detector: both readings are right."""
+        kind, subject = about if isinstance(about, tuple) else ("job", about.job_id)
+        self.allowed.append(Allowed(detector, kind, subject, why))
+
+    def finished(self) -> list[Node]:
+        """The nodes with their patches."""
+        return [replace(node, patches=tuple(self._patches[node.name])) for node in self._nodes]
+
+    def _case(
+        self,
+        shape: str,
+        why: str,
+        about: Run | tuple[str, str],
+        devices: Sequence[Device] = (),
+        since_s: int | None = None,
+        until_s: int | None = None,
+        detector: str = "",
+    ) -> Case:
+        run = about if isinstance(about, Run) else None
+        if run is not None and run.start_s is not None:
+            start, end = run.held(self.window_s)
+        else:
+            start, end = (self._nodes[0].from_s if run is None else run.submit_s), self.window_s
+        devices = devices or (run.devices if run is not None else ())
+        low, high = start if since_s is None else since_s, end if until_s is None else until_s
+        kind, subject = about if isinstance(about, tuple) else ("job", about.job_id)
+        open_end = high >= self.window_s
+        return Case(
+            detector or self.made.detector,
+            shape,
+            run.job_id if run is not None else "",
+            team_of(run.owner) if run is not None else "",
+            run.owner.user if run is not None else "",
+            tuple(device.id for device in devices),
+            tuple(dict.fromkeys(device.node for device in devices)),
+            True,
+            ((self.epoch.rfc3339(low), self.epoch.rfc3339(high)),),
+            self.epoch.rfc3339(start),
+            None if open_end else self.epoch.rfc3339(end),
+            why,
+            kind,
+            subject,
+            self.made.name,
+        )
+
+    def _courses(
+        self, devices: Sequence[Device], start_s: int | None, end_s: int | None, load: Load, loads: Sequence[Load]
+    ) -> tuple[Course, ...]:
+        """One course for all devices, or that of each: a gang goes in step."""
+        if start_s is None:
+            return ()
+        length = (self.window_s if end_s is None else end_s) - start_s
+        if not loads:
+            return (self._course(load, length),) * len(devices)
+        made: dict[int, Course] = {}
+        return tuple(made.setdefault(id(each), self._course(each, length)) for each in loads)
+
+    def _course(self, load: Load, length: int) -> Course:
+        if isinstance(load, str):
+            if load in SHAPES:
+                return course(load, length, self.rng)
+            return [Stretch(0, min(WARM_S, length // 3), "loading"), Stretch(min(WARM_S, length // 3), length, load)]
+        if load and isinstance(load[0], Stretch):
+            return list(load)  # type: ignore[arg-type]
+        return repeated(load, length)  # type: ignore[arg-type]
+
+    def _add(self, run: Run) -> Run:
+        self.runs.append(run)
+        return run
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def _submit(self, submit_s: int | None, start_s: int | None) -> int:
+        if submit_s is not None:
+            return submit_s
+        return max(0, (self.window_s - HOUR if start_s is None else start_s) - int(self.rng.integers(2, 240)))
+
+    def _pool(self, devices: Sequence[Device]) -> str:
+        names = {device.node for device in devices}
+        return next((node.pool for node in self._nodes if not names or node.name in names), "")
+
+    @staticmethod
+    def _state(start_s: int | None, end_s: int | None) -> str:
+        return "PENDING" if start_s is None else "RUNNING" if end_s is None else "COMPLETED"
+
+
+def repeated(cycle: Cycle, length: int) -> Course:
+    """The levels of a cycle in turn over `length` seconds, after a short start."""
+    stretches = [Stretch(0, min(WARM_S, length // 3), "loading")]
+    while stretches[-1].end < length and len(stretches) < STRETCHES_MAX:
+        for level, seconds in cycle:
+            start = stretches[-1].end
+            stretches.append(Stretch(start, start + int(seconds), level))
+    return [replace(s, end=min(s.end, length)) for s in stretches if s.start < length]

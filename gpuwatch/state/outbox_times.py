@@ -1,0 +1,108 @@
+"""The table of the outbox, and when its messages are due."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+QUEUED = ("pending", "sending")
+THROTTLED = ("opened", "worsened")
+"""Events of which an owner hears once in a while."""
+
+TABLES = sa.MetaData()
+OUTBOX = sa.Table(
+    "outbox",
+    TABLES,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("dedup", sa.String),
+    sa.Column("channel", sa.String),
+    sa.Column("finding_key", sa.String),
+    sa.Column("event", sa.String),
+    sa.Column("payload", sa.Text),
+    sa.Column("state", sa.String),  # pending | sending | sent | dead
+    sa.Column("created_us", sa.BigInteger),
+    sa.Column("due_us", sa.BigInteger),  # of a `sending` one: until when its sender holds it
+    sa.Column("attempts", sa.Integer),
+    sa.Column("batch", sa.String),  # key of the message that carries this row
+    sa.Column("tried_us", sa.BigInteger),
+    sa.Column("last_error", sa.Text),
+    sa.Column("sent_us", sa.BigInteger),
+    sa.Column("wanted_us", sa.BigInteger),  # when it was to go out at first; NULL: when it was made
+    sa.Column("severity", sa.Text),
+    sa.Column("rule", sa.Text),
+    sa.Column("team", sa.Text),
+    sa.Column("username", sa.Text),
+)
+
+
+@dataclass(frozen=True)
+class About:
+    """What messages are grouped and throttled by."""
+
+    severity: str | None = None
+    rule: str | None = None
+    team: str | None = None
+    username: str | None = None
+
+    @property
+    def cause(self) -> tuple[str | None, ...]:
+        """The rule and the owner."""
+        return self.rule, self.team, self.username
+
+
+UNKNOWN = About()
+
+
+def hasten(connection: Connection, channel: str, now_us: int) -> None:
+    """Makes what waits for its time due, within a transaction: the channel has other times now."""
+    waiting = (OUTBOX.c.channel == channel) & (OUTBOX.c.state == "pending") & (OUTBOX.c.attempts == 0)
+    connection.execute(sa.update(OUTBOX).where(waiting, OUTBOX.c.due_us > now_us).values(due_us=now_us))
+
+
+def schedule(
+    connection: Connection,
+    channel: str,
+    written: Sequence[tuple[dict[str, Any], About]],
+    now_us: int,
+    urgent: Collection[str],
+    throttle_us: int,
+) -> None:
+    """Sets the times of new messages.
+
+    1. What is urgent is due now, and takes with it what waits about its finding. 2. What waits about a finding already takes
+    the news along: an end never overtakes its opening. 3. An owner who was told of a rule lately hears the rest of it later.
+    """
+    untried = (OUTBOX.c.channel == channel) & (OUTBOX.c.state == "pending") & (OUTBOX.c.attempts == 0)
+    query = sa.select(OUTBOX.c.finding_key, sa.func.max(OUTBOX.c.due_us)).where(untried)
+    waits = dict(connection.execute(query.group_by(OUTBOX.c.finding_key)).tuples().all())
+    told = _told(connection, channel, now_us, throttle_us) if throttle_us else {}
+    for row, about in written:
+        if about.severity in urgent:
+            row["due_us"] = now_us
+            if waits.get(row["finding_key"], now_us) > now_us:
+                mine = untried & (OUTBOX.c.finding_key == row["finding_key"])
+                connection.execute(sa.update(OUTBOX).where(mine).values(due_us=now_us))
+        elif row["finding_key"] in waits:
+            row["due_us"] = max(row["due_us"], waits[row["finding_key"]])
+        elif row["event"] in THROTTLED:
+            row["due_us"] = max(row["due_us"], told.get(about.cause, 0))
+        row["wanted_us"] = row["due_us"]
+
+
+def _told(connection: Connection, channel: str, now_us: int, throttle_us: int) -> dict[tuple[str | None, ...], int]:
+    """When an owner may be told of a rule again, by About.cause: with what waits, or `throttle_us` after the last time."""
+    cause = (OUTBOX.c.rule, OUTBOX.c.team, OUTBOX.c.username)
+    mine = (OUTBOX.c.channel == channel) & OUTBOX.c.event.in_(THROTTLED)
+    sent = mine & (OUTBOX.c.state == "sent") & (OUTBOX.c.sent_us > now_us - throttle_us)
+    last = connection.execute(sa.select(*cause, sa.func.max(OUTBOX.c.sent_us)).where(sent).group_by(*cause))
+    found = {(rule, team, user): sent_us + throttle_us for rule, team, user, sent_us in last}
+    queued = connection.execute(
+        sa.select(*cause, sa.func.max(OUTBOX.c.due_us))
+        .where(mine, OUTBOX.c.state == "pending", OUTBOX.c.attempts == 0)
+        .group_by(*cause)
+    )
+    return found | {(rule, team, user): due_us for rule, team, user, due_us in queued}

@@ -1,0 +1,37 @@
+-- A row is what looked busy and could not be judged for lack of a reading, or because no source names the device.
+with lacking as (
+    select
+        h.run_id,
+        w.device_id,
+        w.start_us,
+        case
+            when w.sm_active_ratio is null then 'SM_ACTIVE missing'
+            when w.dram_active_ratio is null then 'DRAM_ACTIVE missing'
+            else 'PIPE_TENSOR_ACTIVE missing'
+        end as reason
+    from device_window w
+    join held h on h.device_id = w.device_id and h.start_us = w.segment_start_us
+    where w.cluster = $cluster and w.hour_us >= $since_us and w.hour_us < $until_us
+        and (w.gpu_util_ratio >= $busy_ratio_min or w.gr_engine_ratio >= $busy_ratio_min)
+        and coalesce(w.sm_active_ratio < $sm_active_max, true)
+        and (
+            w.sm_active_ratio is null
+            or w.dram_active_ratio is null
+            or coalesce(w.tensor_active_ratio, w.fp_active_ratio) is null
+        )
+)
+select run_id, device_id, min(start_us) as start_us, max(start_us) + 300000000 as end_us, reason
+from lacking
+group by run_id, device_id, reason
+having count(*) >= $windows_min
+union all
+select
+    run_id,
+    device_id,
+    min(greatest(start_us, $since_us)),
+    max(least(end_us, $until_us)),
+    'device not named by any source'
+from held
+where not sure and start_us < $until_us and end_us > $since_us
+group by run_id, device_id
+order by 3, 4;

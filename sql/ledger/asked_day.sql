@@ -1,0 +1,18 @@
+-- A row is a booked day of a cluster whose raw samples are still there, its hours, and the digest of the requests by which its
+-- free time was judged (NULL: it was not).
+select h.day_us, a.digest, h.hours
+from (
+    select hour_us // 86400000000 * 86400000000 as day_us, list(distinct hour_us order by hour_us) as hours
+    from ledger_hour
+    where cluster = $cluster
+    group by hour_us // 86400000000
+) h
+left join asked_day a on a.cluster = $cluster and a.day_us = h.day_us
+where h.day_us not in (
+    select s.hour_us // 86400000000 * 86400000000
+    from context_span s
+    join context c using (context_id)
+    where c.cluster = $cluster
+        and s.hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)
+)
+order by h.day_us;
