@@ -23,12 +23,13 @@ from gpuwatch.site_rules import bounded
 from gpuwatch.state import State
 from gpuwatch.state.actions import Actions, Feedback
 from gpuwatch.store import Store
-from gpuwatch.teams import PLATFORM, UNALLOCATED
+from gpuwatch.teams import UNALLOCATED
 
 WINDOW_US_MAX = 31 * DAY_US
 """The longest window of one back-test."""
 ITEMS_MAX = 1000
 """Findings that an answer lists, the dearest first; its sums are of all."""
+PLATFORM = "__platform__"
 NEW, GONE, SAME = "new", "gone", "same"
 
 

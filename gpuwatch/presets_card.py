@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.detectors.rule import Rule
-from gpuwatch.errors import UnreadableInput
+from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.policy_lines import line_of, lines
 from gpuwatch.policy_values import SHOWN_MAX, PolicyError, Problem, Values, shown
 from gpuwatch.policy_values import Known as AnyName
@@ -88,6 +88,16 @@ def read(text: str | bytes, name: str, rules: Mapping[str, Rule], teams: Collect
         at = {} if braced else lines(plain)
         raise PolicyError([replace(one, line=_line(at, one.path)) for one in problems], name)
     return found
+
+
+def thresholds_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, float]:
+    """Thresholds of one rule as somebody wrote them ("20m", 0.5), by name. Raises UsageError naming all that is wrong."""
+    problems: list[Problem] = []
+    read = _Reader("", problems, AnyName())
+    found = _thresholds({rule.id: given}, "thresholds", read, names_of({rule.id: rule}))
+    if problems:
+        raise UsageError("; ".join(str(one) for one in problems))
+    return {name: value for _, name, value in found}
 
 
 def layers(state: State) -> tuple[Layer, ...]:

@@ -229,8 +229,8 @@ def _context(notes: Sequence[str]) -> Payload:
 def _buttons(links: Sequence[tuple[str, str | None]]) -> list[Payload]:
     """Links side by side; nothing where the service does not know its own address."""
     buttons = [
-        {"type": "button", "text": {"type": "plain_text", "text": label}, "url": url, "action_id": f"link-{number}"}
-        for number, (label, url) in enumerate(links)
+        {"type": "button", "text": {"type": "plain_text", "text": label}, "url": url}
+        for label, url in links
         if url is not None and len(url) <= MAX_URL
     ]
     return [{"type": "actions", "elements": buttons}] if buttons else []

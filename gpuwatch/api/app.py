@@ -18,7 +18,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gpuwatch.api import browse, errors, schema_budgets, schema_policies, schema_rates, schema_set
+from gpuwatch.api import browse, errors, schema_budgets, schema_detectors, schema_policies, schema_rates, schema_set
 from gpuwatch.api import routes as packaged
 from gpuwatch.api.auth import Guard
 from gpuwatch.api.codes import CODES
@@ -33,6 +33,8 @@ ABOUT = """Where the GPU-seconds of a fleet went. Times are RFC 3339 UTC, ratios
 currency. Lists answer `items` and `next`; errors answer `error` with `code`, `message`, `hint` and maybe `field`."""
 BODIES: tuple[type[BaseModel], ...] = (
     schema_budgets.BudgetsBody,
+    schema_detectors.BacktestBody,
+    schema_detectors.DetectorsBody,
     schema_policies.PoliciesBody,
     schema_set.ActionBody,
     schema_set.ChannelsBody,

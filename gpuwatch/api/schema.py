@@ -232,6 +232,7 @@ class ActionRow(Strict):
     reason: str
     actor: str
     at: Time
+    verdict: Literal["true_positive", "false_positive"] | None
 
 
 class Series(Shape):
@@ -243,21 +244,6 @@ class Series(Shape):
 class FindingDetail(Finding):
     series: Series | None
     actions: list[ActionRow]
-
-
-class Detector(Strict):
-    id: str
-    title: str
-    why: str
-    remedy: str | None
-    bucket: Bucket
-    thresholds: dict[str, float]
-    doc: str
-
-
-class Detectors(Strict):
-    items: list[Detector]
-    next: str | None
 
 
 class Job(Shape):

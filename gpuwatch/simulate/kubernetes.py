@@ -18,7 +18,7 @@ CONTROLLER_APIS = {
     "Job": "batch/v1",
     "PyTorchJob": "kubeflow.org/v1",
     "MPIJob": "kubeflow.org/v2beta1",
-    "PodGroup": "scheduling.volcano.sh/v1beta1",
+    "VolcanoJob": "batch.volcano.sh/v1alpha1",
     "RayCluster": "ray.io/v1",
 }
 CUDA_OF_BRANCH = {"535": "12.2", "550": "12.4", "560": "12.6", "570": "12.8"}
@@ -76,7 +76,7 @@ def _pod(run: Run, epoch: Epoch) -> Json:
                 "apiVersion": api,
                 "blockOwnerDeletion": True,
                 "controller": True,
-                "kind": run.controller,
+                "kind": "Job" if run.controller == "VolcanoJob" else run.controller,
                 "name": name,
                 "uid": uid(run.owner.namespace, run.controller, name),
             }

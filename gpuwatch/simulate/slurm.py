@@ -65,7 +65,7 @@ def sacct(runs: Sequence[Run], epoch: Epoch, cluster: str, gres: dict[str, str])
                     tres,
                     tres if run.nodes else "",
                     "None" if run.start_s is not None else run.reason or "None",
-                    ",".join(f"{key}={value}" for key, value in run.owner.labels),
+                    json.dumps(dict(run.owner.labels)) if run.owner.labels else "",
                 )
             )
         )

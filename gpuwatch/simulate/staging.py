@@ -303,6 +303,11 @@ class Stage:
             )
         )
 
+    def labelled(self, *labels: tuple[str, str]) -> Owner:
+        """A Slurm owner whose job's comment says this."""
+        owner = SLURM_OWNERS[int(self.rng.integers(len(SLURM_OWNERS)))]
+        return replace(owner, labels=labels)
+
     def plant(self, shape: str, why: str, about: Run | tuple[str, str], **more: object) -> None:
         """Something of the scene's detector (or `detector`) to be found about a run, or a (kind, id)."""
         self.planted.append(self._case(shape, why, about, **more))  # type: ignore[arg-type]

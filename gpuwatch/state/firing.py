@@ -138,7 +138,7 @@ class Firing:
         """How each channel fares that has alerts or was pushed to; `pending`: how many were never pushed as they are."""
         never = sa.select(_firing.c.channel, sa.func.count()).where(_firing.c.told_us.is_(None))
         with self._state.transaction(write=False) as connection:
-            untold = dict(connection.execute(never.group_by(_firing.c.channel)).tuples().all())
+            untold = {name: count for name, count in connection.execute(never.group_by(_firing.c.channel))}
             pushes = connection.execute(sa.select(_push)).all()
         found = {name: Status(pending=count) for name, count in untold.items()}
         return found | {

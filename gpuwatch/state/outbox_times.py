@@ -78,7 +78,7 @@ def schedule(
     """
     untried = (OUTBOX.c.channel == channel) & (OUTBOX.c.state == "pending") & (OUTBOX.c.attempts == 0)
     query = sa.select(OUTBOX.c.finding_key, sa.func.max(OUTBOX.c.due_us)).where(untried)
-    waits = dict(connection.execute(query.group_by(OUTBOX.c.finding_key)).tuples().all())
+    waits = {key: due_us for key, due_us in connection.execute(query.group_by(OUTBOX.c.finding_key))}
     told = _told(connection, channel, now_us, throttle_us) if throttle_us else {}
     for row, about in written:
         if about.severity in urgent:

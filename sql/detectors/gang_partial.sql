@@ -200,7 +200,8 @@ lost as (
     join device_minute m
         on m.cluster = $cluster and m.hour_us = t.hour_us and m.device_id = t.device_id
         and m.start_us >= t.start_us and m.end_us <= t.end_us
-    where t.sure and m.hour_us >= $from_us and m.hour_us < $until_us
+    -- Members that work all the same waste nothing by waiting in between.
+    where t.sure and m.hour_us >= $from_us and m.hour_us < $until_us and m.compute_us + m.memory_roof_us = 0
     group by t.chain, t.hour_us, t.run_id, t.device_id
 ),
 wanted as (

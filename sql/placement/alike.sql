@@ -4,7 +4,7 @@ with standing as (
     select
         d.gpu,
         d.gi < 0 and d.measured and d.model = $model and list_contains($pools, coalesce(d.pool, '')) as alike,
-        s.run_id is null and s.free_bucket in ('schedulable', 'stranded') and s.share_num = s.share_den as free,
+        s.run_id is null and s.free_bucket = 'schedulable' and s.share_num = s.share_den as free,
         bool_or(s.estimated) over (partition by coalesce(d.node, d.gpu)) as guessed
     from segment s
     join device d on d.cluster = s.cluster and d.device_id = s.device_id

@@ -5,7 +5,7 @@ with moment as (
 ),
 standing as (
     select m.at_us, d.gpu, d.node, d.model, d.pool, d.gi, d.measured, s.estimated,
-        s.run_id is null and s.free_bucket in ('schedulable', 'stranded') and s.share_num = s.share_den as free
+        s.run_id is null and s.free_bucket = 'schedulable' and s.share_num = s.share_den as free
     from moment m
     join segment s on s.cluster = m.cluster and s.start_us <= m.at_us and s.end_us > m.at_us
     join device d on d.cluster = s.cluster and d.device_id = s.device_id

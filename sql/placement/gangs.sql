@@ -70,7 +70,7 @@ from sized z
 join judged_run r using (run_id);
 
 -- A row of gang_link is a gang and five minutes: means over its devices of what their links carried, and how much of the
--- engines' time was no work at a roof. talking: over the half hour that ends here its links were in use.
+-- engines' time was no work at a roof. talking: it lies in a half hour in which its links were in use.
 create or replace temp table gang_link as
 with member as (
     select g.run_id, h.device_id, h.start_us, g.devices, g.run_start_us, g.run_end_us
@@ -103,10 +103,12 @@ seen as (
 behind as (
     select
         *,
-        count(*) over half_hour as windows,
-        sum(covered_us) over half_hour as half_hour_us,
-        avg(link_ratio) over half_hour as link_mean,
-        avg(pcie_bytes_per_s) over half_hour as pcie_mean
+        count(*) over half_hour = 6
+        and sum(covered_us) over half_hour >= $coverage_min * 1800000000 * devices
+        and (
+            coalesce(avg(link_ratio) over half_hour >= $quiet_link_ratio, false)
+            or coalesce(avg(pcie_bytes_per_s) over half_hour >= $quiet_pcie_bytes_per_s, false)
+        ) as talked
     from seen
     window half_hour as (
         partition by run_id order by start_us range between 1500000000 preceding and current row
@@ -119,9 +121,9 @@ select
     link_ratio,
     pcie_bytes_per_s,
     greatest(slack_ratio, 0) as slack_ratio,
-    windows = 6
-    and half_hour_us >= $coverage_min * 1800000000 * devices
-    and (coalesce(link_mean >= $quiet_link_ratio, false) or coalesce(pcie_mean >= $quiet_pcie_bytes_per_s, false)) as talking
+    bool_or(talked) over (
+        partition by run_id order by start_us range between current row and 1500000000 following
+    ) as talking
 from behind;
 
 -- Gangs to be judged: their links are in use in the judged hours, and not all of their GPUs are in one NVLink domain.

@@ -71,14 +71,23 @@ class Clock:
         self.now_us += int(seconds * SECOND_US)
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request as it came; names of headers in lower case."""
+
+    headers: dict[str, str]
+    body: bytes
+
+
 @dataclass
 class Hook:
     """A receiver on 127.0.0.1. Each request takes the next of `answers`; the last one stays."""
 
     answers: list[int | str]
-    """A status, or "hang", "close", "redirect", "gone" or "echo"."""
+    """A status, or "hang", "close", "torn", "redirect", "gone" or "echo"."""
     headers: dict[str, str] = field(default_factory=dict)
-    bodies: list[dict[str, Any]] = field(default_factory=list)
+    bodies: list[Any] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     port: int = 0
@@ -92,7 +101,9 @@ class Hook:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Notes the request and answers it as told."""
-        self.bodies.append(json.loads(await request.read()))
+        raw = await request.read()
+        self.requests.append(Request({name.lower(): value for name, value in request.headers.items()}, raw))
+        self.bodies.append(json.loads(raw))
         self.keys.append(request.headers["Idempotency-Key"])
         self.paths.append(request.path)
         self.on_request()
@@ -101,6 +112,13 @@ class Hook:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.released.wait(), 10)
             return web.Response(text="ok")
+        if told == "torn":
+            torn = web.StreamResponse(status=500, headers={"Content-Length": "100"})
+            await torn.prepare(request)
+            await torn.write(b"half")
+            assert request.transport is not None
+            request.transport.close()
+            return torn
         if told == "close":
             assert request.transport is not None
             request.transport.close()

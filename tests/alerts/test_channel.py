@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from gpuwatch.alerts import slack
-from gpuwatch.alerts.channel import EVENTS, KINDS, Channel, from_config, url_hint
+from gpuwatch.alerts.channel import EVENTS, GROUPS, KINDS, Channel, from_config, url_hint
 from gpuwatch.alerts.deliver import listing
 from gpuwatch.alerts.guard import Guard
-from gpuwatch.alerts.timing import DIGESTS, SEVERITIES
+from gpuwatch.alerts.more import MORE
+from gpuwatch.alerts.templates import FIELDS
+from gpuwatch.alerts.timing import DIGESTS, SEVERITIES, Timing
 from gpuwatch.errors import UsageError
 from gpuwatch.state import State
 from gpuwatch.state.channels import Channels
@@ -42,11 +44,29 @@ def test_a_channel_is_shown_without_its_address(state: State) -> None:
         "kind": "slack",
         "url_hint": "hooks.slack.com/…/AbCd",
         "severity_min": "medium",
+        "severity_max": "critical",
         "teams": None,
+        "rules": None,
+        "clusters": None,
+        "fallback": False,
         "events": ["opened", "worsened", "resolved"],
-        "digest": "off",
+        "group_by": [],
         "enabled": True,
         "origin": "api",
+        "digest": "off",
+        "digest_at": "08:00",
+        "quiet_hours": None,
+        "quiet_days": [],
+        "holidays": [],
+        "timezone": "UTC",
+        "urgent": "critical",
+        "throttle_minutes": 0,
+        "template_subject": None,
+        "template_body": None,
+        "labels": {},
+        "resolve_minutes": 5,
+        "signing_secret_set": False,
+        "authorization_set": False,
         "status": {"last_sent_at": None, "last_error": None, "last_error_at": None, "pending": 0, "dead": 0},
     }
     assert [expected] == listing(state)
@@ -66,6 +86,34 @@ def test_a_channel_is_shown_without_its_address(state: State) -> None:
 )
 def test_a_hint_tells_two_addresses_apart(url: str, expected: str) -> None:
     assert expected == url_hint(url)
+
+
+def test_more_secrets_are_kept_and_never_shown(state: State) -> None:
+    """One that is absent stays, an empty one goes; a login stays with its address."""
+    channels = Channels(state)
+    item = {"name": "hook", "kind": "webhook", "url": SLACK_URL}
+    channels.put({**item, "signing_secret": SECRET * 2, "authorization": f"Bearer {SECRET}"}, "ann", T0_US)
+    shown = listing(state)[0]
+    channels.put(item, "ann", T0_US + 1)
+
+    assert (True, True) == (shown["signing_secret_set"], shown["authorization_set"])
+    assert SECRET not in json.dumps(shown) + repr(channels.get("hook")) + repr(state.audit())
+    more = channels.get("hook").more
+    assert (SECRET * 2, f"Bearer {SECRET}") == (more.signing_secret, more.authorization)
+    with pytest.raises(UsageError, match="authorization must be given again") as raised:
+        channels.put({**item, "url": "https://example.com/mine"}, "eve", T0_US + 2)
+    assert SECRET not in str(raised.value)
+    channels.put({**item, "signing_secret": "", "authorization": ""}, "ann", T0_US + 3)
+    assert (None, None) == (channels.get("hook").more.signing_secret, channels.get("hook").more.authorization)
+
+
+def test_every_kind_may_be_sent_back_as_it_is_shown(state: State) -> None:
+    channels = Channels(state)
+    channels.put({**OPS, "group_by": ["rule", "team"], "quiet_days": ["sun", "sat"], "holidays": ["12-25"]}, "a", T0_US)
+    channels.put({"name": "am", "kind": "alertmanager", "url": "https://am.example", "labels": {"b": "1"}}, "a", T0_US)
+    channels.put({"name": "hook", "kind": "webhook", "url": SLACK_URL, "authorization": "Bearer x"}, "a", T0_US)
+
+    assert channels.replace(listing(state), "bob", T0_US + 1) is False
 
 
 def test_the_secret_is_in_no_text(state: State) -> None:
@@ -88,7 +136,7 @@ def test_what_the_api_shows_may_be_sent_back(state: State) -> None:
 
     assert channels.replace(listing(state), "bob", T0_US + 1) is False
     assert channels.replace([{**listing(state)[0], "digest": "daily"}], "bob", T0_US + 1) is True
-    assert (SLACK_URL, "daily") == (channels.get("ops").url, channels.get("ops").digest)
+    assert (SLACK_URL, "daily") == (channels.get("ops").url, channels.get("ops").timing.digest)
     assert ["bob", "ann"] == [row.actor for row in state.audit()]
 
 
@@ -113,6 +161,37 @@ def test_what_the_api_shows_may_be_sent_back(state: State) -> None:
         pytest.param({"url": "https://10.0.0.1/" + SECRET}, "not a public address", id="a private address"),
         pytest.param({"allow_private": ["10.0.0.1"]}, "allow_private is not known", id="nobody opens the guard here"),
         pytest.param({"sevrity": "low"}, "sevrity is not known", id="a misspelt field"),
+        pytest.param({"severity_max": "low"}, "severity_max must not be below", id="a range that holds nothing"),
+        pytest.param({"rules": []}, "rules must be", id="no rule at all"),
+        pytest.param({"clusters": ["c1", 2]}, "clusters must be", id="a cluster that is no text"),
+        pytest.param({"fallback": "yes"}, "fallback must be", id="a word for true"),
+        pytest.param({"group_by": ["job"]}, "group_by must be", id="an unknown group"),
+        pytest.param({"group_by": ["team", "team"]}, "group_by must be", id="a group twice"),
+        pytest.param({"quiet_hours": "22-7"}, "quiet_hours must be", id="hours without minutes"),
+        pytest.param({"quiet_hours": "07:00-07:00"}, "quiet_hours must be", id="quiet hours of no length"),
+        pytest.param(
+            {"quiet_days": ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]}, "quiet_days must", id="always quiet"
+        ),
+        pytest.param({"holidays": ["2026-02-29"]}, "holidays must be", id="a date that is none"),
+        pytest.param({"timezone": "Europe/Atlantis"}, "timezone must be", id="an unknown time zone"),
+        pytest.param({"timezone": "../../etc/passwd"}, "timezone must be", id="a path for a time zone"),
+        pytest.param({"urgent": "now"}, "urgent must be", id="an unknown urgency"),
+        pytest.param({"digest_at": "24:00"}, "digest_at must be", id="a time that no day has"),
+        pytest.param({"throttle_minutes": -1}, "throttle_minutes must be", id="a negative throttle"),
+        pytest.param({"template_subject": "$nam"}, r"template_subject has \$nam, which is not known", id="unknown field"),
+        pytest.param({"template_body": "costs 5$"}, "a \\$ at character 8", id="a lone dollar"),
+        pytest.param({"template_body": "${key.__class__}"}, "a \\$ at character 1", id="code in a template"),
+        pytest.param({"template_subject": "x" * 301}, "1 to 300 characters", id="a subject without end"),
+        pytest.param({"labels": {"env": "prod"}}, "labels must be", id="labels for Slack"),
+        pytest.param({"signing_secret": "x" * 20}, "signing_secret must be", id="a signature for Slack"),
+        pytest.param({"authorization": "Bearer x"}, "authorization must be", id="a login for Slack"),
+        pytest.param({"kind": "webhook", "signing_secret": "short"}, "signing_secret must be", id="a short secret"),
+        pytest.param({"kind": "webhook", "authorization": "a\r\nb"}, "authorization must be", id="a header in a header"),
+        pytest.param({"kind": "webhook", "signing_secret": "whsec_%%%%%%%%%%%%%"}, "signing_secret", id="no base64"),
+        pytest.param({"kind": "alertmanager", "digest": "daily"}, "digest is not for kind", id="Alertmanager's own"),
+        pytest.param({"kind": "alertmanager", "labels": {"team": "x"}}, "labels must be", id="a label that is taken"),
+        pytest.param({"kind": "alertmanager", "labels": {"a-b": "x"}}, "labels must be", id="a label that is none"),
+        pytest.param({"kind": "alertmanager", "resolve_minutes": 0}, "resolve_minutes must be", id="no time at all"),
     ],
 )
 def test_a_wrong_field_is_named_and_nothing_is_stored(state: State, item: dict[str, Any], expected: str) -> None:
@@ -200,7 +279,8 @@ PAGE = Path(__file__).parents[2] / "docs/alerts.md"
 def test_every_field_and_word_of_a_channel_is_documented() -> None:
     """In docs/alerts.md, as a user types it."""
     text = PAGE.read_text("utf-8")
-    words = {*Channel.__dataclass_fields__, *KINDS, *EVENTS, *SEVERITIES, *DIGESTS, "url_file"} - {"origin"}
+    fields = {*Channel.__dataclass_fields__, *Timing.__dataclass_fields__, *MORE, "url_file"}
+    words = (fields | {*KINDS, *EVENTS, *SEVERITIES, *DIGESTS, *GROUPS, *FIELDS}) - {"origin", "timing", "more"}
 
     assert [] == sorted(word for word in words if f"`{word}`" not in text)
 

@@ -118,6 +118,7 @@ def test_a_program_gets_the_finding_of_the_api(state: State, clock: Clock) -> No
                     "previous_severity": None,
                     "earlier": [],
                     "link": "https://gpuwatch.example/ui/findings/f1",
+                    "text": "High · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480/day",
                     "finding": finding().as_dict(),
                 }
             ] == receiver.bodies

@@ -113,6 +113,7 @@ def test_what_was_said_is_shown_and_audited(books: Api) -> None:
         "reason": "later",
         "actor": "ursula",
         "at": rfc3339(NOW_US),
+        "verdict": None,
     } == answer.json()
     assert ["snooze", "ack"] == [row["action"] for row in detail["actions"]]
     assert ("ursula", True, True) == (entry.actor, '"known"' in str(entry.before), '"later"' in str(entry.after))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from gpuwatch.clock import SECOND_US
 from gpuwatch.model import EVENT, NODE, PENDING, QUEUE, WORKLOAD, Records
-from tests.detectors.detector_world import Level, World, minutes, us
+from tests.detectors.detector_world import H100, Level, World, minutes, us
 
 SCHEMAS = {"pending": PENDING, "workload": WORKLOAD, "queue": QUEUE, "event": EVENT, "node": NODE}
 
@@ -55,6 +55,7 @@ def pods(
     until: float = 120,
     first: int = 0,
     node: str = "n1",
+    model: str = H100,
     name: str | None = None,
     state: str | None = None,
     **columns: object,
@@ -62,7 +63,7 @@ def pods(
     """One running pod a GPU, and the GPU's samples up to `until`."""
     for number, gpu in enumerate(gpus, first):
         if gpu not in world.names.values():
-            world.gpu(gpu, (until, level), node=node)
+            world.gpu(gpu, (until, level), node=node, model=model)
         world.claim(
             scheduler="kubernetes", kind="k8s-json", job_id=f"ml/{job}", run_key=f"{name or job}-uid",
             pod_uid=f"{job}-{number}-{start}", pod=f"{job}-{number}", namespace="ml", node=node, device_count=1,

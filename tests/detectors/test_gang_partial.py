@@ -9,57 +9,39 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.gang_partial import GANG_PARTIAL
-from tests.detectors.detector_world import IDLE, T0, WORK, World, us
-from tests.detectors.sched_world import found, gang, pods, tell, waits
+from tests.detectors.detector_world import H100, IDLE, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
+from tests.detectors.sched_world import Verdict, found, gang, pods, tell, waits
 
 RULE = "gang-partial"
 EXEMPT = '{"gpuwatch.io/exempt-until":"2027-01-01"}'
-Scene = Callable[[World], object]
+Scene = Callable[[World, str], object]
 
 
-def half(w: World, job: str = "a", *, lasts: float = 65, least: int = 4, count: int | None = None, **more: str) -> None:
+def half(
+    w: World, job: str, *, lasts: float = 65, least: int = 4, count: int | None = None, model: str = H100, **more: str
+) -> None:
     """Two of four members run since minute 5, the others wait up to minute `lasts`, when they are gone."""
     gang(w, job, least, count=count)
-    pods(w, job, [f"{job}0", f"{job}1"], 5, 100, level=IDLE, **more)
+    pods(w, job, [f"{job}-0", f"{job}-1"], 5, 100, level=IDLE, model=model, **more)
     waits(w, job, 2, 5.1, since=5)
     waits(w, job, 2, lasts, since=5, reason="NoLongerWaits")
 
 
-def without_workload(w: World) -> None:
-    pods(w, "a", ["a0", "a1"], 5, 100, level=IDLE)
-    waits(w, "a", 2, 5.1, since=5)
+def running(w: World, job: str, least: int | None, waiting: int, reason: str = "Unschedulable") -> None:
+    """Two members run from minute 5 to 100; others wait from minute 5 to 60 and longer, or none does."""
+    if least is not None:
+        gang(w, job, least)
+    pods(w, job, [f"{job}-0", f"{job}-1"], 5, 100, level=IDLE)
+    if waiting:
+        waits(w, job, waiting, 60, since=5, reason=reason)
 
 
-def creating(w: World) -> None:
-    gang(w, "a", 4)
-    pods(w, "a", ["a0", "a1"], 5, 100, level=IDLE)
+def nobody_runs(w: World, job: str) -> None:
+    gang(w, job, 4)
+    waits(w, job, 4, 60, since=5)
 
 
-def gated(w: World) -> None:
-    gang(w, "a", 4)
-    pods(w, "a", ["a0", "a1"], 5, 100, level=IDLE)
-    waits(w, "a", 2, 60, since=5, reason="SchedulingGated")
-
-
-def quota(w: World) -> None:
-    gang(w, "a", 4)
-    pods(w, "a", ["a0", "a1"], 5, 100, level=IDLE)
-    waits(w, "a", 4, 60, since=5, reason="WaitingForQuota")
-
-
-def nobody_runs(w: World) -> None:
-    gang(w, "a", 4)
-    pods(w, "b", ["a0"], 5, 100, level=WORK)
-    waits(w, "a", 4, 60, since=5)
-
-
-def more_than_least(w: World) -> None:
-    gang(w, "a", 2)
-    pods(w, "a", ["a0", "a1"], 5, 100, level=WORK)
-    waits(w, "a", 2, 60, since=5)
-
-
-def slurm(w: World) -> None:
+def slurm(w: World, job: str) -> None:
     tell(
         w, "workload", scheduler="slurm", kind="Job", uid="7", name="7", job_id="7", min_count=4, state="running",
         submit_us=0, observed_us=0,
@@ -72,112 +54,126 @@ def slurm(w: World) -> None:
 
 
 MUST_NOT_FIRE: dict[str, Scene] = {
-    "four minutes": lambda w: half(w, lasts=9),
-    "members that pull their image have a node and wait for none": creating,
-    "members that a gate holds back": gated,
-    "a gang that waits for quota as a whole": quota,
-    "an elastic job starts with fewer": lambda w: half(w, least=3, count=4),
-    "as many as it needs run": more_than_least,
+    "four minutes": lambda w, n: half(w, n, lasts=9),
+    "members that pull their image have a node and wait for none": lambda w, n: running(w, n, 4, 0),
+    "members that a gate holds back": lambda w, n: running(w, n, 4, 2, "SchedulingGated"),
+    "a gang that waits for quota as a whole": lambda w, n: running(w, n, 4, 4, "WaitingForQuota"),
+    "an elastic job starts with fewer": lambda w, n: half(w, n, least=3, count=4),
+    "as many as it needs run": lambda w, n: running(w, n, 2, 2),
     "no member runs": nobody_runs,
-    "nobody said how many it needs": without_workload,
-    "a gang of one": lambda w: half(w, least=1),
-    "an exempt label that has not expired": lambda w: half(w, labels=EXEMPT),
+    "nobody said how many it needs": lambda w, n: running(w, n, None, 2),
+    "a gang of one": lambda w, n: half(w, n, least=1),
+    "an exempt label that has not expired": lambda w, n: half(w, n, labels=EXEMPT),
     "Slurm starts all nodes or none": slurm,
 }
 
 
-@pytest.mark.parametrize("scene", MUST_NOT_FIRE.values(), ids=MUST_NOT_FIRE.keys())
-def test_is_no_partial_gang(tmp_path: Path, scene: Scene) -> None:
-    w = World(tmp_path)
-    scene(w)
-    report = w.analyze(120)
+def failed_member(w: World, job: str) -> None:
+    gang(w, job, 2)
+    pods(w, job, [f"{job}-0"], 0, 110, level=IDLE)
+    pods(w, job, [f"{job}-1"], 0, 30, level=IDLE, first=1, state="Failed")
+    waits(w, job, 1, 32, since=31)
+    waits(w, job, 1, 80, since=31, reason="NoLongerWaits")
 
-    assert ([], []) == ([r for r in report.failed_rules if r.startswith(RULE)], found(w, RULE))
+
+def working(w: World, job: str) -> None:
+    gang(w, job, 3)
+    pods(w, job, [f"{job}-0", f"{job}-1"], 5, 100, level=WORK)
+    waits(w, job, 1, 60, since=5)
 
 
-def test_two_of_four_for_an_hour(tmp_path: Path) -> None:
-    w = World(tmp_path)
-    half(w)
-    w.analyze(120)
-    (f,) = found(w, RULE)
+MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, int]]] = {
+    "two of four for an hour": (half, (5, 65, 2 * 60 * 60)),
+    "a member that failed and finds no place again": (failed_member, (31, 80, 49 * 60)),
+    "members that work all the same waste nothing": (working, (5, 100, 0)),
+}
 
-    assert ("job", "ml/a", "high", "resolved", 5.0, 65.0) == (f.kind, f.subject, f.severity, f.state, f.started, f.ended)
-    assert (2, 4, 2, 60) == tuple(
-        f.evidence[n] for n in ("running_pods", "pods_min", "held_devices", "partial_minutes")
+DEADLOCKS = {
+    "each would start with what the other holds": (0, 2, "critical"),
+    "one free GPU helps neither": (1, 2, "critical"),
+    "one can start on what is free": (2, 2, "high"),
+    "what one holds is not enough for the other": (0, 3, "high"),
+}
+
+
+def play(w: World) -> None:
+    for number, scene in enumerate(MUST_NOT_FIRE.values()):
+        scene(w, f"not{number}")
+    for number, (scene, _) in enumerate(MUST_FIRE.values()):
+        scene(w, f"is{number}")
+    for number, (free, b_waits, _) in enumerate(DEADLOCKS.values()):
+        model = f"NVIDIA A100 of case {number}"
+        half(w, f"a{number}", model=model)
+        half(w, f"b{number}", least=2 + b_waits, model=model)
+        for spare in range(free):
+            w.gpu(f"free{number}-{spare}", (120, IDLE), model=model)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    w = World(tmp_path_factory.mktemp("gangs"))
+    play(w)
+    report = w.analyze(180, detectors=[RULE, "idle-hoarding"])
+    assert [] == report.failed_rules
+    return w
+
+
+def of(w: World, job: str) -> list[Verdict]:
+    return [f for f in found(w, RULE) if f.subject == f"ml/{job}"]
+
+
+@pytest.mark.parametrize("number", range(len(MUST_NOT_FIRE)), ids=MUST_NOT_FIRE.keys())
+def test_is_no_partial_gang(world: World, number: int) -> None:
+
+    assert [] == of(world, f"not{number}")
+    assert "7" not in {f.subject for f in found(world, RULE)}
+
+
+@pytest.mark.parametrize("number", range(len(MUST_FIRE)), ids=MUST_FIRE.keys())
+def test_is_a_partial_gang(world: World, number: int) -> None:
+    start, end, wasted = list(MUST_FIRE.values())[number][1]
+
+    assert [("job", "high", "resolved", start, end, Fraction(wasted))] == [
+        (f.kind, f.severity, f.state, f.started, f.ended, f.wasted_s) for f in of(world, f"is{number}")
+    ]
+
+
+def test_evidence_says_how_many(world: World) -> None:
+    (f,) = of(world, "is0")
+
+    assert (2, 4, 2, 2, 60) == tuple(
+        f.evidence[n] for n in ("running_pods", "pods_min", "held_devices", "missing_devices", "partial_minutes")
     )
 
 
-def test_claims_what_its_members_did_not_use_while_it_was_partial(tmp_path: Path) -> None:
-    w = World(tmp_path)
-    half(w)
-    w.analyze(120)
-    (f,) = found(w, RULE)
+def test_idle_hoarding_claims_no_second_of_it(world: World) -> None:
+    """The two members idle from minute 5 to 100: 60 minutes are the gang's, 35 are left."""
+    (f,) = world.findings("idle-hoarding", "ml/is0")
 
-    assert Fraction(2 * 60 * 60) == f.wasted_s
-    assert not [other for other in w.findings("idle-hoarding", "ml/a") if other.wasted_s > 2 * 35 * 60]
+    assert 2 * 35 * 60 >= f.wasted_s
 
 
-def test_members_that_work_all_the_same_waste_nothing(tmp_path: Path) -> None:
-    w = World(tmp_path)
-    gang(w, "a", 3)
-    pods(w, "a", ["a0", "a1"], 5, 100, level=WORK)
-    waits(w, "a", 1, 60, since=5)
-    w.analyze(120)
-    (f,) = found(w, RULE)
+@pytest.mark.parametrize("number", range(len(DEADLOCKS)), ids=DEADLOCKS.keys())
+def test_deadlock(world: World, number: int) -> None:
+    expected = list(DEADLOCKS.values())[number][2]
 
-    assert Fraction(0) == f.wasted_s
+    assert [(expected, f"ml/b{number}" if expected == "critical" else "")] == [
+        (f.severity, f.evidence["deadlock_with"]) for f in of(world, f"a{number}")
+    ]
 
 
-def test_a_member_that_failed_and_finds_no_place(tmp_path: Path) -> None:
-    w = World(tmp_path)
-    gang(w, "a", 2)
-    pods(w, "a", ["a0"], 0, 110, level=WORK)
-    pods(w, "a", ["a1"], 0, 30, level=WORK, first=1, state="Failed")
-    waits(w, "a", 1, 32, since=31)
-    waits(w, "a", 1, 80, since=31, reason="NoLongerWaits")
-    w.analyze(120)
-
-    assert [(31.0, 80.0)] == [(f.started, f.ended) for f in found(w, RULE)]
-
-
-@pytest.mark.parametrize(
-    ("free", "b_waits", "expected"),
-    [
-        pytest.param(0, 2, "critical", id="each would start with what the other holds"),
-        pytest.param(1, 2, "critical", id="one free GPU helps neither"),
-        pytest.param(2, 2, "high", id="one can start on what is free"),
-        pytest.param(0, 3, "high", id="what one holds is not enough for the other"),
-    ],
-)
-def test_deadlock(tmp_path: Path, free: int, b_waits: int, expected: str) -> None:
-    w = World(tmp_path)
-    half(w)
-    half(w, "b", least=2 + b_waits)
-    for number in range(free):
-        w.gpu(f"free{number}", (120, IDLE))
-    w.analyze(120)
-
-    assert [expected] * 2 == [f.severity for f in found(w, RULE)]
-    assert [("ml/b" if expected == "critical" else "")] == [f.evidence["deadlock_with"] for f in found(w, RULE)][:1]
-
-
-def test_hour_by_hour_says_what_one_pass_says(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    once, often = World(tmp_path / "a"), World(tmp_path / "b")
-    for w in (once, often):
-        half(w)
-        half(w, "b")
-    once.analyze(180)
+def test_hour_by_hour_says_what_one_pass_says(world: World, tmp_path: Path) -> None:
+    often = World(tmp_path)
+    play(often)
     for hour in (1, 2, 3):
-        often.analyze(60 * hour, since_us=us(60 * (hour - 1)), until_us=us(60 * hour))
+        often.analyze(180, since_us=us(60 * (hour - 1)), until_us=us(60 * hour), detectors=[RULE, "idle-hoarding"])
 
-    assert found(once, RULE) == found(often, RULE)
-    assert 2 == len(found(once, RULE))
+    assert found(world, RULE) == found(often, RULE)
+    assert len(MUST_FIRE) + 2 * len(DEADLOCKS) == len(found(often, RULE))
 
 
-def test_thresholds_are_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs/detectors/gang-partial.md").read_text("utf-8")
+def test_doc_page_names_the_thresholds() -> None:
+    page = Path(__file__).parents[2] / "docs/detectors/gang-partial.md"
 
-    assert [] == [t.name for t in GANG_PARTIAL.thresholds if f"`{t.name}`" not in page]
-    assert T0 % 3_600_000_000 == 0
+    assert printed_thresholds(GANG_PARTIAL) == page_rows(page)
+    assert list(PAGE_HEADINGS) == page_headings(page)

@@ -1,35 +1,97 @@
-"""The rules: their words and thresholds."""
+"""The rules: their words, thresholds in force and what owners said of them; and the card that sets them."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from dataclasses import asdict
+from typing import Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from gpuwatch.analyze import parameters
-from gpuwatch.api.auth import Reader
+from gpuwatch import site_rules
+from gpuwatch.api.auth import Admin, Reader
+from gpuwatch.api.bodies import POLICY_KINDS, expect, plain
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
+from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema import Detectors
-from gpuwatch.detectors.rule import rules
+from gpuwatch.api.schema_detectors import Detectors, DetectorsCard
+from gpuwatch.api.schema_set import Replaced
+from gpuwatch.errors import UnreadableInput
+from gpuwatch.policy_values import PolicyError
 
+NAMED_MAX = 100
+"""Mistakes that an answer names; the others are counted."""
+DOCUMENT = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/DetectorsBody"}},
+            "application/toml": {"schema": {"type": "string"}},
+        },
+    }
+}
 router = APIRouter(prefix=PREFIX, tags=["findings"])
 
 
 @router.get("/detectors", response_model=Detectors, responses=errors(), summary="The rules")
 def detectors(access: Reader, service: Svc, limit: Limit = 100, cursor: CursorText = None) -> Response:
-    """Title, reason and thresholds in force. The remedy depends on the evidence: each finding has its own."""
-    items = [
-        {
-            "id": rule.id,
-            "title": rule.title,
-            "why": rule.why,
-            "remedy": None,
-            "bucket": rule.bucket,
-            "thresholds": {name: float(value) for name, value in parameters(rule, service.settings).items()},
-            "doc": f"docs/detectors/{rule.id}.md",
-        }
-        for rule in rules().values()
-    ]
+    """Title, reason, and thresholds in force with their sources; what owners called true and false. The remedy depends on
+    the evidence: each finding has its own. `refused` names files of the site that are no rules, with line and reason.
+    """
+    from gpuwatch.detectors_list import all_rules, listed
+
+    with service.reader() as store:
+        known = all_rules(service.settings, store)
+    bound = access.teams is not None
+    items = listed(known, service.state, service.settings, bound)
     asked = question({"route": "detectors"})
     chosen, following = page(items, limit, decode(cursor, asked), asked, lambda item: str(item["id"]))
-    return answer({"items": chosen, "next": following})
+    refused = [] if bound else [asdict(each) for each in site_rules.refused()]
+    return answer({"items": chosen, "refused": refused, "next": following})
+
+
+@router.get("/detectors/card", response_model=DetectorsCard, responses=errors(), summary="Presets and thresholds")
+def card(access: Reader, service: Svc) -> Response:
+    """Which preset, thresholds and rules hold in general, in pools and for teams, and the versions there were. A token bound
+    to teams sees of teams its own.
+    """
+    from gpuwatch.presets_card import answer as told
+
+    return answer(told(service.state, access.teams))
+
+
+@router.put(
+    "/detectors/card",
+    response_model=Replaced,
+    responses=errors(415),
+    openapi_extra=DOCUMENT,
+    summary="Sets presets and thresholds",
+)
+async def put_card(request: Request, access: Admin, service: Svc) -> Response:
+    """JSON or TOML. All or nothing: 400 names every mistake; `field` is the first one's."""
+    expect(request, POLICY_KINDS)
+    content = await plain(request)
+    return await to_thread.run_sync(_put, service, content, access.name)
+
+
+def _put(service: Any, content: bytes, actor: str) -> Response:
+    from gpuwatch.detectors_list import all_rules
+    from gpuwatch.known_names import team_names
+    from gpuwatch.presets_card import put, read
+
+    try:
+        with service.reader() as store:
+            found = read(content, "body", all_rules(service.settings, store), team_names(store, service.state) or None)
+    except PolicyError as error:
+        named = "; ".join(map(str, error.problems[:NAMED_MAX]))
+        more = f"; and {len(error.problems) - NAMED_MAX} more" if len(error.problems) > NAMED_MAX else ""
+        raise ApiError(
+            400, f"nothing was changed: {named}{more}", "correct these and send all", error.problems[0].path
+        ) from error
+    except UnreadableInput as error:
+        raise ApiError(400, str(error), "docs/presets.md shows a document", "body") from error
+    done = put(service.state, found, "PUT", actor, service.now_us())
+    if done["changed"]:
+        service.wake()
+    return answer(done)

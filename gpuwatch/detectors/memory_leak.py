@@ -1,0 +1,66 @@
+"""GPU memory that nobody's job holds, and memory of jobs that only grows."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import HOUR_US, MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+
+MIB = 1 << 20
+
+
+def _summary(e: Evidence) -> str:
+    if e["shape"] == "orphan":
+        of = f", left by job {e['last_job']}" if e.get("last_job") else ""
+        waits = e.get("requests_waiting", 0)
+        told = f"; {count(waits, 'request')} waited meanwhile" if waits else ""
+        return f"{e['fb_used_gib']:.1f} GiB in use on a GPU that nobody holds{of}, for {count(e['orphan_hours'], 'hour')}{told}."
+    full = e.get("hours_to_full")
+    told = f"; full in {count(full, 'hour')}" if full is not None else ""
+    return (
+        f"Memory grows by {e['growth_ratio_per_hour']:.1%} an hour on {count(e['leaking_devices'], 'device')} while the work "
+        f"stays the same{told}."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    if e["shape"] == "orphan":
+        return "Find the process (nvidia-smi --query-compute-apps=pid,used_memory), kill it, or reset the GPU; then release it."
+    return "Look for tensors kept across steps (losses, graphs, caches without a bound); restart from a checkpoint before it is full."
+
+
+MEMORY_LEAK = register(
+    Rule(
+        id="memory-leak",
+        title="GPU memory leaked",
+        why="Memory of a process that nobody owns makes the next job fail on a GPU that looks free; growing memory ends in an error.",
+        bucket="out_of_service",
+        thresholds=(
+            Threshold("leak_bytes_min", 500 * MIB, "more than 500 MiB above what an idle GPU of the model uses"),
+            Threshold("baseline_bytes_max", 1024 * MIB, "drivers and daemons use no more than this of any model"),
+            Threshold("orphan_us_min", 10 * MINUTE_US, "in use for 10 minutes on a GPU that nobody holds"),
+            Threshold("settle_us", 5 * MINUTE_US, "the first 5 minutes after a job: its processes are being ended"),
+            Threshold(
+                "busy_ratio_max", 0.02, "at 2 % and more of the engine somebody works there whom no source names"
+            ),
+            Threshold("growth_us", 6 * HOUR_US, "growth over six hours"),
+            Threshold("growth_ratio_per_hour_min", 0.01, "faster than 1 % an hour (Theil-Sen slope)"),
+            Threshold("r2_min", 0.9, "on a line: what fills up and stays is a cache"),
+            Threshold("flat_ratio_max", 0.1, "while the SMs are as active as before, within 10 %"),
+            Threshold("coverage_min", 0.8, "80 % of the five-minute windows have a memory reading"),
+            Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        look_back_us=6 * HOUR_US,
+        measures={
+            "leaking_devices": "devices",
+            "fb_used_gib": "max",
+            "orphan_hours": "sum",
+            "requests_waiting": "max",
+            "growth_gib_per_hour": "mean",
+            "growth_ratio_per_hour": "mean",
+            "r2": "min",
+            "hours_to_full": "last",
+        },
+    )
+)

@@ -1,0 +1,61 @@
+"""GPUs that are broken and still given out, and errors that are the application's."""
+
+from __future__ import annotations
+
+from gpuwatch.simulate.models import A100
+from gpuwatch.simulate.patches import GONE
+from gpuwatch.simulate.staging import Stage, scene
+
+DETECTOR = "degraded-gpu"
+WIDTH_NOW, WIDTH_IDLE = 8, 8
+
+
+@scene(DETECTOR, "hardware-errors", rank=1, gpus=8, hours=8)
+def hardware_errors(s: Stage) -> None:
+    """A node with four broken boards: row remap pending, remap failed, NVLink fatal, fallen off the bus."""
+    node = s.node(counters="health", leaf=s.tag)
+    pending, failed, linked, lost, narrow = node.devices[:5]
+    jobs = {d.index: s.job((d,), s.ago(7.5), s.ago(0.3), "train-lean") for d in (pending, failed, linked, narrow)}
+    s.patch(pending, "xid", s.ago(5), None, first=48, last=48)
+    s.patch(pending, "ecc_dbe", s.ago(5), None, first=1, last=1)
+    s.patch(pending, "remap_pending", s.ago(5), None, first=1, last=1)
+    s.patch(failed, "remap_failed", s.ago(4.4), None, first=1, last=1)
+    s.patch(failed, "remapped_bad", s.ago(4.4), s.ago(4.3), scale=1, first=0, last=7)
+    s.patch(linked, "xid", s.ago(4.1), None, first=74, last=74)
+    s.patch(linked, "nvlink_recoveries", s.ago(4.1), s.ago(0.3), scale=1, first=0, last=40)
+    s.patch(narrow, "pcie_lanes", s.ago(8), None, first=WIDTH_NOW, last=WIDTH_NOW)
+    s.job((lost,), s.ago(7.4), s.ago(3.4), "train-lean", state="NODE_FAIL")
+    s.patch(lost, "xid", s.ago(3.55), None, first=79, last=79)
+    s.patch(lost, GONE, s.ago(3.4), None)
+    told = (
+        ("row-remap-pending", pending, 5.0, "XID 48, a double-bit error, a reset is pending; its job goes on"),
+        ("row-remap-failed", failed, 4.4, "no spare rows left: the board must be replaced"),
+        ("nvlink-fatal", linked, 4.1, "XID 74, and its links recover again and again"),
+        ("off-the-bus", lost, 3.55, "XID 79, then silence"),
+        ("narrow-link", narrow, 7.5, "eight of sixteen PCIe lanes under load"),
+    )
+    for shape, device, hours, why in told:
+        s.plant(shape, why, ("gpu", device.gpu), devices=(device,), since_s=s.ago(hours))
+    assert jobs
+
+
+@scene(DETECTOR, "application-errors", rank=2, gpus=4, hours=8)
+def application_errors(s: Stage) -> None:
+    """XIDs of applications, rows that were remapped as they should be, and links that rest while nothing runs."""
+    node = s.node(A100, gpus=4, counters="health", leaf=s.tag)
+    fault, reset, rows, rests = node.devices
+    s.job((fault,), s.ago(7.5), s.ago(4), "train-lean", state="FAILED")
+    s.patch(fault, "xid", s.ago(4.02), None, first=31, last=31)
+    s.job((reset,), s.ago(7.4), s.ago(0.4), "batch")
+    s.patch(reset, "xid", s.ago(3), None, first=43, last=43)
+    s.job((rows,), s.ago(7.3), s.ago(0.5), "train-lean")
+    s.patch(rows, "remapped_ok", s.ago(5), s.ago(4.9), scale=1, first=0, last=2)
+    s.patch(rests, "pcie_gen", s.ago(8), None, first=1, last=1)
+    told = (
+        ("application-fault", fault, "XID 31: an illegal address of the application"),
+        ("application-stopped", reset, "XID 43: the application was stopped"),
+        ("remapped-correctable", rows, "two rows remapped for correctable errors, nothing pending"),
+        ("link-rests", rests, "PCIe generation 1 on a GPU that nobody uses: it saves power"),
+    )
+    for shape, device, why in told:
+        s.decoy(shape, why, ("gpu", device.gpu), devices=(device,))
