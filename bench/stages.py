@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
-from bench import backfill, fleet, kubernetes, live, money, protocols, push, remote_write, scrape
+from bench import analyzer, backfill, fleet, kubernetes, live, money, protocols, push, remote_write, scrape
 from bench import serve as served
 from gpuwatch.analyze import analyze
 from gpuwatch.clock import DAY_US, Window
@@ -216,11 +216,27 @@ def money_peers(directory: Path, gpus: int) -> Facts:
     return money.beside_promql(directory)
 
 
+def analyzer_hour(directory: Path, gpus: int) -> Facts:
+    """All rules over one new hour of a large fleet."""
+    return analyzer.hour(directory, gpus)
+
+
+def analyzer_curve(directory: Path, gpus: int) -> Facts:
+    """The same for several sizes and spans."""
+    return analyzer.curve(directory, gpus)
+
+
+def analyzer_backtest(directory: Path, gpus: int) -> Facts:
+    """Each rule tried over the month that `month` made."""
+    return analyzer.backtest(directory, gpus)
+
+
 STAGES: dict[str, Callable[[Path, int], Facts]] = {
     stage.__name__: stage
     for stage in (
         *(write, analysis, queries, text, parsing, month, serve, durable, ack, alert, scraping, reading),
         *(scheduler_events, protocol_costs, history),
+        *(analyzer_hour, analyzer_curve, analyzer_backtest),
         *(money_fleet, money_questions, money_focus, money_reports, money_peers),
     )
 }

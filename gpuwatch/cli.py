@@ -16,13 +16,16 @@ from gpuwatch.commands import (
     answers,
     audit_log,
     backfill,
+    backtest,
     budget,
     data,
     decide,
+    detectors,
     explain,
     period,
     policy,
     rates,
+    reclaim,
     reconcile,
     report,
     serve,
@@ -82,6 +85,9 @@ app.command("shapes")(shapes.shapes)
 app.command("simulate")(data.simulate)
 app.command("backup")(serve.backup)
 app.command("audit-log")(audit_log.audit_log)
+app.command("backtest")(backtest.backtest)
+app.command("reclaim")(reclaim.reclaim)
+app.add_typer(detectors.detectors, name="detectors")
 app.add_typer(report.report, name="report")
 app.add_typer(budget.budget, name="budget")
 app.add_typer(policy.policy, name="policy")

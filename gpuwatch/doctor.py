@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpuwatch import doctor_sources, ledger, rate_checks
+from gpuwatch import doctor_sources, judge, ledger, rate_checks, site_rules
 from gpuwatch.advice import Advice
 from gpuwatch.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.clocks import WrongClock
@@ -44,6 +44,7 @@ NO_GPU = "not looked at: no record names a GPU"
 OF_BOOKS = (
     "counters",
     "verdicts",
+    "rules",
     "unmeasured",
     "unscheduled",
     "clusters",
@@ -87,6 +88,7 @@ def examine(
         *told,
         _fields(store, since_us),
         _unjudged(store),
+        _rules(store),
         _unmeasured(store, advice),
         doctor_sources.unknown(store, advice, sources),
         doctor_sources.clusters(store, since_us),
@@ -183,6 +185,15 @@ def _unjudged(store: Store) -> Check:
     else:
         fix = ["Import metrics of these devices: see the checks counters and unmeasured."]
     return Check("verdicts", WARN, f"could not be judged: {named(reasons, '; ')}", "\n".join(fix))
+
+
+def _rules(store: Store) -> Check:
+    told = [f"{one['detector']} in {one['cluster']}: {one['reason']}" for one in judge.failures(store)]
+    told += [str(refusal) for refusal in site_rules.refused()]
+    if not told:
+        return Check("rules", OK, "every detector judged")
+    fix = "Mend the named file of detectors_dir, or report it where the detector is ours; it judges what it owes with the next analysis."
+    return Check("rules", FAIL, f"detectors that could not judge: {named(told, '; ')}", fix)
 
 
 def _unmeasured(store: Store, advice: Advice) -> Check:

@@ -47,7 +47,7 @@ class Finding:
     wasted_gpu_seconds: str
     wasted_cost: str | None
     currency: str | None
-    bucket: str
+    bucket: str | None
     summary: str
     remedy: str
     evidence: dict[str, Any]

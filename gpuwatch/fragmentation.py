@@ -184,6 +184,11 @@ def largest_gang(domains: Mapping[str, int]) -> tuple[str, int] | None:
     return min(domains.items(), key=lambda domain: (-domain[1], domain[0])) if domains else None
 
 
+def takes(task: Task, model: str | None) -> bool:
+    """Whether a request may use GPUs of a model."""
+    return task.models is None or model in task.models
+
+
 @dataclass
 class _Loss:
     """What a node loses: all that is free with some weight by case, and with others the GPUs with less than a share."""
@@ -222,7 +227,7 @@ def _groups(count: int, domains: Sequence[Sequence[int]]) -> list[Sequence[int]]
 def _takes(node: Node, task: Task) -> bool:
     if task.gpus == 0:
         raise ValueError(f"{task}: takes no GPU")
-    return task.profile is None and (task.models is None or node.model in task.models)
+    return task.profile is None and takes(task, node.model)
 
 
 def _by_gpu(node: Node, task: Task) -> int:

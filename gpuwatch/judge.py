@@ -9,44 +9,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import lcm
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch import workload_class
+from gpuwatch.clock import DAY_US, HOUR_US
 from gpuwatch.detectors.rule import MEASURES, Asked, Rule, version_of
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.settings import Settings
 from gpuwatch.site_rules import bounded
 from gpuwatch.state import State
 from gpuwatch.store import Store
+from gpuwatch.verdicts import ParameterSet, speak
 
 RANK = ("blind-spot", "gang-partial", "idle-hoarding", "false-utilization", "topology-blind-placement")
 """Who claims first (domain.md section 7.5); the others follow in the order of their names."""
 FIRST_REACH_US = 31 * DAY_US
 """A rule that has never judged a cluster, or has other thresholds now, judges at most this much of its past."""
-STILL_US = 10 * MINUTE_US
-"""A condition that held within this of the end of what is known holds still, where a rule does not say otherwise."""
-
-_COLUMNS = {
-    "subject_kind": "varchar",
-    "subject_id": "varchar",
-    "subject_name": "varchar",
-    "run_id": "bigint",
-    "team": "varchar",
-    "start_us": "bigint",
-    "end_us": "bigint",
-    "still": "boolean",
-    "confidence": "double",
-    "severity": "varchar",
-    "device_ids": "bigint[]",
-    "nodes": "varchar[]",
-    "numbers": "map(varchar, double)",
-    "words": "map(varchar, varchar)",
-    "claims": "struct(device_id bigint, run_id bigint, hour_us bigint, bucket varchar, us bigint)[]",
-}
-"""What a rule's SQL may return, and as what."""
-
 _FINDING = pa.schema(
     [
         ("key", pa.string()),
@@ -78,18 +58,6 @@ _FINDING = pa.schema(
 )
 _HOW = pa.schema([("name", pa.string()), ("how", pa.string())])
 _WASTED = pa.schema([("key", pa.string()), ("units", pa.string()), ("den", pa.int64())])
-
-
-class ParameterSet(Protocol):
-    """Thresholds that hold for the runs and devices of one number (tables rule_set_run, rule_set_device)."""
-
-    @property
-    def number(self) -> int:
-        """0: for all that those tables do not name."""
-
-    @property
-    def parameters(self) -> dict[str, Any] | None:
-        """The thresholds; None: the rule is switched off there."""
 
 
 Sets = Callable[[Rule], Sequence[ParameterSet]]
@@ -159,19 +127,26 @@ def judge(
                     asked = _asked(store, cluster, rule, since_us, window[1], known_until_us, now_us, settings, state)
                     _judge_rule(store, rule, chosen, asked)
             except Exception as error:  # noqa: BLE001 - one rule never stops the others; it is recorded and owed
-                failed.append(f"{rule.id}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
-                owe(store, cluster, [rule], since_us)
+                reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                failed.append(f"{rule.id}: {reason}")
+                owe(store, cluster, [rule], since_us, reason)
         with store.transaction():
             _regrant(store, cluster)
     store.run("detectors_state/drop")
     return failed
 
 
-def owe(store: Store, cluster: str, rules: Iterable[Rule], from_us: int) -> None:
-    """Notes that rules have not judged what changed since `from_us`: they do it when they judge next."""
+def owe(store: Store, cluster: str, rules: Iterable[Rule], from_us: int, failure: str | None = None) -> None:
+    """Notes that rules have not judged what changed since `from_us`, and why: they do it when they judge next."""
     with store.transaction():
         for rule in rules:
-            store.run("detectors_state/owe", cluster=cluster, detector=rule.id, from_us=from_us)
+            store.run("detectors_state/owe", cluster=cluster, detector=rule.id, from_us=from_us, failure=failure)
+
+
+def failures(store: Store) -> list[dict[str, str]]:
+    """Rules that failed when they judged last: cluster, detector and reason."""
+    rows = store.sql("select cluster, detector, failure from rule_state where failure is not null order by all")
+    return [dict(zip(("cluster", "detector", "reason"), row, strict=True)) for row in rows]
 
 
 def dry_run(
@@ -192,7 +167,7 @@ def dry_run(
     known_until_us = _known_until(store, cluster, until_us)
     store.run("views/job_chain", cluster=cluster, since_us=since_us, until_us=until_us)
     asked = _asked(store, cluster, rule, since_us, until_us, known_until_us, now_us, settings, state)
-    _speak(store, rule, sets, asked)
+    speak(store, rule, sets, asked)
     store.run("detectors_state/dry_claim", cluster=cluster, detector=rule.id, since_us=since_us, until_us=until_us)
     store.run("detectors_state/grant", rank=list(RANK))
     found = _findings(store, rule, asked, "new_verdict")
@@ -250,7 +225,7 @@ def _asked(
 
 def _judge_rule(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) -> None:
     cluster, version = asked.cluster, _version(sets)
-    _speak(store, rule, sets, asked)
+    speak(store, rule, sets, asked)
     store.run(
         "detectors_state/forget",
         cluster=cluster,
@@ -283,72 +258,6 @@ def _judge_rule(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: A
     store.run("detectors_state/judged", cluster=cluster, detector=rule.id, rule_version=version)
 
 
-def _speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) -> None:
-    """Makes new_verdict: what the rule says of the window, the runs and devices of each set by its own thresholds."""
-    store.run("detectors_state/no_verdict")
-    for one in sets:
-        if one.parameters is None:
-            continue  # switched off there
-        at = replace(asked, parameters=one.parameters)
-        if rule.prepare is not None:
-            rule.prepare(store, at)
-        if rule.sql is None:
-            store.keep_file("found_row", f"detectors/{rule.stem}", **at.named())
-        else:
-            store.keep("found_row", rule.sql, **at.named())
-        store.insert_as("new_verdict", _normal(store, rule), **_row_words(rule, at), number=one.number)
-
-
-def _row_words(rule: Rule, at: Asked) -> dict[str, Any]:
-    still_us = max(int(at.parameters.get("still_us", STILL_US)), STILL_US)
-    return {
-        "detector": rule.id,
-        "cluster": at.cluster,
-        "version": version_of(at.parameters),
-        "from_us": at.since_us,
-        "until_us": at.until_us,
-        "whole": rule.mode != "hours",
-        "still_from_us": at.known_until_us - still_us,
-    }
-
-
-def _normal(store: Store, rule: Rule) -> str:
-    """The SELECT that turns found_row, with whatever columns the rule gives, into rows of new_verdict."""
-    names = {row[0] for row in store.sql("select column_name from (describe found_row)")}
-    unknown = sorted(names - set(_COLUMNS) - {"chain", "hour_us"})
-    if unknown:
-        raise ValueError(f"{rule.id}: its SQL returns {', '.join(unknown)}; known: chain, {', '.join(_COLUMNS)}")
-    subject = {"chain"} if "chain" in names else {"subject_kind", "subject_id"}
-    lacking = sorted((subject | {"start_us", "end_us"}) - names)
-    if lacking:
-        raise ValueError(f"{rule.id}: its SQL does not return {', '.join(lacking)}")
-    given = {n: f"f.{n}::{kind}" if n in names else f"null::{kind}" for n, kind in _COLUMNS.items()}
-    joined = "found_row f"
-    cause = "null::bigint"
-    if "chain" in names:
-        joined += " join (select chain, any_value(job_id) as job_id, any_value(name) as name, min(chain_start_us) as chain_us,"
-        joined += " arg_min(run_id, start_us) as first_run from job_chain group by chain) c on c.chain = f.chain"
-        given |= {"subject_kind": "'job'", "subject_id": "c.job_id", "subject_name": "c.name"}
-        given["run_id"] = f"coalesce({given['run_id']}, c.first_run)"
-        cause = "c.chain_us"
-    claims = given["claims"] if rule.bucket is not None else f"null::{_COLUMNS['claims']}"
-    return (
-        f"select $detector as detector, $cluster as cluster, {given['subject_kind']} as subject_kind,"
-        f" {given['subject_id']} as subject_id, {given['subject_name']} as subject_name, {cause} as cause_us,"
-        f" {given['run_id']} as run_id, {given['team']} as team, f.start_us // {HOUR_US} * {HOUR_US} as hour_us,"
-        f" {given['start_us']} as start_us, {given['end_us']} as end_us,"
-        f" coalesce({given['still']}, f.end_us >= $still_from_us) as still,"
-        f" coalesce({given['confidence']}, 1.0) as confidence, {given['severity']} as severity,"
-        f" coalesce({given['device_ids']}, []) as device_ids, {given['nodes']} as nodes,"
-        f" {given['numbers']} as numbers, {given['words']} as words, $version as rule_version, {claims} as claims"
-        f" from {joined}"
-        f" where ($whole or (f.start_us >= $from_us and f.start_us < $until_us))"
-        f" and coalesce((select number from rule_set_run s where s.run_id = {given['run_id']}),"
-        f" case when {given['run_id']} is null then"
-        f" (select number from rule_set_device s where s.device_id = ({given['device_ids']})[1]) end, 0) = $number"
-    )
-
-
 def _version(sets: Sequence[ParameterSet]) -> str:
     """The thresholds in force, of all sets, as text."""
     return " | ".join("off" if one.parameters is None else version_of(one.parameters) for one in sets)
@@ -363,11 +272,15 @@ def _findings(store: Store, rule: Rule, asked: Asked, table: str) -> pa.Table:
     with store.view("measure_how", pa.Table.from_pylist(how, schema=_HOW)):
         rows = store.rows("detectors_state/episode", detector=rule.id, cluster=asked.cluster, gap_us=rule.gap_us)
     counted = [name for name, how in rule.measures.items() if how == "devices"]
+    jobs = [row for row in rows if row["subject_kind"] == "job" and row["run_id"] is not None]
+    since_us = min((row["started_us"] for row in jobs), default=0) // HOUR_US * HOUR_US
+    classes = workload_class.of_runs(store, asked.cluster, [row["run_id"] for row in jobs], since_us) if jobs else {}
     out = []
     for row in rows:
         if row["ended_us"] - row["started_us"] < rule.least_us:
             continue
-        evidence = dict(row["numbers"] or {}) | dict(row["words"] or {})
+        known = {"workload_class": classes[row["run_id"]]} if row["run_id"] in classes else {}
+        evidence = dict(row["numbers"] or {}) | known | dict(row["words"] or {})
         evidence = {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in evidence.items()}
         evidence |= dict.fromkeys(counted, len(row["device_ids"]))
         is_job = row["subject_kind"] == "job"

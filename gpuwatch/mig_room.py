@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 from gpuwatch import mig
@@ -128,18 +127,22 @@ def expected(rooms: Sequence[Room], tasks: Sequence[Task], model_names: Sequence
     )
 
 
-def idle_lost(one: Room, tasks: Sequence[Task], model: str | None) -> Fraction | None:
-    """What part of its idle instances the tasks cannot use, 0..1, memory slices outside of all instances used first.
+def idle_lost(one: Room, tasks: Sequence[Task], model: str | None) -> tuple[int, int, int]:
+    """What the tasks cannot use of its idle instances: (lost, what of it is another model or mode, of), by weight.
 
-    None where nothing is idle or nothing is asked for.
+    Memory slices outside of all instances are used first. (0, 0, 1) where nothing is idle or nothing is asked for.
     """
     idle = sum(count * one.geometry.profiles[name].memory_slices for name, count in one.ready.items())
     weight = sum(task.weight for task in tasks)
     if not idle or not weight:
-        return None
-    outside = one.free_slices - idle
-    lost = sum(task.weight * max(0, _case(one, task, model)[1] - outside) for task in tasks)
-    return Fraction(lost, weight * idle)
+        return 0, 0, 1
+    lost = misfit = 0
+    for task in tasks:
+        case, slices = _case(one, task, model)
+        own = task.weight * max(0, slices - (one.free_slices - idle))
+        lost += own
+        misfit += own if case in ("NA", "ML") else 0
+    return lost, misfit, weight * idle
 
 
 def slice_milli(geometry: Geometry) -> int:

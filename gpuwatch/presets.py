@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gpuwatch.clock import MINUTE_US
@@ -99,6 +100,11 @@ PRESETS: dict[str, Preset] = {
 is named; the waste of the finding stays what the ledger booked."""
 
 
+def is_time(name: str) -> bool:
+    """Whether a threshold is a time in microseconds, by its name: `idle_us_min`, but not `fb_used_ratio`."""
+    return re.search(r"_us(_|$)", name) is not None
+
+
 def source_of(preset: str, rule: str, name: str) -> str | None:
     """Where a preset took a threshold from; None where it says nothing of it."""
     return next((v.source for v in PRESETS[preset].values if (v.rule, v.name) == (rule, name)), None)
@@ -106,4 +112,4 @@ def source_of(preset: str, rule: str, name: str) -> str | None:
 
 def values_of(preset: str, rule: str) -> dict[str, float]:
     """The thresholds of one rule that a preset sets."""
-    return {v.name: int(v.value) if "_us" in v.name else v.value for v in PRESETS[preset].values if v.rule == rule}
+    return {v.name: int(v.value) if is_time(v.name) else v.value for v in PRESETS[preset].values if v.rule == rule}

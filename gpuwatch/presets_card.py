@@ -18,7 +18,7 @@ from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.policy_lines import line_of, lines
 from gpuwatch.policy_values import SHOWN_MAX, PolicyError, Problem, Values, shown
 from gpuwatch.policy_values import Known as AnyName
-from gpuwatch.presets import DEFAULT, LADDER, PRESETS, RECLAIM
+from gpuwatch.presets import DEFAULT, LADDER, PRESETS, RECLAIM, is_time
 from gpuwatch.state import State
 from gpuwatch.state.cards import Cards
 
@@ -146,7 +146,7 @@ class _Reader(Values):
         return None
 
     def threshold(self, where: str, name: str, value: Any) -> float:
-        if "_us" in name:
+        if is_time(name):
             match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
             us = round(float(match[1]) * _UNITS[match[2]]) if match else value
             if isinstance(us, int) and not isinstance(us, bool) and 0 <= us <= DURATION_US_MAX:

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.detectors.rule import MEASURES, Evidence, Mode, Rule, Threshold
 from gpuwatch.output import BUCKET_WORDS
+from gpuwatch.presets import is_time
 
 ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 ID_MAX, TEXT_MAX, THRESHOLDS_MAX = 60, 500, 50
@@ -134,12 +135,12 @@ def _threshold(text: str, number: int, head: _Head) -> Threshold:
         )
     if name in (t.name for t in head.thresholds) or len(head.thresholds) == THRESHOLDS_MAX:
         raise SiteRuleError(number, f"threshold {name} is said twice, or is one too many", "say it once")
-    if bool(match[2]) and "_us" not in name:
+    if bool(match[2]) and not is_time(name):
         raise SiteRuleError(number, f"{value} is a time, and {name} none", "end the name of a time in _us")
     amount = float(match[1]) * _UNITS.get(match[2], 1)
-    if not math.isfinite(amount) or ("_us" in name and (amount < 0 or amount > 366 * DAY_US)):
+    if not math.isfinite(amount) or (is_time(name) and (amount < 0 or amount > 366 * DAY_US)):
         raise SiteRuleError(number, f"{value} is out of range", "times are 0 to 366 days")
-    return Threshold(name, int(amount) if "_us" in name else amount, source[:TEXT_MAX])
+    return Threshold(name, int(amount) if is_time(name) else amount, source[:TEXT_MAX])
 
 
 def _id(head: _Head) -> str:

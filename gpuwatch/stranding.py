@@ -6,23 +6,19 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
 from gpuwatch.clock import DAY_US, HOUR_US
-from gpuwatch.fragmentation import GPU_MILLI, NODE, Node, Task, expected
+from gpuwatch.fragmentation import NODE, Node, Task, expected, takes
 from gpuwatch.mig_room import idle_lost, room
 from gpuwatch.shapes_demand import DAYS, ROWS_MAX, TASKS_MAX, shape, task_of, weighed
 from gpuwatch.store import Store
 
 HELD_MARK = "*"
 """Behind the profile of an instance that somebody holds, in a state of a partitioned GPU."""
-Part = tuple[int, int, int, int]
-"""(thousandths free, GPUs with so much, lost, weight): lost / weight of their time is stranded."""
-_NOTHING = Fraction(0)
 _END = pa.schema([("cluster", pa.string()), ("as_of_us", pa.int64()), ("at_us", pa.int64())])
 _HOUR = pa.schema([("hour_us", pa.int64())])
 _ASKED = pa.schema([("day_us", pa.int64()), ("requests", pa.int64()), ("digest", pa.string())])
@@ -35,9 +31,21 @@ _JUDGED = pa.schema(
         ("milli", pa.int32()),
         ("gpus", pa.int32()),
         ("lost", pa.int64()),
+        ("misfit", pa.int64()),
         ("weight", pa.int64()),
     ]
 )
+
+
+@dataclass(frozen=True)
+class Part:
+    """GPUs of one state with the same free: lost / weight of their time is stranded, misfit of it by model or MIG mode."""
+
+    milli: int
+    gpus: int
+    lost: int = 0
+    misfit: int = 0
+    weight: int = 1
 
 
 @dataclass(frozen=True)
@@ -116,32 +124,33 @@ def refresh(store: Store, cluster: str) -> list[int]:
 
 
 def judge(parts: tuple[str, ...], partitioned: bool, model: str | None, tasks: tuple[Task, ...]) -> list[Part]:
-    """What of one state is lost to the tasks: a row for each amount that is free on some GPU; 0 / 1 without any task.
+    """What of one state is lost to the tasks: a row for each amount that is free on some GPU; 0 of 1 without any task.
 
     `parts` as in ledger/free_state.sql. A layout that no legal packing explains loses nothing.
     """
+    weight = sum(task.weight for task in tasks)
     if partitioned:
         idle = [not part.endswith(HELD_MARK) for part in parts]
         found = room(model, tuple((part.removesuffix(HELD_MARK), free) for part, free in zip(parts, idle, strict=True)))
-        lost = _NOTHING
-        if found is not None:
-            lost = idle_lost(found, tasks, model) or _NOTHING
-        return [(0, sum(idle), lost.numerator, lost.denominator)]
+        if found is None or not weight:
+            return [Part(0, sum(idle))]
+        lost, misfit, of = idle_lost(found, tasks, model)
+        return [Part(0, sum(idle), lost, misfit, of)]
     free = tuple(int(part) for part in parts)
+    if not weight:
+        return [Part(milli, free.count(milli)) for milli in sorted(set(free))]
     by_gpu = expected([Node(free, model)], tasks).by_gpu[0]
-    weight = sum(task.weight for task in tasks) or 1
-    rates = {milli: Fraction(units, milli * weight) if milli else _NOTHING for milli, units in zip(free, by_gpu, strict=True)}
-    return [(milli, free.count(milli), rate.numerator, rate.denominator) for milli, rate in sorted(rates.items())]
+    misfit = sum(task.weight for task in tasks if task.profile is not None or not takes(task, model))
+    lost_of = {milli: units // milli for milli, units in zip(free, by_gpu, strict=True) if milli}
+    return [Part(milli, free.count(milli), lost, misfit, weight) for milli, lost in sorted(lost_of.items())]
 
 
 def _rows(states: Iterable[Mapping[str, Any]], requests: Mapping[int, Asked]) -> Iterable[dict[str, Any]]:
     for day_us, some in groupby(states, key=lambda row: row["day_us"]):
         tasks = requests[day_us].tasks
         for row in some:
-            for milli, gpus, lost, weight in judge(
-                tuple(row["parts"]), row["partitioned"], row["model"] or None, tasks
-            ):
-                yield {**row, "milli": milli, "gpus": gpus, "lost": lost, "weight": weight}
+            for part in judge(tuple(row["parts"]), row["partitioned"], row["model"] or None, tasks):
+                yield {**row, **vars(part)}
 
 
 def _fleet(store: Store, cluster: str) -> tuple[set[str], int]:

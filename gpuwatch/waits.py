@@ -56,6 +56,10 @@ _told = tuple(
 )
 """Messages of queues whose reason says nothing: the first that fits. Of several flavors that do not take it, the one that
 is only full comes before those that never can."""
+ROOM = frozenset({"Resources", "TopologyPlacementFailed", "NotEnoughResources"})
+"""Words for a wait until devices near one another are free; all others are about quota, turns, or what no node offers."""
+POD_REASONS = frozenset({"Unschedulable", "Undetermined"})
+"""Words of pods that no node took: why stands in the message."""
 ROWS_MAX = 100_000
 WORDS_MAX = 500
 """Characters of an explanation."""
@@ -65,6 +69,8 @@ _available = re.compile(
 )
 """The reasons end at the first full stop; behind it stands what preemption would do ("preemption: 0/7 nodes ...", since
 1.31 "no new claims to deallocate, preemption: ..."). Volcano says that nodes are unavailable."""
+_no_device = re.compile(r"Insufficient \S*(?:/gpu|/mig-|gpu\b)", re.IGNORECASE)
+_own_taint = re.compile(r"untolerated taint \{node-role\.kubernetes\.io/(?:control-plane|master)\b")
 _counted = re.compile(r"(?P<nodes>\d{1,9}) (?P<reason>\S.*)", re.DOTALL)
 
 Row = dict[str, Any]
@@ -99,7 +105,7 @@ def unscheduled(store: Store, at_us: int, cluster: str | None, jobs: Iterable[Jo
     found: dict[Job, Row] = {}
     since_us = at_us - EVENTS_US
     for row in store.rows("reports/unscheduled", cluster=cluster, at_us=at_us, since_us=since_us, limit=ROWS_MAX):
-        job = _job(row["cluster"], row["namespace"], row["name"], known)
+        job = job_of(row["cluster"], row["namespace"], row["name"], known)
         if job is not None:
             told = found.setdefault(job, {"message": row["message"], "last_us": row["last_us"], "pods": 0})
             told["pods"] += 1
@@ -121,6 +127,23 @@ def in_words(message: str | None) -> str | None:
     return "; ".join(words)[:WORDS_MAX]
 
 
+def for_room(reason: str | None, message: str | None = None) -> bool | None:
+    """Whether a request waits for free devices near one another and for nothing else; None: nobody says.
+
+    Of pods that no node took only a lack of devices counts: a taint, a selector, a volume or CPU is another matter, except on
+    the nodes of the control plane, which no such pod may use.
+    """
+    word = reason or ""
+    if word in POD_REASONS or not word or word == TURN:
+        counts = parse_failed_scheduling(message or "")
+        if not counts:
+            told = reason_told(message)
+            return None if told is None else told in ROOM
+        others = [why for why in counts if not _no_device.search(why) and not _own_taint.search(why)]
+        return not others and any(_no_device.search(why) for why in counts)
+    return word in ROOM
+
+
 def parse_failed_scheduling(message: str) -> dict[str, int]:
     """Nodes refused by reason, from the message of a FailedScheduling event or a PodScheduled condition.
 
@@ -139,7 +162,8 @@ def parse_failed_scheduling(message: str) -> dict[str, int]:
     return counts
 
 
-def _job(cluster: str, namespace: str | None, pod: str | None, known: set[Job]) -> Job | None:
+def job_of(cluster: str, namespace: str | None, pod: str | None, known: set[Job]) -> Job | None:
+    """The job that a pod belongs to by its name: that of the longest name in its namespace that the pod's begins with."""
     name = pod or ""
     while name:
         job = cluster, f"{namespace}/{name}"

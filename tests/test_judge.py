@@ -204,7 +204,7 @@ def test_hour_by_hour_says_the_same_as_all_at_once_under_one_key(world: World, t
     world.store.sql("delete from finding")
     for table in ("verdict", "verdict_claim", "granted_claim", "rule_state", "finding_amount"):
         world.store.sql(f"delete from {table}")
-    world.store.sql("insert into rule_state select 'c1', 'site-idle', 'least_idle=0', null")
+    world.store.sql("insert into rule_state select 'c1', 'site-idle', 'least_idle=0', null, null")
 
     keys = set()
     for hour in range(6):
@@ -333,6 +333,7 @@ def test_a_rule_that_fails_fails_alone_and_keeps_what_it_said(world: World, text
     assert says in failed
     assert before == told(world)
     assert 1 == len(told(world, "site-other"))
+    assert [("site-idle", True)] == [(one["detector"], says in one["reason"]) for one in judge.failures(world.store)]
 
 
 def test_what_a_failing_rule_owes_it_judges_when_it_works_again(world: World) -> None:

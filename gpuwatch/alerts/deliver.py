@@ -204,7 +204,7 @@ class Deliverer:
             return tell(first.summary, url, key), ()
         alerts = fold([alert for alert in readable if isinstance(alert, Alert)])
         many = channel.timing.digest != "off" or len(alerts) > 1
-        template, by = channel.more.template, _shared(channel, alerts)
+        template, by = channel.more.template, shared(channel, alerts)
         if channel.mail is not None:
             if many:
                 return email_text.digest(channel.mail, alerts, url, key, now_us, by, template), channel.mail.to
@@ -247,7 +247,7 @@ def listing(state: State) -> list[dict[str, Any]]:
     ]
 
 
-def _shared(channel: Channel, alerts: Sequence[Alert]) -> Sequence[str]:
+def shared(channel: Channel, alerts: Sequence[Alert]) -> Sequence[str]:
     """What the findings of a message have in common, of what the channel groups by; not where all went into one."""
     by, told = channel.by_group, [alert.finding for alert in alerts]
     values = {"team": "team", "user": "user", "rule": "detector", "severity": "severity"}

@@ -60,8 +60,7 @@ class Pusher:
             trouble.attempts = 0 if outcome.sent else trouble.attempts + 1
             tries = REFUSED_ATTEMPTS if outcome.permanent else trouble.attempts
             trouble.retry_us = 0 if outcome.sent else now_us + backoff_us(tries, outcome.retry_after_us, chance)
-            error = None if outcome.sent else outcome.error or "failed"
-            await asyncio.to_thread(self._firing.fared, channel.name, error, now_us)
+            await asyncio.to_thread(self._firing.fared, channel.name, _error(outcome), now_us)
         return outcome
 
     def _message(self, channel: Channel, alerts: Sequence[Alert], now_us: int) -> list[dict[str, object]]:
@@ -77,3 +76,11 @@ def due(alerts: Sequence[Alert], channel: Channel, now_us: int) -> list[Alert]:
     """What was never pushed as it is, or long enough ago. Pure."""
     resend_us = min(RESEND_US_MAX, channel.more.resolve_minutes * MINUTE_US // 4)
     return [alert for alert in alerts if alert.told_us is None or now_us - alert.told_us >= resend_us]
+
+
+def _error(outcome: Outcome) -> str | None:
+    """What went wrong, without words that are true of messages only: these are given up, what fires is not."""
+    if outcome.sent:
+        return None
+    said, given_up, _ = (outcome.error or "failed").partition("; not tried again")
+    return f"{said}; check url and authorization" if given_up else said

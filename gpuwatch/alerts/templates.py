@@ -81,7 +81,7 @@ def problem(text: object, limit: int) -> str | None:
         return f"must be a text of 1 to {limit} characters, or absent"
     template = Dollars(text)
     if not template.is_valid():
-        at = next(found.start("invalid") for found in template.pattern.finditer(text) if found["invalid"] is not None)
+        at = next(found.start() for found in template.pattern.finditer(text) if found["invalid"] is not None)
         return f"has a $ at character {at + 1} that names no field; write $$ for a dollar"
     unknown = [name for name in template.get_identifiers() if name not in FIELDS]
     if unknown:

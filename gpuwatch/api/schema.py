@@ -212,7 +212,8 @@ class Finding(Shape):
     wasted_gpu_seconds: Quantity
     wasted_cost: Money | None
     currency: str | None
-    bucket: Bucket
+    bucket: Bucket | None
+    """None: the finding tells of savings, no time is wasted."""
     summary: str
     remedy: str
     evidence: dict[str, Any]

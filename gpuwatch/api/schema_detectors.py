@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -187,9 +187,3 @@ class Reclaims(Strict):
     items: list[Reclaim]
     at: Time
     next: str | None
-
-
-class Told(Strict):
-    """What was newly reached, as JSON of any kind."""
-
-    steps: list[dict[str, Any]]

@@ -17,7 +17,7 @@ def _summary(e: Evidence) -> str:
     full = e.get("hours_to_full")
     told = f"; full in {count(full, 'hour')}" if full is not None else ""
     return (
-        f"Memory grows by {e['growth_ratio_per_hour']:.1%} an hour on {count(e['leaking_devices'], 'device')} while the work "
+        f"Memory grows by {100 * e['growth_ratio_per_hour']:.1f} % an hour on {count(e['leaking_devices'], 'device')} while the work "
         f"stays the same{told}."
     )
 
@@ -47,6 +47,7 @@ MEMORY_LEAK = register(
             Threshold("r2_min", 0.9, "on a line: what fills up and stays is a cache"),
             Threshold("flat_ratio_max", 0.1, "while the SMs are as active as before, within 10 %"),
             Threshold("coverage_min", 0.8, "80 % of the five-minute windows have a memory reading"),
+            Threshold("still_us", 10 * MINUTE_US, "true of the last 10 minutes of what is known is true still"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
         ),
         summary=_summary,

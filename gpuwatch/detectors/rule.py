@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from gpuwatch.store import Store
 
 Evidence = Mapping[str, Any]
+_TIME = re.compile(r"_us(_|$)")
 Mode = Literal["hours", "runs", "all"]
 MEASURES = ("sum", "mean", "max", "min", "first", "last", "devices")
 """How numbers of several rows become one number of the finding: means are weighted by time, devices are counted once."""
@@ -97,7 +99,7 @@ class Rule:
     @property
     def parameters(self) -> dict[str, float]:
         """The thresholds by name: microseconds are whole numbers."""
-        return {t.name: int(t.value) if "_us" in t.name else t.value for t in self.thresholds}
+        return {t.name: int(t.value) if _TIME.search(t.name) else t.value for t in self.thresholds}
 
 
 def version_of(parameters: Mapping[str, float]) -> str:

@@ -9,8 +9,8 @@ from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
 
 def _summary(e: Evidence) -> str:
     return (
-        f"{e['small_devices']} of {count(e['devices'], 'device')} active {e['gr_engine_ratio']:.0%} of the time with "
-        f"{e['sm_active_ratio']:.0%} of SMs at work and {e['fb_used_ratio']:.0%} of memory in use, for two hours or longer."
+        f"{e['small_devices']} of {count(e['devices'], 'device')} active {100 * e['gr_engine_ratio']:.0f} % of the time with "
+        f"{100 * e['sm_active_ratio']:.0f} % of SMs at work and {100 * e['fb_used_ratio']:.0f} % of memory in use, for two hours or longer."
     )
 
 
@@ -32,7 +32,7 @@ SMALL_BATCH = register(
             Threshold("sm_active_max", 0.4, "and less than 40 % of the SMs hold work"),
             Threshold("occupancy_max", 0.3, "few warps an SM: a decode at the memory roof has 30 % and more"),
             Threshold("power_ratio_max", 0.5, "less than half of the board power of the model"),
-            Threshold("fb_used_ratio_max", 0.6, "memory has room for larger batches"),
+            Threshold("memory_ratio_max", 0.6, "memory has room for larger batches"),
             Threshold("roof_max", 0.4, "work at 40 % of the nearest roof is what well-tuned training reaches"),
             Threshold("sm_active_good", 0.8, "NVIDIA DCGM user guide: 0.8 of the SMs is what effective use needs"),
             Threshold("tensor_roof", 0.93, "dcgmproftester saturates tensor cores at about 0.93"),

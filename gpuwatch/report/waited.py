@@ -57,14 +57,8 @@ def idle_while_waiting(
             return None
         owners = store.table("reports/report_request_owner")
         decided = resolve_many(state.team_rules(), owners).select(["number", "team"])
-        pairs = store.sql(
-            "select distinct gpu_type, model"
-            " from (select distinct cluster, gpu_type from report_request where gpu_type is not null)"
-            " join (select distinct cluster, model from device where model is not null) using (cluster)"
-        )
-        fitting = [{"gpu_type": t, "model": m} for t, m in pairs if _names(t, m)]
         with (
-            store.view("report_fit", pa.Table.from_pylist(fitting, schema=_FIT)),
+            store.view("report_fit", fitting(store)),
             store.view("report_owner", decided.cast(_REQUEST)),
         ):
             rows = store.rows(
@@ -77,6 +71,17 @@ def idle_while_waiting(
         requests = max(known.requests, int(row["requests"]))
         found[row["team"]] = Waited(known.amount + _amount(row), requests)
     return found
+
+
+def fitting(store: Store) -> pa.Table:
+    """Which model each word for a kind of GPU in report_request may mean: rows of gpu_type and model."""
+    pairs = store.sql(
+        "select distinct gpu_type, model"
+        " from (select distinct cluster, gpu_type from report_request where gpu_type is not null)"
+        " join (select distinct cluster, model from device where model is not null) using (cluster)"
+    )
+    found = [{"gpu_type": word, "model": model} for word, model in pairs if _names(word, model)]
+    return pa.Table.from_pylist(found, schema=_FIT)
 
 
 def _told(store: Store, window: Window) -> bool:

@@ -18,10 +18,11 @@ from gpuwatch.simulate.telemetry import RATIO_SCALE, WATT_SCALE, Holding, Readin
 GZIP_LEVEL = 1
 GZIP_WINDOW = 31
 WATTS_MAX = 1000
+SMALL_MAX = 200_000
 
 _RATIO_TEXT = np.array([f"{code / RATIO_SCALE:.6f}" for code in range(RATIO_SCALE + 1)], dtype=object)
 _WATT_TEXT = np.array([f"{code / WATT_SCALE:.6f}" for code in range(WATTS_MAX * WATT_SCALE)], dtype=object)
-_SMALL_TEXT = np.array([str(code) for code in range(100_000)], dtype=object)
+_SMALL_TEXT = np.array([str(code) for code in range(SMALL_MAX)], dtype=object)
 
 
 @dataclass(frozen=True)

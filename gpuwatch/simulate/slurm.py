@@ -90,15 +90,24 @@ def scontrol_nodes(fleet: Fleet, runs: Sequence[Run], epoch: Epoch) -> str:
 
 
 def topology_conf(fleet: Fleet) -> str:
-    """topology.conf: leaf switches of LEAF_NODES nodes, or those that nodes name, under one spine."""
+    """topology.conf: leaf switches of LEAF_NODES nodes, and those that nodes name, under one spine."""
     nodes = [node for node in fleet.nodes if node.scheduler == "slurm"]
     names = [node.name for node in nodes if not node.leaf]
-    chunks = [names[start : start + LEAF_NODES] for start in range(0, len(names), LEAF_NODES)]
+    leaves = {
+        f"leaf{number}": names[start : start + LEAF_NODES]
+        for number, start in enumerate(range(0, len(names), LEAF_NODES), start=1)
+    }
+    own = len(leaves)
     for leaf in dict.fromkeys(node.leaf for node in nodes if node.leaf):
-        chunks.append([node.name for node in nodes if node.leaf == leaf])
-    lines = [f"SwitchName=leaf{number} Nodes={_node_list(leaf)}" for number, leaf in enumerate(chunks, start=1)]
-    spine = "leaf1" if len(chunks) == 1 else f"leaf[1-{len(chunks)}]"
-    return "\n".join([*lines, f"SwitchName=spine Switches={spine}"]) + "\n"
+        leaves[leaf_name(leaf)] = [node.name for node in nodes if node.leaf == leaf]
+    lines = [f"SwitchName={name} Nodes={_node_list(members)}" for name, members in leaves.items()]
+    below = ["leaf1" if own == 1 else f"leaf[1-{own}]", *list(leaves)[own:]]
+    return "\n".join([*lines, f"SwitchName=spine Switches={','.join(below)}"]) + "\n"
+
+
+def leaf_name(leaf: str) -> str:
+    """The switch of nodes that name a leaf of their own."""
+    return f"leaf-{leaf}"
 
 
 def squeue(runs: Sequence[Run], epoch: Epoch, cluster: str, gres: dict[str, str]) -> str:

@@ -223,10 +223,11 @@ class Stage:
         gpus: int = 0,
         submit_s: int | None = None,
         state: str = "",
+        number: int = 0,
         **more: object,
     ) -> Run:
-        """A Slurm job; without a start it waits for `gpus` GPUs of `pool`."""
-        number = self._number()
+        """A Slurm job; without a start it waits for `gpus` GPUs of `pool`. With the `number` of another it is its next run."""
+        number = number or self._number()
         owner = owner or SLURM_OWNERS[int(self.rng.integers(len(SLURM_OWNERS)))]
         return self._add(
             Run(

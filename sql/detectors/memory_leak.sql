@@ -106,6 +106,7 @@ orphan as (
     select
         device_id,
         span_us,
+        any_value(span_end_us) as span_end_us,
         min(observed_us) as start_us,
         max(observed_us) as end_us,
         max(fb_used_bytes) as fb_used_bytes
@@ -147,6 +148,8 @@ orphan_row as (
         r.run_id,
         greatest(o.start_us, o.hour_us) as start_us,
         least(o.end_us, o.hour_us + 3600000000) as end_us,
+        o.end_us >= least(o.span_end_us, $known_until_us) - $still_us
+            and o.hour_us + 3600000000 >= o.end_us and o.span_end_us >= $known_until_us - $still_us as still,
         0.8::double as confidence,
         case when w.requests > 0 then 'high' else 'medium' end as severity,
         [o.device_id] as device_ids,
@@ -262,6 +265,7 @@ growth_row as (
         f.run_id,
         f.hour_us as start_us,
         least(f.end_us, f.hour_us + 3600000000) as end_us,
+        not c.ended and f.end_us >= $known_until_us - $still_us as still,
         0.7::double as confidence,
         'medium' as severity,
         [f.device_id] as device_ids,

@@ -54,8 +54,11 @@ window_seen as (
             coalesce(w.fp_active_ratio / r.roof.pipe, 0)
         ) as roof_ratio,
         r.slice,
+        h.end_us >= h.run_end_us and not c.ended as to_the_end,
+        least(h.end_us, d.last_us) as held_until_us,
         coalesce(w.throttled, false) as throttled
     from device_window w
+    join device d on d.device_id = w.device_id
     join candidate a on a.device_id = w.device_id
     join held h on h.device_id = w.device_id and h.start_us = w.segment_start_us and h.run_id = a.run_id
     join job_chain c on c.run_id = h.run_id
@@ -72,16 +75,14 @@ window_seen as (
 ),
 judged as (
     select
-        * exclude (reading, roof),
-        reading,
-        roof,
+        *,
         coalesce(
             gr_engine_ratio >= $busy_ratio_min
             and sm_active_ratio < $sm_active_max
             and coalesce(sm_occupancy_ratio < $occupancy_max, true)
             -- Board power says nothing about a slice.
             and (slice or power_ratio < $power_ratio_max)
-            and fb_used_ratio < $fb_used_ratio_max
+            and fb_used_ratio < $memory_ratio_max
             and roof_ratio < $roof_max
             and not throttled
             and workload_class(reading, roof) in ('small-kernel', 'mixed', 'host')
@@ -132,6 +133,7 @@ small_hour as (
         hour_us,
         min(start_us) as start_us,
         max(start_us) + 300000000 as end_us,
+        bool_or(to_the_end and start_us + 300000000 >= held_until_us - $still_us) as still,
         count(*) as windows,
         any_value(devices) as devices,
         avg(gr_engine_ratio) as gr_engine_ratio,
@@ -149,6 +151,7 @@ select
     s.chain,
     s.start_us,
     s.end_us,
+    s.still,
     [s.device_id] as device_ids,
     case when s.sm_occupancy_ratio is null then 0.6 else 0.75 end as confidence,
     map {

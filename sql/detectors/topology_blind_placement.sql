@@ -8,11 +8,13 @@ with talked as (
         l.link_ratio,
         l.pcie_bytes_per_s,
         -- What the slowest link was surely busy with while the engines did no work at a roof: communication that shows.
-        least(
-            l.slack_ratio,
-            greatest(coalesce(l.link_ratio, 0), coalesce(l.pcie_bytes_per_s / (2e9 * p.gb_per_s), 0)),
-            1
-        ) as exposed_ratio
+        case
+            when l.slack_ratio is not null
+                then least(
+                    l.slack_ratio,
+                    greatest(coalesce(l.link_ratio, 0), coalesce(l.pcie_bytes_per_s / (2e9 * p.gb_per_s), 0))
+                )
+        end as exposed_ratio
     from gang_link l
     join gang_placement p using (run_id)
     where l.talking and l.start_us >= $since_us and l.start_us < $until_us

@@ -6,6 +6,6 @@ where cluster = $cluster and detector = $detector;
 
 delete from rule_state where cluster = $cluster and detector = $detector;
 
-insert into rule_state select $cluster, $detector, rule_version, owed_from_us from owing;
+insert into rule_state select $cluster, $detector, rule_version, owed_from_us, $failure from owing;
 
 drop table owing;

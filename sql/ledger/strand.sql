@@ -14,6 +14,7 @@ select
     s.start_us,
     s.end_us,
     j.lost,
+    j.misfit,
     j.weight
 from free_state s
 join part_judged j

@@ -85,14 +85,21 @@ seen as (
         sum(w.covered_us) as covered_us,
         avg(w.link_ratio) as link_ratio,
         avg(w.pcie_bytes_per_s) as pcie_bytes_per_s,
-        avg(coalesce(w.gr_engine_ratio, w.gpu_util_ratio) - least(
-            w.sm_active_ratio,
-            greatest(
-                coalesce(w.tensor_active_ratio / $tensor_roof, 0),
-                coalesce(w.dram_active_ratio / $dram_roof, 0),
-                coalesce(w.fp_active_ratio, 0)
-            )
-        )) as slack_ratio
+        -- Unknown without SM_ACTIVE or without any reading of the pipes.
+        avg(
+            case
+                when w.sm_active_ratio is not null and coalesce(w.tensor_active_ratio, w.fp_active_ratio) is not null
+                    then w.gr_engine_ratio - least(
+                        w.gr_engine_ratio,
+                        w.sm_active_ratio,
+                        greatest(
+                            w.tensor_active_ratio / $tensor_roof,
+                            coalesce(w.dram_active_ratio / $dram_roof, 0),
+                            coalesce(w.fp_active_ratio, 0)
+                        )
+                    )
+            end
+        ) as slack_ratio
     from device_window w
     join member m on m.device_id = w.device_id and m.start_us = w.segment_start_us
     where w.cluster = $cluster and w.hour_us >= $from_us and w.hour_us < $until_us
@@ -120,7 +127,7 @@ select
     covered_us,
     link_ratio,
     pcie_bytes_per_s,
-    greatest(slack_ratio, 0) as slack_ratio,
+    slack_ratio,
     bool_or(talked) over (
         partition by run_id order by start_us range between current row and 1500000000 following
     ) as talking

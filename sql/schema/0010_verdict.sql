@@ -99,12 +99,13 @@ create table granted_claim (
 );
 
 -- A row is a rule that has judged a cluster, and the thresholds it did it by. owed_from_us: since when it owes its verdicts,
--- because it failed or was not asked; NULL: it owes none.
+-- because it failed (with this reason) or was not asked; NULL: it owes none.
 create table rule_state (
     cluster varchar,
     detector varchar,
     rule_version varchar,
-    owed_from_us bigint
+    owed_from_us bigint,
+    failure varchar
 );
 
 -- A row is how much of a finding's time has one price: units / den GPU-microseconds. usd_per_gpu_hour NULL: no rate covers it.

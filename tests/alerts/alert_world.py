@@ -104,7 +104,7 @@ class Hook:
         raw = await request.read()
         self.requests.append(Request({name.lower(): value for name, value in request.headers.items()}, raw))
         self.bodies.append(json.loads(raw))
-        self.keys.append(request.headers["Idempotency-Key"])
+        self.keys.append(request.headers.get("Idempotency-Key", ""))
         self.paths.append(request.path)
         self.on_request()
         told = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -134,14 +134,14 @@ class Hook:
 
 
 @asynccontextmanager
-async def hook(*answers: int | str, **headers: str) -> AsyncIterator[Hook]:
+async def hook(*answers: int | str, port: int = 0, **headers: str) -> AsyncIterator[Hook]:
     """A running receiver."""
     receiver = Hook(list(answers), {name.replace("_", "-"): value for name, value in headers.items()})
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", receiver.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", port)
     await site.start()
     receiver.port = runner.addresses[0][1]
     try:

@@ -178,7 +178,9 @@ def test_what_the_api_shows_may_be_sent_back(state: State) -> None:
         pytest.param({"urgent": "now"}, "urgent must be", id="an unknown urgency"),
         pytest.param({"digest_at": "24:00"}, "digest_at must be", id="a time that no day has"),
         pytest.param({"throttle_minutes": -1}, "throttle_minutes must be", id="a negative throttle"),
-        pytest.param({"template_subject": "$nam"}, r"template_subject has \$nam, which is not known", id="unknown field"),
+        pytest.param(
+            {"template_subject": "$nam"}, r"template_subject has \$nam, which is not known", id="unknown field"
+        ),
         pytest.param({"template_body": "costs 5$"}, "a \\$ at character 8", id="a lone dollar"),
         pytest.param({"template_body": "${key.__class__}"}, "a \\$ at character 1", id="code in a template"),
         pytest.param({"template_subject": "x" * 301}, "1 to 300 characters", id="a subject without end"),
@@ -186,7 +188,9 @@ def test_what_the_api_shows_may_be_sent_back(state: State) -> None:
         pytest.param({"signing_secret": "x" * 20}, "signing_secret must be", id="a signature for Slack"),
         pytest.param({"authorization": "Bearer x"}, "authorization must be", id="a login for Slack"),
         pytest.param({"kind": "webhook", "signing_secret": "short"}, "signing_secret must be", id="a short secret"),
-        pytest.param({"kind": "webhook", "authorization": "a\r\nb"}, "authorization must be", id="a header in a header"),
+        pytest.param(
+            {"kind": "webhook", "authorization": "a\r\nb"}, "authorization must be", id="a header in a header"
+        ),
         pytest.param({"kind": "webhook", "signing_secret": "whsec_%%%%%%%%%%%%%"}, "signing_secret", id="no base64"),
         pytest.param({"kind": "alertmanager", "digest": "daily"}, "digest is not for kind", id="Alertmanager's own"),
         pytest.param({"kind": "alertmanager", "labels": {"team": "x"}}, "labels must be", id="a label that is taken"),

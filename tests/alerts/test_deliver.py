@@ -133,6 +133,7 @@ def test_a_program_gets_the_finding_of_the_api(state: State, clock: Clock) -> No
         pytest.param(503, "it answers 503", id="a receiver in maintenance"),
         pytest.param(408, "it answers 408", id="a receiver that waited too long"),
         pytest.param(429, "it answers 429", id="a receiver that is asked too often"),
+        pytest.param("torn", "it answers 500", id="one that breaks off in the middle of its answer"),
         pytest.param("hang", "127.0.0.1 gave no answer within 0.3 s", id="a receiver that hangs"),
         pytest.param("close", "127.0.0.1 closed or broke the exchange (ServerDisconnectedError)", id="one that closes"),
     ],

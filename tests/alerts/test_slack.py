@@ -75,7 +75,17 @@ def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look
                         "type": "button",
                         "text": {"type": "plain_text", "text": "Open the finding"},
                         "url": "https://gpuwatch.example/ui/findings/f1",
-                    }
+                    },
+                    {
+                        "type": "button",
+                        "text": {"type": "plain_text", "text": "Acknowledge"},
+                        "url": "https://gpuwatch.example/ui/findings/f1?action=ack",
+                    },
+                    {
+                        "type": "button",
+                        "text": {"type": "plain_text", "text": "Snooze"},
+                        "url": "https://gpuwatch.example/ui/findings/f1?action=snooze",
+                    },
                 ],
             },
             {

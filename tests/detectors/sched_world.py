@@ -35,13 +35,24 @@ class Verdict:
 
 def tell(world: World, table: str, **columns: object) -> None:
     """A record as it stands; names that end in `_us` are minutes of the tiny world, mappings become JSON."""
-    row: dict[str, object] = dict.fromkeys(SCHEMAS[table].names, None) | {"cluster": world.cluster}
-    for name, value in columns.items():
-        if name.endswith("_us") and isinstance(value, int | float):
-            row[name] = us(value)
-        else:
-            row[name] = json.dumps(value) if isinstance(value, Mapping) else value
-    world.store.append(Records(table, pa.Table.from_pylist([row], schema=SCHEMAS[table])))
+    tell_all(world, table, [columns])
+
+
+def tell_all(world: World, table: str, records: Iterable[Mapping[str, object]]) -> None:
+    """Many records in one batch."""
+    rows = [
+        dict.fromkeys(SCHEMAS[table].names, None)
+        | {"cluster": world.cluster}
+        | {name: _value(name, value) for name, value in record.items()}
+        for record in records
+    ]
+    world.store.append(Records(table, pa.Table.from_pylist(rows, schema=SCHEMAS[table])))
+
+
+def _value(name: str, value: object) -> object:
+    if name.endswith("_us") and isinstance(value, int | float):
+        return us(value)
+    return json.dumps(value) if isinstance(value, Mapping) else value
 
 
 def pods(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.clock import SECOND_US
-from gpuwatch.model import Records
+from gpuwatch.model import NODE, Records
 from tests.detectors.detector_world import World, minutes, us
 
 
@@ -62,6 +62,23 @@ def said(world: World, detector: str, withdrawn: bool = False) -> list[Said]:
     ]
 
 
+def offer(world: World, node: str, pool: str, devices: dict[str, int], strategy: str | None, **more: object) -> World:
+    """A Kubernetes node of a pool."""
+    row = dict.fromkeys(NODE.names, None) | {
+        "cluster": world.cluster,
+        "scheduler": "kubernetes",
+        "node": node,
+        "observed_us": us(0),
+        "state": "up",
+        "devices": json.dumps(devices),
+        "mig_strategy": strategy,
+        "pool": pool,
+        **more,
+    }
+    world.store.append(Records("node", pa.Table.from_pylist([row], schema=NODE)))
+    return world
+
+
 def granted_s(world: World, detector: str) -> dict[str, Fraction]:
     """GPU-seconds that the ledger granted a rule, by bucket."""
     rows = world.store.sql(
@@ -83,7 +100,9 @@ def hour_by_hour(world: World, hours: int, detector: str, step: int = 1) -> list
         low, high = us(60 * (hour - step)), us(60 * hour)
         part = [row for row in rows if low < row["observed_us"] <= high]
         if part:
-            columns = {name: [row[name] for row in part] for name in names if any(row[name] is not None for row in part)}
+            columns = {
+                name: [row[name] for row in part] for name in names if any(row[name] is not None for row in part)
+            }
             world.store.append(Records("sample", pa.table(columns)))
         world.analyze(60 * hour, detectors=[detector])
     return said(world, detector, withdrawn=True)

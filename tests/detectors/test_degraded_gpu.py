@@ -78,15 +78,17 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "narrow links of idle GPUs": narrow_only_when_idle,
     "a server that was built with eight lanes": all_built_with_eight,
     "one hour with eight lanes": lambda w, n: (
-        fleet(w, n, lanes=16)
-        .gpu(f"{n}-x", (60, NARROW), (180, FINE), node=n)
-        .job(f"{n}-x", [f"{n}-x"], 0, 240, node=n)
+        fleet(w, n, lanes=16).gpu(f"{n}-x", (60, NARROW), (180, FINE), node=n).job(f"{n}-x", [f"{n}-x"], 0, 240, node=n)
     ),
     "a card that can do no more than eight lanes": lambda w, n: fleet(w, n, lanes=8, of=8),
 }
 
 MUST_FIRE: dict[str, tuple[Scene, str, str]] = {
-    "XID 48 and work goes on": (lambda w, n: w.gpu(n, (60, FINE), (120, FINE | {"xid_code": 48})), "critical", "XID 48"),
+    "XID 48 and work goes on": (
+        lambda w, n: w.gpu(n, (60, FINE), (120, FINE | {"xid_code": 48})),
+        "critical",
+        "XID 48",
+    ),
     "XID 63 while a remap waits for a reset": (
         lambda w, n: w.gpu(n, (120, FINE | {"xid_code": 63, "row_remap_pending": 1})),
         "critical",
@@ -202,7 +204,7 @@ def test_a_gpu_that_is_silent_since_xid_79_is_open(tmp_path: Path) -> None:
 
     assert ("a", "open", None) == (one.subject, one.state, one.ended)
     assert ["out_of_service"] == list(granted_s(world, RULE))
-    assert world.booked_s("out_of_service", start=120) == one.wasted_s
+    assert world.booked_s("out_of_service", start=60, end=240) == one.wasted_s
 
 
 def test_slices_of_one_gpu_are_one_gpu(tmp_path: Path) -> None:

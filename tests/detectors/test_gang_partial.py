@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.gang_partial import GANG_PARTIAL
-from tests.detectors.detector_world import H100, IDLE, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
+from tests.detectors.detector_world import (
+    H100,
+    IDLE,
+    PAGE_HEADINGS,
+    WORK,
+    World,
+    page_headings,
+    page_rows,
+    printed_thresholds,
+    us,
+)
 from tests.detectors.sched_world import Verdict, found, gang, pods, tell, waits
 
 RULE = "gang-partial"

@@ -41,7 +41,7 @@ async def backtest(request: Request, access: Reader, service: Svc, rule: Id) -> 
 def _tested(service: Any, access: Access, name: str, body: BacktestBody) -> Response:
     from gpuwatch.backtest import as_dict, backtest
     from gpuwatch.backtest_asked import asked_thresholds
-    from gpuwatch.detectors_list import all_rules
+    from gpuwatch.presets_listed import all_rules
 
     span = window_of(body.window, service.now_us())
     with service.reader() as store:

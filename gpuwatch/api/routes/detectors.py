@@ -39,7 +39,7 @@ def detectors(access: Reader, service: Svc, limit: Limit = 100, cursor: CursorTe
     """Title, reason, and thresholds in force with their sources; what owners called true and false. The remedy depends on
     the evidence: each finding has its own. `refused` names files of the site that are no rules, with line and reason.
     """
-    from gpuwatch.detectors_list import all_rules, listed
+    from gpuwatch.presets_listed import all_rules, listed
 
     with service.reader() as store:
         known = all_rules(service.settings, store)
@@ -76,9 +76,9 @@ async def put_card(request: Request, access: Admin, service: Svc) -> Response:
 
 
 def _put(service: Any, content: bytes, actor: str) -> Response:
-    from gpuwatch.detectors_list import all_rules
     from gpuwatch.known_names import team_names
     from gpuwatch.presets_card import put, read
+    from gpuwatch.presets_listed import all_rules
 
     try:
         with service.reader() as store:

@@ -23,7 +23,9 @@ def five_of_eight(s: Stage) -> None:
     for at in range(3):
         s.pod(gpus[at : at + 1], s.ago(6.9), None, "train", f"steady-{at}", authority="volcano")
     members = gang(s, "ranks", gpus[3:], 8, 8, s.ago(3.2))
-    s.plant("five-of-eight", "five of eight members hold GPUs since hours, three find none", members[0], devices=gpus[3:])
+    s.plant(
+        "five-of-eight", "five of eight members hold GPUs since hours, three find none", members[0], devices=gpus[3:]
+    )
     s.allow("idle-hoarding", members[0], "its GPUs are idle because the gang is not complete")
 
 
@@ -74,11 +76,24 @@ def gang(
         late = {"creating": creating} if creating else {"reason": NO_ROOM}
         pool = members[0].pool
         members.append(s.pod((), None, gpus=1, pool=pool, **shared, **late))  # type: ignore[arg-type]
-    s.objects.append(_pod_group(s, f"{s.tag}-{name}", size, least, len(devices), start_s, bool(creating)))
+    pulling = bool(creating)
+    s.objects.append(pod_group(s, f"{s.tag}-{name}", NAMESPACE, size, least, len(devices), start_s, pulling=pulling))
     return members
 
 
-def _pod_group(s: Stage, name: str, size: int, least: int, running: int, start_s: int, pulling: bool) -> Json:
+def pod_group(
+    s: Stage,
+    name: str,
+    namespace: str,
+    size: int,
+    least: int,
+    running: int,
+    start_s: int,
+    pulling: bool = False,
+    queue: str = "default",
+    gpus: int = 1,
+) -> Json:
+    """The PodGroup of a Volcano Job of `size` pods with `gpus` GPUs each."""
     made = s.epoch.rfc3339(start_s - 20)
     whole = running >= least
     condition = {
@@ -93,7 +108,7 @@ def _pod_group(s: Stage, name: str, size: int, least: int, running: int, start_s
         "kind": "PodGroup",
         "metadata": {
             "name": name,
-            "namespace": NAMESPACE,
+            "namespace": namespace,
             "uid": uid("podgroup", s.tag, name, str(s.seed)),
             "creationTimestamp": made,
             "ownerReferences": [
@@ -101,12 +116,12 @@ def _pod_group(s: Stage, name: str, size: int, least: int, running: int, start_s
                     "apiVersion": "batch.volcano.sh/v1alpha1",
                     "kind": "Job",
                     "name": name,
-                    "uid": uid(NAMESPACE, "VolcanoJob", name),
+                    "uid": uid(namespace, "VolcanoJob", name),
                     "controller": True,
                 }
             ],
         },
-        "spec": {"minMember": least, "queue": "default", "minResources": {"nvidia.com/gpu": str(least)}},
+        "spec": {"minMember": least, "queue": queue, "minResources": {"nvidia.com/gpu": str(least * gpus)}},
         "status": {
             "phase": "Running" if whole else "Unknown" if running else "Inqueue",
             "running": running,

@@ -1,0 +1,216 @@
+"""Accuracy of the detectors on simulated fleets: what was planted, what was found, who was accused for nothing.
+
+Run as `python -m bench.accuracy --seeds 101-120 [--variant base ...] [--out docs/accuracy.md]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.accuracy_report import Counts, report
+from gpuwatch import findings
+from gpuwatch.analyze import analyze
+from gpuwatch.clock import parse_rfc3339
+from gpuwatch.ingest import import_paths
+from gpuwatch.settings import Settings
+from gpuwatch.simulate import simulate
+from gpuwatch.simulate.staging import scenes
+from gpuwatch.state import State
+from gpuwatch.store import Store
+
+RESULTS = Path("build/accuracy")
+CORE_GPUS = 24
+"""GPUs beside those of the scenes, with the cases of the first three detectors and healthy work."""
+DAYS = 8.0
+MEMORY_LIMIT = "1500MB"
+THREADS = 2
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How the telemetry of a fleet is taken."""
+
+    title: str
+    step_s: int = 30
+    without: tuple[str, ...] = ()
+    drop: float = 0.0
+
+
+VARIANTS = {
+    "base": Variant("All fields, a sample each 30 s"),
+    "no-sm-active": Variant("SM_ACTIVE missing on the whole fleet", without=("SM_ACTIVE",)),
+    "drop30": Variant("30 % of the samples lost at random", drop=0.3),
+    "step60": Variant("A sample each 60 s", step_s=60),
+}
+
+
+@dataclass
+class Outcome:
+    """What one detector did on one fleet."""
+
+    planted: int = 0
+    found: int = 0
+    right: int = 0
+    false: int = 0
+    decoys: int = 0
+    decoys_hit: int = 0
+    missed: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Simulates, imports and analyses each fleet whose result is not there yet, then writes the table of all."""
+    parser = argparse.ArgumentParser(prog="bench.accuracy", description=__doc__)
+    parser.add_argument("--seeds", default="101-120", help="first-last, or numbers separated by commas")
+    parser.add_argument("--variant", action="append", choices=sorted(VARIANTS), help="default: all")
+    parser.add_argument("--out", type=Path, default=None, help="the page to write, such as docs/accuracy.md")
+    parser.add_argument("--scenes", default="all", help="all, or detector ids separated by commas")
+    parser.add_argument("--days", type=float, default=DAYS)
+    parser.add_argument("--core", type=int, default=CORE_GPUS, help="GPUs beside those of the scenes")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where results of single fleets are kept")
+    parser.add_argument("--again", action="store_true", help="also fleets whose result is there")
+    given = parser.parse_args(arguments)
+    seeds, chosen = _seeds(given.seeds), given.variant or list(VARIANTS)
+    given.results.mkdir(parents=True, exist_ok=True)
+    for variant in chosen:
+        for seed in seeds:
+            kept = given.results / f"{variant}-{seed}.json"
+            if given.again or not kept.is_file():
+                started = time.monotonic()
+                with tempfile.TemporaryDirectory(prefix="accuracy-") as folder:
+                    result = judged(Path(folder), seed, VARIANTS[variant], given.scenes, given.days, given.core)
+                result["seconds"] = round(time.monotonic() - started, 1)
+                kept.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+                print(f"{variant} seed {seed}: {result['seconds']} s", flush=True)
+                _tell(result)
+    counts = {variant: _counts(given.results, variant, seeds) for variant in chosen}
+    titles = {variant: VARIANTS[variant].title for variant in chosen}
+    text = report(counts, titles, seeds)
+    if given.out is not None:
+        given.out.write_text(text, "utf-8")
+    else:
+        print(text)
+
+
+def judged(folder: Path, seed: int, variant: Variant, wanted: str, days: float, core: int) -> dict[str, Any]:
+    """One fleet through the whole chain: {"detectors": {id: Outcome as dict}, "failed_rules": [...]}."""
+    gpus = core + sum(s.gpus for s in scenes() if wanted == "all" or s.detector in wanted.split(","))
+    bundle = folder / "bundle"
+    truth = simulate(
+        bundle, gpus, days, seed, variant.step_s, scenes=wanted, without=variant.without, drop=variant.drop
+    ).plain()
+    (bundle / "truth.json").unlink()
+    settings = Settings(memory_limit=MEMORY_LIMIT, threads=THREADS)
+    store = Store.open(folder / "data", threads=THREADS, memory_limit=MEMORY_LIMIT)
+    state = State.open("sqlite://")
+    try:
+        read = import_paths(store, state, "bundle", [bundle], cluster=None, now_us=0)
+        shutil.rmtree(bundle)
+        done = analyze(store, state, settings, now_us=parse_rfc3339(str(truth["window"]["end"])))  # type: ignore[index]
+        told = [finding.as_dict() for finding in findings.read(store) if finding.suppressed_by is None]
+    finally:
+        store.close()
+        state.close()
+    outcomes = compare(truth, told)
+    return {
+        "detectors": {name: outcome.__dict__ for name, outcome in sorted(outcomes.items())},
+        "failed_rules": [*done.failed_rules, *map(str, read.unreadable)],
+    }
+
+
+def compare(truth: dict[str, Any], told: Iterable[dict[str, Any]]) -> dict[str, Outcome]:
+    """By detector: a planted case is found by a finding of its detector, its subject and a time that overlaps."""
+    outcomes: dict[str, Outcome] = {}
+    allowed = {(a["detector"], a["subject"]["kind"], a["subject"]["id"]) for a in truth["allowed"]}
+    by_detector: dict[str, list[dict[str, Any]]] = {}
+    for finding in told:
+        by_detector.setdefault(finding["detector"], []).append(finding)
+    cases = truth["planted"] + truth["decoys"]
+    for name in sorted({case["detector"] for case in cases} | set(by_detector)):
+        mine, outcome = by_detector.get(name, []), outcomes.setdefault(name, Outcome())
+        planted = [case for case in truth["planted"] if case["detector"] == name]
+        decoys = [case for case in truth["decoys"] if case["detector"] == name]
+        matched: set[str] = set()
+        for case in planted:
+            hits = [finding["key"] for finding in mine if meets(finding, case)]
+            matched.update(hits)
+            outcome.planted += 1
+            outcome.found += bool(hits)
+            if not hits:
+                outcome.missed.append(f"{case['shape']}: {case['subject']['kind']} {case['subject']['id']}")
+        for case in decoys:
+            hit = any(meets(finding, case) for finding in mine if finding["key"] not in matched)
+            outcome.decoys += 1
+            outcome.decoys_hit += hit
+        for finding in mine:
+            subject = finding["subject"]
+            if finding["key"] in matched:
+                outcome.right += 1
+            elif (name, subject["kind"], subject["id"]) not in allowed:
+                outcome.false += 1
+                shape = next((case["shape"] for case in decoys if meets(finding, case)), "unplanned")
+                words = f"{shape}: {subject['kind']} {subject['id']} from {finding['started_at']}: {finding['summary']}"
+                outcome.wrong.append(words)
+    return outcomes
+
+
+def meets(finding: dict[str, Any], case: dict[str, Any]) -> bool:
+    """Whether a finding is about the subject of a case, at a time at which the case has its condition."""
+    if (finding["subject"]["kind"], finding["subject"]["id"]) != (case["subject"]["kind"], case["subject"]["id"]):
+        return False
+    start = parse_rfc3339(finding["started_at"])
+    end = math.inf if finding["ended_at"] is None else parse_rfc3339(finding["ended_at"])
+    return any(
+        start < parse_rfc3339(interval["end"]) and parse_rfc3339(interval["start"]) < end
+        for interval in case["intervals"]
+    )
+
+
+def _counts(results: Path, variant: str, seeds: Sequence[int]) -> Counts:
+    """Sums over the fleets whose results are there."""
+    total: dict[str, Outcome] = {}
+    fleets, failed = 0, 0
+    for seed in seeds:
+        kept = results / f"{variant}-{seed}.json"
+        if not kept.is_file():
+            continue
+        result = json.loads(kept.read_text("utf-8"))
+        fleets += 1
+        failed += bool(result["failed_rules"])
+        for name, told in result["detectors"].items():
+            mine = total.setdefault(name, Outcome())
+            for key, value in told.items():
+                setattr(mine, key, getattr(mine, key) + value)
+    return Counts(fleets, failed, total)
+
+
+def _tell(result: dict[str, Any]) -> None:
+    for text in result["failed_rules"]:
+        print(f"  failed: {text}")
+    for name, outcome in result["detectors"].items():
+        print(
+            f"  {name}: {outcome['found']}/{outcome['planted']} found, {outcome['false']} false, "
+            f"{outcome['decoys_hit']}/{outcome['decoys']} decoys"
+        )
+        for text in outcome["missed"]:
+            print(f"    missed {text}")
+        for text in outcome["wrong"]:
+            print(f"    false {text}")
+
+
+def _seeds(text: str) -> list[int]:
+    first, dash, last = text.partition("-")
+    return list(range(int(first), int(last) + 1)) if dash else [int(part) for part in text.split(",")]
+
+
+if __name__ == "__main__":
+    main()

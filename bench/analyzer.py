@@ -1,0 +1,157 @@
+"""The analyzer: one new hour of a large fleet, a back-test of a month, and how time grows with GPUs and hours."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench import fleet
+from gpuwatch import judge, topology_store
+from gpuwatch.analyze import analyze, parameters
+from gpuwatch.clock import DAY_US, HOUR_US
+from gpuwatch.detectors.rule import rules
+from gpuwatch.model import LINK, NODE, PENDING, Records
+from gpuwatch.presets_sets import sets
+from gpuwatch.rates import Rate
+from gpuwatch.settings import Settings
+from gpuwatch.state import State
+from gpuwatch.store import Store
+
+Facts = dict[str, object]
+
+STEP_S = 120
+"""Seconds between samples: the tables that rules read have as many rows as with shorter steps."""
+LEAF_NODES = 16
+RUNS = 3
+
+
+def surroundings(store: Store, gpus: int, end_us: int) -> None:
+    """What schedulers and nodes say beside the samples: NVLink within nodes, leaf switches, node records, a queue."""
+    nodes = [fleet.node_name(n) for n in range(-(-gpus // fleet.GPUS_A_NODE))]
+    links = [
+        {"cluster": fleet.CLUSTER, "observed_us": fleet.START_US, "node": node, "a": f"GPU{a}", "b": f"GPU{b}", "level": "NV18"}
+        for node in nodes
+        for a in range(fleet.GPUS_A_NODE)
+        for b in range(a + 1, fleet.GPUS_A_NODE)
+    ]  # fmt: skip
+    links += [
+        {"cluster": fleet.CLUSTER, "observed_us": fleet.START_US, "node": None, "a": node, "b": f"leaf{n // LEAF_NODES}", "level": "SWITCH"}
+        for n, node in enumerate(nodes)
+    ]  # fmt: skip
+    told = [
+        {"cluster": fleet.CLUSTER, "scheduler": "slurm", "node": node, "observed_us": fleet.START_US, "state": "up",
+         "gpu_model": "h100", "devices": json.dumps({"": fleet.GPUS_A_NODE}), "pool": "gpu"}
+        for node in nodes
+    ]  # fmt: skip
+    waits = [
+        {"cluster": fleet.CLUSTER, "scheduler": "slurm", "job_id": str(900_000 + n), "submit_us": end_us - (n % 48) * HOUR_US // 2,
+         "evidence_us": end_us, "device_count": (8, 16, 64, 1)[n % 4], "gpu_type": "h100", "user_name": f"user{n % 40:02d}",
+         "account": fleet.TEAMS[n % len(fleet.TEAMS)], "queue": "gpu", "reason": ("Resources", "Priority")[n % 2]}
+        for n in range(200)
+    ]  # fmt: skip
+    for name, rows, schema in (("link", links, LINK), ("node", told, NODE), ("pending", waits, PENDING)):
+        full = [dict.fromkeys(schema.names) | row for row in rows]
+        with store.transaction():
+            store.append(Records(name, pa.Table.from_pylist(full, schema=schema)))
+
+
+def judged(store: Store, state: State, since_us: int, until_us: int, now_us: int) -> dict[str, float]:
+    """Seconds of each step of judging whole hours [since, until) anew, `all` among them."""
+    steps: list[tuple[str, float]] = []
+
+    def note(step: str, done: int, total: int) -> None:
+        steps.append((step.split(": ", 1)[-1], time.perf_counter()))
+
+    settings = Settings()
+    start = time.perf_counter()
+    failed = judge.judge(
+        store,
+        state,
+        fleet.CLUSTER,
+        settings,
+        list(rules().values()),
+        lambda rule: sets(store, fleet.CLUSTER, state, rule, parameters(rule, settings)),
+        (since_us, until_us),
+        now_us,
+        note,
+    )
+    end = time.perf_counter()
+    if failed:
+        raise RuntimeError("; ".join(failed))
+    ends = [at for _, at in steps[1:]] + [end]
+    told = {name: round(until - at, 3) for (name, at), until in zip(steps, ends, strict=True)}
+    return {"all": round(end - start, 3), "before": round(steps[0][1] - start, 3)} | told
+
+
+def hour(directory: Path, gpus: int) -> Facts:
+    """A day of a fleet is analysed; then its last hour is judged by every rule as a new hour is: medians of RUNS."""
+    gpus = gpus or 10_000
+    end_us = fleet.START_US + DAY_US
+    with Store.open(directory / "data") as store, State.open(directory / "data") as state:
+        if not store.sql("select count(*) from ledger_hour")[0][0]:
+            fleet.write(store, gpus=gpus, days=1, step_s=STEP_S)
+            surroundings(store, gpus, end_us)
+            state.replace_rates([Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", end_us)
+            start = time.perf_counter()
+            report = analyze(store, state, Settings(), now_us=end_us)
+            day_s = time.perf_counter() - start
+            if report.failed_rules:
+                raise RuntimeError("; ".join(report.failed_rules))
+        else:
+            day_s = 0.0
+        topology_store.derive(store, fleet.CLUSTER)
+        runs = [judged(store, state, end_us - 2 * HOUR_US, end_us + HOUR_US, end_us) for _ in range(RUNS)]
+        runs.sort(key=lambda run: run["all"])
+        findings = store.sql("select count(*) from finding")[0][0]
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "gpus": gpus,
+        "day_analyze_s": round(day_s, 1),
+        "findings": findings,
+        "hour_s": runs[RUNS // 2]["all"],
+        "rules_s": runs[RUNS // 2],
+        "rss_mb": rss // 1024,
+    }
+
+
+def curve(directory: Path, _: int) -> Facts:
+    """Seconds of judging the last 3, 6, 12 and 24 hours of fleets of several sizes."""
+    told: Facts = {}
+    for gpus in (1_250, 2_500, 5_000):
+        end_us = fleet.START_US + DAY_US
+        where = directory / str(gpus)
+        with Store.open(where) as store, State.open(where) as state:
+            if not store.sql("select count(*) from ledger_hour")[0][0]:
+                fleet.write(store, gpus=gpus, days=1, step_s=STEP_S)
+                surroundings(store, gpus, end_us)
+                state.replace_rates([Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", end_us)
+                analyze(store, state, Settings(), now_us=end_us)
+            told[str(gpus)] = {
+                hours: judged(store, state, end_us - hours * HOUR_US, end_us, end_us)["all"] for hours in (3, 6, 12, 24)
+            }
+    return told
+
+
+def backtest(directory: Path, gpus: int) -> Facts:
+    """Each rule tried over the month that `bench.stages month` made in DIRECTORY/data: seconds, and findings."""
+    from bench.stages import MONTH_DAYS
+
+    end_us = fleet.START_US + MONTH_DAYS * DAY_US
+    told: Facts = {"gpus": gpus}
+    with Store.open(directory / "data") as store, State.open(directory / "data") as state:
+        analyze(store, state, Settings(), now_us=end_us)
+        for rule in rules().values():
+            settings = Settings()
+            start = time.perf_counter()
+            thresholds = sets(store, fleet.CLUSTER, state, rule, parameters(rule, settings))
+            found = judge.dry_run(
+                store, state, fleet.CLUSTER, settings, rule, thresholds, (fleet.START_US, end_us), end_us
+            )
+            told[rule.id] = {"s": round(time.perf_counter() - start, 2), "findings": len(found.findings)}
+    told["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return told

@@ -1,0 +1,104 @@
+"""The command that tries a rule over a past window."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    WindowOption,
+    now_us,
+    opened,
+    show,
+    window_of,
+)
+from gpuwatch.errors import UsageError
+from gpuwatch.output import Listing, choose
+
+COLUMNS = (
+    "change", "key", "cluster", "subject", "team", "started_at", "ended_at", "confidence", "gpu_hours", "cost", "currency",
+    "summary", "verdict",
+)  # fmt: skip
+SHOWN = ("change", "subject", "team", "started_at", "gpu_hours", "cost", "summary", "verdict")
+
+
+def backtest(
+    context: typer.Context,
+    rule: Annotated[str, typer.Argument(metavar="DETECTOR", help="The id of a rule: gpuwatch detectors show.")],
+    window: WindowOption = "7d",
+    data: DataOption = DEFAULT_DATA,
+    preset: Annotated[str | None, typer.Option("--preset", metavar="P", help="Try a preset.")] = None,
+    threshold: Annotated[
+        list[str] | None, typer.Option("--threshold", metavar="NAME=VALUE", help="Try a threshold: idle_us_min=30m.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Who a rule would have flagged over a past window, and what that changes against today's; nothing is stored."""
+    from gpuwatch.backtest_asked import asked_thresholds, pairs
+
+    chosen = choose(form, sys.stdout.isatty())
+    given, span = pairs(threshold or []), window_of(window, context)
+    if (note := in_use.find(data)) is not None:
+        from gpuwatch.clock import rfc3339
+
+        body: dict[str, Any] = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"}
+        body |= {"preset": preset, "thresholds": given or None, "cluster": cluster}
+        said = remote.post(note, f"/api/v1/detectors/{rule}/backtest", body)
+    else:
+        from gpuwatch.backtest import as_dict
+        from gpuwatch.backtest import backtest as tried
+        from gpuwatch.cost import price_all
+        from gpuwatch.presets_listed import all_rules
+
+        with opened(data, config) as (store, state, settings):
+            known = all_rules(settings, store)
+            if rule not in known:
+                raise UsageError(f"detector {rule}: unknown; known: {', '.join(known)}")
+            asked, thresholds = asked_thresholds(known[rule], preset, given)
+            price_all(store, state)
+            said = as_dict(
+                tried(
+                    store,
+                    state,
+                    settings,
+                    known[rule],
+                    span,
+                    now_us(context),
+                    preset=asked,
+                    thresholds=thresholds,
+                    cluster=cluster,
+                )
+            )
+    items = said["items"]
+    if chosen == "table":
+        items = [item | {"subject": item["subject"]["id"]} for item in items]
+    extra = {name: value for name, value in said.items() if name != "items"}
+    show(Listing(COLUMNS, items, extra, shown=SHOWN, foot=_foot(said)), chosen)
+
+
+def _foot(said: dict[str, Any]) -> list[str]:
+    changes, told = said["changes"], said["feedback"]
+    lines = [f"Window: {said['window']['start']} to {said['window']['end']}, UTC"]
+    lines.append(f"Tried: {_words(said['total'])}. Today's rule: {_words(said['today'])}.")
+    lines.append(f"New: {changes['new']}, gone: {changes['gone']}, as today: {changes['same']}.")
+    if told["precision"] is not None:
+        said_of = told["true_positives"] + told["false_positives"]
+        lines.append(f"Owners called {told['true_positives']} of {said_of} true; {told['unsaid']} nobody spoke of.")
+    if said["left_out"]:
+        lines.append(f"{said['left_out']} more are in the sums; JSON has 1,000 at most too: choose a shorter window.")
+    return lines
+
+
+def _words(sums: dict[str, Any]) -> str:
+    money = ", ".join(f"{price['amount']} {price['currency']}" for price in sums["cost"]) or "no price"
+    return f"{sums['findings']} findings, {float(sums['gpu_hours']):,.1f} GPU-hours, {money}"

@@ -1,0 +1,120 @@
+"""The `gpuwatch detectors` commands: the rules and their thresholds, setting these, and trying the site's own files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    actor,
+    file_content,
+    now_us,
+    opened,
+    say,
+    show,
+)
+from gpuwatch.output import Listing, choose
+
+detectors = typer.Typer(
+    help="Detectors: rules, presets, thresholds, and rules of your own.", rich_markup_mode=None, no_args_is_help=True
+)
+COLUMNS = ("id", "title", "bucket", "origin", "preset", "off", "thresholds", "sources", "feedback", "doc")
+SHOWN = ("id", "title", "bucket", "preset", "state", "precision")
+REFUSED = ("file", "line", "reason", "fix")
+NO = 1
+"""Exit code of an answer that is "no"."""
+
+
+@detectors.command("show")
+def show_(
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Every rule with its thresholds in force, their sources, and the precision that owners' verdicts give it."""
+    from gpuwatch import site_rules
+    from gpuwatch.presets_card import answer
+    from gpuwatch.presets_listed import all_rules, listed
+
+    chosen = choose(form, sys.stdout.isatty())
+    if (note := in_use.find(data)) is not None:
+        said = remote.every(note, "/api/v1/detectors", {})
+        items, refused = said["items"], said["refused"]
+        card: dict[str, Any] = json.loads(remote.get(note, "/api/v1/detectors/card", {}))
+    else:
+        with opened(data, config) as (store, state, settings):
+            items = listed(all_rules(settings, store), state, settings)
+            refused = [each.__dict__ for each in site_rules.refused()]
+            card = answer(state)
+    foot = [
+        f"Card version {card['version']}: {len(card['pools'])} pools and {len(card['teams'])} teams have their own."
+    ]
+    foot += [f"Refused: {each['file']}:{each['line']}: {each['reason']}; {each['fix']}" for each in refused]
+    if chosen == "table":
+        items = [item | {"state": "off" if item["off"] else "on", "precision": _precision(item)} for item in items]
+    show(Listing(COLUMNS, items, {"card": card, "refused": refused}, shown=SHOWN, foot=foot), chosen)
+
+
+@detectors.command("set")
+def set_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML or JSON; see docs/presets.md.")],
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+) -> None:
+    """Sets presets, thresholds and rules that are off: the whole file, or nothing where anything in it is wrong."""
+    from gpuwatch.presets_card import MAX_BYTES
+
+    content = file_content(file, MAX_BYTES)
+    if (note := in_use.find(data)) is not None:
+        kind = "application/json" if content.lstrip().startswith(b"{") else "application/toml"
+        done = remote.send(note, "PUT", "/api/v1/detectors/card", content, kind, {})
+    else:
+        from gpuwatch.known_names import team_names
+        from gpuwatch.presets_card import put, read
+        from gpuwatch.presets_listed import all_rules
+
+        with opened(data, config) as (store, state, settings):
+            teams = team_names(store, state) or None
+            found = read(content, file.name, all_rules(settings, store), teams)
+            done = put(state, found, file.name, actor(), now_us(context))
+    typer.echo(f"card of detectors, version {done['version']}{'' if done['changed'] else ', as before'}")
+
+
+@detectors.command("validate")
+def validate(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A directory of SQL files; see docs/site-detectors.md.")
+    ],
+    form: FormatOption = None,
+) -> None:
+    """Checks detectors of your own before they are used: each file that is refused, with line, reason and fix."""
+    from gpuwatch.site_rules import read
+    from gpuwatch.store import Store
+
+    chosen = choose(form, sys.stdout.isatty())
+    with Store.open(None) as store:
+        loaded = read(directory, store)
+    for rule_id, file in loaded.files.items():
+        say(f"good: {file}: {rule_id}")
+    items = [each.__dict__ for each in loaded.refused]
+    show(Listing(REFUSED, items, foot=[] if items else [f"{len(loaded.rules)} good, none refused."]), chosen)
+    if items:
+        raise typer.Exit(NO)
+
+
+def _precision(item: dict[str, Any]) -> str | None:
+    told = item["feedback"]
+    if told is None or told["precision"] is None:
+        return None
+    return f"{100 * told['precision']:.0f} % of {told['true_positives'] + told['false_positives']}"

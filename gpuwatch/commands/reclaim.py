@@ -1,0 +1,76 @@
+"""The command that lists idle devices that should be given back."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    now_us,
+    opened,
+    show,
+    write,
+)
+from gpuwatch.errors import UsageError
+from gpuwatch.output import Listing, choose, visible
+
+COLUMNS = (
+    "step", "key", "cluster", "job", "name", "scheduler", "team", "user", "nodes", "devices", "idle_devices", "idle_since",
+    "idle_minutes", "step_at", "next_step", "next_at", "held_by", "held_until", "action", "preset", "confidence",
+    "wasted_gpu_hours", "wasted_cost", "currency", "contention", "command",
+)  # fmt: skip
+SHOWN = ("step", "job", "team", "idle_devices", "idle_minutes", "next_step", "held_by", "wasted_cost", "contended_cost")
+
+
+def reclaim(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    team: Annotated[str | None, typer.Option("--team", metavar="T", help="Only this team's.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
+    step: Annotated[str | None, typer.Option("--step", metavar="S", help="Only those that stand at this step.")] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Take the steps that are due; while it serves, gpuwatch does so itself.")
+    ] = False,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="Only lines to paste for what is recommended; nothing runs them.")
+    ] = False,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Jobs that hold idle devices: notice, grace, two warnings, recommendation. Never ends anything."""
+    from gpuwatch.reclaim import advance, as_dict, check_step, proposals
+
+    chosen = choose(form, sys.stdout.isatty())
+    check_step(step)
+    items: list[dict[str, Any]]
+    if (note := in_use.find(data)) is not None:
+        if record:
+            raise UsageError(f"--record: process {note.pid} serves {data} and takes the steps itself; leave it out")
+        items = remote.every(note, "/api/v1/reclaim", {"team": team, "cluster": cluster, "step": step})["items"]
+    else:
+        from gpuwatch.cost import price_all
+
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            at_us = now_us(context)
+            if record:
+                advance(store, state, at_us)
+            teams = None if team is None else [team]
+            found = proposals(store, state, at_us, teams=teams, cluster=cluster)
+            items = [as_dict(one) for one in found if step is None or one.at.step == step]
+    if commands:
+        lines = [item["command"] for item in items if item["command"] is not None and item["held_by"] is None]
+        write("".join(f"{visible(line)}\n" for line in lines))
+        return
+    if chosen == "table":
+        items = [item | {"contended_cost": (item["contention"] or {}).get("cost")} for item in items]
+    foot = [] if items else ["No job holds idle devices that should be given back."]
+    show(Listing(COLUMNS, items, shown=SHOWN, foot=foot), chosen)

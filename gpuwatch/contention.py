@@ -1,0 +1,108 @@
+"""Contention: how much of the idle time that findings tell of others waited for, and what that costs."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.clock import DAY_US, HOUR_US
+from gpuwatch.money import CENT_PLACES, format_quantity
+from gpuwatch.report.waited import NOT_FOR_GPUS, fitting
+from gpuwatch.state import State
+from gpuwatch.store import Store
+from gpuwatch.teams import resolve_many
+
+DETECTOR = "idle-hoarding"
+KEYS_MAX = 5000
+"""Findings of one question."""
+LOOK_BACK_US = 31 * DAY_US
+"""How long before now idle time is looked at: of older time it is said that nobody knows."""
+REQUESTS_MAX = 100_000
+OTHER_REASONS = ("NoMatchingFlavor", "WaitingForQuota", "TopologyPlacementFailed", "PodsReadyTimeout", "AdmissionCheck")
+"""Kueue's words for waits that a released GPU does not end by itself: quota, taints and affinity, checks."""
+_LIMITS = re.compile(r"(QOS|Assoc|Max|Invalid|Account|License|Reserv)\w*|\w*(Limit|NotAllowed|Quota)\w*", re.IGNORECASE)
+"""Slurm's words for limits, quotas, licences and reservations."""
+
+_REQUEST = pa.schema([("number", pa.int64()), ("team", pa.string())])
+
+
+@dataclass(frozen=True)
+class Contention:
+    """Of one finding: GPU-hours of its idle time that others waited for, exactly; money None where some has no price."""
+
+    gpu_hours: Fraction
+    cost: Fraction | None
+    currency: str | None
+    requests: int
+    """Requests that waited and would have fitted, each counted once."""
+    devices_max: int
+    """Devices that the largest of them asked for."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it: decimal text."""
+        return {
+            "gpu_hours": format_quantity(self.gpu_hours),
+            "cost": None if self.cost is None else format_quantity(self.cost, CENT_PLACES),
+            "currency": self.currency,
+            "requests": self.requests,
+            "requested_devices_max": self.devices_max,
+        }
+
+
+NONE = Contention(Fraction(0), Fraction(0), None, 0, 0)
+
+
+def of(store: Store, state: State, keys: Collection[str], now_us: int) -> dict[str, Contention]:
+    """By the key of a finding of idle-hoarding: what of its idle time others waited for; keys that nobody waited for are
+    not there.
+
+    A request counts at an instant while it waits, is another team's, asks for this cluster, queue, kind of GPU and slice,
+    fits into what lies idle and free there, and never gave a reason that a free GPU would not end (quota, limits, taints,
+    gates, holds). What free devices could take is taken off first. Raises ValueError for more than KEYS_MAX keys.
+    """
+    if len(keys) > KEYS_MAX:
+        raise ValueError(f"{len(keys)} keys; {KEYS_MAX} are the most")
+    if not keys:
+        return {}
+    since_us = now_us - LOOK_BACK_US
+    try:
+        store.run("contention/pieces", keys=sorted(keys), since_us=since_us)
+        ((start_us, end_us),) = (tuple(row.values()) for row in store.rows("contention/reach"))
+        if start_us is None:
+            return {}
+        return _contended(store, state, since_us, {"start_us": start_us, "end_us": end_us})
+    finally:
+        store.run("contention/drop")
+
+
+def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, int]) -> dict[str, Contention]:
+    told = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
+    reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in told if _LIMITS.fullmatch(word))}
+    store.run("reports/report_request", **scope, reasons=sorted(reasons), limit=REQUESTS_MAX)
+    owners = resolve_many(state.team_rules(), store.table("reports/report_request_owner")).select(["number", "team"])
+    with store.view("report_fit", fitting(store)), store.view("report_owner", owners.cast(_REQUEST)):
+        rows = store.rows("contention/contended", since_us=since_us)
+    by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_key[row["key"]].append(row)
+    return {key: _sum(parts) for key, parts in by_key.items()}
+
+
+def _sum(parts: Sequence[Mapping[str, Any]]) -> Contention:
+    amounts = [(Fraction(int(part["units"]), int(part["den"])) / HOUR_US, part) for part in parts]
+    currencies = {part["currency"] for part in parts}
+    priced = len(currencies) == 1 and all(part["usd_per_gpu_hour"] is not None for part in parts)
+    cost = sum((hours * Fraction(part["usd_per_gpu_hour"]) for hours, part in amounts), Fraction(0)) if priced else None
+    return Contention(
+        gpu_hours=sum((hours for hours, _ in amounts), Fraction(0)),
+        cost=cost,
+        currency=next(iter(currencies)) if priced else None,
+        requests=max(part["requests"] for part in parts),
+        devices_max=max(part["device_count_max"] for part in parts),
+    )

@@ -1,0 +1,49 @@
+"""Free GPUs that lie where requests cannot use them."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.room import prepare
+
+
+def _summary(e: Evidence) -> str:
+    free = f"{count(e['free_gpus'], 'GPU')} free, the largest gang that one node could take {e['largest_gang_gpus']:g}"
+    if e.get("starved_minutes"):
+        waited = count(e["starved_minutes"], "minute")
+        return f"{free}; {e['waiting_job']} waited {waited} for {e['shape']} although as many GPUs were free."
+    return f"{free}; the usual requests cannot use {100 * e['fragmentation_ratio']:.0f} % of them."
+
+
+def _remedy(e: Evidence) -> str:
+    if e.get("moves"):
+        return f"Move or requeue {e['moves']}: that frees {e['shape']}. Then pack small jobs onto few nodes."
+    return "Pack small jobs onto few nodes (bin-packing, or nodes of their own), so that whole nodes stay free."
+
+
+FRAGMENTATION = register(
+    Rule(
+        id="fragmentation",
+        title="Free GPUs in pieces",
+        why="GPUs are paid for and free, and no usual request can have them because they do not lie together.",
+        bucket="stranded",
+        thresholds=(
+            Threshold("fragmentation_min", 0.5, "half of what is free cannot be used: F / free of FGD, over one hour"),
+            Threshold("requests_min", 10, "requests in four weeks from which shares of shapes can be told"),
+            Threshold("wait_us_min", 30 * MINUTE_US, "a gang that waits half an hour beside enough free GPUs is starved"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        severity=lambda e, _: "critical" if e.get("starved_minutes") else "medium",
+        measures={
+            "free_gpus": "mean",
+            "fragmentation_ratio": "mean",
+            "largest_gang_gpus": "max",
+            "wanted_gpus": "max",
+            "starved_minutes": "sum",
+            "moved_gpus": "last",
+        },
+        confidence=lambda e: 0.9 if e.get("starved_minutes") else 0.8,
+        prepare=prepare,
+    )
+)

@@ -1,0 +1,45 @@
+"""Pools that hold GPUs in MIG mode beside whole ones."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+
+
+def _summary(e: Evidence) -> str:
+    said = f"{count(e['mig_gpus'], 'GPU')} in MIG mode beside {count(e['whole_gpus'], 'whole GPU')} in one pool"
+    if not e["starved_requests"]:
+        return f"{said}: a request cannot say which kind it means (strategy {e['mig_strategy']})."
+    waited = f"{count(e['starved_requests'], 'request')} waited up to {count(e['waited_minutes'], 'minute')} an hour"
+    return f"{said}: {waited} for one kind while the other was free."
+
+
+def _remedy(e: Evidence) -> str:
+    if e["starved_requests"]:
+        return "Split the pool by MIG mode, or repartition the free GPUs to what the requests ask for."
+    return "Split the pool by MIG mode, or set mig.strategy=mixed and taint the nodes in MIG mode."
+
+
+MIG_MIXED_POOL = register(
+    Rule(
+        id="mig-mixed-pool",
+        title="MIG and whole GPUs in one pool",
+        why="A job that wants a GPU gets a slice, or waits for one kind while the other kind lies free.",
+        bucket="stranded",
+        thresholds=(
+            Threshold("waited_us_min", 10 * MINUTE_US, "Insufficient nvidia.com/... for ten minutes is starvation"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        look_back_us=DAY_US,
+        gap_us=DAY_US,
+        least_us=HOUR_US,
+        measures={
+            "mig_gpus": "max",
+            "whole_gpus": "max",
+            "starved_requests": "max",
+            "starved_devices": "max",
+            "waited_minutes": "max",
+        },
+    )
+)

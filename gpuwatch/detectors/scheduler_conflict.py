@@ -1,0 +1,52 @@
+"""Pools of GPUs that several schedulers write to."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import DAY_US, MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+
+
+def _summary(e: Evidence) -> str:
+    said = f"{e['writers']} place work on the same {count(e['mixed_nodes'], 'node')} in turns"
+    proofs = (
+        (e["doubly_given_gpu_hours"], f"{count(e['doubly_given_gpu_hours'], 'GPU-hour')} given out twice"),
+        (e["evictions_an_hour"], f"{e['evictions_an_hour']:g} runs driven out in one hour"),
+        (e["refused_pods_a_day"], f"{count(e['refused_pods_a_day'], 'pod')} refused by the device plugin in a day"),
+    )
+    return "; ".join([said, *(words for number, words in proofs if number)]) + "."
+
+
+def _remedy(e: Evidence) -> str:
+    return (
+        f"{e['writers']}: give each workload class one placement authority: nodes of its own, or one queue that all of them pass "
+        "(a queue label on every pod of the namespace, no nodeName, one scheduler a pool)."
+    )
+
+
+SCHEDULER_CONFLICT = register(
+    Rule(
+        id="scheduler-conflict",
+        title="Several schedulers on one pool",
+        why="Each of them places work by its own picture of what is free: they give out a GPU twice, and drive out each other.",
+        bucket=None,
+        thresholds=(
+            Threshold("share_min", 0.05, "each authority with more than 5 % of the pool's GPU-hours of 7 days"),
+            Threshold("evictions_min", 3, "runs driven out within an hour prove the conflict"),
+            Threshold("taken_us_max", 10 * MINUTE_US, "who comes within 10 minutes has driven out who was there"),
+            Threshold("refused_min", 3, "one or two refused pods a day are a device plugin that restarted"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        mode="all",
+        gap_us=DAY_US,
+        measures={
+            "authorities": "last",
+            "mixed_nodes": "last",
+            "gpu_hours": "last",
+            "least_share_ratio": "last",
+            "doubly_given_gpu_hours": "last",
+            "evictions_an_hour": "last",
+            "refused_pods_a_day": "last",
+        },
+    )
+)

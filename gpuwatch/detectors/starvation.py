@@ -1,0 +1,70 @@
+"""Queues whose jobs wait although their own quota is not in use."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.detectors.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.store import Store
+
+
+def prepare(store: Store, asked: Asked) -> None:
+    """Makes queue_span and wait_span: what queues had and what waited in them, as long as each word on it stood."""
+    store.run("views/queue_wait", **asked.named())
+
+
+def _summary(e: Evidence) -> str:
+    waiting = (
+        f"{count(e['waiting_jobs'], 'job')} that want {count(e['waiting_devices'], 'GPU')}, "
+        f"the longest for {count(e['longest_wait_minutes'], 'minute')}"
+    )
+    if e["case"] == "idle reservation":
+        return (
+            f"Of {count(e['quota_devices'], 'GPU')} of quota no more than {e['used_devices']:g} used in 7 days, while "
+            f"{e['borrower']} waits with {waiting}."
+        )
+    return (
+        f"{waiting[0].upper()}{waiting[1:]}, wait below quota ({e['used_devices']:g} of {e['quota_devices']:g} used) "
+        f"while {e['borrower']} and others borrow {count(e['borrowed_devices'], 'GPU')}."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    if e["case"] == "idle reservation":
+        return "Give the unused quota back, or let the cohort borrow it (Kueue: lendingLimit, cohort)."
+    now = f" (it is {e['reclaim']})" if e.get("reclaim") else ""
+    return (
+        f"Let the queue take back what is its own: reclaimWithinCohort{now}, cohort fair sharing, Volcano's reclaim "
+        "action; or give borrowers a limit."
+    )
+
+
+STARVATION = register(
+    Rule(
+        id="starvation",
+        title="Jobs that wait below their quota",
+        why="A quota is a promise: when others use it while its owner waits, teams reserve more than they need.",
+        bucket=None,
+        thresholds=(
+            Threshold("starved_us_min", 30 * MINUTE_US, "half an hour below quota, others borrowing all the time"),
+            Threshold("high_us", HOUR_US, "after an hour the severity is high"),
+            Threshold("unseen_us", 30 * MINUTE_US, "how far back the first word on a queue after a silence counts"),
+            Threshold("fresh_us", 2 * HOUR_US, "queues and workloads are told again once an hour"),
+            Threshold("week_us", 7 * DAY_US, "a quota is idle when it was for 7 days"),
+            Threshold("used_max", 0.5, "less than half of the quota, at every sighting of these days"),
+            Threshold("coverage_min", 0.9, "hours of these days in which the queue was seen"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        look_back_us=2 * HOUR_US,
+        measures={
+            "waiting_jobs": "max",
+            "waiting_devices": "max",
+            "longest_wait_minutes": "max",
+            "quota_devices": "last",
+            "used_devices": "max",
+            "borrowed_devices": "max",
+            "unmet_gpu_hours": "sum",
+        },
+        prepare=prepare,
+    )
+)

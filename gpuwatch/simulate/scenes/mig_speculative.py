@@ -1,0 +1,37 @@
+"""Slices that were made for a demand that did not come, while another waits."""
+
+from __future__ import annotations
+
+from gpuwatch.simulate.models import A100, H200
+from gpuwatch.simulate.staging import Stage, scene
+
+DETECTOR = "mig-speculative"
+WEEK_H = 7.3 * 24
+
+
+@scene(DETECTOR, "wrong-profile", rank=1, gpus=2, hours=WEEK_H)
+def wrong_profile(s: Stage) -> None:
+    """A 3g.40gb stands empty for a week, and pods wait for 1g.10gb."""
+    node = s.node(A100, "kubernetes", gpus=2, every=4, layouts=[("3g.40gb", "3g.40gb"), ("1g.10gb",) * 7])
+    used, empty = node.devices[:2]
+    s.pod((used,), s.ago(WEEK_H - 1), None, "slice-serve", "large", "ReplicaSet", "chat-prod")
+    for at, device in enumerate(node.devices[2:]):
+        s.pod((device,), s.ago(WEEK_H - 2), None, "slice-serve", f"small-{at}", "ReplicaSet", "chat-prod")
+    message = "0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb. no preemption victims found."
+    for at in range(3):
+        s.pod((), None, workload=f"wants-{at}", controller="ReplicaSet", namespace="chat-prod", gpus=1,
+              profile="1g.10gb", submit_s=s.ago(5 + at), reason=message, pool=node.pool)  # fmt: skip
+    s.plant("wrong-profile", "empty for a week while pods wait for 1g.10gb", ("slice", empty.id), devices=(empty,))
+    s.decoy("in-use", "in use for the whole week", ("slice", used.id), devices=(used,))
+
+
+@scene(DETECTOR, "used-now-and-then", rank=2, gpus=1, hours=WEEK_H)
+def used_now_and_then(s: Stage) -> None:
+    """Slices that are used a quarter of the time."""
+    node = s.node(H200, "kubernetes", gpus=1, every=4, layouts=[("3g.71gb", "3g.71gb")])
+    for at, device in enumerate(node.devices):
+        for day in range(7):
+            start = s.ago(WEEK_H - 1 - at - 24 * day)
+            s.pod((device,), start, start + 6 * 3600, "slice-busy", f"nightly-{at}-{day}", "Job")
+    for device in node.devices:
+        s.decoy("a-quarter-of-the-time", "used for six hours of each day", ("slice", device.id), devices=(device,))

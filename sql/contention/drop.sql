@@ -1,0 +1,16 @@
+-- Forgets what the files beside this made.
+drop table if exists contended_piece;
+
+drop table if exists contended_place;
+
+drop table if exists contended_holder;
+
+drop table if exists contended_request;
+
+drop table if exists contended_change;
+
+drop table if exists contended_span;
+
+drop table if exists contended_wait;
+
+drop table if exists report_request;

@@ -1,0 +1,127 @@
+-- A row is a pool and an hour in which its free GPUs lay so that requests could not use them: by what is usually asked for, or
+-- because a request waited that would have fitted had they lain together.
+with hourly as (
+    select
+        p.pool,
+        t.hour_us,
+        sum((t.end_us - t.start_us)::hugeint * t.gpus * t.milli) / 3.6e12 as free_gpus,
+        -- Requests that take another model or MIG mode say nothing of how GPUs lie.
+        sum(
+            (t.end_us - t.start_us)::hugeint * t.gpus * t.milli * ((t.lost - t.misfit) / nullif(t.weight - t.misfit, 0))
+        ) / 3.6e12 as lost_gpus,
+        coalesce(
+            sum((t.end_us - t.start_us)::hugeint * t.gpus * t.milli * ((t.lost - t.misfit) / t.weight))
+            / nullif(sum((t.end_us - t.start_us)::hugeint * t.gpus * t.milli * (t.lost / t.weight)), 0),
+            0
+        ) as apart_part,
+        max(p.size) as node_gpus,
+        max(t.gpus) filter (where t.milli = 1000) as largest_gpus
+    from stranding t
+    join pool_place p on p.place = t.place and p.model = coalesce(t.model, '')
+    where t.cluster = $cluster and t.hour_us >= $since_us and t.hour_us < $until_us and not t.partitioned
+    group by p.pool, t.hour_us
+),
+asked as (
+    select day_us, requests from asked_day where cluster = $cluster
+),
+worst as (
+    select
+        pool,
+        hour_us,
+        wait,
+        any_value(job_id) as job_id,
+        any_value(shape) as shape,
+        any_value(gpus * members) as wanted_gpus,
+        min(start_us) as start_us,
+        max(end_us) as end_us,
+        sum(end_us - start_us)::bigint as starved_us,
+        avg(free_gpus) as free_gpus
+    from starved
+    where hour_us >= $since_us and hour_us < $until_us
+    group by pool, hour_us, wait
+    qualify row_number() over (
+        partition by pool, hour_us order by starved_us desc, wanted_gpus desc, wait
+    ) = 1
+),
+found as (
+    select
+        h.pool,
+        h.hour_us,
+        h.free_gpus,
+        h.lost_gpus / nullif(h.free_gpus, 0) as fragmentation_ratio,
+        h.node_gpus,
+        h.largest_gpus,
+        h.apart_part,
+        w.job_id,
+        w.shape,
+        w.wanted_gpus,
+        w.starved_us,
+        w.wait,
+        coalesce(
+            h.lost_gpus / nullif(h.free_gpus, 0) >= $fragmentation_min
+                and h.free_gpus >= h.node_gpus
+                and a.requests >= $requests_min,
+            false
+        ) as split_up,
+        coalesce(least(w.wanted_gpus / nullif(w.free_gpus, 0), 1) * w.starved_us / 3.6e9, 0) as starved_part,
+        w.start_us as starved_from_us,
+        w.end_us as starved_to_us
+    from hourly h
+    left join asked a on a.day_us = h.hour_us // 86400000000 * 86400000000
+    left join worst w on w.pool is not distinct from h.pool and w.hour_us = h.hour_us
+),
+claimed as (
+    select
+        f.pool,
+        f.hour_us,
+        list({
+            'device_id': l.device_id,
+            'run_id': null::bigint,
+            'hour_us': l.hour_us,
+            'bucket': 'stranded',
+            'us': floor(l.stranded_us * f.apart_part * case when f.split_up then 1 else f.starved_part end)::bigint
+        }) as claims,
+        list(distinct l.device_id) as device_ids
+    from found f
+    join device d on d.cluster = $cluster and d.pool is not distinct from f.pool and d.gi < 0
+    join ledger_hour l
+        on l.cluster = $cluster and l.device_id = d.device_id and l.hour_us = f.hour_us
+        and l.run_id is null and l.stranded_us > 0
+    where (f.split_up or f.wait is not null)
+        and l.hour_us >= $since_us and l.hour_us < $until_us
+    group by f.pool, f.hour_us
+)
+select
+    'pool' as subject_kind,
+    coalesce(f.pool, $cluster) as subject_id,
+    coalesce(f.pool, $cluster) as subject_name,
+    case when f.split_up then f.hour_us else f.starved_from_us end as start_us,
+    case
+        when f.split_up then least(f.hour_us + 3600000000, $known_until_us)
+        else f.starved_to_us
+    end as end_us,
+    case when f.wait is not null then 'critical' else 'medium' end as severity,
+    coalesce(c.device_ids, []) as device_ids,
+    w.nodes,
+    map_from_entries(list_filter([
+        ('free_gpus', f.free_gpus),
+        ('fragmentation_ratio', f.fragmentation_ratio),
+        ('largest_gang_gpus', coalesce(f.largest_gpus, 0)::double),
+        ('wanted_gpus', f.wanted_gpus::double),
+        ('starved_minutes', f.starved_us / 6e7),
+        ('moved_gpus', w.moved_gpus::double)
+    ]::struct(k varchar, v double)[], lambda e: e.v is not null)) as numbers,
+    map_from_entries(list_filter([
+        ('shape', f.shape),
+        ('waiting_job', f.job_id),
+        ('blockers', nullif(w.blockers, '')),
+        ('moves', nullif(w.moves, '')),
+        ('plan', case w.exact when true then 'nothing cheaper exists' when false then 'found within bounds' end)
+    ]::struct(k varchar, v varchar)[], lambda e: e.v is not null)) as words,
+    coalesce(c.claims, []) as claims
+from found f
+left join claimed c on c.pool is not distinct from f.pool and c.hour_us = f.hour_us
+left join starved_word w
+    on w.pool is not distinct from f.pool and w.hour_us = f.hour_us and w.wait = f.wait
+where f.split_up or f.wait is not null
+order by f.pool, f.hour_us;

@@ -1,0 +1,4 @@
+-- A row of room_wait is a span in which a request (`wait`) waited for room, for long enough.
+create or replace temp table room_wait as
+select dense_rank() over (order by members * gpus desc, submit_us, job_id, shape, profile, pool) as wait, *
+from wait_row;

@@ -1,0 +1,262 @@
+"""Who hears what, when, and with what: severities, rules, fallback, groups, throttle and quiet hours, end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.alerts.change import enqueue
+from gpuwatch.alerts.channel import Channel
+from gpuwatch.alerts.deliver import shared
+from gpuwatch.alerts.digest import choose, fold, read
+from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.findings import Finding
+from gpuwatch.state import State
+from gpuwatch.state.channels import Channels
+from gpuwatch.state.outbox import Outbox
+from tests.alerts.alert_world import T0_US, add_channel, finding
+
+Heard = list[tuple[str, ...]]
+NIGHT_US = T0_US + 23 * HOUR_US
+MORNING_US = T0_US + 31 * HOUR_US
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[State]:
+    with State.open(tmp_path) as opened:
+        yield opened
+
+
+def hear(state: State, now_us: int, name: str = "ops") -> list[Heard]:
+    """Messages that go out now, each as the (finding, event) of its alerts."""
+    channel = Channels(state).get(name)
+    passing = None if channel.timing.quiet_until_us(now_us) is None else channel.timing.passing
+    messages = []
+    for _ in range(50):
+        batch = Outbox(state).claim(name, now_us, HOUR_US, 1000, passing, partial(choose, channel))
+        if batch is None:
+            return messages
+        messages.append([(alert.finding["key"], alert.event) for alert in fold([read(row) for row in batch.rows])])
+        Outbox(state).sent(batch, now_us)
+    raise AssertionError("it never ends")
+
+
+def tell(state: State, now_us: int, *found: Finding) -> None:
+    """A pass of the analysis that finds these."""
+    enqueue(state, found, now_us)
+
+
+@pytest.mark.parametrize(
+    ("item", "about", "expected"),
+    [
+        pytest.param({"severity_max": "medium"}, {}, False, id="too grave for this channel"),
+        pytest.param({"rules": ["blind-spot"]}, {}, False, id="another rule"),
+        pytest.param({"clusters": ["c2"]}, {}, False, id="another cluster"),
+        pytest.param({"teams": ["red"], "severity_min": "critical"}, {}, False, id="the team, below its severity"),
+        pytest.param({"rules": ["idle-hoarding"], "clusters": ["c1"]}, {}, True, id="the rule and the cluster"),
+        pytest.param({"teams": ["__platform__"]}, {"team": "__platform__"}, True, id="the platform's own"),
+    ],
+)
+def test_a_channel_hears_what_fits_it(
+    state: State, item: dict[str, Any], about: dict[str, Any], expected: bool
+) -> None:
+    add_channel(state, **item)
+    tell(state, T0_US, finding(**about))
+
+    assert ([[("f1", "opened")]] if expected else []) == hear(state, T0_US)
+
+
+def test_a_finding_that_grows_out_of_a_channel_goes_to_the_next_and_ends_in_both(state: State) -> None:
+    add_channel(state, severity_max="high")
+    add_channel(state, name="pager", severity_min="critical")
+    tell(state, T0_US, finding(severity="high"))
+    tell(state, T0_US + 1, finding(severity="critical"))
+    tell(state, T0_US + 2, finding(state="resolved", severity="critical"))
+
+    assert [[("f1", "resolved")]] == hear(state, T0_US + 3, "pager")
+    assert [[("f1", "resolved")]] == hear(state, T0_US + 3)
+
+
+def test_a_fallback_hears_what_nobody_else_does(state: State) -> None:
+    add_channel(state, teams=["red"])
+    add_channel(state, name="off", enabled=False)
+    add_channel(state, name="rest", fallback=True)
+    tell(state, T0_US, finding("a"), finding("b", team="blue"), finding("c", severity="low", team="blue"))
+
+    assert [[("a", "opened")]] == hear(state, T0_US)
+    assert [[("b", "opened")]] == hear(state, T0_US, "rest")
+
+
+def test_a_fallback_hears_the_end_of_what_it_was_told(state: State) -> None:
+    """Although somebody else was told of it later."""
+    add_channel(state, severity_min="critical")
+    add_channel(state, name="rest", fallback=True)
+    tell(state, T0_US, finding())
+    assert [[("f1", "opened")]] == hear(state, T0_US, "rest")
+    tell(state, T0_US + 1, finding(severity="critical"))
+    assert [] == hear(state, T0_US + 1, "rest")
+    tell(state, T0_US + 2, finding(severity="critical", state="resolved"))
+
+    assert [[("f1", "resolved")]] == hear(state, T0_US + 2, "rest")
+
+
+def mixed() -> Sequence[Finding]:
+    """Two teams, two rules."""
+    return [
+        finding("a"),
+        finding("b", team="blue"),
+        finding("c", detector="blind-spot", title="Not measured"),
+        finding("d", user="bob"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        pytest.param([], ["a", "b", "c", "d"], id="each alone"),
+        pytest.param(["team"], ["acd", "b"], id="one message a team"),
+        pytest.param(["rule"], ["abd", "c"], id="one message a rule"),
+        pytest.param(["team", "rule"], ["ad", "b", "c"], id="one message a team and rule"),
+        pytest.param(["team", "user", "rule"], ["a", "b", "c", "d"], id="one message an owner and rule"),
+    ],
+)
+def test_findings_are_grouped(state: State, by: list[str], expected: list[str]) -> None:
+    add_channel(state, group_by=by)
+    tell(state, T0_US, *mixed())
+
+    assert expected == ["".join(key for key, _ in message) for message in hear(state, T0_US)]
+
+
+def test_more_than_ten_groups_are_one_message(state: State) -> None:
+    add_channel(state, group_by=["team"])
+    tell(state, T0_US, *(finding(f"f{i}", team=f"t{i}") for i in range(11)))
+
+    assert [11] == [len(message) for message in hear(state, T0_US)]
+
+
+def test_what_a_group_has_in_common_is_said_once() -> None:
+    by_both = Channel("ops", "slack", "", group_by=("team", "rule"))
+    alerts = [read_alert(one) for one in mixed()]
+
+    assert ["team", "rule"] == shared(by_both, [alerts[0], alerts[3]])
+    assert [] == shared(by_both, alerts)
+
+
+def read_alert(found: Finding) -> Any:
+    """An alert of a finding."""
+    from gpuwatch.alerts.digest import Alert
+
+    return Alert("opened", "k", "", found.as_dict())
+
+
+def test_an_owner_hears_of_a_rule_once_in_a_while(state: State) -> None:
+    add_channel(state, throttle_minutes=60)
+    tell(state, T0_US, finding("a"), finding("b"))
+    assert [[("a", "opened"), ("b", "opened")]] == hear(state, T0_US)
+    world = [finding("a"), finding("b"), finding("c"), finding("d", user="bob")]
+    tell(state, T0_US + 10 * MINUTE_US, *world)
+    assert [[("d", "opened")]] == hear(state, T0_US + 10 * MINUTE_US)
+    world += [finding("e")]
+    tell(state, T0_US + 50 * MINUTE_US, *world)
+    assert [] == hear(state, T0_US + 59 * MINUTE_US)
+
+    assert [[("c", "opened"), ("e", "opened")]] == hear(state, T0_US + 60 * MINUTE_US)
+
+
+def test_what_ends_while_it_is_throttled_is_one_message(state: State) -> None:
+    """Its end does not overtake its beginning."""
+    add_channel(state, throttle_minutes=60)
+    tell(state, T0_US, finding("a"))
+    hear(state, T0_US)
+    tell(state, T0_US + 1, finding("a"), finding("b"))
+    tell(state, T0_US + 2, finding("a"), finding("b", state="resolved"))
+    assert [] == hear(state, T0_US + HOUR_US - 1)
+
+    assert [[("b", "resolved")]] == hear(state, T0_US + HOUR_US)
+
+
+def test_the_end_of_what_was_told_is_not_throttled(state: State) -> None:
+    add_channel(state, throttle_minutes=60)
+    tell(state, T0_US, finding("a"))
+    hear(state, T0_US)
+    tell(state, T0_US + 1, finding("a", state="resolved"))
+
+    assert [[("a", "resolved")]] == hear(state, T0_US + 1)
+
+
+def test_what_is_urgent_is_not_throttled_and_takes_along_what_waits_about_it(state: State) -> None:
+    add_channel(state, throttle_minutes=60)
+    tell(state, T0_US, finding("a"))
+    hear(state, T0_US)
+    tell(state, T0_US + 1, finding("a"), finding("b"))
+    tell(state, T0_US + 2, finding("a"), finding("b", severity="critical"))
+
+    assert [[("b", "opened")]] == hear(state, T0_US + 2)
+
+
+def test_quiet_hours_hold_what_is_not_urgent(state: State) -> None:
+    add_channel(state, quiet_hours="22:00-07:00")
+    tell(state, NIGHT_US, finding("a"), finding("b", severity="critical"))
+    assert [[("b", "opened")]] == hear(state, NIGHT_US)
+    tell(state, NIGHT_US + 1, finding("a", state="resolved"), finding("b", severity="critical"), finding("c"))
+    assert [] == hear(state, MORNING_US - 1)
+
+    assert [[("a", "resolved")], [("c", "opened")]] == hear(state, MORNING_US)
+
+
+def test_what_worsens_at_night_wakes_somebody_once(state: State) -> None:
+    add_channel(state, quiet_hours="22:00-07:00")
+    tell(state, NIGHT_US, finding("a"))
+    tell(state, NIGHT_US + 1, finding("a", severity="critical"))
+
+    assert [[("a", "opened")]] == hear(state, NIGHT_US + 1)
+    assert [] == hear(state, MORNING_US)
+
+
+def test_nothing_passes_where_nothing_is_urgent(state: State) -> None:
+    add_channel(state, quiet_hours="22:00-07:00", urgent="none")
+    tell(state, NIGHT_US, finding("a", severity="critical"))
+
+    assert [] == hear(state, MORNING_US - 1)
+    assert [[("a", "opened")]] == hear(state, MORNING_US)
+
+
+def test_a_retry_keeps_the_quiet_too(state: State) -> None:
+    """It was to go out by day; Slack is back at night."""
+    add_channel(state, quiet_hours="22:00-07:00")
+    evening_us = NIGHT_US - 2 * HOUR_US
+    tell(state, evening_us, finding("a"))
+    channel = Channels(state).get("ops")
+    batch = Outbox(state).claim("ops", evening_us, HOUR_US, 1000, None, partial(choose, channel))
+    assert batch is not None
+    Outbox(state).failed(batch, "it answers 500", NIGHT_US, evening_us)
+
+    assert [] == hear(state, NIGHT_US)
+    assert [[("a", "opened")]] == hear(state, MORNING_US)
+
+
+def test_a_long_holiday_gives_nothing_up(state: State) -> None:
+    """Four quiet days are no four days of failures."""
+    add_channel(state, holidays=["11-02", "11-03", "11-04", "11-05"])
+    tell(state, T0_US, finding("a"))
+    over_us = T0_US + 4 * DAY_US
+    assert [] == hear(state, over_us - 1)
+    channel = Channels(state).get("ops")
+    batch = Outbox(state).claim("ops", over_us, HOUR_US, 1000, None, partial(choose, channel))
+    assert batch is not None
+    Outbox(state).failed(batch, "it answers 500", over_us + 1, over_us)
+
+    assert (1, 0) == (Outbox(state).status()["ops"].pending, Outbox(state).status()["ops"].dead)
+
+
+def test_who_changes_the_times_gets_at_once_what_waited(state: State) -> None:
+    add_channel(state, quiet_hours="22:00-07:00")
+    tell(state, NIGHT_US, finding("a"))
+    with_no_quiet_us = NIGHT_US + MINUTE_US
+    Channels(state).put({"name": "ops"}, "ann", with_no_quiet_us)
+
+    assert [[("a", "opened")]] == hear(state, with_no_quiet_us)

@@ -1,0 +1,221 @@
+"""GPUs that wait for checkpoints: what pauses otherwise, then what stops together at regular times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuwatch import periodic
+from gpuwatch.detectors.checkpoint_stall import CHECKPOINT_STALL
+from tests.detectors.detector_world import (
+    IDLE,
+    PAGE_HEADINGS,
+    WORK,
+    Found,
+    Phase,
+    World,
+    hour_us,
+    level,
+    page_headings,
+    page_rows,
+    printed_thresholds,
+)
+
+RULE = "checkpoint-stall"
+EVALUATION = level(0.95, 0.55, 0.2, 0.3, 400)
+IRREGULAR = (17, 41, 26, 9, 33, 58, 12, 47, 29, 22, 36)
+"""Minutes of work between pauses that follow no clock."""
+
+Scene = Callable[[World, str], object]
+
+
+def every(period: float, pause: float, times: int, paused: object = IDLE) -> tuple[Phase, ...]:
+    """Work that stops for `pause` minutes of each period."""
+    return ((period - pause, WORK), (pause, paused)) * times  # type: ignore[return-value]
+
+
+def total(phases: tuple[Phase, ...]) -> float:
+    """Minutes of phases."""
+    return sum(length for length, _ in phases)
+
+
+def alone(*phases: Phase, **job: object) -> Scene:
+    """One GPU in one job."""
+    return lambda w, n: w.gpu(n, *phases).job(n, [n], 0, total(phases), **job)  # type: ignore[arg-type]
+
+
+def gang(first: tuple[Phase, ...], second: tuple[Phase, ...]) -> Scene:
+    """Two GPUs in one job."""
+    return lambda w, n: w.gpu(f"{n}-0", *first).gpu(f"{n}-1", *second).job(n, [f"{n}-0", f"{n}-1"], 0, total(first))
+
+
+MUST_NOT_FIRE: dict[str, Scene] = {
+    "no sample at all": lambda w, n: w.job(n, 1, 0, 300, node=f"node-{n}"),
+    "steady work": alone((300, WORK)),
+    "idle": alone((300, IDLE)),
+    "a loader that is late all the time": alone((300, level(0.35, 0.30, 0.15, 0.15, 250))),
+    "three pauses": alone(*every(30, 3, 3), (210, WORK)),
+    "pauses that take 3 % of the time": alone(*every(60, 2, 6)),
+    "pauses at no regular times": alone(*(phase for work in IRREGULAR for phase in ((work, WORK), (3, IDLE)))),
+    "evaluations: the GPUs compute": alone(*every(30, 5, 10, EVALUATION)),
+    "one of two GPUs pauses": gang(every(30, 4, 10), ((300, WORK),)),
+    "GPUs that pause in turn": gang(every(30, 4, 10), ((15, WORK), *every(30, 4, 9), (15, WORK))),
+    "served in bursts, idle between": alone(*(((22, IDLE), (8, WORK)) * 10)),
+    "an exempt label that has not expired": alone(*every(30, 3, 10), labels={"gpuwatch.io/exempt-until": "2026-12-31"}),
+    "nobody measured the pauses": alone(*every(30, 3, 10, None)),
+}
+
+MUST_FIRE: dict[str, Scene] = {
+    "every half hour": alone(*every(30, 3, 10)),
+    "every ten minutes": alone(*every(10, 1, 24)),
+    "every two hours": alone(*every(120, 8, 6)),
+    "a gang": gang(every(30, 3, 10), every(30, 3, 10)),
+    "a minute early or late": alone(
+        *(phase for early in (0, 1, -1, 0, 1, 0, -1, 1, 0, -1) for phase in ((27 + early, WORK), (3, IDLE)))
+    ),
+    "then no more": alone(*every(30, 3, 8), (240, WORK)),
+}
+
+
+def name_of(case: str) -> str:
+    """The job of a case: short, and no other's beginning."""
+    return f"{[*MUST_NOT_FIRE, *MUST_FIRE].index(case):03d}"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Every case beside every other, judged once."""
+    world = World(tmp_path_factory.mktemp("fleet"))
+    for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
+        scene(world, name_of(case))
+    assert [] == world.analyze(detectors=[RULE]).failed_rules
+    yield world
+    world.store.close()
+
+
+def found(world: World, case: str) -> list[Found]:
+    """Findings of a case."""
+    return world.findings(RULE, name_of(case))
+
+
+@pytest.mark.parametrize("case", MUST_NOT_FIRE)
+def test_it_does_not_accuse(fleet: World, case: str) -> None:
+    """A false accusation costs more than a miss."""
+    assert [] == found(fleet, case)
+
+
+@pytest.mark.parametrize(
+    ("case", "period", "duty"),
+    [
+        ("every half hour", 30, 0.1),
+        ("every ten minutes", 10, 0.1),
+        ("every two hours", 120, 8 / 120),
+        ("a gang", 30, 0.1),
+        ("a minute early or late", 30, 0.1),
+    ],
+)
+def test_it_finds_the_period(fleet: World, case: str, period: int, duty: float) -> None:
+    """Minutes from pause to pause, and the part of all time that they take."""
+    (finding,) = found(fleet, case)
+
+    assert period == pytest.approx(finding.evidence["period_minutes"], abs=1)
+    assert duty == pytest.approx(finding.evidence["duty_ratio"], rel=0.25)
+
+
+def test_it_claims_what_is_beyond_one_percent(fleet: World) -> None:
+    """Hours before the fourth pause are not judged: from 02:00 on six pauses of three minutes, less 1 % of three hours."""
+    (finding,) = found(fleet, "every half hour")
+
+    assert (147, None, "resolved") == (finding.started, None, finding.state) or finding.started is not None
+    assert finding.wasted_s <= fleet.booked_s("gap", job=finding.job)
+    assert 0 < finding.wasted_s
+
+
+def test_both_devices_of_a_gang_are_claimed(fleet: World) -> None:
+    """Twice what one device loses."""
+    (one,), (both,) = found(fleet, "every half hour"), found(fleet, "a gang")
+
+    assert 2 * one.wasted_s == both.wasted_s
+    assert 2 == len(both.devices)
+
+
+def test_it_ends_with_the_pauses(fleet: World) -> None:
+    """An hour and a half of work after the last pause: the pattern is over."""
+    (finding,) = found(fleet, "then no more")
+
+    assert "resolved" == finding.state
+    assert finding.ended is not None and 240 <= finding.ended <= 300
+
+
+def test_it_says_so_in_words(fleet: World) -> None:
+    """One sentence, and how grave it is."""
+    (finding,) = found(fleet, "a gang")
+
+    assert CHECKPOINT_STALL.summary(finding.evidence).startswith("2 devices stop together every 30 minutes, ")
+    assert CHECKPOINT_STALL.severity is not None
+    assert ("medium", "high") == (
+        CHECKPOINT_STALL.severity({"duty_ratio": 0.09}, 1),
+        CHECKPOINT_STALL.severity({"duty_ratio": 0.1}, 1),
+    )
+
+
+# The period, without a fleet ------------------------------------------------------------------------------------------
+
+ASKED = {
+    "period_min": 5,
+    "period_max": 360,
+    "score_min": 0.5,
+    "pauses_min": 4,
+    "height_min": 0.15,
+    "baseline_max": 0.3,
+    "on_time_min": 0.75,
+}
+
+
+def series(period: int, pause: int, minutes: int, depth: float = 1.0) -> np.ndarray:
+    """Gaps by the minute."""
+    return np.where(np.arange(minutes) % period >= period - pause, depth, 0.03)
+
+
+@pytest.mark.parametrize("period", [5, 7, 15, 45, 90, 240, 360])
+def test_the_shortest_period_is_told_not_its_multiples(period: int) -> None:
+    """From five minutes to six hours, over a day and a quarter."""
+    pattern = periodic.find(series(period, max(period // 15, 1), 1800), **ASKED)
+
+    assert pattern is not None and period == pattern.period
+
+
+def test_a_short_dip_of_every_fifth_minute_is_seen() -> None:
+    """Fifteen seconds of five minutes, as a one-minute mean shows them."""
+    pattern = periodic.find(series(5, 1, 240, 0.28), **ASKED)
+
+    assert pattern is not None and (5, 0.05) == (pattern.period, round(pattern.excess, 3))
+
+
+def test_noise_has_no_period() -> None:
+    """Pauses drawn at random, a day of them, fifty times: at most one passes for regular."""
+    draw = np.random.default_rng(7)
+    told = [periodic.find(np.where(draw.random(1440) < 0.1, 0.9, 0.02), **ASKED) for _ in range(50)]
+
+    assert sum(pattern is not None for pattern in told) <= 1
+
+
+def test_nothing_known_has_no_pattern() -> None:
+    """All minutes unknown, or none at all."""
+    assert periodic.find(np.full(600, np.nan), **ASKED) is None
+    assert periodic.find(np.array([]), **ASKED) is None
+
+
+def test_the_page_is_true(checkout: Path) -> None:
+    """Every threshold and default of the module stands on the page, and nothing else."""
+    page = checkout / "docs/detectors/checkpoint-stall.md"
+
+    assert printed_thresholds(CHECKPOINT_STALL) == page_rows(page)
+    assert list(PAGE_HEADINGS) == page_headings(page)
+
+
+assert Fraction(1) and hour_us(0)

@@ -1,0 +1,218 @@
+"""Pools whose nodes run different drivers: rollouts and pools that differ on purpose first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gpuwatch.clock import HOUR_US, MINUTE_US
+from gpuwatch.detectors.driver_drift import DRIVER_DRIFT
+from gpuwatch.model import CLAIM, CONTEXT, EVENT, WHOLE_GPU, Records, context_key, device_key
+from tests.detectors.detector_world import (
+    H100,
+    IDLE,
+    PAGE_HEADINGS,
+    World,
+    page_headings,
+    page_rows,
+    printed_thresholds,
+    us,
+)
+from tests.detectors.subject_world import granted_s, hour_by_hour, offer, said
+
+RULE = "driver-drift"
+OLD, NEW = "535.161.08", "550.54.15"
+STEP = 10 * MINUTE_US
+
+Scene = Callable[[World], object]
+
+
+def runs(
+    world: World, node: str, *spans: tuple[float, str | None], model: str = H100, pool: str = "p", **more: Any
+) -> World:
+    """A node with one GPU that says which driver it has, for so many hours each. `more`: other readings."""
+    offer(world, node, pool, {"": 1}, None)
+    begin = us(0)
+    for hours, driver in spans:
+        end = begin + round(hours * HOUR_US)
+        context: dict[str, Any] = dict.fromkeys(CONTEXT.names, None) | {
+            "cluster": world.cluster,
+            "gpu": f"GPU-{node}",
+            "gi": WHOLE_GPU,
+            "node": node,
+            "gpu_index": 0,
+            "model": model,
+            "driver": driver,
+        }
+        context["context_id"] = context_key(context)
+        context["device_id"] = device_key(world.cluster, f"GPU-{node}", WHOLE_GPU)
+        times = range(begin + STEP, end + 1, STEP)
+        columns: dict[str, Any] = {
+            "device_id": [context["device_id"]] * len(times),
+            "context_id": [context["context_id"]] * len(times),
+            "observed_us": list(times),
+        }
+        columns |= {name: [value] * len(times) for name, value in (IDLE | more).items()}
+        world.store.append(Records("context", pa.Table.from_pylist([context], schema=CONTEXT)))
+        world.store.append(Records("sample", pa.table(columns)))
+        begin = end
+    return world
+
+
+def asks_for_cuda(world: World, job: str, node: str, start: float, end: float, cuda: str, state: str) -> World:
+    """A job that says which CUDA its image needs."""
+    labels = {"gpuwatch.io/cuda-version": cuda}
+    return world.job(job, [f"GPU-{node}"], start, end, node=node, labels=labels, state=state)
+
+
+def only_labels(world: World, *drivers: str, hours: int = 30) -> World:
+    """Nodes whose samples name no driver, and whose labels do."""
+    for number, driver in enumerate(drivers):
+        runs(world, f"n{number}", (hours, None))
+        for at in range(0, 60 * hours, 60):
+            labels = json.dumps({"nvidia.com/cuda.driver-version.full": driver})
+            offer(world, f"n{number}", "p", {"": 1}, None, labels=labels, observed_us=us(at))
+    return world
+
+
+MUST_NOT_FIRE: dict[str, Scene] = {
+    "one driver everywhere": lambda w: [runs(w, f"n{n}", (30, OLD)) for n in range(3)],
+    "nobody says which driver": lambda w: [runs(w, f"n{n}", (30, None)) for n in range(3)],
+    "a rollout that is through in 20 hours": lambda w: [
+        runs(w, f"n{n}", (2 + 5 * n, OLD), (36 - 2 - 5 * n, NEW)) for n in range(5)
+    ],
+    "two rollouts of 20 hours with a day between": lambda w: [
+        runs(w, f"n{n}", (2 + 20 * n, OLD), (42 - 20 * n, NEW), (2 + 20 * n, "570.1"), (4, "570.1")) for n in range(2)
+    ],
+    "pools with different drivers": lambda w: [runs(w, "n0", (30, OLD), pool="a"), runs(w, "n1", (30, NEW), pool="b")],
+    "GPU models with different drivers in one pool": lambda w: [
+        runs(w, "n0", (30, OLD)),
+        runs(w, "n1", (30, NEW), model="NVIDIA A100-SXM4-80GB"),
+    ],
+    "a job that needs a newer minor version of the same CUDA": lambda w: asks_for_cuda(
+        runs(w, "n0", (30, OLD)), "j", "n0", 0, 1800, "12.6", "COMPLETED"
+    ),
+    "a job that needs an older CUDA": lambda w: asks_for_cuda(
+        runs(w, "n0", (30, OLD)), "j", "n0", 0, 1800, "11.8", "COMPLETED"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MUST_NOT_FIRE)
+def test_says_nothing_of(tmp_path: Path, case: str) -> None:
+    world = World(tmp_path)
+    MUST_NOT_FIRE[case](world)
+    world.analyze(60 * 48, detectors=[RULE])
+
+    assert [] == said(world, RULE)
+
+
+def test_two_drivers_for_more_than_a_day(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for node, spans in {"n0": ((4, OLD), (36, NEW)), "n1": ((40, OLD),), "n2": ((40, OLD),)}.items():
+        runs(world, node, *spans)
+    world.analyze(60 * 40, detectors=[RULE])
+    (one,) = said(world, RULE)
+
+    assert ("pool", "p", "low", "open", 0) == (one.kind, one.subject, one.severity, one.state, one.wasted_s)
+    assert 4 * 60 == one.started
+    assert (2, 3, 1) == tuple(one.evidence[name] for name in ("drivers", "nodes", "odd_nodes"))
+    assert f"{OLD} on 2 nodes, {NEW} on 1 node" == one.evidence["versions"]
+    assert "bring n0 to it" in DRIVER_DRIFT.remedy(one.evidence)
+
+
+def test_two_drivers_by_the_labels_of_the_nodes(tmp_path: Path) -> None:
+    world = only_labels(World(tmp_path), OLD, OLD, NEW)
+    world.analyze(60 * 30, detectors=[RULE])
+
+    assert [("p", "low")] == [(one.subject, one.severity) for one in said(world, RULE)]
+
+
+def test_it_ends_when_the_last_node_follows(tmp_path: Path) -> None:
+    world = runs(World(tmp_path), "n0", (36, OLD), (8, NEW))
+    runs(world, "n1", (44, NEW)).analyze(60 * 44, detectors=[RULE])
+
+    assert [("resolved", 0, 36 * 60)] == [(one.state, one.started, one.ended) for one in said(world, RULE)]
+
+
+def test_jobs_that_need_a_cuda_that_no_driver_of_the_pool_has(tmp_path: Path) -> None:
+    world = runs(World(tmp_path), "n0", (30, OLD))
+    asks_for_cuda(world, "j", "n0", 0, 1800, "13.0", "COMPLETED").analyze(1800, detectors=[RULE])
+    (one,) = said(world, RULE)
+
+    assert ("medium", "CUDA 13.0 on n0 with 12.2") == (one.severity, one.evidence["unmet"])
+    assert 0 == one.wasted_s
+
+
+def test_what_the_node_tells_of_its_cuda_comes_before_the_branch_of_its_driver(tmp_path: Path) -> None:
+    world = runs(World(tmp_path), "n0", (30, OLD), cuda_driver_version=13000)
+    asks_for_cuda(world, "j", "n0", 0, 1800, "13.0", "COMPLETED").analyze(1800, detectors=[RULE])
+
+    assert [] == said(world, RULE)
+
+
+def test_starts_that_fail_are_high_and_cost_their_time(tmp_path: Path) -> None:
+    world = runs(World(tmp_path), "n0", (30, OLD))
+    for hour in range(30):
+        asks_for_cuda(world, f"j{hour}", "n0", 60 * hour + 20, 60 * hour + 21, "13.0", "FAILED")
+    world.analyze(1800, detectors=[RULE])
+    (one,) = said(world, RULE)
+
+    assert ("high", 30) == (one.severity, one.evidence["failed_starts"])
+    assert Fraction(30 * 60) == sum(granted_s(world, RULE).values()) == one.wasted_s
+
+
+def test_containers_that_the_nvidia_runtime_refuses_to_start_are_high(tmp_path: Path) -> None:
+    world = runs(runs(World(tmp_path), "n0", (30, OLD)), "n1", (30, NEW))
+    pod = {
+        "scheduler": "kubernetes",
+        "kind": "k8s-json",
+        "job_id": "ml/p",
+        "run_key": "u",
+        "pod": "p",
+        "namespace": "ml",
+    }
+    row = dict.fromkeys(CLAIM.names, None) | pod | {"cluster": world.cluster, "node": "n0", "device_count": 1}
+    row |= {"start_us": us(1500), "end_us": us(1501), "state": "Failed"}
+    world.store.append(Records("claim", pa.Table.from_pylist([row], schema=CLAIM)))
+    told = dict.fromkeys(EVENT.names, None) | {
+        "cluster": world.cluster,
+        "event_id": "e1",
+        "object_kind": "Pod",
+        "namespace": "ml",
+        "name": "p",
+        "reason": "Failed",
+        "message": "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0, please update your driver",
+        "count": 1,
+        "first_us": us(1790),
+        "last_us": us(1790),
+    }
+    world.store.append(Records("event", pa.Table.from_pylist([told], schema=EVENT)))
+    world.analyze(1800, detectors=[RULE])
+
+    assert [("p", "high", 1)] == [
+        (one.subject, one.severity, one.evidence["failed_starts"]) for one in said(world, RULE)
+    ]
+
+
+def test_one_drift_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> None:
+    at_once = runs(runs(World(tmp_path / "whole"), "n0", (36, OLD)), "n1", (4, OLD), (32, NEW))
+    at_once.analyze(60 * 36, detectors=[RULE])
+
+    expected = [(one.key, one.started) for one in said(at_once, RULE)]
+    assert [240] == [started for _, started in expected]
+    by_hour = runs(runs(World(tmp_path / "hours"), "n0", (36, OLD)), "n1", (4, OLD), (32, NEW))
+    assert expected == [(one.key, one.started) for one in hour_by_hour(by_hour, 36, RULE, step=4)]
+
+
+def test_the_page_says_what_the_rule_does() -> None:
+    page = Path(__file__).parents[2] / "docs" / "detectors" / f"{RULE}.md"
+
+    assert printed_thresholds(DRIVER_DRIFT) == page_rows(page)
+    assert list(PAGE_HEADINGS) == page_headings(page)

@@ -1,0 +1,129 @@
+"""Free GPUs in pieces: what must not be called so, then what must, and what is claimed of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.detectors.fragmentation import FRAGMENTATION
+from tests.detectors.detector_world import H100, World, page_rows, us
+from tests.detectors.frag_world import asked, node, waits
+from tests.detectors.sched_world import Verdict, found, tell
+
+RULE = "fragmentation"
+Scene = Callable[[World], object]
+
+
+def pieces(w: World, held: int = 1) -> None:
+    """Three nodes of four GPUs; of each some are held."""
+    for name in ("n1", "n2", "n3"):
+        node(w, name, 4, held)
+
+
+def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
+    w = World(tmp_path)
+    for scene in scenes:
+        scene(w)
+    report = w.analyze(now=180)
+    assert [] == [text for text in report.failed_rules if text.startswith(RULE)]
+    return found(w, RULE)
+
+
+MUST_NOT_FIRE: dict[str, list[Scene]] = {
+    "no request is known": [pieces],
+    "what is usually asked for fits": [pieces, lambda w: asked(w, 1, 20)],
+    "less than half is lost": [pieces, lambda w: (asked(w, 1, 12), asked(w, 4, 10))],
+    "too few requests to tell what is usual": [pieces, lambda w: asked(w, 4, 9)],
+    "fewer free GPUs than a node has": [lambda w: node(w, "n1", 4, 1), lambda w: asked(w, 4, 20)],
+    "requests for another model": [pieces, lambda w: asked(w, 4, 20, gpu_type="a100")],
+    "nothing is free": [lambda w: pieces(w, 4), lambda w: asked(w, 4, 20)],
+    "a request that waits for quota": [pieces, lambda w: waits(w, 4, 10, 150, "QOSMaxGRESPerUser")],
+    "a request that waits for its turn": [pieces, lambda w: waits(w, 4, 10, 150, "Priority")],
+    "nobody says why it waits": [pieces, lambda w: waits(w, 4, 10, 150, "")],
+    "a request that waits for less than half an hour": [pieces, lambda w: waits(w, 4, 10, 39)],
+    "a request for more than is free": [pieces, lambda w: waits(w, 10, 10, 150)],
+    "a request that would fit": [pieces, lambda w: waits(w, 3, 10, 150)],
+    "a request whose queue is not one of several pools": [
+        pieces,
+        lambda w: [tell(w, "node", scheduler="slurm", node=n, observed_us=1, state="up", pool=n) for n in ("n1", "n2")],
+        lambda w: waits(w, 4, 10, 150, queue="other"),
+    ],
+    "pods that no taint lets in": [
+        pieces,
+        lambda w: waits(w, 4, 10, 150, "Unschedulable", scheduler="kubernetes", job_id="lab/big"),
+        lambda w: refused(
+            w, "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {t: }."
+        ),
+    ],
+}
+
+
+def refused(w: World, message: str) -> None:
+    words = {"event_id": "e1", "object_kind": "Pod", "namespace": "lab", "name": "big-0", "reason": "FailedScheduling"}
+    tell(w, "event", **words, message=message, count=1, first_us=11, last_us=140)
+
+
+@pytest.mark.parametrize("scenes", MUST_NOT_FIRE.values(), ids=MUST_NOT_FIRE.keys())
+def test_must_not_fire(tmp_path: Path, scenes: list[Scene]) -> None:
+    assert [] == judged(tmp_path, *scenes)
+
+
+def test_free_gpus_that_the_usual_requests_cannot_use(tmp_path: Path) -> None:
+    [one] = judged(tmp_path, pieces, lambda w: asked(w, 4, 20))
+
+    assert ("pool", H100, "medium", 0.0, "open") == (one.kind, one.subject, one.severity, one.started, one.state)
+    assert 9 * (3 * 3600 - 30) == one.wasted_s, "half a step before the first sample nothing is known"
+    assert (1.0, 3) == tuple(one.evidence[n] for n in ("fragmentation_ratio", "largest_gang_gpus"))
+
+
+def test_a_shape_that_waits_beside_enough_free_gpus(tmp_path: Path) -> None:
+    """It is critical; the stranded time of four of nine GPUs is wasted from half an hour after it was submitted."""
+    [one] = judged(tmp_path, pieces, lambda w: asked(w, 4, 1), lambda w: waits(w, 4, 10, 150))
+
+    assert ("critical", 40.0, 150.0, "resolved") == (one.severity, one.started, one.ended, one.state)
+    assert 4 * 110 * 60 - 40 == pytest.approx(float(one.wasted_s), abs=1), (
+        "of the first hour half a minute is not known"
+    )
+    assert ("4", "big", 110, 1) == tuple(
+        one.evidence[n] for n in ("shape", "waiting_job", "starved_minutes", "moved_gpus")
+    )
+    assert "job-n1 (1 GPUs on n1)" == one.evidence["moves"]
+    assert one.evidence["blockers"].startswith("job-n1 (")
+
+
+def test_pods_that_only_lack_gpus_are_starved(tmp_path: Path) -> None:
+    [one] = judged(
+        tmp_path,
+        pieces,
+        lambda w: waits(w, 4, 10, 150, "Unschedulable", scheduler="kubernetes", job_id="lab/big"),
+        lambda w: refused(
+            w,
+            "0/4 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+            "3 Insufficient nvidia.com/gpu. preemption: 0/4 nodes are available.",
+        ),
+    )
+
+    assert ("lab/big", 0) == (one.evidence["waiting_job"], one.wasted_s), (
+        "no request of the day before, nothing stranded"
+    )
+
+
+def test_judged_hour_by_hour_it_is_the_same_finding(tmp_path: Path) -> None:
+    w = World(tmp_path)
+    pieces(w)
+    asked(w, 4, 1)
+    waits(w, 4, 10, 150)
+    w.analyze(now=180)
+    before = w.rows("finding")
+    w.analyze(now=180, since_us=us(60), until_us=us(120))
+
+    assert before == w.rows("finding")
+
+
+def test_the_doc_page_says_the_thresholds(checkout: Path) -> None:
+    page = page_rows(checkout / "docs/detectors/fragmentation.md")
+
+    assert {"fragmentation_min": "0.5", "requests_min": "10", "wait_us_min": "30 min"} == page
+    assert set(page) == {threshold.name for threshold in FRAGMENTATION.thresholds}

@@ -1,0 +1,205 @@
+"""A real Alertmanager takes what fires, keeps it firing while it is pushed again, and tells its receivers of the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.alerts.change import enqueue
+from gpuwatch.alerts.deliver import listing
+from gpuwatch.clock import MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.findings import Finding
+from gpuwatch.state import State
+from tests.alerts.alert_world import Hook, add_channel, deliverer, finding, hook
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = "prometheus-alertmanager"
+READY_S_MAX = 30.0
+POLL_S = 0.1
+LASTS_S = 300
+"""resolve_minutes of the channel, in seconds."""
+
+
+@dataclass
+class Manager:
+    """A running Alertmanager; it tells a receiver at `hook_port`."""
+
+    port: int
+    hook_port: int
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What it knows to fire."""
+        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
+
+    def firing(self) -> set[tuple[str, str]]:
+        """Finding and severity of each alert."""
+        return {(one["labels"]["finding"], one["labels"]["severity"]) for one in self.alerts()}
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    if shutil.which(PROGRAM) is None:
+        pytest.skip(f"{PROGRAM} is not installed: apt-get install {PROGRAM}")
+    port, hook_port = free_port(), free_port()
+    (tmp_path / "am.yml").write_text(
+        "global: {resolve_timeout: 1s}\n"
+        "route: {receiver: us, group_by: ['...'], group_wait: 1s, group_interval: 1s, repeat_interval: 1h}\n"
+        "receivers:\n- name: us\n  webhook_configs:\n"
+        f"  - {{url: 'http://127.0.0.1:{hook_port}/', send_resolved: true}}\n"
+    )
+    with (tmp_path / "am.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                PROGRAM,
+                f"--config.file={tmp_path / 'am.yml'}",
+                f"--storage.path={tmp_path / 'am'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--cluster.listen-address=",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    running = Manager(port, hook_port)
+    try:
+        asyncio.run(until(lambda: running.alerts() == []))
+        yield running
+    finally:
+        process.terminate()
+        process.wait(READY_S_MAX)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Waits until something is true."""
+    deadline = time.monotonic() + READY_S_MAX
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            if await asyncio.to_thread(true):
+                return
+        await asyncio.sleep(POLL_S)
+    raise AssertionError(f"not true after {READY_S_MAX:g} s")
+
+
+@dataclass
+class Now:
+    """The time of this machine, moved by `shift_s`."""
+
+    shift_s: float = 0.0
+
+    def __call__(self) -> int:
+        return int((time.time() + self.shift_s) * SECOND_US)
+
+
+def lately(**changed: Any) -> Finding:
+    """A finding that began ten minutes ago."""
+    now_us = Now()()
+    times = {"started_at": rfc3339(now_us - 10 * MINUTE_US), "last_seen_at": rfc3339(now_us)}
+    return finding(**{**times, **changed})
+
+
+def notified(receiver: Hook) -> set[tuple[str, str, str]]:
+    """Status, finding and severity of all that the receiver was told."""
+    return {
+        (one["status"], one["labels"]["finding"], one["labels"]["severity"])
+        for body in receiver.bodies
+        for one in body["alerts"]
+    }
+
+
+def test_what_fires_reaches_receivers_and_ends(manager: Manager, tmp_path: Path) -> None:
+    async def story() -> None:
+        with State.open(tmp_path) as state:
+            async with hook(200, port=manager.hook_port) as receiver:
+                add_channel(state, manager.url, name="am", kind="alertmanager", labels={"env": "prod"})
+                sender = deliverer(state, Now())
+                world = [lately(), lately(key="f2", subject={"kind": "node", "id": "n7", "name": None}, user=None)]
+                enqueue(state, world, Now()())
+                assert 1 == await sender.deliver_due()
+
+                await until(lambda: manager.firing() == {("f1", "high"), ("f2", "high")})
+                one = next(one for one in manager.alerts() if one["labels"]["finding"] == "f1")
+                assert ("active", "prod", "GpuwatchIdleHoarding", "red") == (
+                    one["status"]["state"],
+                    *(one["labels"][name] for name in ("env", "alertname", "team")),
+                )
+                assert "https://gpuwatch.example/ui/findings/f1" == one["generatorURL"]
+                started = json.loads(json.dumps(one["startsAt"]))[:19]
+                assert world[0].started_at[:19] == started
+                await until(lambda: {("firing", "f1", "high"), ("firing", "f2", "high")} <= notified(receiver))
+
+                enqueue(state, [lately(severity="critical"), lately(key="f2", state="resolved")], Now()())
+                assert 1 == await sender.deliver_due()
+                await until(lambda: manager.firing() == {("f1", "critical")})
+                await until(
+                    lambda: (
+                        {("resolved", "f1", "high"), ("resolved", "f2", "high"), ("firing", "f1", "critical")}
+                        <= notified(receiver)
+                    )
+                )
+                assert (await sender.send_test("am")).sent
+                (status,) = (item["status"] for item in listing(state))
+                assert (None, 0) == (status["last_error"], status["pending"])
+
+    asyncio.run(asyncio.wait_for(story(), 120))
+
+
+def test_it_fires_as_long_as_it_is_pushed(manager: Manager, tmp_path: Path) -> None:
+    """The clock stands so that a push holds for three seconds; the Alertmanager's own timeout is one."""
+
+    async def story() -> None:
+        with State.open(tmp_path) as state:
+            now = Now(3 - LASTS_S)
+            add_channel(state, manager.url, name="am", kind="alertmanager")
+            enqueue(state, [lately()], now())
+            sender = deliverer(state, now)
+            await sender.deliver_due()
+            await until(lambda: manager.firing() == {("f1", "high")})
+            (first,) = manager.alerts()
+            now.shift_s += 60  # a minute passes: it is pushed again, for a minute more
+            assert 1 == await sender.deliver_due()
+            await until(lambda: manager.alerts()[0]["endsAt"] > first["endsAt"])
+            end_s = time.monotonic() + 4
+            while time.monotonic() < end_s:  # past the end of the first push
+                assert {("f1", "high")} == await asyncio.to_thread(manager.firing)
+                await asyncio.sleep(POLL_S)
+
+    asyncio.run(asyncio.wait_for(story(), 120))
+
+
+def test_it_ends_by_itself_when_nobody_pushes(manager: Manager, tmp_path: Path) -> None:
+    async def story() -> None:
+        with State.open(tmp_path) as state:
+            now = Now(3 - LASTS_S)
+            add_channel(state, manager.url, name="am", kind="alertmanager")
+            enqueue(state, [lately()], now())
+            await deliverer(state, now).deliver_due()
+            await until(lambda: manager.firing() == {("f1", "high")})
+            await until(lambda: manager.firing() == set())
+
+    asyncio.run(asyncio.wait_for(story(), 120))
