@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import budget_alerts, findings
+from gpuwatch import budget_alerts, findings, reclaim_alerts
 from gpuwatch.alerts import report_note
 from gpuwatch.alerts.change import enqueue
 from gpuwatch.alerts.channel import REPORT, Channel, from_config
@@ -81,20 +81,26 @@ class Alerting:
     def after_pass(self, store: Store) -> None:
         """Queues what changed, and writes the report of last week once its books are there."""
         now_us = self._now_us()
+        told = self._own("reclaims", reclaim_alerts.alerts, store, now_us)
         if any(channel.enabled for channel in Channels(self._state).list()):
             window = Window(now_us - LOOK_BACK_US, now_us + LOOK_AHEAD_US)
             actions = Actions(self._state).current(now_us)
+            told += self._own("budgets", budget_alerts.alerts, store, now_us)
             found = findings.read(store, window=window, actions=actions)
-            enqueue(self._state, [*found, *self._budgets(store, now_us)], now_us)
+            enqueue(self._state, [*found, *told], now_us)
         if (directory := self._report_directory()) is not None:
             self._report(store, directory, now_us)
 
-    def _budgets(self, store: Store, now_us: int) -> list[Finding]:
-        """Messages about budgets; a budget that cannot be told holds no finding up."""
+    def _own(
+        self, what: str, alerts: Callable[[Store, State, int], list[Finding]], store: Store, now_us: int
+    ) -> list[Finding]:
+        """Messages that are no findings; those that cannot be told hold nothing up. Reclaims take their steps here, whether
+        or not anybody is told.
+        """
         try:
-            return budget_alerts.alerts(store, self._state, now_us)
+            return alerts(store, self._state, now_us)
         except Exception:
-            log.exception("no messages about budgets")
+            log.exception("no messages about %s", what)
             return []
 
     def _report_directory(self) -> Path | None:

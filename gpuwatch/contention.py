@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -34,7 +34,7 @@ _REQUEST = pa.schema([("number", pa.int64()), ("team", pa.string())])
 
 @dataclass(frozen=True)
 class Contention:
-    """Of one finding: GPU-hours of its idle time that others waited for, exactly; money None where some has no price."""
+    """Of one finding: GPU-hours of its waste that others waited for, exactly; money None where some has no price."""
 
     gpu_hours: Fraction
     cost: Fraction | None
@@ -53,9 +53,6 @@ class Contention:
             "requests": self.requests,
             "requested_devices_max": self.devices_max,
         }
-
-
-NONE = Contention(Fraction(0), Fraction(0), None, 0, 0)
 
 
 def of(store: Store, state: State, keys: Collection[str], now_us: int) -> dict[str, Contention]:
@@ -91,7 +88,22 @@ def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, in
     by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         by_key[row["key"]].append(row)
-    return {key: _sum(parts) for key, parts in by_key.items()}
+    wasted = {
+        key: Fraction(int(units), den * HOUR_US)
+        for key, units, den in store.sql(
+            "select key, wasted_units, wasted_den from finding where list_contains($keys::varchar[], key)",
+            keys=[*by_key],
+        )
+    }
+    return {key: _part_of(_sum(parts), wasted[key]) for key, parts in by_key.items()}
+
+
+def _part_of(found: Contention, wasted: Fraction) -> Contention:
+    """No more than the finding wastes: its grace minutes, and what a rule of higher rank claims, are not its own."""
+    if found.gpu_hours <= wasted:
+        return found
+    cost = None if found.cost is None else found.cost * wasted / found.gpu_hours
+    return replace(found, gpu_hours=wasted, cost=cost)
 
 
 def _sum(parts: Sequence[Mapping[str, Any]]) -> Contention:

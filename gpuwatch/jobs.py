@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch import findings, placement_read, series
+from gpuwatch import findings, placement_read, series, workload_class
 from gpuwatch.clock import HOUR_US, SECOND_US, Window, rfc3339
 from gpuwatch.errors import UsageError
 from gpuwatch.findings import OwnerAction, read_cursor, write_cursor
@@ -177,6 +177,8 @@ def job(
         priced = store.rows("reports/job_bucket_price", start_us=window.start_us, end_us=window.end_us)
     told = findings.read(store, keys=item["findings"], teams=teams, actions=actions) if item["findings"] else []
     placed = placement_read.of_runs(store, here, _run_table(runs), named=teams is None)
+    costs = {run_id: None if a.cost is None else (a.cost, next(iter(a.costs))) for run_id, a in amounts.items()}
+    placed = placement_read.with_cost(placed, mine, costs)
     return item | {
         "placement_grade": None if placed is None else placed["grade"],
         "placement": placed,
@@ -204,7 +206,7 @@ def _items(
         buckets = store.rows("reports/job_bucket", **span)
         if window.start_us % HOUR_US or window.end_us % HOUR_US:
             buckets += store.rows("reports/job_bucket_cut", **span)
-    sizes = _sizes(store, runs, span)
+    sizes, kinds = _sizes(store, runs, span), _classes(store, runs, span)
     whose = {run["run_id"]: (run["cluster"], run["job_id"]) for run in runs}
     of_job: dict[Key, _Amount] = defaultdict(_Amount)
     of_run: dict[int, _Amount] = defaultdict(_Amount)
@@ -220,6 +222,7 @@ def _items(
         | _books(of_job.get(key), buckets_of.get(key, []))
         | {
             "gpus": sizes.get(key),
+            "workload_class": workload_class.most(kinds.get(key, {})),
             "findings": [row["key"] for row in findings_of.get(key, [])],
             "placement_grade": None,
         }
@@ -242,6 +245,17 @@ def _sizes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[K
         with store.view("asked_run", _run_table(others)):
             sizes |= {(row["cluster"], row["job_id"]): row["devices"] for row in store.rows("reports/job_size", **span)}
     return sizes
+
+
+def _classes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[Key, dict[str, int]]:
+    """Device microseconds of each class of work that the jobs did in the hours of the window."""
+    whole = {"start_us": span["start_us"] // HOUR_US * HOUR_US, "end_us": span["end_us"]}
+    told = workload_class.times_of_runs(store, [run["run_id"] for run in runs], **whole)
+    kinds: dict[Key, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for run in runs:
+        for name, us in told.get(run["run_id"], {}).items():
+            kinds[run["cluster"], run["job_id"]][name] += us
+    return kinds
 
 
 def _words(runs: Sequence[Row]) -> Row:

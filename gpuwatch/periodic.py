@@ -97,4 +97,4 @@ def _period(signal: Series, least: int, most: int) -> tuple[int | None, float]:
         return None, 0.0
     best = float(inner[peaks].max())
     first = lags[peaks & (inner >= FUNDAMENTAL * best)][0]
-    return int(first), float(r[first])
+    return int(first), min(float(r[first]), 1.0)

@@ -226,14 +226,26 @@ def _chosen(graph: Graph, found: Where, members: Sequence[Seat], k: int) -> tupl
     return tuple(sorted(seat.gpu for seat in sorted(members, key=order)[:k]))
 
 
-def judge(
-    graph: Graph,
-    held: Collection[str],
-    free: Collection[str],
-    alike: Collection[str],
-    model: str,
-    seated: Mapping[str, Seat] | None = None,
-) -> Placement:
+@dataclass(frozen=True)
+class Surroundings:
+    """What gangs of one model in some pools are judged among."""
+
+    seats: Mapping[str, Seat]
+    kinds: frozenset[str]
+    """Kinds of container that are known of any of its GPUs."""
+    largest: int
+    """GPUs of the largest node or NVLink domain: larger gangs have to span them."""
+
+
+def surroundings(graph: Graph, gpus: Iterable[str], alike: Iterable[str], model: str) -> Surroundings:
+    """Seats of all GPUs that are asked about, and of those that a gang might have got, held or not (`alike`)."""
+    every = seats(graph, gpus, model)
+    units = Counter(every[gpu].unit for gpu in set(alike) if gpu in every)
+    kinds = frozenset(kind for seat in every.values() for kind in seat.around)
+    return Surroundings(every, kinds, max((count for unit, count in units.items() if unit is not None), default=0))
+
+
+def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Collection[str], model: str) -> Placement:
     """The placement of a gang of at least two whole GPUs of one model, all of them in `graph.places`.
 
     `free`: GPUs of the model that nobody held when it began; its own may be among them. Those of nodes whose links
@@ -242,10 +254,15 @@ def judge(
     A: as near as the best that was free, or no slower. B, C, D, F: the slowest link is up to 1.5, 3, 8 times and more
     slower than that of the best; where a bandwidth is not known, up to 1, 2, 3 and more kinds of container farther. No
     grade where the topology is not known enough, and none below A for gangs larger than every node and NVLink domain.
-    `seated`: seats of the model, where several gangs are judged on one graph.
     """
-    asked = {*held, *free, *alike}
-    every = seats(graph, asked, model) if seated is None else {gpu: seated[gpu] for gpu in asked if gpu in seated}
+    return judge_among(graph, surroundings(graph, {*held, *free, *alike}, {*alike, *held}, model), held, free, model)
+
+
+def judge_among(
+    graph: Graph, around: Surroundings, held: Collection[str], free: Collection[str], model: str
+) -> Placement:
+    """As `judge`, for several gangs that are judged on one graph."""
+    every = around.seats
     mine = [every[gpu] for gpu in sorted(set(held))]
     others = [every[gpu] for gpu in sorted(set(free) - set(held)) if gpu in every and every[gpu].island is not None]
     k, here = len(mine), where(mine)
@@ -262,9 +279,8 @@ def judge(
     reason = _unknown(mine, here, best, model)
     grade = None
     if reason is None and best is not None:
-        grade = _grade(here, best.where, ratio, every.values())
-        units = Counter(every[gpu].unit for gpu in {*alike, *held} if gpu in every)
-        if grade != "A" and k > max((count for unit, count in units.items() if unit is not None), default=0):
+        grade = _grade(here, best.where, ratio, around.kinds)
+        if grade != "A" and k > around.largest:
             grade, reason = None, "larger"
     slow = _slowdown(ratio) if grade not in (None, "A") and ratio is not None and ratio > 1 else None
     pairs = _pairs(graph, mine) if small else Counter()
@@ -304,12 +320,11 @@ def _unknown(mine: Sequence[Seat], here: Where, best: Best | None, model: str) -
     return None
 
 
-def _grade(here: Where, best: Where, ratio: float | None, every: Iterable[Seat]) -> str:
+def _grade(here: Where, best: Where, ratio: float | None, known: Collection[str]) -> str:
     if here.rank <= best.rank or (ratio is not None and ratio < 1):
         return "A"
     if ratio is not None:
         return next((grade for most, grade in STEPS if ratio <= most), "F")
-    known = {kind for seat in every for kind in seat.around}
     ladder = [kind for kind in (*LADDER, BEYOND) if kind in known or kind in (here.kind, best.kind)]
     farther = ladder.index(here.kind) - ladder.index(best.kind)
     return LEVEL_GRADES[farther] if farther < len(LEVEL_GRADES) else "F"

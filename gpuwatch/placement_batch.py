@@ -1,37 +1,29 @@
 """Placements of many gangs at once: which of them lie farther than what was free when they began.
 
-One sweep over the free spans of a model and its pools counts the free GPUs of every container at every start. Only gangs
-that had a nearer container with room are graded one by one, on the free GPUs of their instant.
+One sweep over the free spans of a model and its pools says at every start which GPUs were free. Only gangs that had room in
+a nearer container are graded, on the free GPUs of its tightest containers: the choice of placement.nearest.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gpuwatch.placement import BEYOND, LADDER, Placement, Seat, judge, seats, where
+from gpuwatch.placement import BEYOND, LADDER, Placement, Surroundings, judge_among, surroundings, where
 from gpuwatch.store import Store
+from gpuwatch.topology import NODE_KINDS
 from gpuwatch.topology_graph import Graph
 from gpuwatch.topology_store import graph
 
-NEAR_MAX = 256
-"""Gangs whose instants are read in one statement."""
+TIGHTEST = 8
+"""Containers inside nodes, of the kind that has room, whose free GPUs are looked at: the tightest."""
 
-_NEAR = pa.schema(
-    [
-        ("run_id", pa.int64()),
-        ("cluster", pa.string()),
-        ("at_us", pa.int64()),
-        ("model", pa.string()),
-        ("pools", pa.list_(pa.string())),
-    ]
-)
 Codes = NDArray[np.int64]
 
 
@@ -47,7 +39,7 @@ class Gang:
 
 
 def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tuple[Placement, Graph]]:
-    """Of each gang that had something nearer: its placement and the graph of its start, by run.
+    """Of each gang that had room in something nearer: its placement and the graph of its start, by run.
 
     Each is judged on the topology that held at its start. Gangs of which a GPU has no place are left out.
     """
@@ -57,97 +49,87 @@ def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tupl
         by_version[bisect_right(edges, gang.at_us)].append(gang)
     found: dict[int, tuple[Placement, Graph]] = {}
     for same in by_version.values():
-        around = graph(store, cluster, same[0].at_us)
+        graph_then = graph(store, cluster, same[0].at_us)
         by_place: dict[tuple[str, tuple[str, ...]], list[Gang]] = defaultdict(list)
         for gang in same:
-            if all(gpu in around.places for gpu in gang.gpus):
+            if all(gpu in graph_then.places for gpu in gang.gpus):
                 by_place[gang.model, gang.pools].append(gang)
         for (model, pools), alike in by_place.items():
-            seated = seats(around, around.places, model)
-            near = _with_room(store, cluster, seated, sorted(alike, key=lambda g: g.at_us), model, pools)
-            for start in range(0, len(near), NEAR_MAX):
-                for run_id, placement in _graded(store, cluster, around, seated, near[start : start + NEAR_MAX]):
-                    found[run_id] = placement, around
+            mates = [
+                row["gpu"] for row in store.rows("placement/mates", cluster=cluster, model=model, pools=list(pools))
+            ]
+            around = surroundings(graph_then, mates, mates, model)
+            ordered = sorted(alike, key=lambda gang: (gang.at_us, gang.run_id))
+            for gang, free in _with_room(store, cluster, around, ordered):
+                found[gang.run_id] = judge_among(graph_then, around, gang.gpus, free, model), graph_then
     return found
 
 
-def _graded(
-    store: Store, cluster: str, around: Graph, seated: Mapping[str, Seat], near: Sequence[Gang]
-) -> Iterable[tuple[int, Placement]]:
-    by_run = {gang.run_id: gang for gang in near}
-    asked = [
-        {"run_id": g.run_id, "cluster": cluster, "at_us": g.at_us, "model": g.model, "pools": list(g.pools)}
-        for g in near
-    ]
-    with store.view("near_gang", pa.Table.from_pylist(asked, schema=_NEAR)):
-        rows = store.rows("placement/gang_alike")
-    for row in rows:
-        gang = by_run[row["run_id"]]
-        yield gang.run_id, judge(around, gang.gpus, row["free"] or (), row["gpus"], gang.model, seated)
-
-
 def _with_room(
-    store: Store,
-    cluster: str,
-    seated: Mapping[str, Seat],
-    gangs: Sequence[Gang],
-    model: str,
-    pools: tuple[str, ...],
-) -> list[Gang]:
-    """Gangs, given in order of time, for which some container of a nearer kind had room, their own GPUs counted as free."""
-    lie = [where([seated[gpu] for gpu in gang.gpus]) for gang in gangs]
-    if all(place.kind == LADDER[0] for place in lie):
-        return []
-    names = list(seated)
+    store: Store, cluster: str, around: Surroundings, gangs: Sequence[Gang]
+) -> Iterator[tuple[Gang, list[str]]]:
+    """Gangs, given in order of time, for which a nearer container had room, their own GPUs counted as free; and the free
+    GPUs of the tightest of those containers."""
+    lie = [where([around.seats[gpu] for gpu in gang.gpus]).kind for gang in gangs]
+    if all(kind == LADDER[0] for kind in lie):
+        return
+    names = list(around.seats)
     number = {gpu: n for n, gpu in enumerate(names)}
-    codes = {kind: _codes([seated[gpu].around.get(kind) for gpu in names]) for kind in LADDER}
-    kinds = [kind for kind in LADDER if codes[kind].max(initial=-1) >= 0]
-    counts = {kind: np.zeros(int(codes[kind].max()) + 1, np.int64) for kind in kinds}
-    spans = store.table(
-        "placement/gang_free",
-        cluster=cluster,
-        from_us=gangs[0].at_us,
-        until_us=gangs[-1].at_us + 1,
-        model=model,
-        pools=list(pools),
-    )
-    index = np.array([number.get(gpu, -1) for gpu in spans["gpu"].to_pylist()], np.int64)
-    starts, ends = (spans[name].to_numpy() for name in ("start_us", "end_us"))
-    by_start, by_end = np.argsort(starts, kind="stable"), np.argsort(ends, kind="stable")
-    sorted_starts, sorted_ends = starts[by_start], ends[by_end]
-    begun = ended = 0
-    near = []
-    for gang, place in zip(gangs, lie, strict=True):
-        # Half-open spans: one that begins now is there, one that ends now is not.
-        now_begun = int(np.searchsorted(sorted_starts, gang.at_us, "right"))
-        now_ended = int(np.searchsorted(sorted_ends, gang.at_us, "right"))
-        _count(counts, codes, index[by_start[begun:now_begun]], 1)
-        _count(counts, codes, index[by_end[ended:now_ended]], -1)
-        begun, ended = now_begun, now_ended
-        if _room_nearer(counts, codes, np.array([number[gpu] for gpu in gang.gpus]), place.kind):
-            near.append(gang)
-    return near
+    codes = {
+        kind: _codes([around.seats[gpu].around.get(kind) for gpu in names]) for kind in LADDER if kind in around.kinds
+    }
+    places = {place: n for n, place in enumerate(sorted({around.seats[gpu].around.get("node", gpu) for gpu in names}))}
+    place_of = np.array([places[around.seats[gpu].around.get("node", gpu)] for gpu in names], np.int64)
+    span = {"cluster": cluster, "from_us": gangs[0].at_us, "until_us": gangs[-1].at_us + 1}
+    words = {"model": gangs[0].model, "pools": list(gangs[0].pools)}
+    free = _Sweep(store.table("placement/gang_free", **span, **words), "gpu", number)
+    guessed = _Sweep(store.table("placement/gang_guessed", **span), "place", places)
+    for gang, kind in zip(gangs, lie, strict=True):
+        there = (free.at(gang.at_us) > 0) & (guessed.at(gang.at_us)[place_of] == 0)
+        there[[number[gpu] for gpu in gang.gpus]] = True
+        inside = _room_nearer(np.flatnonzero(there), codes, len(gang.gpus), kind)
+        if inside is not None:
+            yield gang, [names[n] for n in inside]
+
+
+class _Sweep:
+    """How many half-open spans cover each thing, at instants that never go back."""
+
+    def __init__(self, spans: pa.Table, what: str, number: Mapping[str, int]) -> None:
+        self._counts = np.zeros(len(number), np.int64)
+        index = np.array([number.get(name, -1) for name in spans[what].to_pylist()], np.int64)
+        known = index >= 0
+        starts, ends = (spans[name].to_numpy()[known] for name in ("start_us", "end_us"))
+        at, step = np.concatenate((starts, ends)), np.repeat(np.array([1, -1]), len(starts))
+        order = np.argsort(at, kind="stable")
+        self._at, self._step, self._index = at[order], step[order], np.tile(index[known], 2)[order]
+        self._passed = 0
+
+    def at(self, at_us: int) -> Codes:
+        """What begins now is there, what ends now is not."""
+        until = int(np.searchsorted(self._at, at_us, "right"))
+        edges = slice(self._passed, until)
+        np.add.at(self._counts, self._index[edges], self._step[edges])
+        self._passed = until
+        return self._counts
 
 
 def _codes(names: Sequence[str | None]) -> Codes:
-    """Containers as numbers from 0 on, -1 where there is none."""
+    """Containers as numbers from 0 on in the order of their names, -1 where there is none."""
     known = {name: n for n, name in enumerate(sorted({name for name in names if name is not None}))}
     return np.array([-1 if name is None else known[name] for name in names], np.int64)
 
 
-def _count(counts: Mapping[str, Codes], codes: Mapping[str, Codes], gpus: Codes, by: int) -> None:
-    gpus = gpus[gpus >= 0]
-    for kind, count in counts.items():
-        inside = codes[kind][gpus]
-        np.add.at(count, inside[inside >= 0], by)
-
-
-def _room_nearer(counts: Mapping[str, Codes], codes: Mapping[str, Codes], own: Codes, kind: str) -> bool:
-    """Whether a container of a nearer kind has as many free GPUs as the gang has, its own among them."""
+def _room_nearer(free: Codes, codes: Mapping[str, Codes], k: int, kind: str) -> Codes | None:
+    """Of the nearest kind, nearer than `kind`, of which a container has k free GPUs: those of its tightest containers."""
     for nearer in LADDER if kind == BEYOND else LADDER[: LADDER.index(kind)]:
-        if nearer in counts:
-            inside = codes[nearer][own]
-            room = counts[nearer] + np.bincount(inside[inside >= 0], minlength=len(counts[nearer]))
-            if int(room.max()) >= len(own):
-                return True
-    return False
+        if nearer not in codes:
+            continue
+        inside = codes[nearer][free]
+        room = np.bincount(inside[inside >= 0])
+        fit = np.flatnonzero(room >= k)
+        if len(fit):
+            if nearer in NODE_KINDS:
+                fit = fit[np.argsort(room[fit], kind="stable")][:TIGHTEST]
+            return free[np.isin(inside, fit)]
+    return None

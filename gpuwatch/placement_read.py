@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
 from gpuwatch.advice import Advice
-from gpuwatch.clock import HOUR_US, SECOND_US, rfc3339
+from gpuwatch.clock import HOUR_US, SECOND_US, parse_rfc3339, rfc3339
 from gpuwatch.gpu_models import facts
+from gpuwatch.money import CENT_PLACES, format_quantity
 from gpuwatch.placement import BEYOND, EXPOSED, REASONS, Placement, Where, judge, spread
 from gpuwatch.placement import seats as seats_of
 from gpuwatch.store import Store
@@ -122,6 +124,26 @@ def of_runs(store: Store, cluster: str, runs: pa.Table, *, named: bool = True, a
         "traffic": traffic,
         "missing": _missing(store, cluster, found, around, gpus, model, traffic, advice),
     }
+
+
+def with_cost(told: Row | None, runs: Iterable[Row], costs: Mapping[int, tuple[Fraction, str] | None]) -> Row | None:
+    """Adds to a slowdown what the lost work cost, decimal text: of the runs that were there `at` its start.
+
+    `costs`: cost and currency by run, None where a part has no price; then, and over currencies, nobody can say.
+    """
+    if told is None or told["slowdown"] is None:
+        return told
+    at_us = parse_rfc3339(told["at"])
+    there = [run["run_id"] for run in runs if run["start_us"] <= at_us < (run["end_us"] or at_us + 1)]
+    known = [cost for run_id in there if (cost := costs.get(run_id)) is not None]
+    currencies = {currency for _, currency in known}
+    slow = dict(told["slowdown"])
+    whole = len(known) == len(there) and len(currencies) == 1
+    total = sum((cost for cost, _ in known), Fraction(0))
+    for end in ("low", "high"):
+        lost = total * Fraction(str(slow[f"lost_ratio_{end}"]))
+        slow[f"cost_{end}"] = format_quantity(lost, CENT_PLACES) if whole else None
+    return told | {"slowdown": slow | {"currency": next(iter(currencies)) if whole else None}}
 
 
 def _none(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | None:

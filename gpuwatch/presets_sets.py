@@ -95,6 +95,9 @@ def sets_of(
             known = in_force(found, rule.id, base, cluster, pool, team)
             made = ParameterSet(len(numbered), known.parameters, known.preset)
             rows.append({"team": team, "pool": pool, "number": numbered.setdefault(_key(known), made).number})
+    if len(numbered) == 1:
+        store.run("presets/none")
+        return tuple(numbered.values())
     with store.view("named_set", pa.Table.from_pylist(rows, schema=_SET)):
         store.run("presets/sets", cluster=cluster)
     return tuple(numbered.values())

@@ -27,8 +27,7 @@ class Roofs:
     pipe: float = 1.0
     tensor_min: float = 0.15
     tensor_sm_min: float = 0.40
-    tensor_heavy_min: float = 0.40
-    tensor_heavy_sm_min: float = 0.60
+    tensor_over_dram_min: float = 0.80
     pipe_min: float = 0.20
     pipe_sm_min: float = 0.50
     memory_min_of_roof: float = 0.60

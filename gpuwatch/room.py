@@ -79,10 +79,15 @@ def blocking(groups: Iterable[Sequence[Host]], names: Names) -> list[tuple[str, 
     return sorted(((job, held, free) for job, (held, free) in found.items()), key=lambda one: (-one[2], one[0]))
 
 
-def prepare(store: Store, asked: Asked) -> None:
-    """Makes room_wait, starved, pool_place and free_whole (shapes/starved.sql), and starved_word of the worst waits."""
+def prepare_levels(store: Store, asked: Asked) -> None:
+    """Makes room_wait and what shapes/starved.sql makes of it: what was free while requests waited for room."""
     prepare_waits(store, asked)
     store.run("shapes/starved", cluster=asked.cluster, since_us=asked.since_us, until_us=asked.until_us)
+
+
+def prepare(store: Store, asked: Asked) -> None:
+    """The same, and starved_word: who stood in the way of the worst waits, and what would have had to move."""
+    prepare_levels(store, asked)
     rows = [_words(store, asked.cluster, row) for row in store.rows("shapes/starved_last", limit=PLANS_MAX)]
     with store.view("word_row", pa.Table.from_pylist(rows, schema=_WORD)):
         store.run("shapes/starved_word")

@@ -31,6 +31,7 @@ CLASSES = (
 COVERAGE_MIN = 0.8
 """A quarter of an hour has a class where this part of it was measured."""
 
+_RUN = pa.schema([("run_id", pa.int64())])
 _ROOF = pa.struct([(name, pa.float64()) for name in roofs.NAMES])
 _MODEL = pa.schema(
     [
@@ -86,23 +87,34 @@ def write_hours(store: Store, cluster: str, start_us: int, end_us: int, settings
     )
 
 
+def times_of_runs(
+    store: Store,
+    run_ids: Sequence[int],
+    start_us: int | None = None,
+    end_us: int | None = None,
+    cluster: str | None = None,
+) -> dict[int, dict[str, int]]:
+    """Device microseconds of each class that runs did in the hours that begin in [start_us, end_us). Runs of which nothing
+    is known are left out.
+    """
+    asked = pa.Table.from_pydict({"run_id": list(run_ids)}, schema=_RUN)
+    times: dict[int, dict[str, int]] = {}
+    with store.view("classed_run", asked):
+        for row in store.rows("reports/run_class", cluster=cluster, start_us=start_us, end_us=end_us):
+            times.setdefault(row["run_id"], {})[row["workload_class"]] = row["covered_us"]
+    return times
+
+
 def of_runs(
     store: Store, cluster: str, run_ids: Sequence[int], start_us: int | None = None, end_us: int | None = None
 ) -> dict[int, str]:
-    """The class of each run in the hours that begin in [start_us, end_us): that of most of the time in which it was not
-    idle. Runs of which nothing is known are left out.
-    """
-    asked = pa.Table.from_pydict({"run_id": list(run_ids)}, schema=pa.schema([("run_id", pa.int64())]))
-    with store.view("classed_run", asked):
-        rows = store.rows("reports/run_class", cluster=cluster, start_us=start_us, end_us=end_us)
-    times: dict[int, dict[str, int]] = {}
-    for row in rows:
-        times.setdefault(row["run_id"], {})[row["workload_class"]] = row["covered_us"]
-    return {run_id: name for run_id, told in times.items() if (name := most(told)) is not None}
+    """The class of each run of a cluster in these hours: see `most`."""
+    told = times_of_runs(store, run_ids, start_us, end_us, cluster)
+    return {run_id: name for run_id, times in told.items() if (name := most(times)) is not None}
 
 
 def most(times: Mapping[str, int]) -> str | None:
-    """The class with most time; idle only where there is nothing else. None of nothing."""
+    """The class in which most time went; idle only where there is no other. None of nothing."""
     work = {name: us for name, us in times.items() if name != IDLE} or times
     return max(work, key=lambda name: (work[name], name), default=None)
 

@@ -94,6 +94,7 @@ def test_a_job_says_who_and_what(made: tuple[World, State]) -> None:
         "currency": "USD",
         "effective_ratio": 0.0,
         "buckets": {"hoarded": "7200.000000"},
+        "workload_class": "idle",
         "placement_grade": None,
     } == item
 

@@ -170,7 +170,7 @@ def test_each_team_is_judged_by_its_own_thresholds(tmp_path: Path) -> None:
     text = '[[teams]]\nteam="by"\npreset="princeton"\n[[teams]]\nteam="cz"\noff=["idle-hoarding"]'
     put(world.state, read(text, "card", rules(), None), "card", "ada", 1)
 
-    world.analyze(100)
+    world.analyze(100, detectors=("idle-hoarding",))
 
     assert ["a"] == [found.job for found in world.findings("idle-hoarding")]
 
@@ -179,7 +179,7 @@ def test_runs_and_devices_of_a_pool_have_their_set(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.gpu("a", (60, WORK)).gpu("b", (60, WORK))
     world.job("a", ["a"], 0, 60).job("b", ["b"], 0, 60)
-    world.analyze(70)
+    world.analyze(70, detectors=("idle-hoarding",))
     world.store.sql("update device set pool = case gpu when 'a' then 'batch' else 'other' end")
     put(world.state, read('[[pools]]\npool="batch"\npreset="princeton"', "card", rules(), None), "card", "ada", 1)
 

@@ -45,8 +45,8 @@ class Pusher:
         trouble = self._trouble.setdefault(channel.name, Trouble())
         if now_us < trouble.retry_us:
             return None
-        alerts = await asyncio.to_thread(self._firing.list, channel.name)
-        chosen = due(alerts, channel, now_us)
+        resend_us = min(RESEND_US_MAX, channel.more.resolve_minutes * MINUTE_US // 4)
+        chosen = await asyncio.to_thread(self._firing.list, channel.name, now_us - resend_us)
         outcome = None
         for start in range(0, len(chosen), CHUNK):
             part = chosen[start : start + CHUNK]
@@ -70,12 +70,6 @@ class Pusher:
             alertmanager.alert(a.content, a.severity, a.ended_us or lasts_us, self._base_url, labels, template)
             for a in alerts
         ]
-
-
-def due(alerts: Sequence[Alert], channel: Channel, now_us: int) -> list[Alert]:
-    """What was never pushed as it is, or long enough ago. Pure."""
-    resend_us = min(RESEND_US_MAX, channel.more.resolve_minutes * MINUTE_US // 4)
-    return [alert for alert in alerts if alert.told_us is None or now_us - alert.told_us >= resend_us]
 
 
 def _error(outcome: Outcome) -> str | None:

@@ -58,8 +58,8 @@ class Timing:
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Timing:
         """Of what `settings` gave; what is not there has its default."""
-        known = {name: kept[name] for name in cls.__dataclass_fields__ if name in kept}
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in known.items()})
+        known: dict[str, Any] = {name: kept[name] for name in cls.__dataclass_fields__ if name in kept}
+        return cls(**known | {name: tuple(known[name]) for name in ("quiet_days", "holidays") if name in known})
 
     @cached_property
     def passing(self) -> frozenset[str]:

@@ -15,6 +15,8 @@ MAX_EVIDENCE = 6
 MAX_NODES = 3
 BUDGET = "budget:"
 """How keys of messages about budgets begin: they are no findings."""
+RECLAIM = "reclaim-"
+"""How keys of messages about reclaims begin; the key of their finding and a time follow."""
 
 _NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape"}
 _OWNERS = {"__unallocated__": "nobody known", "__platform__": "platform", "__shared__": "shared"}
@@ -31,6 +33,8 @@ def finding_url(base_url: str | None, key: str) -> str | None:
     """
     if not base_url:
         return None
+    if key.startswith(RECLAIM):
+        key = key.removeprefix(RECLAIM).rpartition("-")[0]
     page = "budgets" if key.startswith(BUDGET) else f"findings/{quote(key, safe='')}"
     return f"{base_url.rstrip('/')}/ui/{page}"
 

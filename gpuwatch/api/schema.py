@@ -269,6 +269,7 @@ class Job(Shape):
     effective_ratio: float | None
     buckets: dict[str, Quantity]
     findings: list[Any]
+    workload_class: str | None
     placement_grade: str | None
 
 
@@ -313,7 +314,7 @@ class Placement(Shape):
     levels: list[dict[str, Any]]
     crossed: Crossed | None
     best: BestPlacement | None
-    slowdown: dict[str, float] | None
+    slowdown: dict[str, float | str | None] | None
     traffic: dict[str, Any] | None
     missing: list[dict[str, str]]
 

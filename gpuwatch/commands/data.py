@@ -155,7 +155,22 @@ def simulate(
     gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Physical GPUs.")] = 64,
     days: Annotated[float, typer.Option("--days", metavar="D", help="Length of the history.")] = 7,
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same bytes.")] = 1,
-    step_s: Annotated[int, typer.Option("--step-s", metavar="N", help="Seconds between two samples.")] = 30,
+    step_s: Annotated[int, typer.Option("--step", "--step-s", metavar="N", help="Seconds between two samples.")] = 30,
+    scenes: Annotated[
+        str,
+        typer.Option(
+            "--scenes",
+            metavar="WHICH",
+            help="What of every detector's cases is staged, within --gpus: none, default, all, or detector ids with commas.",
+        ),
+    ] = "default",
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without", metavar="FIELD", help="Leave out metrics whose name has this word (repeatable): SM_ACTIVE."
+        ),
+    ] = None,
+    drop: Annotated[float, typer.Option("--drop", metavar="RATIO", help="Part of the samples lost at random.")] = 0.0,
     form: FormatOption = None,
 ) -> None:
     """Writes a bundle plus truth.json, the labels of what was planted."""
@@ -167,7 +182,15 @@ def simulate(
     try:
         with progress("simulate") as step:
             truth = write_bundle(
-                out, gpus=gpus, days=days, seed=seed, step_s=step_s, progress=lambda done, total: step(done, total, "")
+                out,
+                gpus=gpus,
+                days=days,
+                seed=seed,
+                step_s=step_s,
+                progress=lambda done, total: step(done, total, ""),
+                scenes=scenes,
+                without=without or (),
+                drop=drop,
             )
     except OSError as error:
         raise UnreadableInput(f"--out {out}: {error.strerror or error}; name another directory") from error

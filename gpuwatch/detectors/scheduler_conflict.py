@@ -32,7 +32,7 @@ SCHEDULER_CONFLICT = register(
         thresholds=(
             Threshold("share_min", 0.05, "each authority with more than 5 % of the pool's GPU-hours of 7 days"),
             Threshold("evictions_min", 3, "runs driven out within an hour prove the conflict"),
-            Threshold("taken_us_max", 10 * MINUTE_US, "who comes within 10 minutes has driven out who was there"),
+            Threshold("taken_us", 10 * MINUTE_US, "who comes within 10 minutes has driven out who was there"),
             Threshold("refused_min", 3, "one or two refused pods a day are a device plugin that restarted"),
         ),
         summary=_summary,

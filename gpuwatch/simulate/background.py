@@ -19,6 +19,8 @@ JOBS_MAX = 400_000
 PENDING_MAX = 4
 NODES_TRIED = 2
 ARRAY_TASKS = 3
+WAIT_S_MAX = 1500
+"""A healthy queue: nobody waits longer than this. Long waits are for scenes, which say why."""
 
 
 @dataclass(frozen=True)
@@ -124,14 +126,16 @@ def _queue(
         ]
         if not found:
             if submit > calendar.window_s * 0.8 and tasks == 1:
-                drafts.append(draft)
+                drafts.append(replace(draft, submit_s=max(submit, calendar.window_s - 60 - submit % (WAIT_S_MAX - 60))))
             continue
         start, devices = min(found, key=lambda slot: slot[0])
         if start > calendar.window_s - 6 * step_s:
             continue
         end = start + length
         calendar.book(devices, start, min(end, calendar.window_s))
-        held = replace(draft, start_s=start, end_s=end if end < calendar.window_s else None, devices=devices)
+        end_s = end if end < calendar.window_s else None
+        submitted = max(submit, start - WAIT_S_MAX) if tasks == 1 else submit
+        held = replace(draft, submit_s=submitted, start_s=start, end_s=end_s, devices=devices)
         if first.scheduler == "kubernetes" and kind.kind == "training" and gpus >= 4 and group % 2:
             half = gpus // 2
             for part in (devices[:half], devices[half:]):

@@ -42,7 +42,7 @@ def simulate(
     step_s: int = 30,
     start: datetime | None = None,
     progress: Progress | None = None,
-    scenes: str = "default",
+    scenes: str = "none",
     without: Collection[str] = (),
     drop: float = 0.0,
 ) -> Truth:

@@ -23,6 +23,8 @@ CONTROLLER_APIS = {
 }
 CUDA_OF_BRANCH = {"535": "12.2", "550": "12.4", "560": "12.6", "570": "12.8"}
 """The newest CUDA that a driver branch runs."""
+LAST_TRY_S, TRY_EVERY_S = 95, 300
+"""When the scheduler last tried a pod that waits, before the dump, and how often it does."""
 RESTART_S = 41
 """How long a restarted container was down."""
 
@@ -210,16 +212,20 @@ def _node(node: Node, epoch: Epoch) -> Json:
 
 
 def _event(run: Run, epoch: Epoch) -> Json:
-    scheduled = run.start_s is not None
+    scheduled = run.start_s is not None or bool(run.creating)
     moment = epoch.rfc3339(run.submit_s if run.start_s is None else run.start_s)
     name = f"{run.pod}.{uid('event', run.pod_uid)[:8]}"
-    place = f"{run.owner.namespace}/{run.pod} to {run.nodes[0] if run.nodes else ''}"
+    place = f"{run.owner.namespace}/{run.pod} to {run.nodes[0] if run.nodes else run.creating}"
+    last, count = moment, 1
+    if run.reason:
+        last = epoch.rfc3339(max(run.submit_s, epoch.window_s - LAST_TRY_S))
+        count = 1 + (epoch.window_s - run.submit_s) // TRY_EVERY_S
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "count": 1,
+        "count": count,
         "firstTimestamp": moment,
-        "lastTimestamp": moment,
+        "lastTimestamp": last,
         "involvedObject": {"kind": "Pod", "name": run.pod, "namespace": run.owner.namespace, "uid": run.pod_uid},
         "metadata": {
             "name": name,
@@ -228,7 +234,7 @@ def _event(run: Run, epoch: Epoch) -> Json:
             "creationTimestamp": moment,
         },
         "reason": "Scheduled" if scheduled else "FailedScheduling",
-        "message": f"Successfully assigned {place}" if scheduled else _no_room(run),
+        "message": f"Successfully assigned {place}" if scheduled else run.reason or _no_room(run),
         "source": {"component": "default-scheduler"},
         "type": "Normal" if scheduled else "Warning",
     }

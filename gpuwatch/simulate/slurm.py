@@ -20,6 +20,8 @@ NODE_CPUS = 128
 NODE_MEMORY_MB = 2_000_000
 LEAF_NODES = 4
 TIME_LIMIT_ROUND_S = 3600
+LAST_LOOK_S = 27
+"""How long before the dump Slurm last looked at a job that waits."""
 SACCT = (
     "JobID|JobIDRaw|Cluster|User|Account|Partition|QOS|JobName|State|ExitCode|Submit|Eligible|Start|End|Elapsed|"
     "ElapsedRaw|Reserved|Timelimit|AllocNodes|NNodes|NodeList|AllocCPUS|ReqTRES|AllocTRES|Reason|Comment"
@@ -142,6 +144,7 @@ def _waiting(run: Run, epoch: Epoch, cluster: str, gres: str) -> dict[str, objec
         "tres_alloc_str": "",
         "time_limit": 24 * 60,
         "restart_cnt": run.restarts,
+        "last_sched_evaluation": epoch.us(epoch.window_s - LAST_LOOK_S) // SECOND_US,
     }
 
 
@@ -193,6 +196,8 @@ def _job_block(run: Run, epoch: Epoch, gres: str) -> str:
     ]
     if start is None:
         lines.append("   StartTime=Unknown EndTime=Unknown Deadline=N/A")
+        looked = epoch.naive(max(run.submit_s, epoch.window_s - LAST_LOOK_S))
+        lines.append(f"   SuspendTime=None SecsPreSuspend=0 LastSchedEval={looked} Scheduler=Main")
     else:
         lines.append(f"   StartTime={epoch.naive(start)} EndTime={epoch.naive(start + _limit(run, held))} Deadline=N/A")
     lines += [

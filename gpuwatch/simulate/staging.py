@@ -30,7 +30,7 @@ Load = str | Course | Cycle
 
 CORE_GPUS_MIN = 16
 """GPUs that scenes leave to the rest of the fleet."""
-DEFAULT_FROM_GPUS = 96
+DEFAULT_FROM_GPUS = 64
 """Fleets smaller than this have scenes only where that is asked for."""
 FIRST_NUMBER = 500_000
 NUMBERS_A_SCENE = 1_000

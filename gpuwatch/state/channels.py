@@ -137,11 +137,11 @@ def _write(connection: Connection, before: Channel | None, channel: Channel, act
         connection.execute(sa.update(_channel).where(_channel.c.name == channel.name).values(**values))
         if _moved(before, channel):
             outbox.revive(connection, channel.name, at_us)
-            firing.drop(connection, channel.name)
+            firing.anew(connection, channel.name)
         if before.timing != channel.timing:
             outbox_times.hasten(connection, channel.name, at_us)
     what = f"channel {channel.name} {'made' if before is None else 'changed'}"
-    after = _shown(channel, None if before is None else _moved(before, channel))
+    after = _shown(channel, before)
     record(connection, at_us, actor, what, None if before is None else _shown(before), after)
     return True
 
@@ -154,7 +154,8 @@ def _read(connection: Connection) -> dict[str, Channel]:
 def _channel_of(row: Any) -> Channel:
     config = json.loads(row.config)
     mail = config.get("mail")
-    own = {name: config[name] for name in _OWN if name in config}
+    own: dict[str, Any] = {name: config[name] for name in _OWN if name in config}
+    lists = {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
     return Channel(
         name=row.name,
         kind=row.kind,
@@ -162,7 +163,7 @@ def _channel_of(row: Any) -> Channel:
         mail=None if mail is None else Mail.of(mail, row.secret),
         timing=Timing.of(config),
         more=More.of(config, json.loads(row.sealed or "{}")),
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()},
+        **own | lists,
     )
 
 
@@ -175,6 +176,10 @@ def _moved(before: Channel, channel: Channel) -> bool:
     return before.url != channel.url or before.mail != channel.mail or logins[0] != logins[1]
 
 
-def _shown(channel: Channel, new_url: bool | None = None) -> str:
-    """A channel as the audit log has it."""
-    return json.dumps(channel.public() | ({} if new_url is None else {"url_changed": new_url}))
+def _shown(channel: Channel, before: Channel | None = None) -> str:
+    """A channel as the audit log has it, and which of its secrets are not those of `before`."""
+    changed = {}
+    if before is not None:
+        changed["url_changed"] = channel.secret != before.secret
+        changed["secrets_changed"] = channel.more.sealed() != before.more.sealed()
+    return json.dumps(channel.public() | changed)

@@ -94,11 +94,12 @@ class Firing:
                 connection.execute(sa.insert(_firing), written)
         return len(written)
 
-    def list(self, channel: str) -> tuple[Alert, ...]:
-        """The alerts of a channel, those that ended among them."""
-        query = (
-            sa.select(_firing).where(_firing.c.channel == channel).order_by(_firing.c.finding_key, _firing.c.severity)
-        )
+    def list(self, channel: str, told_by_us: int | None = None) -> tuple[Alert, ...]:
+        """The alerts of a channel, those that ended among them; with `told_by_us` those that were not pushed since."""
+        mine = _firing.c.channel == channel
+        if told_by_us is not None:
+            mine &= _firing.c.told_us.is_(None) | (_firing.c.told_us <= told_by_us)
+        query = sa.select(_firing).where(mine).order_by(_firing.c.finding_key, _firing.c.severity)
         with self._state.transaction(write=False) as connection:
             return tuple(
                 Alert(row.finding_key, row.severity, json.loads(row.content), row.ended_us, row.told_us)
@@ -147,8 +148,13 @@ class Firing:
         }
 
 
+def anew(connection: Connection, channel: str) -> None:
+    """Makes all alerts of a channel due, within a transaction: it goes elsewhere."""
+    connection.execute(sa.update(_firing).where(_firing.c.channel == channel).values(told_us=None))
+
+
 def drop(connection: Connection, channel: str) -> None:
-    """Forgets the alerts of a channel, within a transaction: it is removed, or goes elsewhere."""
+    """Forgets the alerts of a channel that is removed, within a transaction."""
     for table in (_firing, _push):
         connection.execute(sa.delete(table).where(table.c.channel == channel))
 

@@ -1,8 +1,9 @@
--- A row is what looked busy and could not be judged for lack of a reading, or because no source names the device.
+-- A row is an hour of what looked busy and could not be judged for lack of a reading, or because no source names the device.
 with lacking as (
     select
         h.run_id,
         w.device_id,
+        w.hour_us,
         w.start_us,
         case
             when w.sm_active_ratio is null then 'SM_ACTIVE missing'
@@ -22,16 +23,20 @@ with lacking as (
 )
 select run_id, device_id, min(start_us) as start_us, max(start_us) + 300000000 as end_us, reason
 from lacking
-group by run_id, device_id, reason
+group by run_id, device_id, hour_us, reason
 having count(*) >= $windows_min
 union all
 select
     run_id,
     device_id,
-    min(greatest(start_us, $since_us)),
-    max(least(end_us, $until_us)),
+    greatest(start_us, hour * 3600000000),
+    least(end_us, hour * 3600000000 + 3600000000),
     'device not named by any source'
-from held
-where not sure and start_us < $until_us and end_us > $since_us
-group by run_id, device_id
+from (
+    select
+        *,
+        unnest(range(greatest(start_us, $since_us) // 3600000000, (least(end_us, $until_us) + 3599999999) // 3600000000)) as hour
+    from held
+    where not sure and start_us < $until_us and end_us > $since_us
+)
 order by 3, 4;

@@ -100,7 +100,6 @@ select
         when f.split_up then least(f.hour_us + 3600000000, $known_until_us)
         else f.starved_to_us
     end as end_us,
-    case when f.wait is not null then 'critical' else 'medium' end as severity,
     coalesce(c.device_ids, []) as device_ids,
     w.nodes,
     map_from_entries(list_filter([

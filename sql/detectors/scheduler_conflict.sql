@@ -115,7 +115,7 @@ driven_out as (
         from used a
         join used b
             on b.device_id = a.device_id and b.authority <> a.authority and b.authority <> 'inner'
-            and b.start_us >= a.end_us and b.start_us < a.end_us + $taken_us_max
+            and b.start_us >= a.end_us and b.start_us < a.end_us + $taken_us
         where a.authority <> 'inner' and a.end_us >= a.run_end_us and regexp_matches(coalesce(a.state, ''), '(?i)preempt|evict')
         group by all
     )

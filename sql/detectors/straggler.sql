@@ -108,16 +108,14 @@ compared as (
     left join usual u on u.run_id = p.run_id and u.hour_us = p.hour_us
 ),
 suspected as (
-    select
-        *,
-        score >= $score_min and loss_ratio >= $loss_ratio_min
-        and (slow_clock or held_down or hot or narrow or faulty) as slow
+    select *
     from compared
+    where score >= $score_min and loss_ratio >= $loss_ratio_min and (slow_clock or held_down or hot or narrow or faulty)
 ),
 counted as (
     select
         *,
-        count(*) filter (where slow) over (
+        count(*) over (
             partition by run_id, device_id order by start_us range between 900000000 preceding and current row
         ) as slow_behind
     from suspected
@@ -133,7 +131,7 @@ confirmed as (
 guilty as (
     select *
     from confirmed
-    where slow and slow_round >= $windows_min and start_us >= $since_us and start_us < $until_us
+    where slow_round >= $windows_min and start_us >= $since_us and start_us < $until_us
 ),
 -- Of several slow ones the gang waits for the slowest.
 waited as (

@@ -36,6 +36,8 @@ quarter as (
         max(tensor_active_ratio) as tensor_active_max_ratio,
         max(dram_active_ratio) as dram_active_max_ratio,
         max(fb_used_bytes) as fb_used_max_bytes,
+        avg(link_ratio) as link_ratio,
+        avg(pcie_bytes_per_s) as pcie_bytes_per_s,
         {
             'gr': avg(coalesce(gr_engine_ratio, gpu_util_ratio)),
             'sm': avg(sm_active_ratio),
@@ -77,7 +79,9 @@ select
     max(c.tensor_active_max_ratio),
     max(c.dram_active_max_ratio),
     max(c.fb_used_max_bytes),
-    any_value(m.workload_class)
+    any_value(m.workload_class),
+    sum(c.link_ratio * c.covered_us) / sum(c.covered_us) filter (where c.link_ratio is not null),
+    sum(c.pcie_bytes_per_s * c.covered_us) / sum(c.covered_us) filter (where c.pcie_bytes_per_s is not null)
 from classed c
 left join most m using (hour_us, device_id, run_id)
 group by c.hour_us, c.device_id, c.run_id

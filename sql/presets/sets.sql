@@ -6,7 +6,7 @@ with place as (
     select s.run_id, d.pool, count(distinct s.device_id) as devices
     from segment s
     join device d on d.device_id = s.device_id and d.cluster = s.cluster
-    where s.cluster = $cluster and s.run_id is not null and exists (select 1 from named_set where number > 0)
+    where s.cluster = $cluster and s.run_id is not null
     group by s.run_id, d.pool
 ),
 placed as (

@@ -1,7 +1,8 @@
 -- What held devices did, hour by hour.
 
 -- A row is a device, one owner and an hour: how much of it was measured, means and maxima (of five minutes) of what the
--- device did in it, and the class of that work (docs/workload-classes.md). NULL where nobody read it.
+-- device did in it, the class of that work (docs/workload-classes.md), and means of what its links carried. NULL where nobody
+-- read it.
 create table workload_hour (
     cluster varchar,
     hour_us bigint,
@@ -13,5 +14,7 @@ create table workload_hour (
     tensor_active_max_ratio float,
     dram_active_max_ratio float,
     fb_used_max_bytes bigint,
-    workload_class varchar
+    workload_class varchar,
+    link_ratio float,
+    pcie_bytes_per_s float
 );

@@ -18,8 +18,8 @@ where t.cluster = $cluster and t.hour_us >= $since_us and t.hour_us < $until_us
     and not t.partitioned and t.milli = 1000
     and exists (select 1 from room_wait);
 
--- A row of starved is a wait and a span of an hour in which its shape found no place although as many GPUs were free.
-create or replace temp table starved as
+-- A row of room_level is a wait and a span in which so many GPUs were free where it may lie, and places for so many members.
+create or replace temp table room_level as
 with step as (
     select
         w.wait,
@@ -58,4 +58,8 @@ select
     l.copies
 from level l
 join (select distinct on (wait) * from room_wait) w using (wait)
-where l.end_us > l.start_us and l.free_gpus >= w.members * w.gpus and l.copies < w.members;
+where l.end_us > l.start_us and l.free_gpus > 0;
+
+-- A row of starved is a span in which a shape found no place although as many GPUs were free.
+create or replace temp table starved as
+select * from room_level where free_gpus >= members * gpus and copies < members;

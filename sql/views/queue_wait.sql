@@ -1,3 +1,15 @@
+-- A row of spoken is a kind of source and its last word on anything: what it says no more of stood until then.
+create or replace temp table spoken as
+select scheduler = 'slurm' as slurm, max(at_us) as last_us
+from (
+    select scheduler, max(evidence_us) as at_us from claim where cluster = $cluster group by scheduler
+    union all
+    select scheduler, max(observed_us) from workload where cluster = $cluster group by scheduler
+    union all
+    select scheduler, max(observed_us) from queue where cluster = $cluster group by scheduler
+)
+group by all;
+
 -- A row of queue_span is a queue, a flavor of it where it has some, a kind of device (profile, '' whole GPUs) and a span in
 -- which its numbers stood as told. A word stands until the next one, at most $fresh_us; the first one after a silence is
 -- taken to have held for $unseen_us before, as nobody said otherwise.
@@ -80,9 +92,10 @@ select
         else k.observed_us
     end as start_us,
     least(
-        coalesce(k.next_us, 9223372036854775807), k.observed_us + $fresh_us, greatest($known_until_us, k.observed_us)
+        coalesce(k.next_us, 9223372036854775807), k.observed_us + $fresh_us, p.last_us
     ) as end_us
 from kind_of k
+join spoken p on p.slurm = (k.scheduler = 'slurm')
 left join rule r on r.scheduler = k.scheduler and r.name = k.name
 left join root o on o.name = k.parent;
 
@@ -118,9 +131,10 @@ select
     arg_max(t.word, t.observed_us) as word,
     since_us as start_us,
     max(least(
-        coalesce(t.next_us, 9223372036854775807), t.observed_us + $fresh_us, greatest($known_until_us, t.observed_us)
+        coalesce(t.next_us, 9223372036854775807), t.observed_us + $fresh_us, p.last_us
     )) as end_us
 from told t
+join spoken p on p.slurm = (t.scheduler = 'slurm')
 left join local_queue l on t.scheduler = 'kueue' and l.namespace is not distinct from t.namespace and l.name = t.queue
 where t.since_us is not null and t.device_count > 0
     and case t.scheduler

@@ -9,9 +9,7 @@ case
     when reading.gr < 0.02 and reading.sm < 0.01 and coalesce(reading.tensor < 0.005, true) and reading.dram < 0.01
         then 'idle'
     when reading.tensor >= roof.tensor_min and reading.sm >= roof.tensor_sm_min
-        and reading.tensor / roof.tensor >= reading.dram / roof.dram
-        then 'compute-tensor'
-    when reading.tensor >= roof.tensor_heavy_min and reading.sm >= roof.tensor_heavy_sm_min
+        and reading.tensor / roof.tensor >= roof.tensor_over_dram_min * reading.dram / roof.dram
         then 'compute-tensor'
     when reading.fp >= roof.pipe_min and reading.sm >= roof.pipe_sm_min
         and reading.fp / roof.pipe >= greatest(reading.dram / roof.dram, coalesce(reading.tensor, 0) / roof.tensor)

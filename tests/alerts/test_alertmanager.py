@@ -338,7 +338,6 @@ def test_a_new_address_hears_of_all_that_fires(state: State, clock: Clock) -> No
             sender = deliverer(state, clock)
             await sender.deliver_due()
             add(state, second)
-            enqueue(state, [finding()], clock())
             await sender.deliver_due()
             assert [1, 1] == [len(first.bodies), len(second.bodies)]
 

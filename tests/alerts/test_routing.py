@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gpuwatch.alerts.change import enqueue
 from gpuwatch.alerts.channel import Channel
@@ -21,6 +25,7 @@ from gpuwatch.state.outbox import Outbox
 from tests.alerts.alert_world import T0_US, add_channel, finding
 
 Heard = list[tuple[str, ...]]
+FRESH = count()
 NIGHT_US = T0_US + 23 * HOUR_US
 MORNING_US = T0_US + 31 * HOUR_US
 
@@ -260,3 +265,77 @@ def test_who_changes_the_times_gets_at_once_what_waited(state: State) -> None:
     Channels(state).put({"name": "ops"}, "ann", with_no_quiet_us)
 
     assert [[("a", "opened")]] == hear(state, with_no_quiet_us)
+
+
+SHAPES = {
+    "open": partial(finding, severity="medium"),
+    "worse": partial(finding, severity="high"),
+    "grave": partial(finding, severity="critical"),
+    "acked": partial(finding, severity="high", state="acked"),
+    "over": partial(finding, severity="high", state="resolved"),
+}
+STEPS = st.lists(
+    st.tuples(st.integers(1, 300), st.lists(st.sampled_from(sorted(SHAPES)), min_size=4, max_size=4)), max_size=12
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    STEPS,
+    st.fixed_dictionaries(
+        {
+            "digest": st.sampled_from(["off", "off", "hourly", "daily"]),
+            "group_by": st.sampled_from([[], ["team"], ["team", "rule"]]),
+            "throttle_minutes": st.sampled_from([0, 45, 600]),
+            "quiet_hours": st.sampled_from([None, "22:00-07:00", "03:00-20:00"]),
+            "urgent": st.sampled_from(["none", "high", "critical"]),
+        }
+    ),
+)
+def test_whatever_the_times_are_all_is_told_once_and_no_end_before_its_beginning(
+    tmp_path: Path, steps: list[tuple[int, list[str]]], item: dict[str, Any]
+) -> None:
+    heard: Heard = []
+    now_us = T0_US
+    with State.open(tmp_path / str(next(FRESH))) as state:
+        add_channel(state, **item)
+        for minutes, shapes in steps:
+            now_us += minutes * MINUTE_US
+            teams = ("red", "red", "blue", "blue")
+            world = [SHAPES[word](key, team=team) for key, word, team in zip("abcd", shapes, teams, strict=True)]
+            tell(state, now_us, *world)
+            quiet = Channels(state).get("ops").timing.quiet_until_us(now_us) is not None
+            for message in hear(state, now_us):
+                heard += message
+                assert not (quiet and item["urgent"] == "none")
+        for _ in range(8):
+            now_us += DAY_US // 4
+            heard += [alert for message in hear(state, now_us) for alert in message]
+        with state.transaction(write=False) as connection:
+            rows = connection.execute(sa.text("select finding_key, sent_us from outbox order by id")).all()
+            marks = dict(connection.execute(sa.text("select finding_key, state from alert_mark")).all())
+
+    assert [] == [row for row in rows if row.sent_us is None]
+    for key, mark in marks.items():
+        times = [row.sent_us for row in rows if row.finding_key == key]
+        events = [event for about, event in heard if about == key]
+        assert times == sorted(times)
+        assert (mark == "resolved") == (events[-1] == "resolved")
+
+
+def test_rows_of_an_older_version_go_out_as_they_did(state: State) -> None:
+    """They have no severity, rule and owner, and their channel has none of the newer fields."""
+    add_channel(state)
+    tell(state, T0_US, finding("a"), finding("b"))
+    old = '{"severity_min": "medium", "teams": null, "events": ["opened"], "digest": "off", "enabled": true, "origin": "api"}'
+    with state.transaction(write=True) as connection:
+        nothing = "severity = null, rule = null, team = null, username = null, wanted_us = null"
+        connection.execute(sa.text(f"update outbox set {nothing}"))
+        connection.execute(sa.text("update channel set sealed = null, config = :old"), {"old": old})
+
+    assert (("opened",), None, 5) == (
+        (channel := Channels(state).get("ops")).events,
+        channel.teams,
+        channel.more.resolve_minutes,
+    )
+    assert [[("a", "opened")], [("b", "opened")]] == hear(state, T0_US)

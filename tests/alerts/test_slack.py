@@ -293,3 +293,10 @@ def test_a_finding_with_holes_still_makes_a_message(broken: dict[str, Any]) -> N
     assert "cost unknown" in slack.single(told, BASE)["text"]
     assert "cost unknown" in slack.digest([told], BASE)["text"]
     assert "k" == webhook.payload(told, BASE)["key"]
+
+
+def test_a_message_about_a_reclaim_leads_to_its_finding() -> None:
+    told = str(slack.payload("worsened", finding("reclaim-idle-hoarding-9577be-1793577600").as_dict(), "http://x"))
+
+    assert "http://x/ui/findings/idle-hoarding-9577be'" in told
+    assert "http://x/ui/findings/idle-hoarding-9577be?action=snooze'" in told

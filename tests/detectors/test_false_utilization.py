@@ -271,10 +271,11 @@ def test_it_says_how_sure_it_is(fleet: World) -> None:
 def test_what_cannot_be_judged_is_noted(fleet: World, case: str, reason: str) -> None:
     """Never a finding, never a fall-back to GPU_UTIL: the span that looked busy, and what is missing."""
     rows = fleet.store.sql(
-        """select r.job_id, u.start_us, u.end_us, u.reason
+        """select r.job_id, min(u.start_us), max(u.end_us), u.reason
         from unjudged u
         join run r using (run_id)
-        where u.detector = $rule and r.job_id = $job""",
+        where u.detector = $rule and r.job_id = $job
+        group by r.job_id, u.reason""",
         rule=RULE,
         job=name_of(case),
     )

@@ -141,7 +141,9 @@ MUST_FIRE: dict[str, tuple[Scene, tuple[float, float, str, float]]] = {
 
 
 def play(w: World) -> None:
-    w.gpu("g", (180, IDLE))
+    w.gpu("g", (180, IDLE)).job(
+        "sign-of-life", 1, 0, None, heard=180, scheduler="kubernetes", pod="x", node="elsewhere"
+    )
     for number, scene in enumerate(MUST_NOT_FIRE.values()):
         scene(w, f"not{number}")
     for number, (scene, _) in enumerate(MUST_FIRE.values()):

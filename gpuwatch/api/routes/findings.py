@@ -86,12 +86,16 @@ def findings(
 
 @router.get("/findings/{key}", response_model=FindingDetail, responses=errors(404), summary="One finding")
 def finding(access: Reader, service: Svc, key: Key) -> Response:
-    """With the series that shows the condition, and what was said of it."""
+    """With the series that shows the condition, what was said of it, and, of idle GPUs, what others waited for meanwhile."""
+    from gpuwatch import contention
     from gpuwatch.series import of_finding
 
     with service.reader() as store:
         found = _one(service, store, access, key)
         series = of_finding(store, key, access.teams)
+        waited = contention.of(store, service.state, [key], service.now_us())
+    if key in waited:
+        found["evidence"] = found["evidence"] | {"contention": waited[key].as_dict()}
     said = [_row(action) for action in Actions(service.state).history(key)]
     return answer({**found, "series": series, "actions": said})
 

@@ -1,0 +1,62 @@
+"""MIG slices that are larger or smaller than what runs on them."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.mig_fit import prepare
+
+
+def _summary(e: Evidence) -> str:
+    if e["verdict"] == "undersized":
+        return (
+            f"A job ended at {100 * e['full_ratio']:.0f} % of the memory of a {e['profile']}, "
+            f"{count(e['attempts'], 'attempt')} in 24 hours."
+        )
+    return (
+        f"Seven days on {e['profile']} used at most {count(e['memory_gib'], 'GiB')} and, "
+        f"95 % of the hours, {100 * e['sm_active_ratio']:.0f} % of its SMs: {e['fit']} holds that."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    if e["verdict"] == "undersized":
+        return (
+            f"Ask for {e['fit']} or larger." if e["fit"] else "Ask for a whole GPU: no slice of this model is larger."
+        )
+    return f"Use {e['fit']} instead of {e['profile']}."
+
+
+MIG_MISMATCH = register(
+    Rule(
+        id="mig-mismatch",
+        title="A MIG slice of the wrong size",
+        why="What a slice holds and does not use nobody else can use; a slice that is too small ends its jobs.",
+        bucket="below_roof",
+        thresholds=(
+            Threshold("active_us_min", 24 * HOUR_US, "domain reference D4: at least 24 active hours in seven days"),
+            Threshold("coverage_min", 0.8, "a week is judged when 80 % of its held time was sampled"),
+            Threshold("memory_headroom", 1.2, "domain reference D4: the most memory seen, and a fifth more"),
+            Threshold("sm_load_max", 0.8, "domain reference D4: the smaller slice would be busy 80 % at most"),
+            Threshold("full_ratio_min", 0.97, "domain reference D4: memory full to 97 % when a run failed"),
+            Threshold("before_exit_us", MINUTE_US, "domain reference D4: within 60 seconds of its end"),
+            Threshold("filled_us", 30 * MINUTE_US, "what memory did in the half hour before the end"),
+            Threshold(
+                "allocator_fill_min", 0.9, "memory full all the time: vLLM takes 90 % of the device from the start"
+            ),
+            Threshold("attempt_max_us", HOUR_US, "a longer attempt has done work that is not lost"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        look_back_us=7 * DAY_US,
+        gap_us=DAY_US,
+        measures={
+            "memory_gib": "max",
+            "sm_active_ratio": "max",
+            "active_hours": "last",
+            "full_ratio": "max",
+            "attempts": "max",
+        },
+        prepare=prepare,
+    )
+)

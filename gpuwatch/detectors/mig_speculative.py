@@ -1,0 +1,46 @@
+"""MIG instances kept for nobody while others wait for another profile."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import DAY_US, MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.mig_debt import prepare
+
+
+def _summary(e: Evidence) -> str:
+    return (
+        f"{count(e['idle_instances'], 'instance')} ({e['profiles']}) unused for a week, {count(e['waiting_jobs'], 'job')} "
+        f"waiting for what would fit in their place ({e['wanted']})."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    return f"Repartition this GPU: without its unused instances {e['would_serve']:g} x {e['wanted']} fit."
+
+
+MIG_SPECULATIVE = register(
+    Rule(
+        id="mig-speculative",
+        title="MIG instances kept for nobody",
+        why="A layout that nobody asks for keeps out those who wait for another profile; the slices stay paid and unused.",
+        bucket="mig_remainder",
+        thresholds=(
+            Threshold("held_ratio_max", 0.1, "allocated for less than a tenth of seven days"),
+            Threshold("known_ratio_min", 0.8, "four fifths of those seven days are known"),
+            Threshold("wait_us_min", 30 * MINUTE_US, "a request that has waited half an hour"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        severity=lambda e, _: "low",
+        look_back_us=7 * DAY_US,
+        measures={
+            "idle_instances": "max",
+            "held_ratio": "max",
+            "waiting_jobs": "max",
+            "would_serve": "last",
+            "pending_minutes": "sum",
+        },
+        confidence=lambda e: 0.8,
+        prepare=prepare,
+    )
+)

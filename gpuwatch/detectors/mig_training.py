@@ -1,0 +1,32 @@
+"""Distributed training on MIG slices."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+
+
+def _summary(e: Evidence) -> str:
+    return (
+        f"A training gang of {e['members']} has {count(e['slices'], 'member')} on MIG slices of {e['spread']} "
+        f"for {count(e['together_hours'], 'hour')}."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    return "Move distributed training to whole GPUs: MIG slices have no NVLink and no peer-to-peer between them."
+
+
+MIG_TRAINING = register(
+    Rule(
+        id="mig-training",
+        title="Distributed training on MIG slices",
+        why="Slices have no NVLink between them: every gradient goes through the host, and the gang waits for it.",
+        bucket="communication",
+        thresholds=(Threshold("together_us_min", 30 * MINUTE_US, "a trial run of a gang is over before"),),
+        summary=_summary,
+        remedy=_remedy,
+        mode="runs",
+        measures={"members": "max", "slices": "max", "gpus": "max", "together_hours": "max"},
+    )
+)

@@ -1,0 +1,44 @@
+"""Pools that are owned where the cloud would cost less, or rented where owning would."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import DAY_US
+from gpuwatch.decisions_daily import own_cases
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
+
+
+def _summary(e: Evidence) -> str:
+    used, even = f"{100 * e['utilisation_ratio']:.0f} %", f"{100 * e['break_even_ratio']:.0f} %"
+    prices = f"Owned {e['owned_price']} against cloud {e['cloud_price']} {e['currency']} a GPU-hour"
+    return f"{prices}: break-even at {even} use, measured {used}; {e['saved_a_month']} {e['currency']} a month."
+
+
+def _remedy(e: Evidence) -> str:
+    if e["cheaper"] == "cloud":
+        return "Rent what is used, or put more work on these GPUs: look at gpuwatch decide own-vs-cloud before hardware is renewed."
+    return "Look at gpuwatch decide own-vs-cloud: owning these GPUs costs less; hardware that is ordered now comes in 3 to 6 months."
+
+
+OWN_VS_CLOUD = register(
+    Rule(
+        id="own-vs-cloud",
+        title="A pool that is paid in the dearer way",
+        why="Owned GPUs cost the same whether they are used; above the break-even use they are cheaper than rented ones.",
+        bucket=None,
+        thresholds=(
+            Threshold("known_us_min", 2 * DAY_US, "less does not say how a pool is used"),
+            Threshold("sure_us_min", 14 * DAY_US, "two weeks have two weekends"),
+            Threshold("gpus_min", 1, "site policy: smaller pools are not decided about"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        mode="all",
+        measures={
+            "gpus": "last",
+            "utilisation_ratio": "last",
+            "break_even_ratio": "last",
+            "payback_months": "last",
+        },
+        prepare=own_cases,
+    )
+)

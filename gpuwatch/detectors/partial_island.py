@@ -1,0 +1,44 @@
+"""NVLink islands of which small jobs hold a part while a whole one is wanted."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import HOUR_US, MINUTE_US
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.room import prepare_levels
+
+
+def _summary(e: Evidence) -> str:
+    return (
+        f"{e['jobs']} held {e['used_gpus']:g} of {e['island_gpus']:g} GPUs of an island while {e['waiting_job']} waited "
+        f"{count(e['pending_minutes'], 'minute')} for a whole one."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    least = e["island_gpus"] / 2
+    return f"Pack jobs of fewer than {least:g} GPUs on few nodes, and keep whole islands for those that want them."
+
+
+PARTIAL_ISLAND = register(
+    Rule(
+        id="partial-island",
+        title="NVLink island held in part",
+        why="A small job in an island keeps everybody out who wants all of it; what is left of it stays free.",
+        bucket="stranded",
+        thresholds=(
+            Threshold("held_us_min", 2 * HOUR_US, "held two hours by jobs that are smaller than half of it"),
+            Threshold("wait_us_min", 30 * MINUTE_US, "a request for a whole one has waited half an hour"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        severity=lambda e, _: "medium",
+        measures={
+            "island_gpus": "max",
+            "used_gpus": "max",
+            "free_gpus": "max",
+            "pending_minutes": "sum",
+        },
+        confidence=lambda e: 0.9,
+        prepare=prepare_levels,
+    )
+)

@@ -1,0 +1,76 @@
+"""Jobs that are preempted again and again, and jobs of high priority that wait behind lower ones."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.detectors.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.store import Store
+
+
+def _prepare(store: Store, asked: Asked) -> None:
+    """Makes wait_span: who waited in which queue."""
+    store.run("views/queue_wait", **asked.named(), unseen_us=0)
+
+
+def _summary(e: Evidence) -> str:
+    if e["case"] == "inversion":
+        return (
+            f"{count(e['waiting_jobs'], 'job')} of higher priority, the longest for "
+            f"{count(e['longest_wait_minutes'], 'minute')}, behind runs of lower priority that hold "
+            f"{count(e['lower_devices'], 'GPU')} and may be displaced."
+        )
+    if e["case"] == "pool":
+        return (
+            f"{count(e['preemptions'], 'preemption')} of {count(e['jobs'], 'job')} in 24 hours, "
+            f"more than the {count(e['pool_gpus'], 'GPU')} of the pool."
+        )
+    lost = (
+        f"about {count(e['lost_gpu_hours'], 'GPU-hour')} of work lost since the last checkpoints"
+        if e["lost_gpu_hours"]
+        else "how much work was lost nobody knows"
+    )
+    return f"{count(e['preemptions'], 'preemption')} in 24 hours ended {count(e['ended_gpu_hours'], 'GPU-hour')} of runs; {lost}."
+
+
+def _remedy(e: Evidence) -> str:
+    if e["case"] == "inversion":
+        return "Look why the scheduler does not preempt: its preemption policy, priority of the gang, or a lower run that is exempt."
+    return (
+        "Raise the minimum runtime before preemption (2 hours is usual), write a checkpoint before preemption, and say how far apart "
+        "checkpoints are (label gpuwatch.io/checkpoint-minutes)."
+    )
+
+
+PREEMPTION_THRASH = register(
+    Rule(
+        id="preemption-thrash",
+        title="Preempted again and again",
+        why="What a run did since its last checkpoint is lost when it is preempted, and its start is paid for again.",
+        bucket="compute",
+        thresholds=(
+            Threshold("preemptions_min", 3, "the same workload three times in 24 hours"),
+            Threshold("pool_rate_max", 1, "preemptions a GPU and day of a pool"),
+            Threshold("inverted_us_min", 15 * MINUTE_US, "a job of higher priority waits beside lower ones"),
+            Threshold("spared_us", 2 * HOUR_US, "Meta RSC preempts after 2 hours; Slurm does not say its exempt time"),
+            Threshold("same_us", 5 * MINUTE_US, "what is told within 5 minutes of a job is one preemption"),
+            Threshold("day_us", DAY_US, "the day over which preemptions are counted"),
+            Threshold("fresh_us", 2 * HOUR_US, "workloads are told again once an hour"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        look_back_us=2 * HOUR_US,
+        gap_us=DAY_US,
+        measures={
+            "preemptions": "max",
+            "ended_gpu_hours": "max",
+            "lost_gpu_hours": "sum",
+            "pool_gpus": "last",
+            "jobs": "max",
+            "waiting_jobs": "max",
+            "waiting_devices": "max",
+            "longest_wait_minutes": "max",
+            "lower_devices": "max",
+        },
+        prepare=_prepare,
+    )
+)

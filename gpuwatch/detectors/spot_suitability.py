@@ -1,0 +1,48 @@
+"""Jobs that spot capacity would make cheaper."""
+
+from __future__ import annotations
+
+from gpuwatch.clock import DAY_US, MINUTE_US
+from gpuwatch.decisions_daily import spot_cases
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+
+
+def _summary(e: Evidence) -> str:
+    return (
+        f"Spot saves {e['saving']} of {e['cost']} {e['currency']} in 30 days at {e['interruptions_an_hour']:g} interruptions "
+        f"an hour: checkpoints every {count(e['checkpoint_minutes'], 'minute')}, {100 * e['lost_ratio']:.1f} % more time."
+    )
+
+
+def _remedy(e: Evidence) -> str:
+    return "Let the job run on spot capacity and start again from its last checkpoint when it is taken away."
+
+
+SPOT_SUITABILITY = register(
+    Rule(
+        id="spot-suitability",
+        title="A job for spot capacity",
+        why="Spot capacity costs a fraction; a job with checkpoints loses little when it is taken away.",
+        bucket=None,
+        thresholds=(
+            Threshold("gpu_hours_min", 24, "job_defense_shield tells users of 24 GPU-hours and more"),
+            Threshold("margin", 2, "domain reference D23: lost work may be half of what spot is cheaper"),
+            Threshold("restart_us", 10 * MINUTE_US, "a container start, as the warm-up of other rules"),
+            Threshold("recent_us", 7 * DAY_US, "a job that did not run for a week is told no more"),
+        ),
+        summary=_summary,
+        remedy=_remedy,
+        mode="all",
+        gap_us=365 * DAY_US,
+        measures={
+            "gpu_hours": "last",
+            "longest_run_hours": "last",
+            "nodes": "last",
+            "checkpoint_minutes": "last",
+            "interruptions_an_hour": "last",
+            "lost_ratio": "last",
+            "spot_price_ratio": "last",
+        },
+        prepare=spot_cases,
+    )
+)

@@ -1,0 +1,76 @@
+"""Islands held in part: what must not be called so, then what must, and what is claimed of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.detectors.partial_island import PARTIAL_ISLAND
+from tests.detectors.detector_world import WORK, World, page_rows
+from tests.detectors.frag_world import asked, node, waits
+from tests.detectors.sched_world import Verdict, found
+
+RULE = "partial-island"
+END = 300
+Scene = Callable[[World], object]
+
+
+def held(w: World, n1: int = 1, n2: int = 4) -> None:
+    """Two nodes of four GPUs, held in part since minute 0."""
+    node(w, "n1", 4, n1, until=END)
+    node(w, "n2", 4, n2, until=END)
+
+
+def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
+    w = World(tmp_path)
+    for scene in scenes:
+        scene(w)
+    report = w.analyze(now=END)
+    assert [] == [text for text in report.failed_rules if text.startswith(RULE)]
+    return found(w, RULE)
+
+
+def late(w: World) -> None:
+    """The small job came after three hours."""
+    for name, start in (("n1", 180), ("n2", 0)):
+        w.node(name, 0, {"": 4})
+        for n in range(4):
+            w.gpu(f"{name}-{n}", (END, WORK), node=name)
+        w.job(f"job-{name}", [f"{name}-{n}" for n in range(1 if start else 4)], start, END, node=name)
+
+
+MUST_NOT_FIRE: dict[str, list[Scene]] = {
+    "nobody waits": [held, lambda w: asked(w, 4, 20)],
+    "who waits wants less than the island": [held, lambda w: waits(w, 3, 60, 240)],
+    "it waits for quota": [held, lambda w: waits(w, 4, 60, 240, "QOSGrpGRES")],
+    "the job has half of the island": [lambda w: held(w, 2), lambda w: waits(w, 4, 60, 240)],
+    "another island is free": [lambda w: held(w, 1, 0), lambda w: waits(w, 4, 60, 240)],
+    "the island is full": [lambda w: held(w, 4), lambda w: waits(w, 4, 60, 240)],
+    "it waited for less than half an hour": [held, lambda w: waits(w, 4, 200, 229)],
+    "held for less than two hours": [late, lambda w: waits(w, 4, 60, 299)],
+}
+
+
+@pytest.mark.parametrize("scenes", MUST_NOT_FIRE.values(), ids=MUST_NOT_FIRE.keys())
+def test_must_not_fire(tmp_path: Path, scenes: list[Scene]) -> None:
+    assert [] == judged(tmp_path, *scenes)
+
+
+def test_a_small_job_in_an_island_that_somebody_wants_whole(tmp_path: Path) -> None:
+    """Held since minute 0 and wanted since minute 60: from minute 120 on."""
+    [one] = judged(tmp_path, lambda w: held(w, 1, 4), lambda w: asked(w, 4, 1), lambda w: waits(w, 4, 60, 240))
+
+    assert ("node", "n1") == (one.kind, one.subject)
+    assert (120.0, 240.0) == (one.started, one.ended)
+    assert (4, 1, 3, 120) == tuple(one.evidence[n] for n in ("island_gpus", "used_gpus", "free_gpus", "pending_minutes"))
+    assert ("job-n1", "big") == (one.evidence["jobs"], one.evidence["waiting_job"])
+    assert 3 * 120 * 60 == one.wasted_s
+
+
+def test_the_doc_page_says_the_thresholds(checkout: Path) -> None:
+    page = page_rows(checkout / "docs/detectors/partial-island.md")
+
+    assert {"held_us_min": "120 min", "wait_us_min": "30 min"} == page
+    assert set(page) == {threshold.name for threshold in PARTIAL_ISLAND.thresholds}

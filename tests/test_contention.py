@@ -1,0 +1,162 @@
+"""Contention: idle time that others waited for is counted once, and only where a released GPU would have helped."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpuwatch import contention
+from gpuwatch.cost import price_all
+from gpuwatch.model import PENDING, Records
+from gpuwatch.rates import Rate
+from gpuwatch.teams import TeamRule
+from tests.detectors.detector_world import CLUSTER, IDLE, WORK, World, us
+
+NOW = us(10_000)
+GRACE = Fraction(1, 60)
+"""Hours of each idle run that are no waste."""
+
+
+def waits(world: World, job_id: str, start: float, end: float, devices: int, **words: Any) -> None:
+    """A request of user bob that was submitted at a minute and last heard of waiting at another."""
+    row = dict.fromkeys(PENDING.names, None) | {
+        "cluster": CLUSTER,
+        "scheduler": "slurm",
+        "job_id": job_id,
+        "submit_us": us(start),
+        "evidence_us": us(end),
+        "device_count": devices,
+        "user_name": "bob",
+        "reason": "Resources",
+        **words,
+    }
+    world.store.append(Records("pending", pa.Table.from_pylist([row], schema=PENDING)))
+
+
+def hoards(directory: Path, *gpus: str, busy: tuple[str, ...] = (), jobs: bool = False) -> World:
+    """GPUs that one job of ada (or one each) holds idle from minute 60 to 180."""
+    world = World(directory)
+    for name in gpus:
+        world.gpu(name, (60, WORK), (120, IDLE), (60, WORK))
+    for name in busy:
+        world.gpu(name, (240, WORK))
+        world.job(f"busy-{name}", [name], 0, 240)
+    for number, name in enumerate(gpus if jobs else [gpus]):
+        world.job(f"hoard-{number}", [name] if isinstance(name, str) else list(name), 0, 240)
+    world.state.replace_team_rules([TeamRule("user", "ada", "ada"), TeamRule("user", "bob", "bob")], "t", "t", 0)
+    world.state.replace_rates([Rate("H100", "owned", Decimal("2.00"), us(0))], "t", "t", 0)
+    return world
+
+
+def contended(world: World) -> dict[str, tuple[Fraction, Fraction | None, int]]:
+    """GPU-hours, cost and requests by job, of all findings."""
+    world.analyze(250, detectors=("idle-hoarding",))
+    price_all(world.store, world.state)
+    jobs = dict(world.store.sql("select key, job_id from finding where detector = 'idle-hoarding'"))
+    found = contention.of(world.store, world.state, list(jobs), NOW)
+    return {jobs[key]: (one.gpu_hours, one.cost, one.requests) for key, one in found.items()}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param({"devices": 2}, id="it asks for more than lies idle"),
+        pytest.param({"gpu_type": "a100"}, id="it asks for another model"),
+        pytest.param({"profile": "1g.10gb"}, id="it asks for a slice"),
+        pytest.param({"user_name": "ada"}, id="it is the holder's own"),
+        pytest.param({"reason": "QOSMaxGRESPerUser"}, id="it waits for quota"),
+        pytest.param({"reason": "AssocGrpGRES"}, id="it waits for a limit"),
+        pytest.param({"reason": "WaitingForQuota"}, id="it waits for quota of Kueue"),
+        pytest.param({"reason": "NoMatchingFlavor"}, id="taints keep it away"),
+        pytest.param({"reason": "Dependency"}, id="it waits for another job"),
+        pytest.param({"reason": "SchedulingGated"}, id="a gate holds it"),
+        pytest.param({"cluster": "c2"}, id="it waits elsewhere"),
+        pytest.param({"start": 200, "end": 230}, id="it waited later"),
+        pytest.param({"start": 0, "end": 60}, id="it waited before"),
+    ],
+)
+def test_idle_time_that_nobody_could_have_used_is_not_contended(tmp_path: Path, words: dict[str, Any]) -> None:
+    world = hoards(tmp_path, "a")
+    waits(world, "9", **({"start": 60, "end": 180, "devices": 1} | words))
+
+    assert {} == contended(world)
+
+
+def test_without_requests_nothing_is_contended(tmp_path: Path) -> None:
+    assert {} == contended(hoards(tmp_path, "a"))
+
+
+def test_what_waits_for_it_makes_idle_time_contended(tmp_path: Path) -> None:
+    """Half of two idle hours, at 2 dollars an hour."""
+    world = hoards(tmp_path, "a")
+    waits(world, "9", 120, 180, 1, gpu_type="h100")
+
+    assert {"hoard-0": (Fraction(1), Fraction(2), 1)} == contended(world)
+
+
+def test_one_request_is_counted_once_beside_many_idle_gpus(tmp_path: Path) -> None:
+    """Four idle GPUs of two hours, one request of one GPU: an hour of the wait is an hour of all four together."""
+    world = hoards(tmp_path, "a", "b", "c", "d", jobs=True)
+    waits(world, "9", 60, 180, 1)
+
+    found = contended(world)
+
+    assert [Fraction(1, 2)] * 4 == [hours for hours, _, _ in found.values()]
+
+
+def test_what_free_gpus_could_take_is_nobodys_fault(tmp_path: Path) -> None:
+    """One GPU is free: of two that are asked for, one would have found a place."""
+    world = hoards(tmp_path, "a", "b")
+    world.gpu("free", (240, IDLE))
+    waits(world, "9", 60, 180, 1)
+
+    assert {} == contended(world)
+
+
+def test_beyond_what_is_free_it_is(tmp_path: Path) -> None:
+    world = hoards(tmp_path, "a", "b")
+    world.gpu("free", (240, IDLE))
+    waits(world, "9", 60, 180, 3)
+
+    assert {"hoard-0": (4 - 2 * GRACE, 8 - 4 * GRACE, 1)} == contended(world)
+
+
+def test_without_a_price_the_hours_are_told_and_no_money(tmp_path: Path) -> None:
+    world = hoards(tmp_path, "a")
+    world.state.replace_rates([], "t", "t", 1)
+    waits(world, "9", 60, 180, 1)
+
+    assert {"hoard-0": (2 - GRACE, None, 1)} == contended(world)
+
+
+def test_too_many_keys_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="5000 are the most"):
+        contention.of(World(tmp_path).store, None, range(5001), NOW)  # type: ignore[arg-type]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    asked=st.lists(
+        st.tuples(st.integers(40, 200), st.integers(1, 90), st.integers(1, 4)), min_size=0, max_size=4, unique=True
+    ),
+    together=st.booleans(),
+)
+def test_never_more_than_lay_idle_and_never_more_than_was_asked(
+    tmp_path_factory: pytest.TempPathFactory, asked: list[tuple[int, int, int]], together: bool
+) -> None:
+    """Whatever waits: of three GPUs idle for two hours at most these six hours, and at most what requests waited."""
+    world = hoards(tmp_path_factory.mktemp("w"), "a", "b", "c", jobs=not together)
+    for number, (start, length, devices) in enumerate(asked):
+        waits(world, str(number), start, start + length, devices)
+
+    total = sum((hours for hours, _, _ in contended(world).values()), Fraction(0))
+
+    waited = sum(Fraction(length * devices, 60) for _, length, devices in asked)
+    assert 0 <= total <= min(Fraction(6), waited)

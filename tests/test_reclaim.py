@@ -1,0 +1,296 @@
+"""Reclaims: notice, grace, two warnings, recommendation; who is left alone; lines that end nothing by themselves."""
+
+from __future__ import annotations
+
+import shlex
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch import reclaim
+from gpuwatch.clock import MINUTE_US
+from gpuwatch.cost import price_all
+from gpuwatch.detectors.rule import rules
+from gpuwatch.presets_card import put, read
+from gpuwatch.rates import Rate
+from gpuwatch.reclaim_alerts import alerts
+from gpuwatch.reclaim_steps import END, SHRINK, STEPS, Standing, command, due_step, standing
+from gpuwatch.state.actions import Action, Actions
+from gpuwatch.state.reclaims import Reached, Reclaims
+from gpuwatch.teams import TeamRule
+from tests.detectors.detector_world import IDLE, WORK, World, us
+from tests.test_contention import waits
+
+TIMES = {
+    "notice_us": 15 * MINUTE_US,
+    "warn_us": 60 * MINUTE_US,
+    "second_warning_us": 105 * MINUTE_US,
+    "recommend_us": 120 * MINUTE_US,
+}
+
+TEAMS = [TeamRule("user", "ada", "ada"), TeamRule("user", "bob", "bob")]
+
+
+def at(reached: list[tuple[str, int]]) -> Standing:
+    return standing(0, [(step, minute * MINUTE_US) for step, minute in reached], TIMES)
+
+
+@pytest.mark.parametrize(
+    ("reached", "known", "now", "due"),
+    [
+        pytest.param([], 14, 14, None, id="a minute short of the notice"),
+        pytest.param([], 15, 15, "notice", id="a quarter of an hour"),
+        pytest.param([("notice", 15)], 59, 59, None, id="grace"),
+        pytest.param([("notice", 15)], 60, 60, "warning", id="an hour"),
+        pytest.param([("notice", 15), ("warning", 60)], 104, 104, None, id="before the second warning"),
+        pytest.param([("notice", 15), ("warning", 60)], 105, 105, "second_warning", id="the second warning"),
+        pytest.param([("notice", 15), ("warning", 60), ("second_warning", 105)], 120, 120, "recommendation", id="two hours"),
+        pytest.param([("notice", 300)], 320, 320, None, id="who looked late begins with the notice and waits"),
+        pytest.param([("notice", 300)], 345, 345, "warning", id="as long as the steps lie apart"),
+        pytest.param([("notice", 300)], 345, 344, None, id="by the clock, too"),
+        pytest.param([("notice", 15)], 50, 400, None, id="what nobody measured is not idle"),
+        pytest.param([(step, 15) for step in STEPS], 999, 999, None, id="after the recommendation nothing comes"),
+    ],
+)  # fmt: skip
+def test_each_step_comes_in_its_time(reached: list[tuple[str, int]], known: int, now: int, due: str | None) -> None:
+    assert due == due_step(at(reached), known * MINUTE_US, now * MINUTE_US)
+
+
+def test_no_step_is_skipped_however_late_one_looks() -> None:
+    """From nothing told to the recommendation takes four looks and as long as the steps lie apart."""
+    reached: list[tuple[str, int]] = []
+    for minute in range(600, 900):
+        step = due_step(at(reached), minute * MINUTE_US, minute * MINUTE_US)
+        reached += [] if step is None else [(step, minute)]
+
+    assert [("notice", 600), ("warning", 645), ("second_warning", 690), ("recommendation", 705)] == reached
+
+
+HOSTILE = [
+    "1; rm -rf /",
+    "$(reboot)",
+    "`id`",
+    "--signal=KILL",
+    "1 2",
+    "a\nb",
+    "-A",
+    "*",
+    "",
+    "1_",
+    "1,2",
+    "'",
+    "\u202e1",
+]
+
+
+@pytest.mark.parametrize("job", HOSTILE)
+def test_a_name_that_no_scheduler_gave_gets_no_line(job: str) -> None:
+    assert command("slurm", job, {}, (), END) is None
+    assert command("kubernetes", job, {}, (job,), END) is None
+    assert command("kubernetes", f"ml/{job}", {"pod-template-hash": "x"}, (job,), END) is None
+    assert command("kubernetes", f"{job}/train", {"pod-template-hash": "x"}, (), END) is None
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "job", "labels", "pods", "expected"),
+    [
+        pytest.param("slurm", "123", {}, (), "scancel 123", id="a Slurm job"),
+        pytest.param("slurm", "123_7", {}, (), "scancel 123_7", id="a task of an array"),
+        pytest.param(
+            "kubernetes", "ml/api", {"pod-template-hash": "x"}, ("api-x-1",),
+            "kubectl --namespace=ml scale deployment api --replicas=0", id="a deployment",
+        ),
+        pytest.param(
+            "kubernetes", "ml/db", {"statefulset.kubernetes.io/pod-name": "db-0"}, ("db-0",),
+            "kubectl --namespace=ml scale statefulset db --replicas=0", id="a stateful set",
+        ),
+        pytest.param(
+            "kubernetes", "ml/train", {"batch.kubernetes.io/job-name": "train"}, ("train-x",),
+            "kubectl --namespace=ml delete job train", id="a job",
+        ),
+        pytest.param("kubernetes", "ml/nb", {}, ("nb",), "kubectl --namespace=ml delete pod nb", id="a bare pod"),
+        pytest.param("kubernetes", "ml/x", {}, ("x-1",), None, id="a controller that nobody told of"),
+        pytest.param("ray", "ml/x", {}, ("x",), None, id="another scheduler"),
+    ],
+)  # fmt: skip
+def test_lines_name_one_thing(
+    scheduler: str, job: str, labels: dict[str, Any], pods: tuple[str, ...], expected: str | None
+) -> None:
+    line = command(scheduler, job, labels, pods, END)
+
+    assert expected == line
+    assert line is None or shlex.join(shlex.split(line)) == line
+    assert command(scheduler, job, labels, pods, SHRINK) is None
+
+
+def hoard(directory: Path, idle_minutes: int = 130, **words: Any) -> World:
+    """Job 1 works for an hour, and its GPU has been idle since."""
+    world = World(directory)
+    world.gpu("a", (60, WORK), (idle_minutes, IDLE))
+    world.job("1", ["a"], 0, None, heard=60 + idle_minutes, **words)
+    world.state.replace_rates([Rate("H100", "owned", Decimal("2.00"), us(0))], "t", "t", 0)
+    analyzed(world, 60 + idle_minutes)
+    return world
+
+
+def analyzed(world: World, minute: float) -> None:
+    world.analyze(minute, detectors=("idle-hoarding",))
+    price_all(world.store, world.state)
+
+
+def found(world: World, minute: float) -> list[reclaim.Proposal]:
+    return reclaim.proposals(world.store, world.state, us(minute))
+
+
+def test_a_job_that_ended_holds_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.gpu("a", (60, WORK), (130, IDLE))
+    world.job("1", ["a"], 0, 190)
+    analyzed(world, 190)
+
+    assert [] == found(world, 190)
+
+
+def test_a_server_that_must_be_there_is_left_alone(tmp_path: Path) -> None:
+    assert [] == found(hoard(tmp_path, labels={"latency-critical": "true"}), 190)
+
+
+def test_a_device_without_signals_is_left_alone(tmp_path: Path) -> None:
+    """Whose finding is not sure enough, by the card."""
+    world = hoard(tmp_path)
+    put(world.state, read("[thresholds.reclaim]\nconfidence_min = 0.99", "card", rules(), None), "card", "ada", 1)
+
+    assert [] == found(world, 190)
+
+
+def test_steps_are_taken_one_at_a_time(tmp_path: Path) -> None:
+    """Two hours idle, and nobody was told: notice first; a second look takes nothing; an hour later the warning."""
+    world = hoard(tmp_path)
+    first = reclaim.advance(world.store, world.state, us(190))
+    again = reclaim.advance(world.store, world.state, us(190))
+    told = [one.at.step for one in found(world, 190)]
+    later = reclaim.advance(world.store, world.state, us(240))
+
+    assert (["notice"], [], ["notice"]) == ([one.at.step for one in first], again, told)
+    assert ["warning"] == [one.at.step for one in later]
+    assert None is later[0].command
+
+
+def test_what_is_recommended_has_a_line_and_its_worth(tmp_path: Path) -> None:
+    world = hoard(tmp_path)
+    world.state.replace_team_rules(TEAMS, "t", "t", 0)
+    price_all(world.store, world.state)
+    waits(world, "9", 130, 190, 1)
+    for minute in (190, 240, 290, 310):
+        reclaim.advance(world.store, world.state, us(minute))
+    item = reclaim.as_dict(found(world, 310)[0])
+
+    assert ("recommendation", None, "end", "scancel 1") == tuple(
+        item[n] for n in ("step", "next_step", "action", "command")
+    )
+    assert (130.0, "2026-01-05T01:00:00Z") == (item["idle_minutes"], item["idle_since"])
+    assert "1.000000" == item["contention"]["gpu_hours"]
+    assert ["scancel 1"] == reclaim.commands(found(world, 310))
+
+
+def test_a_job_of_which_some_devices_work_is_not_to_be_ended(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.gpu("a", (60, WORK), (130, IDLE)).gpu("b", (190, WORK))
+    world.job("1", ["a", "b"], 0, None, heard=190)
+    analyzed(world, 190)
+    for minute in (190, 240, 290, 310):
+        reclaim.advance(world.store, world.state, us(minute))
+
+    (one,) = found(world, 310)
+    assert ("recommendation", SHRINK, 1, 2, None) == (
+        one.at.step,
+        one.action,
+        one.idle_devices,
+        one.devices,
+        one.command,
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "held"),
+    [
+        pytest.param(("snooze", us(230), None), "snoozed", id="a snooze holds it until it ends"),
+        pytest.param(("exempt", us(230), None), "exempt", id="an exemption too"),
+        pytest.param(("ack", us(230), "false_positive"), "acked", id="who called it false is asked no more"),
+    ],
+)
+def test_an_owner_holds_it_for_as_long_as_he_said(
+    tmp_path: Path, action: tuple[str, int, str | None], held: str
+) -> None:
+    world = hoard(tmp_path)
+    key = found(world, 190)[0].finding.key
+    Actions(world.state).act(Action(key, action[0], action[1], "soon", "ada", us(190), action[2]))
+
+    during = reclaim.advance(world.store, world.state, us(200))
+    item = reclaim.as_dict(found(world, 200)[0])
+    after = reclaim.advance(world.store, world.state, us(240))
+
+    assert ([], held, None) == (during, item["held_by"], item["next_step"])
+    assert "2026-01-05T03:50:00Z" == item["held_until"]
+    assert ["notice"] == [one.at.step for one in after]
+
+
+def test_an_acknowledged_finding_goes_on(tmp_path: Path) -> None:
+    """To know is not to use."""
+    world = hoard(tmp_path)
+    Actions(world.state).act(
+        Action(found(world, 190)[0].finding.key, "ack", None, "I know", "ada", us(190), "true_positive")
+    )
+
+    assert ["notice"] == [one.at.step for one in reclaim.advance(world.store, world.state, us(200))]
+
+
+def test_work_in_between_begins_anew(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.gpu("a", (60, WORK), (130, IDLE), (20, WORK), (40, IDLE))
+    world.job("1", ["a"], 0, None, heard=250)
+    analyzed(world, 250)
+    key = world.findings("idle-hoarding")[0].key
+    Reclaims(world.state).add([Reached(key, us(60), step, us(190)) for step in STEPS], us(190))
+
+    (one,) = found(world, 250)
+    assert ("idle", us(210)) == (one.at.step, one.idle_from_us)
+
+
+def test_those_that_others_wait_for_come_first(tmp_path: Path) -> None:
+    """A short hoard that somebody wants before a long one of another model that nobody wants."""
+    world = World(tmp_path)
+    world.gpu("a", (60, WORK), (200, IDLE), model="NVIDIA A100-SXM4-80GB").gpu("b", (200, WORK), (60, IDLE))
+    world.job("long", ["a"], 0, None, heard=260).job("short", ["b"], 0, None, heard=260)
+    world.state.replace_team_rules(TEAMS, "t", "t", 0)
+    waits(world, "9", 210, 260, 1, gpu_type="h100")
+    analyzed(world, 260)
+
+    assert ["short", "long"] == [one.job_id for one in found(world, 260)]
+
+
+def test_a_preset_has_its_own_times(tmp_path: Path) -> None:
+    world = hoard(tmp_path, 20)
+    before = reclaim.advance(world.store, world.state, us(80))
+    put(world.state, read('preset = "gpu-pruner"', "card", rules(), None), "card", "ada", 1)
+    (one,) = found(world, 80)
+
+    assert ["notice"] == [p.at.step for p in before]
+    assert ("gpu-pruner", us(95)) == (one.preset, one.at.next_us)
+
+
+def test_messages_get_graver_and_end(tmp_path: Path) -> None:
+    """One message a reclaim: opened with the notice, graver at each step, resolved when the devices work."""
+    world = hoard(tmp_path)
+    told = [alerts(world.store, world.state, us(minute))[0] for minute in (190, 240, 290, 310)]
+    world.gpu("a", (30, WORK), start=190)
+    analyzed(world, 220)
+    over = alerts(world.store, world.state, us(320))
+
+    assert ["info", "low", "medium", "high"] == [one.severity for one in told]
+    assert 1 == len({one.key for one in told} | {one.key for one in over})
+    assert (["resolved"], "Nothing is left to do.") == ([one.state for one in over], over[0].remedy)
+    assert "All 1 devices of 1 idle for 130 minutes." == told[-1].summary
+    assert "scancel 1" == told[-1].evidence["command"]
