@@ -25,6 +25,9 @@ DRA_UNKNOWN = (
 )
 """A file with an incomplete object is read again when it is named again: then with the others."""
 
+OWN_TIMES = ("node", "claim", "pending", "event")
+"""Tables whose rows keep the times that their objects tell."""
+
 Tables = dict[str, list[dict[str, Any]]]
 
 
@@ -126,8 +129,21 @@ class Reader:
         for row in self.tables["claim"]:
             node = self._node(row["node"])
             row["profile"] = row["profile"] or (node.profile if node else None)
+        self._date()
         self.tables["pending"] += by_job(self._requests)
         return refused
+
+    def _date(self) -> None:
+        """What waits in a dump waited still when it was made: objects tell only when they changed last."""
+        if self._observed_us is not None:
+            return
+        dumped_us = max(self._own.dumped_us or 0, self._others.dumped_us or 0)
+        for request in self._requests:
+            request["evidence_us"] = max(request["evidence_us"], dumped_us)
+        for table, rows in self.tables.items():
+            for row in rows if dumped_us and table not in OWN_TIMES else ():
+                if "observed_us" in row:
+                    row["observed_us"] = max(row["observed_us"] or dumped_us, dumped_us)
 
     def _node(self, name: str) -> NodeSaid | None:
         return self._own.nodes.get(name) or self._others.nodes.get(name)

@@ -26,6 +26,12 @@ class Beside:
     drawn: Allocations = field(default_factory=Allocations)
     nodes: dict[str, NodeSaid] = field(default_factory=dict)
 
+    @property
+    def dumped_us(self) -> int | None:
+        """The newest word of a node: files that are imported together are one dump. None where no node tells a time."""
+        times = (said.row.get("observed_us") for said in self.nodes.values())
+        return max((at for at in times if at is not None), default=None)
+
     def take(self, item: Object, observed_us: int | None) -> bool:
         """Takes a Node, ResourceClaim or ResourceSlice; False for other objects. Raises Malformed."""
         kind, version = item.get("kind"), str(item.get("apiVersion") or "")

@@ -95,7 +95,10 @@ def _make(
         stamp = json.dumps([window.end_us, _cards(asked), sorted(asked.parameters.items())], sort_keys=True)
         store.run("decisions/reckoned")
         known = store.sql(
-            "select cases from reckoned where cluster = $c and name = $n and stamp = $s", c=asked.cluster, n=table, s=stamp
+            "select cases from reckoned where cluster = $c and name = $n and stamp = $s",
+            c=asked.cluster,
+            n=table,
+            s=stamp,
         )
         if known:
             rows = json.loads(known[0][0])

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 EXACT_PIECES_MAX = 20
 """Pieces of jobs among which every choice is looked at; of more, only the pieces of one node at a time."""
@@ -92,9 +93,9 @@ def fits(free: Iterable[int], wanted: Sequence[int]) -> bool:
             return False
         # The fullest node that takes it comes first; nodes with as much free are alike.
         for n, room in enumerate(bins):
-            if room >= sizes[at] and (n == 0 or bins[n - 1] != room):
-                if place(tuple(sorted((*bins[:n], room - sizes[at], *bins[n + 1 :]))), at + 1):
-                    return True
+            new = room >= sizes[at] and (n == 0 or bins[n - 1] != room)
+            if new and place(tuple(sorted((*bins[:n], room - sizes[at], *bins[n + 1 :]))), at + 1):
+                return True
         return False
 
     sizes = sorted(wanted, reverse=True)
@@ -126,7 +127,6 @@ def _makes_room(hosts: Sequence[Host], moves: Sequence[Piece], gpus: int, member
     left = {host.name: host.free for host in hosts}
     for piece in moves:
         left[piece.node] += piece.gpus
-    # Members that nodes host without anything else on them take no searching: what is left of those nodes is packed.
     return fits(left.values(), [gpus] * members + [piece.gpus for piece in moves])
 
 
@@ -163,11 +163,7 @@ def _next_place(
         small = sorted(pieces, key=_size)[:NODE_PIECES_MAX]
         if sum(piece.gpus for piece in small) < lacking:
             continue
-        looked = 0
-        for moves in _cheapest_first(small):
-            looked += 1
-            if looked > CHOICES_MAX // NODE_PIECES_MAX:
-                break
+        for moves in islice(_cheapest_first(small), CHOICES_MAX // NODE_PIECES_MAX):
             if sum(piece.gpus for piece in moves) >= lacking:
                 options.append((_price(moves), name, moves))
                 break

@@ -102,30 +102,30 @@ def judge(
         )
     }
     failed: list[str] = []
-    batches: dict[int, list[tuple[Rule, Sequence[ParameterSet]]]] = defaultdict(list)
+    batches: dict[int, list[Rule]] = defaultdict(list)
     for rule in ordered(rules):
         try:
-            chosen = sets(rule)
+            wanted = _version(sets(rule))
         except GpuwatchError as error:
             failed.append(f"{rule.id}: {error}")
             continue
         version, owed_us = told.get(rule.id, (None, None))
         since_us = window[0] if owed_us is None else max(min(window[0], owed_us), window[1] - FIRST_REACH_US)
-        if version != _version(chosen):
+        if version != wanted:
             since_us = min(since_us, _first(store, cluster, rule, version is not None, window[1]))
-        batches[since_us].append((rule, chosen))
+        batches[since_us].append(rule)
     done, total = 0, sum(len(batch) for batch in batches.values())
     for since_us, batch in sorted(batches.items(), reverse=True):
         store.run("views/job_chain", cluster=cluster, since_us=since_us, until_us=window[1])
         store.run("detectors_state/relink", cluster=cluster)
-        for rule, chosen in batch:
+        for rule in batch:
             if progress is not None:
                 progress(f"{cluster}: {rule.id}", done, total)
             done += 1
             try:
                 with bounded(store, rule), store.transaction():
                     asked = _asked(store, cluster, rule, since_us, window[1], known_until_us, now_us, settings, state)
-                    _judge_rule(store, rule, chosen, asked)
+                    _judge_rule(store, rule, sets(rule), asked)
             except Exception as error:  # noqa: BLE001 - one rule never stops the others; it is recorded and owed
                 reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
                 failed.append(f"{rule.id}: {reason}")

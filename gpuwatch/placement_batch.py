@@ -58,7 +58,8 @@ def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tupl
             mates = [
                 row["gpu"] for row in store.rows("placement/mates", cluster=cluster, model=model, pools=list(pools))
             ]
-            around = surroundings(graph_then, mates, mates, model)
+            own = {gpu for gang in alike for gpu in gang.gpus}
+            around = surroundings(graph_then, own.union(mates), mates, model)
             ordered = sorted(alike, key=lambda gang: (gang.at_us, gang.run_id))
             for gang, free in _with_room(store, cluster, around, ordered):
                 found[gang.run_id] = judge_among(graph_then, around, gang.gpus, free, model), graph_then
@@ -84,8 +85,10 @@ def _with_room(
     words = {"model": gangs[0].model, "pools": list(gangs[0].pools)}
     free = _Sweep(store.table("placement/gang_free", **span, **words), "gpu", number)
     guessed = _Sweep(store.table("placement/gang_guessed", **span), "place", places)
+    # Of nodes whose links nobody told it is not known that they were nearer.
+    lit = np.array([around.seats[gpu].island is not None for gpu in names])
     for gang, kind in zip(gangs, lie, strict=True):
-        there = (free.at(gang.at_us) > 0) & (guessed.at(gang.at_us)[place_of] == 0)
+        there = lit & (free.at(gang.at_us) > 0) & (guessed.at(gang.at_us)[place_of] == 0)
         there[[number[gpu] for gpu in gang.gpus]] = True
         inside = _room_nearer(np.flatnonzero(there), codes, len(gang.gpus), kind)
         if inside is not None:

@@ -62,9 +62,7 @@ def cheapest(groups: Iterable[Sequence[Host]], gpus: int, members: int) -> Plan 
 def moves_told(found: Plan | None, names: Names) -> list[dict[str, Any]]:
     """The moves of a plan as JSON has them."""
     moves = () if found is None else found.moves
-    return [
-        {"job": names.get(int(p.run)), "node": p.node, "gpus": p.gpus, "preemptible": p.preemptible} for p in moves
-    ]
+    return [{"job": names.get(int(p.run)), "node": p.node, "gpus": p.gpus, "preemptible": p.preemptible} for p in moves]
 
 
 def blocking(groups: Iterable[Sequence[Host]], names: Names) -> list[tuple[str, int, int]]:

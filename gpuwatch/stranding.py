@@ -169,4 +169,3 @@ def _asked(by_day: Mapping[int, Counter[Task]], day: int) -> Asked:
         counts.update(by_day.get(day - back * DAY_US, {}))
     ranked = sorted(counts.items(), key=lambda one: (-one[1], shape(one[0]), sorted(one[0].models or ())))
     return Asked(tuple(weighed(task, count) for task, count in ranked[:TASKS_MAX]))
-

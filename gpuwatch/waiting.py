@@ -106,9 +106,7 @@ def prepare(store: Store, asked: Asked) -> None:
         store.run("shapes/room_wait")
 
 
-def _messages(
-    store: Store, cluster: str, rows: list[dict[str, Any]], asked: Mapping[str, Any]
-) -> dict[str, str]:
+def _messages(store: Store, cluster: str, rows: list[dict[str, Any]], asked: Mapping[str, Any]) -> dict[str, str]:
     """What the scheduler said of the pods of each job that waits without a word of its own."""
     known = {(cluster, row["job_id"]) for row in rows if (row["reason"] or "") in POD_REASONS}
     found: dict[str, str] = {}

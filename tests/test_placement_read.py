@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from gpuwatch import topology_store
 from gpuwatch.jobs import job
 from gpuwatch.model import LINK, Records
+from gpuwatch.placement_read import with_cost
 from tests.world import BUSY, CLUSTER, HOUR, Gpu, World, claim, minutes, node, pod, samples, us
 
 TALKING = BUSY | {
@@ -139,6 +141,7 @@ def test_what_it_spans_and_what_was_there(spread: World) -> None:
     assert [{"level": "unknown", "share": 0.6667}, {"level": "NV18", "share": 0.3333}] == found["levels"]
     assert ("nvlink", "n1/nvlink-0", 4) == tuple(found["best"][name] for name in ("kind", "name", "free_gpus"))
     assert 1 == found["best"]["crossed"]["nodes"]
+    assert None is found["mean_gb_per_s"]  # the pairs over the network are not known
     assert (7.416, 0.1569, 0.4159) == tuple(
         round(found["slowdown"][name], 4) for name in ("bandwidth_ratio", "lost_ratio_low", "lost_ratio_high")
     )
@@ -210,3 +213,38 @@ def test_what_is_missing_of_a_node_without_links_comes_with_the_fix() -> None:
     assert "Not graded: nobody told the links of its node." == found["why"]
     assert ["links of n1"] == [row["what"] for row in found["missing"]]
     assert "nvidia-smi topo -m" in found["missing"][0]["fix"]
+
+
+SLOWED: dict[str, Any] = {
+    "at": "2026-11-02T00:00:00Z",
+    "slowdown": {"lost_ratio_low": 0.1569, "lost_ratio_high": 0.4159},
+}
+"""What `of_runs` tells of a gang on slow links, as far as its cost needs it."""
+
+
+def run(run_id: int, start: int, end: int | None) -> dict[str, Any]:
+    return {"run_id": run_id, "start_us": us(start), "end_us": None if end is None else us(end)}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param({1: None}, (None, None, None), id="no rate"),
+        pytest.param({1: (100, "USD"), 2: None}, (None, None, None), id="a part without a rate"),
+        pytest.param({1: (100, "USD"), 2: (100, "EUR")}, (None, None, None), id="two currencies"),
+        pytest.param({1: (100, "USD"), 2: (50, "USD")}, ("23.54", "62.39", "USD"), id="two pods of it"),
+        pytest.param({1: (100, "USD"), 2: (0, "USD"), 3: (900, "USD")}, ("15.69", "41.59", "USD"), id="not later runs"),
+    ],
+)  # fmt: skip
+def test_what_the_lost_work_cost(told: dict[int, tuple[int, str] | None], expected: tuple[Any, ...]) -> None:
+    runs = [run(1, 0, HOUR), run(2, -HOUR, None) if 2 in told else run(2, HOUR, None), run(3, HOUR, None)]
+    known = {run_id: None if cost is None else (Fraction(cost[0]), cost[1]) for run_id, cost in told.items()}
+    found = with_cost(SLOWED, runs, known)
+
+    assert found is not None
+    assert expected == tuple(found["slowdown"][name] for name in ("cost_low", "cost_high", "currency"))
+
+
+def test_without_a_slowdown_nothing_is_lost() -> None:
+    assert None is with_cost(None, [], {})
+    assert {"slowdown": None} == with_cost({"slowdown": None}, [], {})

@@ -131,7 +131,9 @@ def test_check_vectors_of_fgd() -> None:
     tasks = Task(6, 1), Task(3, 8), Task(1, 1, 500)
 
     assert [Part(1000, 4, 3, 0, 10)] == stranding.judge(("1000",) * 4, False, H100, tasks), "1.2 of 4"
-    assert [Part(500, 2, 9, 0, 10), Part(1000, 1, 3, 0, 10)] == stranding.judge(("500", "500", "1000"), False, H100, tasks), "1.2 of 2"
+    assert [Part(500, 2, 9, 0, 10), Part(1000, 1, 3, 0, 10)] == stranding.judge(
+        ("500", "500", "1000"), False, H100, tasks
+    ), "1.2 of 2"
     assert [Part(1000, 8, 0, 0, 10)] == stranding.judge(("1000",) * 8, False, H100, tasks)
 
 

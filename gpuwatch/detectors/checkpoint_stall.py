@@ -98,15 +98,15 @@ def _judge_hour(
     """Adds the hour to `hours`, and its minutes of pauses to `minutes`, where the day that ends with it has a pattern."""
     end = (hour_us + HOUR_US) // MINUTE_US
     first, last = np.searchsorted(at, [end - DAY_US // MINUTE_US, end])
-    if last - first < p["pauses_min"] * p["period_us_min"] // MINUTE_US or at[last - 1] < end - HOUR_MINUTES:
+    if last - first < p["pauses_min"] * p["period_least_us"] // MINUTE_US or at[last - 1] < end - HOUR_MINUTES:
         return
     begin = int(at[first])
     series = np.full(int(at[last - 1]) - begin + 1, np.nan)
     series[at[first:last] - begin] = gap[first:last]
     pattern = periodic.find(
         series,
-        period_min=int(p["period_us_min"] // MINUTE_US),
-        period_max=int(p["period_us_max"] // MINUTE_US),
+        period_min=int(p["period_least_us"] // MINUTE_US),
+        period_max=int(p["period_most_us"] // MINUTE_US),
         score_min=p["autocorrelation_min"],
         pauses_min=int(p["pauses_min"]),
         height_min=p["height_min"],
@@ -143,8 +143,8 @@ CHECKPOINT_STALL = register(
         why="While a job writes its state to storage all its GPUs stand still, and are paid.",
         bucket="gap",
         thresholds=(
-            Threshold("period_us_min", 5 * MINUTE_US, "checkpoints come every 5 minutes to 6 hours"),
-            Threshold("period_us_max", 6 * HOUR_US, "checkpoints come every 5 minutes to 6 hours"),
+            Threshold("period_least_us", 5 * MINUTE_US, "checkpoints come every 5 minutes to 6 hours"),
+            Threshold("period_most_us", 6 * HOUR_US, "checkpoints come every 5 minutes to 6 hours"),
             Threshold("duty_ratio_min", 0.05, "pauses take 5 % of the time; 10 % is high"),
             Threshold("duty_ratio_max", 0.5, "what stands still most of the time does not wait for checkpoints"),
             Threshold("autocorrelation_min", 0.5, "a period looks like the one before"),

@@ -30,7 +30,9 @@ FRAGMENTATION = register(
         thresholds=(
             Threshold("fragmentation_min", 0.5, "half of what is free cannot be used: F / free of FGD, over one hour"),
             Threshold("requests_min", 10, "requests in four weeks from which shares of shapes can be told"),
-            Threshold("wait_us_min", 30 * MINUTE_US, "a gang that waits half an hour beside enough free GPUs is starved"),
+            Threshold(
+                "wait_us_min", 30 * MINUTE_US, "a gang that waits half an hour beside enough free GPUs is starved"
+            ),
         ),
         summary=_summary,
         remedy=_remedy,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from gpuwatch.clock import HOUR_US, MINUTE_US
 from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
 
-MIB = 1 << 20
-
 
 def _summary(e: Evidence) -> str:
     if e["shape"] == "orphan":
@@ -35,8 +33,8 @@ MEMORY_LEAK = register(
         why="Memory of a process that nobody owns makes the next job fail on a GPU that looks free; growing memory ends in an error.",
         bucket="out_of_service",
         thresholds=(
-            Threshold("leak_bytes_min", 500 * MIB, "more than 500 MiB above what an idle GPU of the model uses"),
-            Threshold("baseline_bytes_max", 1024 * MIB, "drivers and daemons use no more than this of any model"),
+            Threshold("leak_mib_min", 500, "more than 500 MiB above what an idle GPU of the model uses"),
+            Threshold("baseline_mib_max", 1024, "drivers and daemons use no more than this of any model"),
             Threshold("orphan_us_min", 10 * MINUTE_US, "in use for 10 minutes on a GPU that nobody holds"),
             Threshold("settle_us", 5 * MINUTE_US, "the first 5 minutes after a job: its processes are being ended"),
             Threshold(

@@ -9,7 +9,7 @@ from gpuwatch.store import Store
 
 def _prepare(store: Store, asked: Asked) -> None:
     """Makes wait_span: who waited in which queue."""
-    store.run("views/queue_wait", **asked.named(), unseen_us=0)
+    store.run("views/wait_span", **asked.named())
 
 
 def _summary(e: Evidence) -> str:

@@ -7,9 +7,10 @@ from gpuwatch.detectors.rule import Asked, Evidence, Rule, Threshold, count, reg
 from gpuwatch.store import Store
 
 
-def prepare(store: Store, asked: Asked) -> None:
+def _prepare(store: Store, asked: Asked) -> None:
     """Makes queue_span and wait_span: what queues had and what waited in them, as long as each word on it stood."""
-    store.run("views/queue_wait", **asked.named())
+    store.run("views/wait_span", **asked.named())
+    store.run("views/queue_span", **asked.named())
 
 
 def _summary(e: Evidence) -> str:
@@ -65,6 +66,6 @@ STARVATION = register(
             "borrowed_devices": "max",
             "unmet_gpu_hours": "sum",
         },
-        prepare=prepare,
+        prepare=_prepare,
     )
 )

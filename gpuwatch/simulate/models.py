@@ -60,6 +60,10 @@ H200 = Model(
 )
 L40S = Model("NVIDIA L40S", "NVIDIA-L40S", "nvidia_l40s", "ada-lovelace", "l40s", 350.0, 33.0, 45_466, 2520, 210, 0, "")
 A30 = Model("NVIDIA A30", "NVIDIA-A30", "nvidia_a30", "ampere", "a30", 165.0, 28.0, 24_011, 1440, 210, 0, "")
+B200 = Model(
+    "NVIDIA B200", "NVIDIA-B200", "nvidia_b200", "blackwell", "b200", 1000.0, 140.0, 183_359, 1965, 120, 1800e9, "NV18"
+)
+L4 = Model("NVIDIA L4", "NVIDIA-L4", "nvidia_l4", "ada-lovelace", "l4", 72.0, 13.0, 22_491, 2040, 210, 0, "")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from gpuwatch.simulate.fleet import Node
-from gpuwatch.simulate.models import A30, A100, H100, H200, L40S, Model
+from gpuwatch.simulate.models import A30, A100, B200, H100, H200, L4, L40S, Model
 from gpuwatch.simulate.moments import DAY_S, Epoch
 from gpuwatch.simulate.owners import TEAM_RULES
 
@@ -22,10 +22,12 @@ PRICING_ORDER = ("reserved", "owned", "spot", "on_demand")
 
 _OTHERS = (
     (H200, "owned", "3.15"),
-    (H200, "on_demand", "3.79"),
     (L40S, "owned", "0.86"),
     (A30, "owned", "0.52"),
-    (A30, "on_demand", "0.95"),
+    (B200, "owned", "4.10"),
+    (B200, "on_demand", "6.25"),
+    (L4, "on_demand", "0.70"),
+    (L4, "spot", "0.22"),
 )
 
 
@@ -38,6 +40,12 @@ class Rate:
     usd_per_gpu_hour: Decimal
     start_s: int
     end_s: int | None
+    pool: str = ""
+    """It holds in that pool only."""
+
+
+SPOT_POOL = "spot-market"
+"""A pool that the fleet could have: what spot capacity costs there."""
 
 
 def rates(epoch: Epoch, models: Collection[Model] = ()) -> list[Rate]:
@@ -46,7 +54,7 @@ def rates(epoch: Epoch, models: Collection[Model] = ()) -> list[Rate]:
     The other models are on it where `models` has them.
     """
     others = [
-        Rate(model.name, pricing, Decimal(usd), RATES_FROM_S, None)
+        Rate(model.name, pricing, Decimal(usd), RATES_FROM_S, None, SPOT_POOL if pricing == "spot" else "")
         for model, pricing, usd in _OTHERS
         if model in models
     ]
@@ -67,14 +75,21 @@ def price(card: Sequence[Rate], model: Model, start: int, end: int) -> Fraction:
         edges |= {moment for moment in (rate.start_s, rate.end_s) if moment is not None and start < moment < end}
     total = Fraction(0)
     for low, high in pairwise(sorted(edges)):
-        valid = [r for r in card if r.model == model.name and r.start_s <= low and (r.end_s is None or high <= r.end_s)]
+        valid = [
+            rate
+            for rate in card
+            if (rate.model, rate.pool) == (model.name, "")
+            and rate.start_s <= low
+            and (rate.end_s is None or high <= rate.end_s)
+        ]
         best = min(valid, key=lambda rate: PRICING_ORDER.index(rate.pricing))
         total += Fraction(best.usd_per_gpu_hour) * (high - low) / 3600
     return total
 
 
 def rates_csv(card: Sequence[Rate], epoch: Epoch) -> str:
-    """rates.csv of the contract."""
+    """rates.csv of the contract, with its column of pools where a rate has one."""
+    pools = any(rate.pool for rate in card)
     rows = [
         (
             rate.model,
@@ -82,10 +97,12 @@ def rates_csv(card: Sequence[Rate], epoch: Epoch) -> str:
             str(rate.usd_per_gpu_hour),
             epoch.rfc3339(rate.start_s),
             "" if rate.end_s is None else epoch.rfc3339(rate.end_s),
+            *([rate.pool] if pools else []),
         )
         for rate in card
     ]
-    return _csv(("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from", "valid_to"), rows)
+    header = ("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from", "valid_to", *(["pool"] if pools else []))
+    return _csv(header, rows)
 
 
 def teams_csv() -> str:

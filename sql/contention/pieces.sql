@@ -4,7 +4,7 @@ create or replace temp table contended_piece as
 with asked as (
     select key, cluster, job_id, started_us, last_seen_us, unnest(device_ids) as device_id
     from finding
-    where list_contains($keys::varchar[], key)
+    where detector = 'idle-hoarding' and list_contains($keys::varchar[], key)
 )
 select
     a.key,

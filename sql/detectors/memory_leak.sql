@@ -30,7 +30,7 @@ baseline as (
     select
         l.model,
         l.profile,
-        least(quantile_disc(h.fb_used_min_bytes, 0.1), $baseline_bytes_max) + $leak_bytes_min as fb_bytes_max
+        least(quantile_disc(h.fb_used_min_bytes, 0.1), $baseline_mib_max * 1048576) + $leak_mib_min * 1048576 as fb_bytes_max
     from device_hour h
     join leaf l using (device_id)
     where h.cluster = $cluster and h.hour_us >= $from_us and h.hour_us < $until_us and h.fb_used_min_bytes is not null

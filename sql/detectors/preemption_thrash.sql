@@ -272,7 +272,21 @@ run_span as (
             coalesce(next_us, 9223372036854775807), observed_us + $fresh_us, last_us
         )) as end_us
     from (
-        select *, lead(observed_us) over (partition by scheduler, kind, uid order by observed_us, rowid) as next_us
+        select
+            scheduler,
+            job_id,
+            uid,
+            cluster_queue,
+            queue,
+            priority,
+            priority_class,
+            device_count,
+            profile,
+            start_us,
+            admitted_us,
+            state,
+            observed_us,
+            lead(observed_us) over (partition by scheduler, kind, uid order by observed_us, rowid) as next_us
         from workload
         where cluster = $cluster and scheduler in ('kueue', 'slurm') and kind <> 'PendingWorkload'
             and observed_us >= $from_us - $fresh_us and observed_us < $until_us
@@ -305,46 +319,55 @@ slurm_off as (
         row_number() over (partition by name order by observed_us desc, rowid desc) = 1
         and upper(coalesce(preemption ->> '$.mode', '')) in ('OFF', 'DISABLED')
 ),
-lower_run as (
-    select w.scheduler, w.queue, w.job, w.devices, w.start_us as since_us, w.end_us as waits_until_us, r.job as victim, r.queue as place,
-        r.devices as victim_devices, r.start_us, r.end_us
-    from wait_span w
-    join run_span r
-        on r.scheduler = w.scheduler and r.profile = w.profile and r.start_us < w.end_us and r.end_us > w.start_us
-        and case w.scheduler
-            when 'kueue' then r.queue = w.queue and r.priority < w.priority
-            -- A run of two hours may be displaced anywhere; when sooner, Slurm does not say.
-            else list_contains(string_split(w.queue, ','), r.queue) and r.queue not in (select queue from slurm_off)
-                and r.end_us - r.start_us > $spared_us
+-- A Slurm job may wait in several partitions.
+wait_place as (
+    select *, unnest(case scheduler when 'slurm' then string_split(queue, ',') else [queue] end) as place
+    from wait_span
+    where end_us - start_us >= $inverted_us_min
+        and case scheduler
+            when 'kueue' then queue in (
+                select queue from kueue_rule where rule in ('LowerPriority', 'LowerOrNewerEqualPriority')
+            )
+            when 'slurm' then priority_class in (select qos from slurm_rule)
+            else false
         end
-    where case w.scheduler
-        when 'kueue' then w.queue in (
-            select queue from kueue_rule where rule in ('LowerPriority', 'LowerOrNewerEqualPriority')
-        )
-        else (w.priority_class, r.priority_class) in (select (qos, victim) from slurm_rule)
-    end
+),
+-- Since when a lower run could have been displaced: Slurm does not say how long it spares one, so after two hours.
+lower_run as (
+    select
+        w.scheduler,
+        w.place,
+        w.job,
+        w.devices,
+        w.start_us as since_us,
+        w.end_us as waits_until_us,
+        r.devices as victim_devices,
+        r.start_us + case r.scheduler when 'slurm' then $spared_us else 0 end as start_us,
+        r.end_us
+    from wait_place w
+    join run_span r on r.scheduler = w.scheduler and r.profile = w.profile and r.queue = w.place
+    where r.start_us < w.end_us and r.end_us > w.start_us
+        and case w.scheduler
+            when 'kueue' then r.priority < w.priority
+            else (w.priority_class, r.priority_class) in (select (qos, victim) from slurm_rule)
+                and r.queue not in (select queue from slurm_off)
+        end
 ),
 -- In an hour: a job that has waited long enough beside lower ones that hold as much as it wants.
 inverted_part as (
     select
-        l.scheduler,
-        case l.scheduler when 'kueue' then l.queue else any_value(l.place) end as queue,
+        l.place as queue,
         l.job,
         h.hour_us,
         any_value(l.devices) as devices,
         any_value(l.since_us) as since_us,
-        greatest(
-            h.hour_us,
-            max(l.since_us),
-            min(case l.scheduler when 'slurm' then l.start_us + $spared_us else l.start_us end)
-        ) as start_us,
+        greatest(h.hour_us, max(l.since_us), min(l.start_us)) as start_us,
         least(h.hour_us + 3600000000, max(l.waits_until_us), max(l.end_us)) as end_us,
         sum(l.victim_devices) as lower_devices
     from lower_run l
     join hour h on h.hour_us < least(l.end_us, l.waits_until_us) and h.hour_us + 3600000000 > greatest(l.start_us, l.since_us)
-    where least(l.end_us, l.waits_until_us, h.hour_us + 3600000000)
-        - greatest(l.since_us, case l.scheduler when 'slurm' then l.start_us + $spared_us else l.start_us end) >= $inverted_us_min
-    group by l.scheduler, l.queue, l.job, h.hour_us
+    where least(l.end_us, l.waits_until_us, h.hour_us + 3600000000) - greatest(l.since_us, l.start_us) >= $inverted_us_min
+    group by l.place, l.job, h.hour_us
     having sum(l.victim_devices) >= any_value(l.devices)
 ),
 inverted as (

@@ -9,32 +9,70 @@ lent as (
     from queue_span
     where borrowed > 0 and coalesce(preemption ->> '$.reclaimable', 'true') <> 'false' and end_us > start_us
 ),
--- A queue's span below its quota, cut to the spans in which another of its cohort borrowed the same kind of device.
+lent_edge as (
+    select scheduler, root, flavor, profile, start_us as at_us, borrowed from lent
+    union all
+    select scheduler, root, flavor, profile, end_us, -borrowed from lent
+),
+-- How much of a cohort's quota is lent, from one change to the next.
+lent_step as (
+    select
+        scheduler,
+        root,
+        flavor,
+        profile,
+        at_us as start_us,
+        lead(at_us) over steps as end_us,
+        sum(sum(borrowed)) over steps as borrowed
+    from lent_edge
+    group by scheduler, root, flavor, profile, at_us
+    window steps as (partition by scheduler, root, flavor, profile order by at_us)
+),
+lent_turn as (
+    select
+        *,
+        start_us is distinct from lag(end_us) over (
+            partition by scheduler, root, flavor, profile order by start_us
+        ) as begins
+    from lent_step
+    where borrowed > 0 and end_us > start_us
+),
+lent_span as (
+    select scheduler, root, flavor, profile, min(start_us) as start_us, max(end_us) as end_us, max(borrowed) as borrowed
+    from (
+        select
+            *,
+            count(*) filter (where begins) over (
+                partition by scheduler, root, flavor, profile order by start_us
+            ) as number
+        from lent_turn
+    )
+    group by scheduler, root, flavor, profile, number
+),
+-- A queue's span below its quota, cut to the spans in which its cohort lent the same kind of device: to others, as it
+-- borrows nothing itself.
 below as (
     select
-        q.scheduler,
-        q.queue,
-        q.flavor,
-        q.profile,
-        q.quota,
-        q.used,
-        greatest(q.start_us, l.start_us) as start_us,
-        least(q.end_us, l.end_us) as end_us,
-        sum(l.borrowed) as borrowed,
-        arg_max(l.queue, l.borrowed) as borrower,
-        any_value(q.preemption ->> '$.reclaimWithinCohort') as reclaim
-    from queue_span q
-    join lent l
+        q.* replace (greatest(q.start_us, l.start_us) as start_us, least(q.end_us, l.end_us) as end_us),
+        l.borrowed
+    from (select * exclude (borrowed) from queue_span where used < quota and borrowed = 0) q
+    join lent_span l
         on l.scheduler = q.scheduler and l.root = q.root and l.flavor = q.flavor and l.profile = q.profile
-        and l.queue <> q.queue and l.start_us < q.end_us and l.end_us > q.start_us
-    where q.used < q.quota
-        and not regexp_matches(q.state, '(?i)hold|inactive|clos|stop|drain')
-    group by all
+        and l.start_us < q.end_us and l.end_us > q.start_us
+    where not regexp_matches(q.state, '(?i)hold|inactive|clos|stop|drain')
 ),
 -- What waits and would fit in what its own queue has left, for as long as both were so.
 kept_waiting as (
     select
-        b.*,
+        b.scheduler,
+        b.queue,
+        b.root,
+        b.flavor,
+        b.profile,
+        b.quota,
+        b.used,
+        b.borrowed,
+        b.preemption ->> '$.reclaimWithinCohort' as reclaim,
         w.job,
         w.devices,
         w.start_us as since_us,
@@ -43,8 +81,8 @@ kept_waiting as (
     from below b
     join wait_span w
         on w.scheduler = b.scheduler and w.queue = b.queue and w.profile = b.profile
+    where w.devices <= b.quota - b.used and w.end_us - w.start_us >= $starved_us_min
         and w.start_us < b.end_us and w.end_us > b.start_us
-    where w.devices <= b.quota - b.used
 ),
 reached as (
     select
@@ -80,7 +118,7 @@ stretch as (
         min(quota - used) as room,
         arg_max(used, to_us) as used,
         max(borrowed) as borrowed,
-        arg_max(borrower, borrowed) as borrower,
+        any_value(root) as root,
         any_value(reclaim) as reclaim
     from numbered
     group by scheduler, queue, flavor, profile, job, number
@@ -95,6 +133,18 @@ starved_part as (
     from stretch s
     join hour h on h.hour_us < s.to_us and h.hour_us + 3600000000 > s.from_us
     where least(s.to_us, h.hour_us + 3600000000) - s.from_us >= $starved_us_min
+),
+borrower as (
+    select p.scheduler, p.queue, p.flavor, p.profile, p.hour_us, arg_max(l.queue, (l.borrowed, l.queue)) as borrower
+    from (
+        select scheduler, queue, root, flavor, profile, hour_us, min(part_start_us) as start_us, max(part_end_us) as end_us
+        from starved_part
+        group by all
+    ) p
+    join lent l
+        on l.scheduler = p.scheduler and l.root = p.root and l.flavor = p.flavor and l.profile = p.profile
+        and l.queue <> p.queue and l.start_us < p.end_us and l.end_us > p.start_us
+    group by all
 ),
 starved as (
     select
@@ -118,11 +168,12 @@ starved as (
         } as numbers,
         map {
             'case': 'starved',
-            'flavor': arg_max(flavor, devices),
-            'borrower': arg_max(borrower, borrowed),
+            'flavor': arg_max(flavor, (devices, flavor)),
+            'borrower': arg_max(borrower, (borrowed, borrower)),
             'reclaim': coalesce(any_value(reclaim), '')
         } as words
     from starved_part
+    join borrower using (scheduler, queue, flavor, profile, hour_us)
     group by queue, hour_us
 ),
 -- The most that each queue used in an hour, and the least that it might have.
@@ -167,7 +218,23 @@ unused as (
     where hour_us >= $since_us and quota_min > 0 and used_max < $used_max * quota_min
         and hour_us - first_us >= $week_us - 3600000000 and hours >= $coverage_min * $week_us / 3600000000
 ),
--- Others that waited for as many devices as lie unused, and that nobody lends.
+-- What of it nobody borrows either.
+idle as (
+    select u.*, u.quota_min - u.used_max - coalesce(l.borrowed, 0) as room
+    from unused u
+    left join (
+        select scheduler, flavor, profile, hour_us, sum(borrowed) as borrowed
+        from (
+            select l.scheduler, l.queue, l.flavor, l.profile, h.hour_us, max(l.borrowed) as borrowed
+            from lent l
+            join hour h on h.hour_us < l.end_us and h.hour_us + 3600000000 > l.start_us
+            group by all
+        )
+        group by all
+    ) l on l.scheduler = u.scheduler and l.flavor = u.flavor and l.profile = u.profile and l.hour_us = u.hour_us
+    where (u.scheduler, u.queue) not in (select (scheduler, queue) from wait_span)
+),
+-- Others that waited for no more, in queues that may use such devices at all.
 waiting_other as (
     select
         u.queue,
@@ -181,30 +248,11 @@ waiting_other as (
         greatest(w.start_us, u.hour_us) as start_us,
         least(w.end_us, u.hour_us + 3600000000) as end_us,
         least(w.end_us, u.hour_us + 3600000000) - w.start_us as waited_us
-    from unused u
-    join wait_span w
-        on w.scheduler = u.scheduler and w.queue <> u.queue and w.profile = u.profile
-        and w.start_us < u.hour_us + 3600000000 and w.end_us > u.hour_us
-    where w.devices <= u.quota_min - u.used_max - coalesce(
-        (
-            select sum(most)
-            from (
-                select max(l.borrowed) as most
-                from lent l
-                where l.scheduler = u.scheduler and l.flavor = u.flavor and l.profile = u.profile
-                    and l.start_us < u.hour_us + 3600000000 and l.end_us > u.hour_us
-                group by l.queue
-            )
-        ),
-        0
-    )
-        -- The other queue may use such devices at all: it has a quota, or a flavor, of this kind.
-        and exists (
-            select 1
-            from queue_span o
-            where o.scheduler = w.scheduler and o.queue = w.queue and o.flavor = u.flavor and o.profile = u.profile
-        )
-        and u.queue not in (select queue from wait_span own where own.scheduler = u.scheduler)
+    from idle u
+    join (select distinct scheduler, queue, flavor, profile from queue_span) o
+        on o.scheduler = u.scheduler and o.flavor = u.flavor and o.profile = u.profile and o.queue <> u.queue
+    join wait_span w on w.scheduler = o.scheduler and w.queue = o.queue and w.profile = o.profile
+    where w.devices <= u.room and w.start_us < u.hour_us + 3600000000 and w.end_us > u.hour_us
 ),
 reserved as (
     select

@@ -93,3 +93,31 @@ def test_a_file_speaks_for_itself_before_another_one_does(tmp_path: Path) -> Non
     assert ["1", "2"] == [
         json.loads(row[0])["topology.kubernetes.io/zone"] for row in store.sql("select labels from node order by all")
     ]
+
+
+def test_what_waits_in_a_dump_waited_still_when_its_nodes_spoke_last(tmp_path: Path) -> None:
+    """Pods and queues tell when they changed last; the nodes of the same dump tell when it was made."""
+    heard = "2026-11-03T12:00:00Z"
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {
+            "capacity": {"nvidia.com/gpu": "8"},
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": heard}],
+        },
+    }
+    waiting: Json = {
+        "kind": "Pod",
+        "metadata": {"name": "w", "uid": "u", "namespace": "ml", "creationTimestamp": "2026-11-03T09:00:00Z"},
+        "spec": {"containers": [{"name": "m", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]},
+        "status": {"phase": "Pending"},
+    }
+    for name, items in {"pods": [waiting], "nodes": [node], "list": [waiting, node]}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+
+    for names in (["pods", "nodes"], ["list"]):
+        with Store.open(None) as store:
+            paths = [tmp_path / f"{name}.json" for name in names]
+            import_paths(store, State.open("sqlite://"), "k8s-json", paths, cluster="c1", now_us=1_793_800_000_000_000)
+            waited = store.sql("select submit_us, evidence_us from pending")
+        assert [(1_793_696_400_000_000, 1_793_707_200_000_000)] == waited

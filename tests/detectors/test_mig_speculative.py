@@ -24,7 +24,7 @@ def board(w: World, held_days: float = 0, days: float = 8) -> None:
     """A GPU in four parts, sampled for some days up to the end; the two smallest are never held, or for some days."""
     start = END - days * DAY
     for gi, profile in enumerate(LAYOUT):
-        w.gpu("g", (days * DAY, IDLE), start=start, step_s=600, gi=gi, profile=profile)
+        w.gpu("g", (days * DAY, IDLE), start=start, step_s=840, gi=gi, profile=profile)
     w.claim(
         scheduler="slurm", kind="sacct", job_id="steady", run_key="steady", node="n1", profile="3g.40gb", device_count=1,
         submit_us=us(start), start_us=us(start), end_us=us(END), state="COMPLETED",
@@ -40,8 +40,8 @@ def board(w: World, held_days: float = 0, days: float = 8) -> None:
         )  # fmt: skip
 
 
-def wanted(w: World, profile: str | None = "1g.20gb", reason: str = "Resources", since: float = END - 240) -> None:
-    waits(w, 1, since, END - 60, reason, profile=profile, job_id="want")
+def wanted(w: World, profile: str = "1g.20gb") -> None:
+    waits(w, 1, END - 240, END - 60, profile=profile, job_id="want")
 
 
 def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
@@ -54,7 +54,6 @@ def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
 
 
 MUST_NOT_FIRE: dict[str, list[Scene]] = {
-    "it waits for quota": [board, lambda w: wanted(w, reason="QOSMaxGRESPerUser")],
     "held for a day of the week": [lambda w: board(w, 1), wanted],
     "only five days are known": [lambda w: board(w, days=5), wanted],
 }

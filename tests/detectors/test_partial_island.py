@@ -64,7 +64,9 @@ def test_a_small_job_in_an_island_that_somebody_wants_whole(tmp_path: Path) -> N
 
     assert ("node", "n1") == (one.kind, one.subject)
     assert (120.0, 240.0) == (one.started, one.ended)
-    assert (4, 1, 3, 120) == tuple(one.evidence[n] for n in ("island_gpus", "used_gpus", "free_gpus", "pending_minutes"))
+    assert (4, 1, 3, 120) == tuple(
+        one.evidence[n] for n in ("island_gpus", "used_gpus", "free_gpus", "pending_minutes")
+    )
     assert ("job-n1", "big") == (one.evidence["jobs"], one.evidence["waiting_job"])
     assert 3 * 120 * 60 == one.wasted_s
 

@@ -99,7 +99,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Every scene in one fleet, judged at once."""
     world = World(tmp_path_factory.mktemp("world"))
     for number, scene in enumerate([*MUST_NOT_FIRE.values(), *(scene for scene, _ in MUST_FIRE.values())]):
-        scene(world, f"s{number}")
+        with world.store.transaction():
+            scene(world, f"s{number}")
     assert [] == world.analyze(now=MINUTES, detectors=[RULE]).failed_rules
     yield world
     world.store.close()

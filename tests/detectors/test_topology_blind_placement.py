@@ -30,6 +30,7 @@ SILENT = WORK | talk(0.005, 0.5)
 SPREAD = {"n1": "0123", "n2": "0123"}
 ALL = "01234567"
 MINUTES = 125
+STEP_S = 300
 
 Scene = Callable[[LinkedWorld], object]
 
@@ -55,8 +56,8 @@ def fleet(
         model = {} if models is None else {"model": models[node]}
         own = gang.get(node, "")
         w.host(node, leaf=leaf, links=links, level=nvlink)
-        w.reading(node, own, (MINUTES, busy), **model)
-        w.reading(node, "".join(sorted(set(ALL) - set(own))), (MINUTES, IDLE), **model)
+        w.reading(node, own, (MINUTES, busy), step_s=STEP_S, **model)
+        w.reading(node, "".join(sorted(set(ALL) - set(own))), (MINUTES, IDLE), step_s=STEP_S, **model)
     return w.gang("1", gang, start, end, **job)
 
 
@@ -114,7 +115,7 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "inference": labelled("gpuwatch.io/workload-class", "inference"),
     "a trial of Katib": labelled("katib.kubeflow.org/experiment", "e1"),
     "an exempt label that has not expired": labelled("gpuwatch.io/exempt-until", "2026-12-31"),
-    "free GPUs of another model": lambda w: others(fleet(w, nodes=3)).reading("n4", ALL, (MINUTES, IDLE), model=L40S).host("n4"),
+    "free GPUs of another model": lambda w: others(fleet(w, nodes=3)).reading("n4", ALL, (MINUTES, IDLE), step_s=STEP_S, model=L40S).host("n4"),
     "grew after half an hour: elastic": lambda w: grown(w),
     "half an hour in all": lambda w: fleet(w, end=40),
     "over sockets, at the same speed": lambda w: fleet(w, {"n1": "0246"}),
@@ -148,8 +149,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedWorld]:
     """Every scene in a pool of its own, judged at once."""
     world = LinkedWorld(tmp_path_factory.mktemp("world"))
     for number, scene in enumerate([*MUST_NOT_FIRE.values(), *MUST_FIRE.values()]):
-        world.scene = f"s{number}-"
-        scene(world)
+        with world.store.transaction():
+            world.scene = f"s{number}-"
+            scene(world)
     assert [] == world.analyze(now=MINUTES, detectors=[RULE]).failed_rules
     yield world
     world.store.close()

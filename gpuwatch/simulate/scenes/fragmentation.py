@@ -44,7 +44,9 @@ def starved_pods(s: Stage) -> None:
         for index in range(2 - at % 2):
             s.pod(node.devices[index : index + 1], s.ago(6.9), None, "batch", f"small-{at}-{index}")
     message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: no preemption victims found."
-    s.pod((), None, workload="big", gpus=ISLAND, submit_s=s.ago(3), reason=message, pool=nodes[0].pool)
+    s.pod(
+        (), None, workload="big", gpus=ISLAND, submit_s=s.ago(3), reason=message, pool=nodes[0].pool, queue=nodes[0].pool
+    )
     s.plant(
         "starved-pods",
         "seven GPUs free, a pod of four GPUs fits on no node",

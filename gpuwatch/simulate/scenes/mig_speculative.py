@@ -21,8 +21,9 @@ def wrong_profile(s: Stage) -> None:
     for at in range(3):
         s.pod((), None, workload=f"wants-{at}", controller="ReplicaSet", namespace="chat-prod", gpus=1,
               profile="1g.10gb", submit_s=s.ago(5 + at), reason=message, pool=node.pool)  # fmt: skip
-    s.plant("wrong-profile", "empty for a week while pods wait for 1g.10gb", ("slice", empty.id), devices=(empty,))
-    s.decoy("in-use", "in use for the whole week", ("slice", used.id), devices=(used,))
+    s.plant("wrong-profile", "empty for a week while pods wait for 1g.10gb", ("gpu", empty.gpu), devices=(empty,))
+    full = node.devices[2].gpu
+    s.decoy("in-use", "all seven slices in use for the whole week", ("gpu", full))
 
 
 @scene(DETECTOR, "used-now-and-then", rank=2, gpus=1, hours=WEEK_H)
@@ -33,5 +34,4 @@ def used_now_and_then(s: Stage) -> None:
         for day in range(7):
             start = s.ago(WEEK_H - 1 - at - 24 * day)
             s.pod((device,), start, start + 6 * 3600, "slice-busy", f"nightly-{at}-{day}", "Job")
-    for device in node.devices:
-        s.decoy("a-quarter-of-the-time", "used for six hours of each day", ("slice", device.id), devices=(device,))
+    s.decoy("a-quarter-of-the-time", "both used for six hours of each day", ("gpu", node.devices[0].gpu))

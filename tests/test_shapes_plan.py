@@ -1,0 +1,159 @@
+"""Moves that make room, better MIG layouts, the history of fragmentation, and who stranded what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gpuwatch import cost
+from gpuwatch.clock import DAY_US, HOUR_US, Window
+from gpuwatch.errors import UsageError
+from gpuwatch.mig_plan import repartition
+from gpuwatch.model import PENDING, Records
+from gpuwatch.rates import Rate
+from gpuwatch.shapes_history import by_job, history
+from gpuwatch.shapes_plan import parsed, plans
+from gpuwatch.state import State
+from tests.test_stranding import DAY, END, asked, machine, world
+from tests.world import H100, HOUR, T0_US, World, us
+
+WINDOW = Window(T0_US + DAY_US, T0_US + DAY_US + HOUR_US)
+
+
+@pytest.fixture(scope="module")
+def split() -> Iterator[World]:
+    """Two nodes of four GPUs, of each one is held; four GPUs were asked for the day before. A GPU-hour costs 2 dollars."""
+    made = world(machine("n1", 4, held=1), machine("n2", 4, held=1), requests=[asked("big", 4)]).book()
+    with made.store, State.open("sqlite://") as state:
+        state.replace_rates([Rate(H100, "owned", Decimal(2), 0, None, None, None, None, "USD")], "test", "test", 0)
+        cost.price_all(made.store, state)
+        yield made
+
+
+def test_the_shape_that_was_asked_for_and_finds_no_place_is_planned(split: World) -> None:
+    [one] = plans(split.store, us(END))["items"]
+
+    assert ("4", False, True, True, 1, 6) == tuple(
+        one[name] for name in ("shape", "placeable", "possible", "exact", "moved_gpus", "free_gpus")
+    )
+    assert [{"job": "n1-0", "node": "n1", "gpus": 1, "preemptible": False}] == one["moves"]
+    assert [("n1-0", 1, 3), ("n2-0", 1, 3)] == [(b["job"], b["gpus"], b["free_gpus"]) for b in one["blockers"]]
+
+
+def test_a_shape_that_fits_needs_no_moves(split: World) -> None:
+    [one] = plans(split.store, us(END), shape="3")["items"]
+
+    assert (True, True, 0, []) == tuple(one[name] for name in ("placeable", "possible", "moved_gpus", "moves"))
+
+
+def test_what_cannot_be_had_has_no_moves(split: World) -> None:
+    assert [(False, None, [])] == [
+        (one["possible"], one["moved_gpus"], one["moves"]) for one in plans(split.store, us(END), shape="2x4")["items"]
+    ]
+
+
+def test_no_node_is_so_large(split: World) -> None:
+    assert [] == plans(split.store, us(END), shape="8")["items"]
+
+
+@pytest.mark.parametrize("text", ["", "x", "0", "8x", "2x8x1", "-1", "9999", "²"])
+def test_what_is_no_shape_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        parsed(text)
+
+
+def test_history_tells_what_was_free_and_stranded(split: World) -> None:
+    [row] = history(split.store, WINDOW, HOUR_US)["items"]
+
+    assert (6.0, 6.0, 1.0, 3, 1) == tuple(
+        row[name] for name in ("free_gpus", "stranded_gpus", "rate", "largest_gang", "requests")
+    )
+    assert {"1": 6.0, "2": 2.0, "4": 0.0, "8": 0.0} == row["slots"]
+
+
+def test_history_comes_in_pages(split: World) -> None:
+    assert 1 == len((first := history(split.store, WINDOW, HOUR_US, limit=1))["items"])
+    assert first["next_offset"] is None
+
+
+def test_stranded_time_is_told_of_the_jobs_that_cause_it(split: World) -> None:
+    rows = by_job(split.store, WINDOW)
+
+    assert [("n1-0", 3.0, "6.00", "USD"), ("n2-0", 3.0, "6.00", "USD")] == [
+        (row["job"], row["stranded_gpu_hours"], row["cost"], row["currency"]) for row in rows
+    ]
+
+
+def test_an_empty_store_has_neither_plans_nor_history() -> None:
+    with World().store as store:
+        assert [] == history(store, WINDOW, HOUR_US)["items"]
+        assert [] == by_job(store, WINDOW)
+        assert ([], []) == (plans(store, us(END))["items"], plans(store, us(END))["repartition"])
+
+
+# MIG layouts ------------------------------------------------------------------------------------------------------
+
+SMALL = ("1g.10gb",) * 7
+HALVES = ("3g.40gb", "3g.40gb")
+
+
+def told(demand: list[dict[str, int]], **layouts: tuple[str, ...]) -> tuple[list[tuple[str, ...]], int, int]:
+    found = repartition("H100-80GB", layouts, sorted(layouts), demand, HOUR_US)
+    return [new for _, _, new in found.changes], found.served_before, found.served_after
+
+
+def demanded(**counts: int) -> list[dict[str, int]]:
+    return [{f"{name[1:3]}.{name[3:]}gb": count * HOUR_US for name, count in counts.items()}] * 3
+
+
+def test_a_layout_that_serves_all_stays() -> None:
+    assert ([], 7 * 3 * HOUR_US, 7 * 3 * HOUR_US) == told(demanded(p1g10=7), a=SMALL)
+
+
+def test_no_demand_changes_nothing() -> None:
+    assert ([], 0, 0) == told([], a=SMALL)
+
+
+def test_a_gpu_gets_the_layout_that_was_wanted() -> None:
+    changes, before, after = told(demanded(p3g40=2), a=SMALL)
+
+    assert [HALVES] == changes
+    assert (0, 2 * 4 * 3 * HOUR_US) == (before, after)
+
+
+def test_what_is_wanted_is_not_given_up() -> None:
+    changes, before, after = told(demanded(p1g10=7, p3g40=2), a=SMALL, b=SMALL)
+
+    assert [HALVES] == changes
+    assert before + 8 * 3 * HOUR_US == after
+
+
+def test_held_gpus_keep_their_layout() -> None:
+    found = repartition("H100-80GB", {"a": SMALL}, [], demanded(p3g40=2), HOUR_US)
+
+    assert () == found.changes
+    assert 0 == found.served_after
+
+
+def waiting(made: World, rows: list[dict[str, Any]]) -> None:
+    made.store.append(Records("pending", pa.Table.from_pylist(rows, schema=PENDING)))
+
+
+def test_the_demand_of_the_week_has_what_waited() -> None:
+    from tests.world import Gpu, minutes, samples
+
+    made = World()
+    for gi, profile in enumerate(SMALL):
+        made.add(samples(Gpu("GPU-m", "m1", 0, gi, profile), minutes(DAY, DAY + 2 * HOUR)))
+    row = asked("half", 1, at=DAY, profile="3g.40gb", gpu_type="h100", reason="Resources")
+    waiting(made, [row | {"evidence_us": us(DAY + HOUR)}])
+    with made.book().store as store:
+        [one] = plans(store, us(DAY + 2 * HOUR))["repartition"]
+
+    assert ["GPU-m"] == [change["gpu"] for change in one["changes"]]
+    assert "3g.40gb" in one["changes"][0]["better"]
+    assert (0.0, 1.0) == (one["served_ratio"], one["served_ratio_after"])
