@@ -3,6 +3,7 @@
 #   make test    the whole suite, after installing what it needs
 #   make lint    ruff and mypy --strict
 #   make bench   measures and writes bench/RESULTS.md
+#   make accuracy  simulates fleets and writes docs/accuracy.md: who was found, who was accused for nothing
 #   make wheel   wheel and sdist into dist/
 #   make lock    writes requirements.lock anew from pyproject.toml
 # Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--gpus 256", PORT=9000, TEST_ARGS="-k mig".
@@ -14,16 +15,17 @@ DEMO_ARGS ?=
 PORT ?= 8765
 TEST_ARGS ?=
 TEST_WORKERS ?= 2
+ACCURACY_SEEDS ?= 101-120
 
 # Debian packages of the real servers that tests/real starts; a test that lacks its server skips and names it.
 TEST_PACKAGES ?= openssl prometheus slurm-wlm slurmdbd slurmrestd slurm-client munge \
-  mariadb-server victoria-metrics chromium fonts-dejavu-core
+  mariadb-server victoria-metrics prometheus-alertmanager chromium fonts-dejavu-core
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BUILD_FILES := pyproject.toml setup.py requirements.lock
 
-.PHONY: demo test lint bench wheel lock clean test-servers
+.PHONY: demo test lint bench accuracy wheel lock clean test-servers
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.has-run
@@ -43,6 +45,9 @@ lint: $(VENV)/.has-dev
 
 bench: $(VENV)/.has-dev
 	$(BIN)/python -m bench
+
+accuracy: $(VENV)/.has-dev
+	$(BIN)/python -m bench.accuracy --seeds $(ACCURACY_SEEDS) --out docs/accuracy.md
 
 wheel: $(VENV)/.has-dev
 	$(BIN)/python -m build --no-isolation --outdir dist

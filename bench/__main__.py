@@ -48,6 +48,11 @@ MONEY = {
     "money_peers": "the same question in PromQL",
 }
 """Stages of money in their order: each asks what the first wrote."""
+ANALYZER = {
+    "analyzer_hour": "all rules over one new hour of 10,000 GPUs",
+    "analyzer_curve": "all rules over other sizes and spans",
+}
+"""Stages of the rules that need no store of another stage; the back-test reads what `month` wrote."""
 CPU_INFO, MEMORY_INFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 
 
@@ -72,8 +77,14 @@ def main() -> None:
             size = live.ENDPOINTS if name in ("scraping", "reading") else large
             place = base / {"serve": "month"}.get(name, name)
             facts[name] = _say(what, partial(_stage, name, place, size))
+            if name == "serve":
+                back = partial(_stage, "analyzer_backtest", place, size)
+                facts["analyzer_backtest"] = _say("each rule tried over that month", back)
             if name != "month":
                 shutil.rmtree(place, ignore_errors=True)
+        for name, what in ANALYZER.items():
+            facts[name] = _say(what, partial(_stage, name, base / name, 0))
+            shutil.rmtree(base / name, ignore_errors=True)
         for name, what in SOURCES.items():
             if name == "history" and not programs.installed("victoria"):
                 continue

@@ -23,7 +23,7 @@ from gpuwatch.clock import parse_rfc3339
 from gpuwatch.ingest import import_paths
 from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
-from gpuwatch.simulate.staging import scenes
+from gpuwatch.simulate.scene import scenes
 from gpuwatch.state import State
 from gpuwatch.store import Store
 

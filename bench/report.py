@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import money_report, peers, service_report, sources_report
+from bench import analyzer_report, money_report, peers, service_report, sources_report
 from bench.stages import DAYS, QUERY_RUNS, TEXT_DAYS, TEXT_GPUS
 from bench.tables import table, target
 
@@ -52,6 +52,7 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
                 target("sealed store, blocks in use", 1.5, written["used_bytes_a_sample"], "bytes a sample"),
                 *service_report.targets(facts),
                 *sources_report.targets(facts),
+                *analyzer_report.targets(facts),
                 *money_report.targets(facts),
             ],
         ),
@@ -109,6 +110,7 @@ def report(facts: Facts, machine: list[tuple[str, str]], date: str) -> str:
         *service_report.sections(facts),
         *sources_report.sections(facts),
         "",
+        *analyzer_report.sections(facts),
         *money_report.sections(facts),
     ]
     return "\n".join(lines)

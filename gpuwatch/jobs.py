@@ -249,8 +249,8 @@ def _sizes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[K
 
 def _classes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[Key, dict[str, int]]:
     """Device microseconds of each class of work that the jobs did in the hours of the window."""
-    whole = {"start_us": span["start_us"] // HOUR_US * HOUR_US, "end_us": span["end_us"]}
-    told = workload_class.times_of_runs(store, [run["run_id"] for run in runs], **whole)
+    start_us = span["start_us"] // HOUR_US * HOUR_US
+    told = workload_class.times_of_runs(store, [run["run_id"] for run in runs], start_us, span["end_us"])
     kinds: dict[Key, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for run in runs:
         for name, us in told.get(run["run_id"], {}).items():

@@ -93,8 +93,8 @@ def _period(signal: Series, least: int, most: int) -> tuple[int | None, float]:
     before = r[lags - 1]
     after = np.append(r, -1.0)[lags + 1]
     peaks = (inner >= before) & (inner >= after)
-    if not peaks.any():
+    best = float(inner[peaks].max()) if peaks.any() else 0.0
+    if best <= 0:
         return None, 0.0
-    best = float(inner[peaks].max())
     first = lags[peaks & (inner >= FUNDAMENTAL * best)][0]
     return int(first), min(float(r[first]), 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -40,14 +41,11 @@ def waits(world: World, job_id: str, start: float, end: float, devices: int, **w
     world.store.append(Records("pending", pa.Table.from_pylist([row], schema=PENDING)))
 
 
-def hoards(directory: Path, *gpus: str, busy: tuple[str, ...] = (), jobs: bool = False) -> World:
+def hoards(directory: Path, *gpus: str, jobs: bool = False) -> World:
     """GPUs that one job of ada (or one each) holds idle from minute 60 to 180."""
     world = World(directory)
     for name in gpus:
         world.gpu(name, (60, WORK), (120, IDLE), (60, WORK))
-    for name in busy:
-        world.gpu(name, (240, WORK))
-        world.job(f"busy-{name}", [name], 0, 240)
     for number, name in enumerate(gpus if jobs else [gpus]):
         world.job(f"hoard-{number}", [name] if isinstance(name, str) else list(name), 0, 240)
     world.state.replace_team_rules([TeamRule("user", "ada", "ada"), TeamRule("user", "bob", "bob")], "t", "t", 0)
@@ -55,10 +53,35 @@ def hoards(directory: Path, *gpus: str, busy: tuple[str, ...] = (), jobs: bool =
     return world
 
 
-def contended(world: World) -> dict[str, tuple[Fraction, Fraction | None, int]]:
-    """GPU-hours, cost and requests by job, of all findings."""
+def analyzed(world: World) -> World:
+    """Judged and priced: what waits may be told later."""
     world.analyze(250, detectors=("idle-hoarding",))
     price_all(world.store, world.state)
+    return world
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
+    """One GPU; three and four of one job or one job each; two beside a free one. They are judged once."""
+    make = tmp_path_factory.mktemp
+    return {
+        "one": analyzed(hoards(make("one"), "a")),
+        "three": analyzed(hoards(make("three"), "a", "b", "c")),
+        "apart": analyzed(hoards(make("apart"), "a", "b", "c", jobs=True)),
+        "free": analyzed(hoards(make("free"), "a", "b").gpu("free", (240, IDLE))),
+    }
+
+
+@pytest.fixture
+def world(worlds: dict[str, World], request: pytest.FixtureRequest) -> Iterator[World]:
+    """One of them, which forgets what waited."""
+    found = worlds[getattr(request, "param", "one")]
+    yield found
+    found.store.sql("delete from pending")
+
+
+def contended(world: World) -> dict[str, tuple[Fraction, Fraction | None, int]]:
+    """GPU-hours, cost and requests by job, of all findings."""
     jobs = dict(world.store.sql("select key, job_id from finding where detector = 'idle-hoarding'"))
     found = contention.of(world.store, world.state, list(jobs), NOW)
     return {jobs[key]: (one.gpu_hours, one.cost, one.requests) for key, one in found.items()}
@@ -82,47 +105,43 @@ def contended(world: World) -> dict[str, tuple[Fraction, Fraction | None, int]]:
         pytest.param({"start": 0, "end": 60}, id="it waited before"),
     ],
 )
-def test_idle_time_that_nobody_could_have_used_is_not_contended(tmp_path: Path, words: dict[str, Any]) -> None:
-    world = hoards(tmp_path, "a")
+def test_idle_time_that_nobody_could_have_used_is_not_contended(world: World, words: dict[str, Any]) -> None:
     waits(world, "9", **({"start": 60, "end": 180, "devices": 1} | words))
 
     assert {} == contended(world)
 
 
-def test_without_requests_nothing_is_contended(tmp_path: Path) -> None:
-    assert {} == contended(hoards(tmp_path, "a"))
+def test_without_requests_nothing_is_contended(world: World) -> None:
+    assert {} == contended(world)
 
 
-def test_what_waits_for_it_makes_idle_time_contended(tmp_path: Path) -> None:
+def test_what_waits_for_it_makes_idle_time_contended(world: World) -> None:
     """Half of two idle hours, at 2 dollars an hour."""
-    world = hoards(tmp_path, "a")
     waits(world, "9", 120, 180, 1, gpu_type="h100")
 
     assert {"hoard-0": (Fraction(1), Fraction(2), 1)} == contended(world)
 
 
-def test_one_request_is_counted_once_beside_many_idle_gpus(tmp_path: Path) -> None:
-    """Four idle GPUs of two hours, one request of one GPU: an hour of the wait is an hour of all four together."""
-    world = hoards(tmp_path, "a", "b", "c", "d", jobs=True)
+@pytest.mark.parametrize("world", ["apart"], indirect=True)
+def test_one_request_is_counted_once_beside_many_idle_gpus(world: World) -> None:
+    """Three idle GPUs of two hours, one request of one GPU: an hour of the wait is an hour of all three together."""
     waits(world, "9", 60, 180, 1)
 
     found = contended(world)
 
-    assert [Fraction(1, 2)] * 4 == [hours for hours, _, _ in found.values()]
+    assert [Fraction(2, 3)] * 3 == [hours for hours, _, _ in found.values()]
 
 
-def test_what_free_gpus_could_take_is_nobodys_fault(tmp_path: Path) -> None:
-    """One GPU is free: of two that are asked for, one would have found a place."""
-    world = hoards(tmp_path, "a", "b")
-    world.gpu("free", (240, IDLE))
+@pytest.mark.parametrize("world", ["free"], indirect=True)
+def test_what_free_gpus_could_take_is_nobodys_fault(world: World) -> None:
+    """One GPU is free, and one is asked for."""
     waits(world, "9", 60, 180, 1)
 
     assert {} == contended(world)
 
 
-def test_beyond_what_is_free_it_is(tmp_path: Path) -> None:
-    world = hoards(tmp_path, "a", "b")
-    world.gpu("free", (240, IDLE))
+@pytest.mark.parametrize("world", ["free"], indirect=True)
+def test_beyond_what_is_free_it_is(world: World) -> None:
     waits(world, "9", 60, 180, 3)
 
     assert {"hoard-0": (4 - 2 * GRACE, 8 - 4 * GRACE, 1)} == contended(world)
@@ -131,6 +150,7 @@ def test_beyond_what_is_free_it_is(tmp_path: Path) -> None:
 def test_without_a_price_the_hours_are_told_and_no_money(tmp_path: Path) -> None:
     world = hoards(tmp_path, "a")
     world.state.replace_rates([], "t", "t", 1)
+    analyzed(world)
     waits(world, "9", 60, 180, 1)
 
     assert {"hoard-0": (2 - GRACE, None, 1)} == contended(world)
@@ -141,7 +161,7 @@ def test_too_many_keys_are_refused(tmp_path: Path) -> None:
         contention.of(World(tmp_path).store, None, range(5001), NOW)  # type: ignore[arg-type]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     asked=st.lists(
         st.tuples(st.integers(40, 200), st.integers(1, 90), st.integers(1, 4)), min_size=0, max_size=4, unique=True
@@ -149,10 +169,11 @@ def test_too_many_keys_are_refused(tmp_path: Path) -> None:
     together=st.booleans(),
 )
 def test_never_more_than_lay_idle_and_never_more_than_was_asked(
-    tmp_path_factory: pytest.TempPathFactory, asked: list[tuple[int, int, int]], together: bool
+    worlds: dict[str, World], asked: list[tuple[int, int, int]], together: bool
 ) -> None:
     """Whatever waits: of three GPUs idle for two hours at most these six hours, and at most what requests waited."""
-    world = hoards(tmp_path_factory.mktemp("w"), "a", "b", "c", jobs=not together)
+    world = worlds["three" if together else "apart"]
+    world.store.sql("delete from pending")
     for number, (start, length, devices) in enumerate(asked):
         waits(world, str(number), start, start + length, devices)
 

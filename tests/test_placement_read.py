@@ -232,7 +232,7 @@ def run(run_id: int, start: int, end: int | None) -> dict[str, Any]:
         pytest.param({1: None}, (None, None, None), id="no rate"),
         pytest.param({1: (100, "USD"), 2: None}, (None, None, None), id="a part without a rate"),
         pytest.param({1: (100, "USD"), 2: (100, "EUR")}, (None, None, None), id="two currencies"),
-        pytest.param({1: (100, "USD"), 2: (50, "USD")}, ("23.54", "62.39", "USD"), id="two pods of it"),
+        pytest.param({1: (100, "USD"), 2: (50, "USD")}, ("23.54", "62.38", "USD"), id="two pods of it"),
         pytest.param({1: (100, "USD"), 2: (0, "USD"), 3: (900, "USD")}, ("15.69", "41.59", "USD"), id="not later runs"),
     ],
 )  # fmt: skip

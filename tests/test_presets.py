@@ -170,7 +170,7 @@ def test_each_team_is_judged_by_its_own_thresholds(tmp_path: Path) -> None:
     text = '[[teams]]\nteam="by"\npreset="princeton"\n[[teams]]\nteam="cz"\noff=["idle-hoarding"]'
     put(world.state, read(text, "card", rules(), None), "card", "ada", 1)
 
-    world.analyze(100, detectors=("idle-hoarding",))
+    world.analyze(100, detectors=("idle-hoarding", "small-batch"))
 
     assert ["a"] == [found.job for found in world.findings("idle-hoarding")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gpuwatch.presets_card import put, read
 from gpuwatch.rates import Rate
 from gpuwatch.reclaim_alerts import alerts
 from gpuwatch.reclaim_steps import END, SHRINK, STEPS, Standing, command, due_step, standing
+from gpuwatch.state import State
 from gpuwatch.state.actions import Action, Actions
 from gpuwatch.state.reclaims import Reached, Reclaims
 from gpuwatch.teams import TeamRule
@@ -135,6 +137,23 @@ def hoard(directory: Path, idle_minutes: int = 130, **words: Any) -> World:
     return world
 
 
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The world of most tests, judged once."""
+    return hoard(tmp_path_factory.mktemp("hoard"))
+
+
+@pytest.fixture
+def world(judged: World, tmp_path: Path) -> Iterator[World]:
+    """The same with a state of its own: nobody has said anything yet."""
+    kept = judged.state
+    judged.state = State.open(tmp_path)
+    yield judged
+    judged.state.close()
+    judged.state = kept
+    judged.store.sql("delete from pending")
+
+
 def analyzed(world: World, minute: float) -> None:
     world.analyze(minute, detectors=("idle-hoarding",))
     price_all(world.store, world.state)
@@ -157,17 +176,15 @@ def test_a_server_that_must_be_there_is_left_alone(tmp_path: Path) -> None:
     assert [] == found(hoard(tmp_path, labels={"latency-critical": "true"}), 190)
 
 
-def test_a_device_without_signals_is_left_alone(tmp_path: Path) -> None:
+def test_a_device_without_signals_is_left_alone(world: World) -> None:
     """Whose finding is not sure enough, by the card."""
-    world = hoard(tmp_path)
     put(world.state, read("[thresholds.reclaim]\nconfidence_min = 0.99", "card", rules(), None), "card", "ada", 1)
 
     assert [] == found(world, 190)
 
 
-def test_steps_are_taken_one_at_a_time(tmp_path: Path) -> None:
+def test_steps_are_taken_one_at_a_time(world: World) -> None:
     """Two hours idle, and nobody was told: notice first; a second look takes nothing; an hour later the warning."""
-    world = hoard(tmp_path)
     first = reclaim.advance(world.store, world.state, us(190))
     again = reclaim.advance(world.store, world.state, us(190))
     told = [one.at.step for one in found(world, 190)]
@@ -178,8 +195,7 @@ def test_steps_are_taken_one_at_a_time(tmp_path: Path) -> None:
     assert None is later[0].command
 
 
-def test_what_is_recommended_has_a_line_and_its_worth(tmp_path: Path) -> None:
-    world = hoard(tmp_path)
+def test_what_is_recommended_has_a_line_and_its_worth(world: World) -> None:
     world.state.replace_team_rules(TEAMS, "t", "t", 0)
     price_all(world.store, world.state)
     waits(world, "9", 130, 190, 1)
@@ -221,10 +237,7 @@ def test_a_job_of_which_some_devices_work_is_not_to_be_ended(tmp_path: Path) -> 
         pytest.param(("ack", us(230), "false_positive"), "acked", id="who called it false is asked no more"),
     ],
 )
-def test_an_owner_holds_it_for_as_long_as_he_said(
-    tmp_path: Path, action: tuple[str, int, str | None], held: str
-) -> None:
-    world = hoard(tmp_path)
+def test_an_owner_holds_it_for_as_long_as_he_said(world: World, action: tuple[str, int, str | None], held: str) -> None:
     key = found(world, 190)[0].finding.key
     Actions(world.state).act(Action(key, action[0], action[1], "soon", "ada", us(190), action[2]))
 
@@ -237,9 +250,8 @@ def test_an_owner_holds_it_for_as_long_as_he_said(
     assert ["notice"] == [one.at.step for one in after]
 
 
-def test_an_acknowledged_finding_goes_on(tmp_path: Path) -> None:
+def test_an_acknowledged_finding_goes_on(world: World) -> None:
     """To know is not to use."""
-    world = hoard(tmp_path)
     Actions(world.state).act(
         Action(found(world, 190)[0].finding.key, "ack", None, "I know", "ada", us(190), "true_positive")
     )

@@ -75,9 +75,16 @@ def test_history_tells_what_was_free_and_stranded(split: World) -> None:
     assert {"1": 6.0, "2": 2.0, "4": 0.0, "8": 0.0} == row["slots"]
 
 
-def test_history_comes_in_pages(split: World) -> None:
-    assert 1 == len((first := history(split.store, WINDOW, HOUR_US, limit=1))["items"])
-    assert first["next_offset"] is None
+def test_history_comes_in_pages() -> None:
+    window = Window(WINDOW.start_us, WINDOW.end_us + HOUR_US)
+    with world(machine("n1", 2, end=DAY + 2 * HOUR)).book().store as store:
+        whole = history(store, window, HOUR_US)
+        first = history(store, window, HOUR_US, limit=1)
+        second = history(store, window, HOUR_US, limit=1, offset=first["next_offset"])
+
+    assert [2.0, 2.0] == [row["free_gpus"] for row in whole["items"]]
+    assert whole["items"] == first["items"] + second["items"]
+    assert (None, 1, None) == (whole["next_offset"], first["next_offset"], second["next_offset"])
 
 
 def test_stranded_time_is_told_of_the_jobs_that_cause_it(split: World) -> None:

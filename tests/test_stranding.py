@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -10,10 +13,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from gpuwatch import ledger, stranding
-from gpuwatch.clock import DAY_US, HOUR_US
+from gpuwatch import cost, ledger, stranding
+from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.fragmentation import Task
 from gpuwatch.model import PENDING, Records
+from gpuwatch.state import State
 from gpuwatch.stranding import Part
 from tests.world import CLUSTER, H100, HOUR, T0_US, Gpu, World, claim, minutes, node, samples, us
 
@@ -180,3 +184,35 @@ def test_books_close_and_an_hour_alone_gives_the_same(
     assert 2 * 4 * HOUR_US == sum(made.buckets().values()), "every microsecond is in one bucket"
     assert 0 <= made.buckets().get("stranded", 0)
     assert set(ledger.FREE_BUCKETS) >= {"stranded"}
+
+
+@hypothesis_settings(max_examples=8, deadline=None)
+@given(cut=st.integers(1, 2 * HOUR * 1_000_000 - 1))
+def test_a_window_that_cuts_an_hour_divides_it_as_the_books_do(torn: tuple[World, State], cut: int) -> None:
+    made, state = torn
+    start_us, end_us = us(DAY), us(DAY + 2 * HOUR)
+    whole = _told(made, state, start_us, end_us)
+    parts = _told(made, state, start_us, start_us + cut) + _told(made, state, start_us + cut, end_us)
+
+    assert whole == parts
+    assert whole["stranded"] == Decimal(made.buckets()["stranded"]) / 1_000_000
+
+
+@pytest.fixture(scope="module")
+def torn() -> Iterator[tuple[World, State]]:
+    """A node whose state changes at odd moments of two hours, and a third of whose time is of no use."""
+    jobs = [(0, 100, 1777), (1, 333, 4000), (0, 5000, 7100), (3, 3599, 3601)]
+    rows = machine("n1", 4, end=DAY + 2 * HOUR)
+    for n, (number, start, end) in enumerate(jobs):
+        rows.append(claim(f"j{n}", DAY + start, DAY + end, "n1", gpus=f"GPU-n1-{number}", submit_us=us(DAY)))
+    wanted = [asked("big", 4), asked("a", 1), asked("b", 3), asked("c", 2), asked("d", 1), asked("e", 1), asked("f", 3)]
+    made = world(rows, requests=wanted).book()
+    with made.store, State.open("sqlite://") as state:
+        cost.price_all(made.store, state)
+        yield made, state
+
+
+def _told(made: World, state: State, start_us: int, end_us: int) -> Counter[str]:
+    """GPU-seconds by bucket."""
+    found = cost.ledger(made.store, state, Window(start_us, end_us), ["bucket"])
+    return Counter({row.bucket: row.gpu_seconds for row in found.items if row.gpu_seconds})

@@ -79,7 +79,7 @@ def _chains(table: pa.Table) -> Iterator[tuple[str, Any, Any, Any]]:
     """Each chain of a table that is sorted by chain and minute: its minutes, gaps and the least gaps."""
     names = table["chain"].to_numpy(zero_copy_only=False)
     columns = [table[name].to_numpy() for name in ("minute", "gap", "least_gap")]
-    edges = np.flatnonzero(np.append(True, names[1:] != names[:-1])) if len(names) else []
+    edges: list[int] = np.flatnonzero(np.append(True, names[1:] != names[:-1])).tolist() if len(names) else []
     for first, last in zip(edges, [*edges[1:], len(names)], strict=True):
         at, gap, least = (column[first:last] for column in columns)
         yield str(names[first]), at, gap, least

@@ -15,17 +15,17 @@ def _prepare(store: Store, asked: Asked) -> None:
 
 def _summary(e: Evidence) -> str:
     waiting = (
-        f"{count(e['waiting_jobs'], 'job')} that want {count(e['waiting_devices'], 'GPU')}, "
+        f"{count(e['waiting_jobs'], 'job')} for {count(e['waiting_devices'], 'GPU')}, "
         f"the longest for {count(e['longest_wait_minutes'], 'minute')}"
     )
     if e["case"] == "idle reservation":
         return (
             f"Of {count(e['quota_devices'], 'GPU')} of quota no more than {e['used_devices']:g} used in 7 days, while "
-            f"{e['borrower']} waits with {waiting}."
+            f"others wait, among them {e['borrower']}: {waiting}."
         )
     return (
-        f"{waiting[0].upper()}{waiting[1:]}, wait below quota ({e['used_devices']:g} of {e['quota_devices']:g} used) "
-        f"while {e['borrower']} and others borrow {count(e['borrowed_devices'], 'GPU')}."
+        f"Waiting below quota ({e['used_devices']:g} of {e['quota_devices']:g} in use): {waiting}, while {e['borrower']} and "
+        f"others borrow {count(e['borrowed_devices'], 'GPU')}."
     )
 
 

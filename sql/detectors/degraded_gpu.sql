@@ -3,104 +3,129 @@
 -- driver is loaded anew: hours that tell the same follow each other and are one event, which began with the first.
 with reading as (
     select
-        h.hour_us,
-        d.gpu,
-        d.node,
-        d.pool,
-        d.model,
-        h.device_id,
-        h.xids,
+        hour_us,
+        device_id,
         -- 63 says that a row was remapped: without a pending remap the GPU is as good as before.
         list_intersect(
-            h.xids,
-            case when h.row_remap_pending = 0 then [48, 64, 74, 79, 94, 95, 119, 120, 140, 149]
+            xids,
+            case when row_remap_pending = 0 then [48, 64, 74, 79, 94, 95, 119, 120, 140, 149]
                 else [48, 63, 64, 74, 79, 94, 95, 119, 120, 140, 149] end
         ) as codes,
-        list_min([h.xid_first_us[list_position(h.xids, x)] for x in codes]) as xid_first_us,
-        h.row_remap_pending,
-        h.row_remap_failed,
-        h.ecc_dbe_count,
-        h.memory_unrepairable,
-        h.remapped_uncorrectable_rows,
-        h.pcie_lanes_seen_max,
-        h.pcie_lanes_max
+        list_min([xid_first_us[list_position(xids, x)] for x in codes]) as xid_first_us,
+        row_remap_pending,
+        row_remap_failed,
+        ecc_dbe_count,
+        memory_unrepairable,
+        remapped_uncorrectable_rows
+    from device_hour
+    where cluster = $cluster and hour_us >= $from_us and hour_us < $until_us
+        and (
+            len(xids) > 0 or row_remap_pending > 0 or row_remap_failed > 0 or ecc_dbe_count > 0 or memory_unrepairable > 0
+            or remapped_uncorrectable_rows >= $remapped_rows_max
+        )
+),
+lanes as (
+    select h.hour_us, h.device_id, d.gpu, d.node, d.pool, d.model, h.pcie_lanes_seen_max as lanes, h.pcie_lanes_max as lanes_max
     from device_hour h
     join device d on d.device_id = h.device_id and d.cluster = h.cluster
-    where h.cluster = $cluster and h.hour_us >= $from_us and h.hour_us < $until_us
+    where h.cluster = $cluster and h.hour_us >= $from_us and h.hour_us < $until_us and h.pcie_lanes_seen_max > 0
 ),
--- Slices of a GPU repeat what is said of the card; a XID is told of each of them.
-card as (
-    select
-        hour_us,
-        gpu,
-        any_value(node) as node,
-        any_value(pool) as pool,
-        any_value(model) as model,
-        list(device_id) as device_ids,
-        list_sort(list_distinct(flatten(list(codes) filter (where len(codes) > 0)))) as codes,
-        min(xid_first_us) as xid_first_us,
-        max(row_remap_pending) as row_remap_pending,
-        max(row_remap_failed) as row_remap_failed,
-        max(ecc_dbe_count) as ecc_dbe_count,
-        max(memory_unrepairable) as memory_unrepairable,
-        max(remapped_uncorrectable_rows) as remapped_uncorrectable_rows,
-        max(pcie_lanes_seen_max) as pcie_lanes,
-        max(pcie_lanes_max) as pcie_lanes_max
-    from reading
-    group by hour_us, gpu
+thin as (
+    select hour_us, gpu, node, pool, model, list(device_id) as device_ids, max(lanes) as lanes
+    from lanes
+    where lanes < lanes_max
+    group by hour_us, gpu, node, pool, model
 ),
 -- GPUs that all have few lanes were built so: one is narrow where most of the same model and pool have more, and another
 -- of its node has.
-beside as (
+usual as (
+    select hour_us, pool, model, quantile_disc(lanes, 0.5) as lanes, count(*) as gpus
+    from lanes
+    where (hour_us, coalesce(pool, ''), coalesce(model, '')) in (
+        select (hour_us, coalesce(pool, ''), coalesce(model, '')) from thin
+    )
+    group by hour_us, pool, model
+),
+wide_node as (
+    select hour_us, node, max(lanes) as lanes, min(gpu) = max(gpu) as is_alone
+    from lanes
+    where (hour_us, coalesce(node, '')) in (select (hour_us, coalesce(node, '')) from thin)
+    group by hour_us, node
+),
+odd as (
+    select t.*, u.lanes as usual_lanes
+    from thin t
+    join usual u
+        on u.hour_us = t.hour_us and u.pool is not distinct from t.pool and u.model is not distinct from t.model
+    join wide_node n on n.hour_us = t.hour_us and n.node is not distinct from t.node
+    where t.lanes < u.lanes and u.gpus >= $alike_gpus_min and (n.is_alone or n.lanes > t.lanes)
+),
+-- Joined before it is summed: summing the whole ledger first takes far longer.
+odd_device as materialized (
+    select gpu, hour_us, unnest(device_ids) as device_id
+    from odd
+),
+work_hour as materialized (
     select
-        *,
-        quantile_disc(pcie_lanes, 0.5) over alike as usual_lanes,
-        count(pcie_lanes) over alike as alike_gpus,
-        count(pcie_lanes) over (partition by hour_us, node) = 1
-        or max(pcie_lanes) over (partition by hour_us, node) > pcie_lanes as is_odd
-    from card
-    window alike as (partition by hour_us, pool, model)
+        o.gpu,
+        l.hour_us,
+        l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us + l.compute_us as work_us
+    from odd_device o
+    join ledger_hour l on l.device_id = o.device_id and l.hour_us = o.hour_us
+    where l.cluster = $cluster and l.hour_us >= $from_us and l.hour_us < $until_us
 ),
 worked as (
-    select
-        d.gpu,
-        l.hour_us,
-        sum(l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us + l.compute_us) as work_us
-    from ledger_hour l
-    join device d on d.device_id = l.device_id and d.cluster = l.cluster
-    join beside b on b.gpu = d.gpu and b.hour_us = l.hour_us and b.pcie_lanes < b.pcie_lanes_max
-    where l.cluster = $cluster and l.hour_us >= $from_us and l.hour_us < $until_us
-    group by d.gpu, l.hour_us
+    select gpu, hour_us, sum(work_us) as work_us
+    from work_hour
+    group by gpu, hour_us
 ),
 -- An idle link may be made narrow to save power, and one hour may be a retrained link: two hours of work in a row count.
 narrow as (
     select
-        b.gpu,
-        b.hour_us,
-        b.pcie_lanes < least(b.usual_lanes, b.pcie_lanes_max)
-        and b.alike_gpus >= $alike_gpus_min
-        and b.is_odd
-        and w.work_us >= $work_us_min as is_narrow,
-        coalesce(
-            is_narrow and lag(b.hour_us) over by_gpu = b.hour_us - 3600000000 and lag(is_narrow) over by_gpu, false
-        ) as is_lasting
-    from beside b
-    join worked w on w.gpu = b.gpu and w.hour_us = b.hour_us
-    window by_gpu as (partition by b.gpu order by b.hour_us)
+        o.*,
+        coalesce(lag(o.hour_us) over (partition by o.gpu order by o.hour_us) = o.hour_us - 3600000000, false) as is_lasting
+    from odd o
+    join worked w on w.gpu = o.gpu and w.hour_us = o.hour_us
+    where w.work_us >= $work_us_min
 ),
+-- Slices of a GPU repeat what is said of the card; a XID is told of each of them.
 told as (
     select
-        b.* exclude (codes),
-        coalesce(b.codes, []) as codes,
-        coalesce(n.is_lasting, false) as is_narrow,
+        coalesce(c.hour_us, n.hour_us) as hour_us,
+        coalesce(c.gpu, n.gpu) as gpu,
+        coalesce(c.device_ids, n.device_ids) as device_ids,
+        coalesce(c.codes, []) as codes,
+        c.xid_first_us,
+        c.row_remap_pending,
+        c.row_remap_failed,
+        c.ecc_dbe_count,
+        c.memory_unrepairable,
+        c.remapped_uncorrectable_rows,
         coalesce(
-            b.row_remap_pending > 0 or b.row_remap_failed > 0 or b.ecc_dbe_count > 0 or b.memory_unrepairable > 0
-            or b.remapped_uncorrectable_rows >= $remapped_rows_max,
+            c.row_remap_pending > 0 or c.row_remap_failed > 0 or c.ecc_dbe_count > 0 or c.memory_unrepairable > 0
+            or c.remapped_uncorrectable_rows >= $remapped_rows_max,
             false
         ) as is_state,
-        false as is_gone
-    from beside b
-    left join narrow n on n.gpu = b.gpu and n.hour_us = b.hour_us
+        n.gpu is not null as is_narrow,
+        n.lanes as pcie_lanes,
+        n.usual_lanes
+    from (
+        select
+            r.hour_us,
+            d.gpu,
+            list(r.device_id) as device_ids,
+            list_sort(list_distinct(flatten(list(r.codes) filter (where len(r.codes) > 0)))) as codes,
+            min(r.xid_first_us) as xid_first_us,
+            max(r.row_remap_pending) as row_remap_pending,
+            max(r.row_remap_failed) as row_remap_failed,
+            max(r.ecc_dbe_count) as ecc_dbe_count,
+            max(r.memory_unrepairable) as memory_unrepairable,
+            max(r.remapped_uncorrectable_rows) as remapped_uncorrectable_rows
+        from reading r
+        join device d on d.device_id = r.device_id and d.cluster = $cluster
+        group by r.hour_us, d.gpu
+    ) c
+    full join (select * from narrow where is_lasting) n on n.gpu = c.gpu and n.hour_us = c.hour_us
 ),
 -- A GPU that has fallen off the bus is read no more: it stays broken until it is read again.
 fallen as (
@@ -129,26 +154,17 @@ silent as (
     where is_fall
 ),
 sick as (
+    select *, false as is_gone
+    from told
+    where len(codes) > 0 or is_state or is_narrow
+    union all by name
     select
         gpu,
         hour_us,
-        codes,
-        xid_first_us,
-        is_state,
-        is_narrow,
-        is_gone,
-        row_remap_pending,
-        row_remap_failed,
-        ecc_dbe_count,
-        memory_unrepairable,
-        remapped_uncorrectable_rows,
-        case when is_narrow then pcie_lanes end as pcie_lanes,
-        case when is_narrow then usual_lanes end as usual_lanes,
-        device_ids
-    from told
-    where len(codes) > 0 or is_state or is_narrow
-    union all
-    select gpu, hour_us, [79], null, false, false, true, null, null, null, null, null, null, null, null
+        [79] as codes,
+        false as is_state,
+        false as is_narrow,
+        true as is_gone
     from silent
     where hour_us >= $from_us
 ),
@@ -172,25 +188,33 @@ spanned as (
     from begun
     where hour_us >= $since_us and hour_us < $until_us and hour_us < $known_until_us
 ),
-booked as (
-    select
-        s.gpu,
-        s.hour_us,
-        l.device_id,
-        l.run_id,
-        s.after_us,
-        sum(l.out_of_service_us) as out_of_service,
-        -- Held time is lost where the GPU did nothing else in that hour: one that works on is not.
-        case
-            when not s.is_narrow and sum(l.communication_us + l.below_roof_us + l.memory_roof_us + l.compute_us) = 0
-                then [sum(l.unobserved_us), sum(l.hoarded_us), sum(l.gap_us), sum(l.stalled_us)]
-            else [0, 0, 0, 0]
-        end as lost
+sick_device as materialized (
+    select s.gpu, s.hour_us, s.after_us, s.is_narrow, d.device_id
     from spanned s
     join device d on d.gpu = s.gpu and d.cluster = $cluster
-    join ledger_hour l on l.cluster = $cluster and l.device_id = d.device_id and l.hour_us = s.hour_us
-    where l.hour_us >= $since_us and l.hour_us < $until_us
-    group by s.gpu, s.hour_us, l.device_id, l.run_id, s.after_us, s.is_narrow
+),
+booked_row as materialized (
+    select s.gpu, s.after_us, s.is_narrow, l.*
+    from sick_device s
+    join ledger_hour l on l.device_id = s.device_id and l.hour_us = s.hour_us
+    where l.cluster = $cluster and l.hour_us >= $since_us and l.hour_us < $until_us
+),
+booked as (
+    select
+        gpu,
+        hour_us,
+        device_id,
+        run_id,
+        after_us,
+        sum(out_of_service_us) as out_of_service,
+        -- Held time is lost where the GPU did nothing else in that hour: one that works on is not.
+        case
+            when not is_narrow and sum(communication_us + below_roof_us + memory_roof_us + compute_us) = 0
+                then [sum(unobserved_us), sum(hoarded_us), sum(gap_us), sum(stalled_us)]
+            else [0, 0, 0, 0]
+        end as lost
+    from booked_row
+    group by gpu, hour_us, device_id, run_id, after_us, is_narrow
 ),
 part as (
     select

@@ -144,18 +144,22 @@ held_part as (
     join held h on h.chain = p.chain and h.start_us < p.part_end_us and h.end_us > p.part_start_us
 ),
 place as (
-    select t.chain, t.hour_us, mode(coalesce(d.model, '')) as model, mode(coalesce(d.profile, '')) as profile
+    select
+        t.chain,
+        t.hour_us,
+        mode(concat_ws(chr(31), d.pool, d.model)) as pool,
+        mode(coalesce(d.profile, '')) as profile
     from held_part t
     join device d on d.device_id = t.device_id and d.cluster = $cluster
     group by t.chain, t.hour_us
 ),
--- Two gangs of one kind of device that were partial together: each could start with what the other holds.
+-- Two gangs on one kind of device of one pool that were partial together: each could start with what the other holds.
 together as (
     select
         a.chain,
         a.hour_us,
         b.job_id as other,
-        l.model,
+        l.pool,
         l.profile,
         least(a.part_end_us, b.part_end_us) - 1 as at_us,
         greatest(a.missing_devices - b.devices, b.missing_devices - a.devices) as free_min,
@@ -166,23 +170,24 @@ together as (
         on b.hour_us = a.hour_us and b.chain <> a.chain
         and least(a.part_end_us, b.part_end_us) > greatest(a.part_start_us, b.part_start_us)
         and least(a.part_end_us, b.part_end_us) - greatest(a.start_us, b.start_us) >= $partial_us_min
-    join place m on m.chain = b.chain and m.hour_us = b.hour_us and m.model = l.model and m.profile = l.profile
+    join place m on m.chain = b.chain and m.hour_us = b.hour_us and m.pool = l.pool and m.profile = l.profile
 ),
 free as (
-    select t.model, t.profile, t.at_us, count(distinct s.device_id) as devices
-    from (select distinct model, profile, at_us from together) t
-    join device d on d.cluster = $cluster and coalesce(d.model, '') = t.model and coalesce(d.profile, '') = t.profile
+    select t.pool, t.profile, t.at_us, count(distinct s.device_id) as devices
+    from (select distinct pool, profile, at_us from together) t
+    join device d
+        on d.cluster = $cluster and concat_ws(chr(31), d.pool, d.model) = t.pool and coalesce(d.profile, '') = t.profile
     join segment s
         on s.cluster = $cluster and s.device_id = d.device_id and s.run_id is null and s.free_bucket = 'schedulable'
         and s.start_us <= t.at_us and s.end_us > t.at_us
-    group by t.model, t.profile, t.at_us
+    group by t.pool, t.profile, t.at_us
 ),
 -- Among gangs that wait for each other in a ring there always are two that wait for one another: who holds the most of
 -- the ring would set free whoever would set it free.
 deadlock as (
     select t.chain, t.hour_us, string_agg(distinct t.other, ', ' order by t.other) as others, count(distinct t.other) as count
     from together t
-    left join free f using (model, profile, at_us)
+    left join free f using (pool, profile, at_us)
     where coalesce(f.devices, 0) >= t.free_min and coalesce(f.devices, 0) < t.free_below
     group by t.chain, t.hour_us
 ),

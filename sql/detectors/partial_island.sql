@@ -21,11 +21,21 @@ with island as (
         and d.device_id not in (select parent_id from device where cluster = $cluster and gi >= 0)
         and exists (select 1 from room_level)
 ),
--- Spans of an hour in which a request waited for whole islands of such a size, and no island was free for it.
+-- Spans of an hour in which a request waited for whole islands of such a size, and too few were free. Of several that waited at
+-- once the one that waited longest in the hour counts.
+waited as (
+    select pool, models, gpus, hour_us, wait
+    from room_level
+    where hour_us >= $since_us and hour_us < $until_us
+    group by pool, models, gpus, hour_us, wait
+    qualify row_number() over (
+        partition by pool, models, gpus, hour_us order by sum(end_us - start_us) desc, wait
+    ) = 1
+),
 wanted as (
     select l.wait, l.job_id, l.pool, l.models, l.gpus as size, l.hour_us, l.start_us, l.end_us
     from room_level l
-    where l.copies < l.members and l.hour_us >= $since_us and l.hour_us < $until_us
+    join waited w using (wait, hour_us)
 ),
 part as (
     select

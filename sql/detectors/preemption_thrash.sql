@@ -177,6 +177,7 @@ thrash as (
     select
         'job' as subject_kind,
         t.job_id as subject_id,
+        any_value(o.name) as subject_name,
         any_value(o.run_id) as run_id,
         t.start_us,
         t.end_us,
@@ -191,7 +192,7 @@ thrash as (
         map {'case': 'thrash'} as words
     from thrash_hour t
     left join (
-        select job_id, arg_min(run_id, start_us) as run_id
+        select job_id, arg_min(run_id, start_us) as run_id, arg_min(name, start_us) as name
         from run
         where cluster = $cluster and job_id in (select job_id from turn)
         group by job_id
@@ -215,7 +216,12 @@ pool_size as (
 ),
 pool_preemption as (
     select *, row_number() over (partition by pool order by at_us, job_id) as number
-    from (select distinct coalesce(pool, model, 'unknown') as pool, job_id, at_us from ended_hold)
+    from (
+        -- A job that is preempted again and again is told of that job.
+        select distinct coalesce(pool, model, 'unknown') as pool, job_id, at_us
+        from ended_hold
+        where job_id not in (select job_id from turn)
+    )
 ),
 pool_turn as (
     select a.pool, z.gpus, a.at_us as start_us, b.at_us + $day_us as end_us
@@ -239,6 +245,7 @@ busy_pool as (
     select
         'pool' as subject_kind,
         h.pool as subject_id,
+        h.pool as subject_name,
         null::bigint as run_id,
         h.start_us,
         h.end_us,
@@ -254,8 +261,6 @@ busy_pool as (
     from pool_hour h
     join pool_preemption p on p.pool = h.pool and p.at_us > h.end_us - $day_us and p.at_us <= h.end_us
     group by all
-    -- One job that is preempted again and again is told of that job.
-    having count(distinct p.job_id) >= 2
 ),
 -- What runs in a queue, with what priority, and by whose leave it may be displaced.
 run_span as (
@@ -374,6 +379,7 @@ inverted as (
     select
         'queue' as subject_kind,
         queue as subject_id,
+        queue as subject_name,
         null::bigint as run_id,
         min(start_us) as start_us,
         max(end_us) as end_us,
@@ -391,7 +397,7 @@ inverted as (
     where end_us > start_us
     group by queue, hour_us
 )
-select subject_kind, subject_id, subject_id as subject_name, * exclude (subject_kind, subject_id)
+select * replace (coalesce(subject_name, subject_id) as subject_name)
 from (
     select * from thrash
     union all

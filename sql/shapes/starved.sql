@@ -18,31 +18,79 @@ where t.cluster = $cluster and t.hour_us >= $since_us and t.hour_us < $until_us
     and not t.partitioned and t.milli = 1000
     and exists (select 1 from room_wait);
 
--- A row of room_level is a wait and a span in which so many GPUs were free where it may lie, and places for so many members.
-create or replace temp table room_level as
-with step as (
+-- A row of room_need is a shape that somebody waits for in a pool, once.
+create or replace temp table room_need as
+select row_number() over () as need, *
+from (
+    select distinct pool, models, members, gpus
+    from room_wait
+    where profile is null
+);
+
+-- A row of room_short is a span of an hour in which some GPUs were free for a shape, and fewer places than it has members.
+-- enough: as many GPUs as it wants.
+create or replace temp table room_short as
+with place_class as (
+    select row_number() over () as class, *
+    from (select distinct pool, models, gpus from room_need)
+),
+step as (
     select
-        w.wait,
-        unnest([greatest(f.start_us, w.start_us), least(f.end_us, w.end_us)]) as at_us,
+        c.class,
+        unnest([f.start_us, f.end_us]) as at_us,
         unnest([f.gpus, -f.gpus]) as gpus,
-        unnest([f.gpus // w.gpus, -(f.gpus // w.gpus)]) as copies
-    from room_wait w
+        unnest([f.gpus // c.gpus, -(f.gpus // c.gpus)]) as copies
+    from place_class c
     join free_whole f
-        on f.pool is not distinct from w.pool
-        and f.start_us < w.end_us and f.end_us > w.start_us
-        and coalesce(list_contains(w.models, f.model), w.models is null)
-    where w.profile is null
+        on f.pool is not distinct from c.pool
+        and coalesce(list_contains(c.models, f.model), c.models is null)
 ),
 level as (
     select
-        wait,
+        class,
         at_us as start_us,
-        lead(at_us) over (partition by wait order by at_us) as end_us,
-        sum(sum(gpus)) over (partition by wait order by at_us) as free_gpus,
-        sum(sum(copies)) over (partition by wait order by at_us) as copies
+        lead(at_us) over (partition by class order by at_us) as end_us,
+        sum(sum(gpus)) over (partition by class order by at_us) as free_gpus,
+        sum(sum(copies)) over (partition by class order by at_us) as copies
     from step
-    group by wait, at_us
+    group by class, at_us
+),
+short as (
+    select
+        n.need,
+        l.start_us // 3600000000 * 3600000000 as hour_us,
+        l.start_us,
+        l.end_us,
+        l.free_gpus,
+        l.free_gpus >= n.members * n.gpus as enough
+    from room_need n
+    join place_class c
+        on c.pool is not distinct from n.pool and c.models is not distinct from n.models and c.gpus = n.gpus
+    join level l on l.class = c.class
+    where l.end_us > l.start_us and l.free_gpus > 0 and l.copies < n.members
+),
+linked as (
+    select
+        *,
+        start_us is distinct from lag(end_us) over (partition by need, hour_us, enough order by start_us) as begins
+    from short
+),
+numbered as (
+    select *, count(*) filter (where begins) over (partition by need, hour_us, enough order by start_us) as turn
+    from linked
 )
+select
+    need,
+    hour_us,
+    enough,
+    min(start_us) as start_us,
+    max(end_us) as end_us,
+    sum(free_gpus * (end_us - start_us)) / sum(end_us - start_us) as free_gpus
+from numbered
+group by need, hour_us, enough, turn;
+
+-- A row of room_level is a wait and such a span within it.
+create or replace temp table room_level as
 select
     w.wait,
     w.job_id,
@@ -51,15 +99,18 @@ select
     w.members,
     w.gpus,
     w.models,
-    l.start_us // 3600000000 * 3600000000 as hour_us,
-    l.start_us,
-    l.end_us,
-    l.free_gpus,
-    l.copies
-from level l
-join (select distinct on (wait) * from room_wait) w using (wait)
-where l.end_us > l.start_us and l.free_gpus > 0;
+    s.hour_us,
+    s.enough,
+    s.free_gpus,
+    greatest(s.start_us, w.start_us) as start_us,
+    least(s.end_us, w.end_us) as end_us
+from room_wait w
+join room_need n
+    on n.pool is not distinct from w.pool and n.models is not distinct from w.models
+    and n.members = w.members and n.gpus = w.gpus
+join room_short s on s.need = n.need and s.start_us < w.end_us and s.end_us > w.start_us
+where w.profile is null;
 
 -- A row of starved is a span in which a shape found no place although as many GPUs were free.
 create or replace temp table starved as
-select * from room_level where free_gpus >= members * gpus and copies < members;
+select * from room_level where enough;

@@ -200,6 +200,14 @@ def test_noise_has_no_period() -> None:
     assert sum(pattern is not None for pattern in told) <= 1
 
 
+def test_pauses_that_come_ever_sooner_have_no_period() -> None:
+    """No lag at which the pauses are like themselves at all."""
+    gap = np.full(200, 0.02)
+    gap[[20, 100, 150, 180]] = 1.0
+
+    assert periodic.find(gap, **ASKED) is None
+
+
 def test_nothing_known_has_no_pattern() -> None:
     """All minutes unknown, or none at all."""
     assert periodic.find(np.full(600, np.nan), **ASKED) is None

@@ -190,6 +190,10 @@ def test_evidence_names_numbers_and_the_borrower(world: World) -> None:
     )  # fmt: skip
     assert ("starved", "is0-other", "Never") == (f.evidence["case"], f.evidence["borrower"], f.evidence["reclaim"])
     assert 0 == f.wasted_s
+    assert (
+        "Waiting below quota (4 of 8 in use): 1 job for 4 GPUs, the longest for 120 minutes, while is0-other and others "
+        "borrow 4 GPUs."
+    ) == STARVATION.summary(f.evidence)
 
 
 def test_hour_by_hour_says_what_one_pass_says(world: World, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.simulate.models import A100
-from gpuwatch.simulate.staging import Cycle, Stage, scene
+from gpuwatch.simulate.scene import scene
+from gpuwatch.simulate.staging import Cycle, Stage
 
 DETECTOR = "checkpoint-stall"
 MINUTE = 60

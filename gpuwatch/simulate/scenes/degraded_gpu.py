@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuwatch.simulate.models import A100
 from gpuwatch.simulate.patches import GONE
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.scene import scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "degraded-gpu"
 WIDTH_NOW, WIDTH_IDLE = 8, 8

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.simulate.models import A30, A100
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.scene import scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "driver-drift"
 OLD, NEW = "535.183.01", "550.90.07"

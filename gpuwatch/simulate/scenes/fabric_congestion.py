@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpuwatch.simulate.models import A100, H100, Model
 from gpuwatch.simulate.runs import Run
+from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.slurm import leaf_name
-from gpuwatch.simulate.staging import Load, Stage, scene
+from gpuwatch.simulate.staging import Load, Stage
 
 DETECTOR = "fabric-congestion"
 HOUR = 3600

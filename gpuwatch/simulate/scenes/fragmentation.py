@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuwatch.simulate.fleet import Node
 from gpuwatch.simulate.models import A100, H100, H200, Model
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.scene import scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "fragmentation"
 ISLAND = 4
@@ -45,7 +46,14 @@ def starved_pods(s: Stage) -> None:
             s.pod(node.devices[index : index + 1], s.ago(6.9), None, "batch", f"small-{at}-{index}")
     message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: no preemption victims found."
     s.pod(
-        (), None, workload="big", gpus=ISLAND, submit_s=s.ago(3), reason=message, pool=nodes[0].pool, queue=nodes[0].pool
+        (),
+        None,
+        workload="big",
+        gpus=ISLAND,
+        submit_s=s.ago(3),
+        reason=message,
+        pool=nodes[0].pool,
+        queue=nodes[0].pool,
     )
     s.plant(
         "starved-pods",

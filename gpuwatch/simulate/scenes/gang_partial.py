@@ -8,7 +8,8 @@ from gpuwatch.simulate.fleet import Device
 from gpuwatch.simulate.kubernetes import uid
 from gpuwatch.simulate.models import A100
 from gpuwatch.simulate.runs import Run
-from gpuwatch.simulate.staging import Json, Stage, scene
+from gpuwatch.simulate.scene import scene
+from gpuwatch.simulate.staging import Json, Stage
 
 DETECTOR = "gang-partial"
 NAMESPACE, TEAM = "gangs", "nlp"

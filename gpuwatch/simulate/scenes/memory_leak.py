@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuwatch.simulate.loads import HOUR
 from gpuwatch.simulate.models import A30, A100
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.scene import scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "memory-leak"
 BASELINE_MIB = 420

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.simulate.models import A100
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.scene import scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "mig-mixed-pool"
 NO_GPU = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: no preemption victims found."

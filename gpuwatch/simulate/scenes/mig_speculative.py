@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.simulate.models import A100, H200
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.scene import scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "mig-speculative"
 WEEK_H = 7.3 * 24

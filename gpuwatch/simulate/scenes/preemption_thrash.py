@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpuwatch.simulate.models import A100
 from gpuwatch.simulate.queues import workload
+from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.scenes.starvation import Kueue
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "preemption-thrash"
 PREEMPTED = "PreemptionByScheduler"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuwatch.simulate.models import A30, A100
+from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.scenes.starvation import Kueue
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "scheduler-conflict"
 

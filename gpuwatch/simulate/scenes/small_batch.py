@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.simulate.models import H200, L40S
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.scene import scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "small-batch"
 

@@ -8,8 +8,9 @@ from gpuwatch.simulate.fleet import Device
 from gpuwatch.simulate.models import A30, A100
 from gpuwatch.simulate.queues import cluster_queue, flavor, local_queue, volcano_queue, workload
 from gpuwatch.simulate.runs import Run
+from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.scenes.gang_partial import pod_group
-from gpuwatch.simulate.staging import Stage, scene
+from gpuwatch.simulate.staging import Stage
 
 DETECTOR = "starvation"
 WAITS = ("Pending", "couldn't assign flavors to pod set main: insufficient unused quota in cohort, 3 more needed")

@@ -1,0 +1,86 @@
+"""The scenes there are, and which of them a fleet has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpuwatch.errors import UsageError
+from gpuwatch.registry import discover
+from gpuwatch.simulate.loads import HOUR
+
+if TYPE_CHECKING:
+    from gpuwatch.simulate.staging import Stage
+
+CORE_GPUS_MIN = 16
+"""GPUs that scenes leave to the rest of the fleet."""
+DEFAULT_FROM_GPUS = 64
+"""Fleets smaller than this have scenes only where that is asked for."""
+
+ORDER = (
+    "false-utilization", "idle-hoarding", "topology-blind-placement", "fragmentation", "gang-partial", "straggler",
+    "degraded-gpu", "memory-leak", "checkpoint-stall", "mig-mismatch", "mig-training", "small-batch", "partial-island",
+    "starvation", "preemption-thrash", "scheduler-conflict", "mig-mixed-pool", "driver-drift", "mig-speculative",
+    "noisy-neighbour", "fabric-congestion", "right-sizing", "spot-suitability", "own-vs-cloud", "blind-spot",
+)  # fmt: skip
+"""Detectors in order of importance: a fleet too small for all scenes gets the first ones."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A group of nodes with jobs of its own, built by `build`; it needs the last `hours` of the window.
+
+    `rank` 1 is the plainest case of its detector: all of rank 1 come before any of rank 2.
+    """
+
+    detector: str
+    name: str
+    rank: int
+    gpus: int
+    hours: float
+    build: Callable[[Stage], None]
+
+
+_scenes: dict[tuple[str, str], Scene] = {}
+
+
+def scene(detector: str, name: str, rank: int, gpus: int, hours: float) -> Callable[[Callable[[Stage], None]], Scene]:
+    """Registers a function as a scene. Raises ValueError for a name that is taken or an unknown detector."""
+
+    def register(build: Callable[[Stage], None]) -> Scene:
+        if (detector, name) in _scenes or detector not in ORDER:
+            raise ValueError(f"scene {name!r} of {detector!r} is there twice, or the detector is not in ORDER")
+        made = Scene(detector, name, rank, gpus, hours, build)
+        _scenes[(detector, name)] = made
+        return made
+
+    return register
+
+
+def scenes() -> list[Scene]:
+    """All scenes in order of importance."""
+    discover("gpuwatch.simulate.scenes")
+    return sorted(_scenes.values(), key=lambda s: (s.rank, ORDER.index(s.detector), s.name))
+
+
+def choose(wanted: str, gpus: int, window_s: int) -> list[tuple[int, Scene]]:
+    """(number, scene) of those to stage: `none`; `default`: what half of a large fleet has room for; `all` that fit; or
+    detectors by id, separated by commas. Scenes longer than the window are left out. Raises UsageError."""
+    numbered = list(enumerate(scenes(), start=1))
+    budget = max(0, gpus - CORE_GPUS_MIN)
+    if wanted == "none" or (wanted == "default" and gpus < DEFAULT_FROM_GPUS):
+        return []
+    if wanted == "default":
+        budget = gpus // 2
+    elif wanted != "all":
+        names = [name.strip() for name in wanted.split(",") if name.strip()]
+        if unknown := [name for name in names if name not in ORDER]:
+            raise UsageError(f"simulate: no scenes of {', '.join(unknown)}; give none, default, all, or detector ids")
+        numbered = [(number, made) for number, made in numbered if made.detector in names]
+    chosen = []
+    for number, made in numbered:
+        if made.gpus <= budget and made.hours * HOUR <= window_s:
+            chosen.append((number, made))
+            budget -= made.gpus
+    return chosen

@@ -1,0 +1,41 @@
+-- A row is the GPUs of one model, pool and kind of node that the fleet had in the window: how many are cut into slices, and what
+-- their nodes say of MIG. strategy: as the device plugin was told, NULL nobody says; set_by: who cuts them, NULL nobody says.
+with gpu as (
+    select
+        d.cluster,
+        d.parent_id,
+        any_value(d.node) as node,
+        any_value(coalesce(d.pool, d.model, 'unknown')) as pool,
+        any_value(d.model) as model,
+        count(*) filter (where d.device_id <> d.parent_id) as slices
+    from device d
+    where d.last_us > $since_us and d.first_us < $until_us
+    group by d.cluster, d.parent_id
+),
+said as (
+    select
+        cluster,
+        node,
+        bool_or(scheduler = 'slurm') as in_slurm,
+        bool_or(scheduler = 'kubernetes') as in_kubernetes,
+        arg_max(mig_strategy, observed_us) as strategy,
+        arg_max(labels ->> '$."nvidia.com/mig.config"', observed_us) filter (where scheduler = 'kubernetes') as config,
+        bool_or(scheduler = 'slurm' and regexp_matches(coalesce(devices, ''), '[0-9]+g\.[0-9]+gb')) as in_gres
+    from node
+    group by cluster, node
+)
+select
+    g.cluster,
+    g.pool,
+    g.model,
+    case when s.in_kubernetes then 'kubernetes' when s.in_slurm then 'slurm' end as scheduler,
+    s.strategy,
+    case when s.config is not null then 'mig-manager: ' || s.config when s.in_gres then 'Slurm gres' end as set_by,
+    count(*) as gpus,
+    count(*) filter (where g.slices > 0) as cut_gpus,
+    sum(g.slices)::bigint as slices
+from gpu g
+left join said s on s.cluster = g.cluster and s.node = g.node
+group by all
+order by g.cluster, g.pool, g.model, gpus desc
+limit $limit;
