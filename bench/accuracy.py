@@ -23,16 +23,22 @@ from gpuwatch.clock import parse_rfc3339
 from gpuwatch.ingest import import_paths
 from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
+from gpuwatch.simulate.fleet import GPUS_MAX
+from gpuwatch.simulate.moments import DAY_S, Epoch
+from gpuwatch.simulate.scenarios import BLIND, BLIND_SPOT, SCENARIOS
 from gpuwatch.simulate.scene import scenes
+from gpuwatch.simulate.staging import stage
 from gpuwatch.state import State
 from gpuwatch.store import Store
 
 RESULTS = Path("build/accuracy")
-CORE_GPUS = 24
-"""GPUs beside those of the scenes, with the cases of the first three detectors and healthy work."""
+PARTS = (("all", 3.0, 24), ("mig-speculative,own-vs-cloud", 8.0, 8))
+"""The fleets of a seed: scenes, days, and GPUs beside those of the scenes, which have the cases of the first detectors and
+healthy work. What takes more than three days is judged on a small fleet of eight."""
 DAYS = 8.0
 MEMORY_LIMIT = "1500MB"
 THREADS = 2
+STEP_S = 30
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Variant:
     """How the telemetry of a fleet is taken."""
 
     title: str
-    step_s: int = 30
+    step_s: int = STEP_S
     without: tuple[str, ...] = ()
     drop: float = 0.0
 
@@ -73,36 +79,72 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", default="101-120", help="first-last, or numbers separated by commas")
     parser.add_argument("--variant", action="append", choices=sorted(VARIANTS), help="default: all")
     parser.add_argument("--out", type=Path, default=None, help="the page to write, such as docs/accuracy.md")
-    parser.add_argument("--scenes", default="all", help="all, or detector ids separated by commas")
-    parser.add_argument("--days", type=float, default=DAYS)
-    parser.add_argument("--core", type=int, default=CORE_GPUS, help="GPUs beside those of the scenes")
+    parser.add_argument("--scenes", default="", help="one fleet with the scenes of these detectors (commas) or all")
+    parser.add_argument("--days", type=float, default=DAYS, help="length of that one fleet")
+    parser.add_argument("--core", type=int, default=16, help="its GPUs beside those of the scenes")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where results of single fleets are kept")
     parser.add_argument("--again", action="store_true", help="also fleets whose result is there")
     given = parser.parse_args(arguments)
     seeds, chosen = _seeds(given.seeds), given.variant or list(VARIANTS)
+    parts = ((given.scenes, given.days, given.core),) if given.scenes else PARTS
     given.results.mkdir(parents=True, exist_ok=True)
     for variant in chosen:
         for seed in seeds:
             kept = given.results / f"{variant}-{seed}.json"
             if given.again or not kept.is_file():
                 started = time.monotonic()
-                with tempfile.TemporaryDirectory(prefix="accuracy-") as folder:
-                    result = judged(Path(folder), seed, VARIANTS[variant], given.scenes, given.days, given.core)
+                result = joined([judged(seed, VARIANTS[variant], *part) for part in parts])
                 result["seconds"] = round(time.monotonic() - started, 1)
                 kept.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-                print(f"{variant} seed {seed}: {result['seconds']} s", flush=True)
+                print(
+                    f"{variant} seed {seed}: {result['seconds']} s, of it {result['import_s']:.0f} import, {result['analyze_s']:.0f} analysis",
+                    flush=True,
+                )
                 _tell(result)
     counts = {variant: _counts(given.results, variant, seeds) for variant in chosen}
     titles = {variant: VARIANTS[variant].title for variant in chosen}
-    text = report(counts, titles, seeds)
+    text = report(counts, titles, seeds, shapes())
     if given.out is not None:
         given.out.write_text(text, "utf-8")
     else:
         print(text)
 
 
-def judged(folder: Path, seed: int, variant: Variant, wanted: str, days: float, core: int) -> dict[str, Any]:
+def shapes() -> list[str]:
+    """Rows of detector, planted shapes and decoys: what a fleet with all scenes and all first cases has."""
+    said: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for first in SCENARIOS:
+        said.setdefault(first.detector, ({}, {}))[0 if first.planted else 1][first.name] = None
+    said[BLIND_SPOT] = (dict.fromkeys(BLIND), {})
+    epoch = Epoch(0, int(DAYS * DAY_S))
+    labels = stage("all", GPUS_MAX, epoch, STEP_S, 1).labels
+    for place, cases in enumerate((labels.planted, labels.decoys)):
+        for case in cases:
+            said.setdefault(case.detector, ({}, {}))[place][case.shape] = None
+    return [
+        f"| `{name}` | {', '.join(a) or 'none'} | {', '.join(b) or 'none'} |" for name, (a, b) in sorted(said.items())
+    ]
+
+
+def joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The results of the fleets of one seed as one: counts and lists add up."""
+    whole: dict[str, Any] = {"detectors": {}, "failed_rules": [], "import_s": 0.0, "analyze_s": 0.0}
+    for part in parts:
+        for name, outcome in part["detectors"].items():
+            mine = whole["detectors"].setdefault(name, Outcome().__dict__.copy())
+            whole["detectors"][name] = {key: mine[key] + value for key, value in outcome.items()}
+        for key in ("failed_rules", "import_s", "analyze_s"):
+            whole[key] += part[key]
+    return whole
+
+
+def judged(seed: int, variant: Variant, wanted: str, days: float, core: int) -> dict[str, Any]:
     """One fleet through the whole chain: {"detectors": {id: Outcome as dict}, "failed_rules": [...]}."""
+    with tempfile.TemporaryDirectory(prefix="accuracy-") as folder:
+        return _judged(Path(folder), seed, variant, wanted, days, core)
+
+
+def _judged(folder: Path, seed: int, variant: Variant, wanted: str, days: float, core: int) -> dict[str, Any]:
     gpus = core + sum(s.gpus for s in scenes() if wanted == "all" or s.detector in wanted.split(","))
     bundle = folder / "bundle"
     truth = simulate(
@@ -112,10 +154,13 @@ def judged(folder: Path, seed: int, variant: Variant, wanted: str, days: float, 
     settings = Settings(memory_limit=MEMORY_LIMIT, threads=THREADS)
     store = Store.open(folder / "data", threads=THREADS, memory_limit=MEMORY_LIMIT)
     state = State.open("sqlite://")
+    clocks = [time.monotonic()]
     try:
         read = import_paths(store, state, "bundle", [bundle], cluster=None, now_us=0)
         shutil.rmtree(bundle)
+        clocks.append(time.monotonic())
         done = analyze(store, state, settings, now_us=parse_rfc3339(str(truth["window"]["end"])))  # type: ignore[index]
+        clocks.append(time.monotonic())
         told = [finding.as_dict() for finding in findings.read(store) if finding.suppressed_by is None]
     finally:
         store.close()
@@ -123,6 +168,8 @@ def judged(folder: Path, seed: int, variant: Variant, wanted: str, days: float, 
     outcomes = compare(truth, told)
     return {
         "detectors": {name: outcome.__dict__ for name, outcome in sorted(outcomes.items())},
+        "import_s": round(clocks[1] - clocks[0], 1),
+        "analyze_s": round(clocks[2] - clocks[1], 1),
         "failed_rules": [*done.failed_rules, *map(str, read.unreadable)],
     }
 

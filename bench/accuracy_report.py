@@ -46,13 +46,15 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def report(counts: Mapping[str, Counts], titles: Mapping[str, str], seeds: Sequence[int]) -> str:
-    """docs/accuracy.md as text."""
+def report(
+    counts: Mapping[str, Counts], titles: Mapping[str, str], seeds: Sequence[int], shapes: Sequence[str] = ()
+) -> str:
+    """docs/accuracy.md as text; `shapes` are rows of a table of what is planted."""
     parts = [_HEAD.format(seeds=_range(seeds))]
     for variant, summed in counts.items():
         parts.append(f"## {titles[variant]} (`{variant}`)\n\n{summed.fleets} fleets.{_failed(summed.failed)}\n")
         parts.append(_table(summed))
-    parts.append(_LIMITS)
+    parts.append(_LIMITS.format(shapes="\n".join(shapes)))
     return "\n".join(parts)
 
 
@@ -106,7 +108,26 @@ of 95 %. Goals: precision 0.95, recall 0.90, and no decoy hit by false-utilizati
 and fragmentation.
 """
 
-_LIMITS = """## What this does not prove
+_LIMITS = """## The fleets
+
+`gpuwatch simulate --out DIR --scenes all --gpus 400 --days 8 --seed 101` writes one. The same arguments give the same bytes.
+
+| option | meaning |
+| --- | --- |
+| `--scenes none\\|default\\|all\\|ID,...` | which scenes are staged, on GPUs that count within `--gpus`. `default`: in fleets of 64 GPUs and more, on half of them; `all`: as many as fit beside 8 GPUs; or those of some detectors. The most important come first, and scenes longer than `--days` are left out |
+| `--step S` | seconds between two samples |
+| `--without FIELD` | leaves out the metrics whose name has this word, on the whole fleet |
+| `--drop RATIO` | loses this part of the samples at random, a node's scrapes together |
+
+A scene is a few nodes of its own with a pool, jobs, loads and scheduler objects, in `gpuwatch/simulate/scenes/<detector>.py`; its nodes
+join the fleet some hours before the end. `truth.json` has `planted` and `decoys` (detector, subject, devices, intervals, and
+why), and `allowed`: what a detector may say or not because both readings are right.
+
+| Detector | Planted | Decoys |
+| --- | --- | --- |
+{shapes}
+
+## What this does not prove
 
 - The labels are ours. We wrote the simulator, and chose what a failure looks like from published descriptions; a detector that
   agrees with it agrees with our reading of them. Scenes were written from the descriptions and not from the rules' SQL, but by

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 
 EXACT_PIECES_MAX = 20
 """Pieces of jobs among which every choice is looked at; of more, only the pieces of one node at a time."""
@@ -16,6 +15,8 @@ PACKINGS_MAX = 20_000
 """Arrangements of the GPUs that one choice moves which are looked at."""
 NODE_PIECES_MAX = 12
 """Pieces of one node among which every choice is looked at: the smallest."""
+TARGETS_MAX = 200
+"""Nodes for whose pieces other places are looked for, one after another."""
 
 
 @dataclass(frozen=True)
@@ -159,25 +160,32 @@ def _next_place(
     """The node that is cleared most cheaply, what leaves it, and where to."""
     options: list[tuple[tuple[int, int, int], str, tuple[Piece, ...]]] = []
     for name, pieces in staying.items():
-        lacking = gpus - free[name]
-        small = sorted(pieces, key=_size)[:NODE_PIECES_MAX]
-        if sum(piece.gpus for piece in small) < lacking:
-            continue
-        for moves in islice(_cheapest_first(small), CHOICES_MAX // NODE_PIECES_MAX):
-            if sum(piece.gpus for piece in moves) >= lacking:
-                options.append((_price(moves), name, moves))
-                break
-    for _, name, moves in sorted(options, key=lambda option: (option[0], option[1]))[:CHOICES_MAX]:
+        small = sorted(pieces, key=_order)[:NODE_PIECES_MAX]
+        chosen = _fewest(tuple((piece.gpus, piece.preemptible) for piece in small), gpus - free[name])
+        if chosen is not None:
+            moves = tuple(small[n] for n in chosen)
+            options.append((_price(moves), name, moves))
+    for _, name, moves in sorted(options, key=lambda option: option[:2])[:TARGETS_MAX]:
         targets = _targets({other: room for other, room in free.items() if other != name}, moves)
         if targets is not None:
             return name, moves, targets
     return None
 
 
+@lru_cache(CHOICES_MAX)
+def _fewest(sizes: tuple[tuple[int, bool], ...], lacking: int) -> tuple[int, ...] | None:
+    """Which pieces of (GPUs, preemptible) of one node make up what is lacking most cheaply; None: all do not."""
+    if sum(gpus for gpus, _ in sizes) < lacking:
+        return None
+    pieces = [Piece("", str(n), gpus, preemptible) for n, (gpus, preemptible) in enumerate(sizes)]
+    enough = (moves for moves in _cheapest_first(pieces) if sum(piece.gpus for piece in moves) >= lacking)
+    return tuple(int(piece.run) for piece in next(enough))
+
+
 def _targets(free: dict[str, int], moves: Sequence[Piece]) -> list[str] | None:
     """Where each piece goes: the largest first, each to the fullest node that takes it."""
     left, found = dict(free), {}
-    for piece in sorted(moves, key=_size, reverse=True):
+    for piece in sorted(moves, key=_order, reverse=True):
         ready = [name for name, room in left.items() if room >= piece.gpus]
         if not ready:
             return None
@@ -187,5 +195,6 @@ def _targets(free: dict[str, int], moves: Sequence[Piece]) -> list[str] | None:
     return [found[piece] for piece in moves]
 
 
-def _size(piece: Piece) -> tuple[int, str]:
-    return piece.gpus, piece.run
+def _order(piece: Piece) -> tuple[int, bool, str]:
+    """Smallest first, of equals those that can be preempted."""
+    return piece.gpus, not piece.preemptible, piece.run

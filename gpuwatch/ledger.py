@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from math import lcm
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,6 +31,8 @@ HELD_BUCKETS = (
 BUCKETS = FREE_BUCKETS + HELD_BUCKETS
 """Every bucket of contract.md section 5, in the order of cumulative rounding."""
 
+PART_SAMPLES_MAX = 3_500_000
+"""Samples of a slice that are computed at a time: more at once need more memory than the store may use."""
 IDLE_SPAN_US_MIN = 5 * MINUTE_US
 """Shorter idle spans are not kept: no rule asks for less than this."""
 _HOUR = pa.schema([("hour_us", pa.int64())])
@@ -79,16 +82,33 @@ def _recompute_slice(
         store.view("slice_hour", pa.Table.from_pydict({"hour_us": hours}, schema=_HOUR)),
         store.transaction(),
     ):
-        store.run("ledger/reading", **parameters)
-        if store.sql("select count(*) from sparse_device")[0][0]:
-            store.run("ledger/hold", **parameters)
-        store.run("ledger/piece", **parameters)
-        store.run("ledger/idle", **parameters)
-        store.run("ledger/minute", **parameters)
-        store.run("ledger/write_hours", **parameters)
+        store.run("ledger/clear_hours", **parameters)
+        parts = _parts(store, parameters)
+        for part in range(parts):
+            _write_part(store, parameters | {"part": part, "parts": parts})
         workload_class.write_hours(store, cluster, start_us, end_us, settings)
         strand(store, cluster, hours, requests)
         store.run("cost/unroll", cluster=cluster, from_us=hours[0], until_us=hours[-1])
+
+
+def _parts(store: Store, parameters: Mapping[str, Any]) -> int:
+    """In how many parts the devices of a slice are computed, one after the other: memory is for so many samples only."""
+    rows = store.sql(
+        "select count(*) from sample where observed_us >= $a and observed_us < $b",
+        a=parameters["read_from_us"],
+        b=parameters["read_until_us"],
+    )[0][0]
+    return max(1, -(-int(rows) // PART_SAMPLES_MAX))
+
+
+def _write_part(store: Store, parameters: Mapping[str, Any]) -> None:
+    store.run("ledger/reading", **parameters)
+    if store.sql("select count(*) from sparse_device")[0][0]:
+        store.run("ledger/hold", **parameters)
+    store.run("ledger/piece", **parameters)
+    store.run("ledger/idle", **parameters)
+    store.run("ledger/minute", **parameters)
+    store.run("ledger/write_hours", **parameters)
 
 
 def recompute_dirty(

@@ -35,14 +35,11 @@ def prepare(store: Store, asked: Asked) -> None:
     from gpuwatch.decisions_jobs import slices_of
 
     cut = store.sql(
-        """select distinct d.model, l.profile
-        from ledger_hour l
-        join device d on d.device_id = l.device_id and d.cluster = l.cluster
-        where l.cluster = $cluster and l.hour_us >= $from_us and l.hour_us < $until_us
-            and l.profile is not null and d.model is not null""",
+        """select distinct d.model, p.profile
+        from device_price p
+        join device d on d.device_id = p.device_id and d.cluster = p.cluster
+        where p.cluster = $cluster and p.profile is not null and d.model is not null""",
         cluster=asked.cluster,
-        from_us=asked.from_us,
-        until_us=asked.until_us,
     )
     sizes: list[dict[str, object]] = []
     for model in sorted({model for model, _ in cut}):

@@ -42,10 +42,12 @@ def find(
     height_min: float,
     baseline_max: float,
     on_time_min: float,
+    depth_min: float,
 ) -> Pattern | None:
     """The pattern of pauses in `gap`, the part of each minute in which nothing ran (NaN: not known); None without one.
 
     Pauses are minutes at least `height_min` above the median, which is at most `baseline_max`: work goes on between them.
+    In those of three minutes and more nothing runs: `depth_min` of the minutes between their first and last one.
     The period is a local peak of the autocorrelation at `score_min` or above between `period_min` and `period_max`
     minutes, and `on_time_min` of the pauses follow each other by it.
     """
@@ -59,6 +61,9 @@ def find(
         return None
     starts = _starts(marks)
     if len(starts) < pauses_min:
+        return None
+    inner = marks & np.append(False, marks[:-1]) & np.append(marks[1:], False)
+    if inner.any() and float(np.median(gap[inner])) < depth_min:
         return None
     period, score = _period(np.where(marks, excess, 0.0), period_min, min(period_max, len(gap) // 2))
     if period is None or score < score_min:

@@ -86,7 +86,7 @@ def _row(gang: Gang, found: Placement, around: Graph) -> dict[str, Any]:
         "grade": found.grade,
         "at": rfc3339(gang.at_us),
         "spans": spans(found),
-        "best": f"{place_words(best.where)}{name}",
+        "best": f"{place_words(best.where, told.nvlink_domains is not None)}{name}",
         "kind": found.where.kind,
         "best_kind": best.where.kind,
         "worst_level": found.worst,

@@ -169,7 +169,10 @@ def _why(found: Placement, around: Graph, model: str, at_us: int, named: bool) -
     clock = datetime.fromtimestamp(at_us // SECOND_US, UTC).strftime("%H:%M")
     place = found.best.where
     name = f" ({place.name})" if named and place.name else ""
-    there = f"{place_words(place)}{name} with {found.best.free} free GPUs {'was' if place.parts == 1 else 'were'} there at {clock} UTC"
+    kind = place_words(place, found.spread.nvlink_domains is not None)
+    there = (
+        f"{kind}{name} with {found.best.free} free GPUs {'were' if kind[:1].isdigit() else 'was'} there at {clock} UTC"
+    )
     if found.grade == "A":
         return f"{here}; {there}, and its links are no faster."
     return f"{here}; {there}" + (f", but {REASONS['larger']}." if found.grade is None else ".")
@@ -187,10 +190,10 @@ def spans(found: Placement) -> str:
     return "Spans " + " on ".join(_count(count, word) for count, word in counts if count is not None)
 
 
-def place_words(place: Where) -> str:
-    """A place in words: one NVLink domain, or 2 nodes of one leaf switch."""
+def place_words(place: Where, linked: bool) -> str:
+    """A place in words: one NVLink domain, or 2 nodes of one leaf switch. `linked`: its GPUs have NVLink."""
     kind = ONE.get(place.kind, f"one {place.kind}")
-    if place.parts == 1:
+    if place.parts == 1 or (place.kind in NODE_KINDS and not linked):
         return kind
     return f"{_count(place.parts, 'NVLink domain' if place.kind in NODE_KINDS else 'node')} of {kind}"
 

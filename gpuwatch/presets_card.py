@@ -55,7 +55,9 @@ class Layer:
         by_rule: dict[str, dict[str, float]] = {}
         for rule, name, value in self.thresholds:
             by_rule.setdefault(rule, {})[name] = value
-        place = {POOL: {"pool": self.name, "cluster": self.cluster}, TEAM: {"team": self.name}}.get(self.scope, {})
+        place: dict[str, str | None] = {} if self.scope == ALL else {self.scope: self.name}
+        if self.scope == POOL:
+            place["cluster"] = self.cluster
         return {**place, "preset": self.preset, "off": list(self.off), "thresholds": by_rule}
 
 

@@ -184,7 +184,7 @@ def _check(store: Store, rule: Rule, line: int) -> None:
     statements = sqlfile.split(text)
     if len(statements) != 1:
         raise SiteRuleError(line, f"{len(statements)} statements", "write one select")
-    parameters = dict.fromkeys(RESERVED, 0) | {"cluster": ""} | dict(rule.parameters)
+    parameters: dict[str, object] = dict.fromkeys(RESERVED, 0) | {"cluster": ""} | dict(rule.parameters)
     for name in sorted(statements[0].names - parameters.keys()):
         raise SiteRuleError(line, f"${name} is no parameter", f"known: {', '.join(sorted(parameters))}")
     with store.cursor() as scratch:

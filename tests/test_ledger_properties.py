@@ -273,6 +273,21 @@ def test_an_hour_computed_alone_is_the_hour_computed_with_all(seed: int, rng: ra
     assert together == world.derived()
 
 
+@settings(steady, max_examples=3)
+@given(seeds, st.integers(2, 7))
+def test_devices_computed_in_parts_are_the_devices_computed_together(seed: int, parts: int) -> None:
+    """A slice with more samples than memory is for is computed some devices at a time."""
+    world = World().add(*tiny_fleet(seed).rows).book()
+    together = world.derived()
+    start_us, end_us = world.span_us()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "_parts", lambda store, parameters: parts)
+        world.recompute([(h - T0_US) // HOUR_US for h in range(start_us, end_us, HOUR_US)])
+
+    assert together == world.derived()
+
+
 def test_an_hour_computed_alone_knows_the_pace_of_the_hours_before() -> None:
     """Few samples an hour: how long one holds is decided by the hours around, and theirs by the hours around them."""
     gpu = Gpu()

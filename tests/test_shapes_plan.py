@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from gpuwatch import cost
+from gpuwatch.cli import app
 from gpuwatch.clock import DAY_US, HOUR_US, Window
+from gpuwatch.commands import shapes as command
 from gpuwatch.errors import UsageError
 from gpuwatch.mig_plan import repartition
 from gpuwatch.model import PENDING, Records
@@ -18,6 +23,7 @@ from gpuwatch.rates import Rate
 from gpuwatch.shapes_history import by_job, history
 from gpuwatch.shapes_plan import parsed, plans
 from gpuwatch.state import State
+from gpuwatch.store import Store
 from tests.test_stranding import DAY, END, asked, machine, world
 from tests.world import H100, HOUR, T0_US, World, us
 
@@ -164,3 +170,32 @@ def test_the_demand_of_the_week_has_what_waited() -> None:
     assert ["GPU-m"] == [change["gpu"] for change in one["changes"]]
     assert "3g.40gb" in one["changes"][0]["better"]
     assert (0.0, 1.0) == (one["served_ratio"], one["served_ratio_after"])
+
+
+# The command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_plans_nothing_of_empty_books(tmp_path: Path) -> None:
+    Store.open(tmp_path).close()
+    found = CliRunner().invoke(app, ["shapes", "--plan", "8", "--data", str(tmp_path), "--format", "json"])
+
+    assert 0 == found.exit_code, found.output
+    assert ([], []) == tuple(json.loads(found.stdout)[name] for name in ("items", "repartition"))
+
+
+def test_the_command_refuses_what_is_no_shape(tmp_path: Path) -> None:
+    Store.open(tmp_path).close()
+    found = CliRunner().invoke(app, ["shapes", "--plan", "many", "--data", str(tmp_path)])
+
+    assert 2 == found.exit_code
+    assert "expected GPUs (8)" in found.stderr + str(found.exception)
+
+
+def test_better_layouts_are_told_in_lines() -> None:
+    change = {"gpu": "GPU-m", "layout": ["1g.10gb"] * 7, "better": ["3g.40gb", "3g.40gb"]}
+    row = {"cluster": "c1", "changes": [change], "served_ratio": 0.25, "served_ratio_after": 1.0}
+
+    assert [
+        "c1: GPU-m 1g.10gb+1g.10gb+1g.10gb+1g.10gb+1g.10gb+1g.10gb+1g.10gb -> 3g.40gb+3g.40gb",
+        "c1: of the MIG demand of the last week 25.0 % found an instance; it would be 100.0 %",
+    ] == list(command._layouts({"repartition": [row]}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -28,6 +29,20 @@ SLOTS = ("node_local", "nvlink_local", "leaf_local", "across")
 SLICES = ("ready", "creatable", "placeable", "after_repartition", "exact")
 SHOWN = ("cluster", "pool", "gpu_model", "shape", "requested", *SLOTS, *SLICES[:2], SLICES[3])
 DAYS_LEAST, DAYS_MOST = 7, 28
+ASKED = "asked"
+"""Instead of a shape: those that are asked for and find no place."""
+PLANNED = (
+    "cluster",
+    "pool",
+    "gpu_model",
+    "shape",
+    "free_gpus",
+    "placeable",
+    "possible",
+    "moved_gpus",
+    "exact",
+    "moves",
+)
 
 
 def shapes(
@@ -38,6 +53,14 @@ def shapes(
     days: Annotated[
         int, typer.Option("--days", min=DAYS_LEAST, max=DAYS_MOST, help="Days of submitted requests that count.")
     ] = DAYS_MOST,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            "--plan",
+            metavar="SHAPE",
+            help=f"Instead: the moves that make room for 8, or 2x8 (nodes x GPUs); {ASKED}: for all that finds no place.",
+        ),
+    ] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
@@ -49,6 +72,9 @@ def shapes(
 
     chosen = choose(form, sys.stdout.isatty())
     moment = moment_us(at, "--at")
+    if plan is not None:
+        _plan(context, data, config, chosen, cluster, at, moment, None if plan == ASKED else plan, days)
+        return
     if (note := in_use.find(data)) is not None:
         found = remote.every(note, "/api/v1/capacity/shapes", {"cluster": cluster, "at": at, "days": days})
         if cluster is not None and not found["clusters"]:
@@ -67,6 +93,45 @@ def shapes(
         rows = [row | {"requested": _percent(row["requested_ratio"])} for row in rows]
     extra = {name: value for name, value in found.items() if name not in ("items", "next", "next_offset")}
     show(Listing((*COLUMNS, *SLOTS, *SLICES), rows, extra, shown=SHOWN, foot=list(_foot(found, cluster))), chosen)
+
+
+def _plan(
+    context: typer.Context,
+    data: DataOption,
+    config: ConfigOption,
+    form: str,
+    cluster: str | None,
+    at: str | None,
+    moment: int | None,
+    shape: str | None,
+    days: int,
+) -> None:
+    """What would have to move, and MIG layouts that the last week would have used better."""
+    from gpuwatch.shapes_plan import plans
+
+    if (note := in_use.find(data)) is not None:
+        asked = {"cluster": cluster, "at": at, "shape": shape, "days": days}
+        found = json.loads(remote.get(note, "/api/v1/capacity/plan", asked))
+    else:
+        with opened(data, config) as (store, _, _):
+            at_us = now_us(context) if moment is None else moment
+            found = plans(store, at_us, cluster=cluster, shape=shape, days=days, exact=at is not None)
+    rows = found["items"]
+    if form != "json":
+        rows = [
+            row | {"moves": ", ".join(f"{m['job']}: {m['gpus']} on {m['node']}" for m in row["moves"])} for row in rows
+        ]
+    extra = {name: value for name, value in found.items() if name not in ("items", "next")}
+    show(Listing(PLANNED, rows, extra, foot=list(_layouts(found))), form)
+
+
+def _layouts(found: dict[str, Any]) -> Iterator[str]:
+    for one in found["repartition"]:
+        for change in one["changes"]:
+            yield f"{one['cluster']}: {change['gpu']} {'+'.join(change['layout'])} -> {'+'.join(change['better'])}"
+        if one["changes"]:
+            before, after = _percent(one["served_ratio"]), _percent(one["served_ratio_after"])
+            yield f"{one['cluster']}: of the MIG demand of the last week {before} found an instance; it would be {after}"
 
 
 def _foot(found: dict[str, Any], cluster: str | None = None) -> Iterator[str]:

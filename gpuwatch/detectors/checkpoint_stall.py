@@ -32,8 +32,9 @@ _MINUTE = pa.schema([("chain", pa.string()), ("hour_us", pa.int64()), ("minute",
 
 
 def _summary(e: Evidence) -> str:
+    who = "One device stops" if e["devices"] == 1 else f"{count(e['devices'], 'device')} stop together"
     return (
-        f"{count(e['devices'], 'device')} stop together every {count(e['period_minutes'], 'minute')}, "
+        f"{who} every {count(e['period_minutes'], 'minute')}, "
         f"{100 * e['duty_ratio']:.0f} % of the time: as for checkpoints."
     )
 
@@ -112,6 +113,7 @@ def _judge_hour(
         height_min=p["height_min"],
         baseline_max=p["baseline_max"],
         on_time_min=p["on_time_min"],
+        depth_min=p["depth_min"],
     )
     # The next pause would have come: the pattern has ended.
     if pattern is None or begin + pattern.last < at[last - 1] - p["overdue_ratio"] * pattern.period:
@@ -146,12 +148,13 @@ CHECKPOINT_STALL = register(
             Threshold("period_least_us", 5 * MINUTE_US, "checkpoints come every 5 minutes to 6 hours"),
             Threshold("period_most_us", 6 * HOUR_US, "checkpoints come every 5 minutes to 6 hours"),
             Threshold("duty_ratio_min", 0.05, "pauses take 5 % of the time; 10 % is high"),
-            Threshold("duty_ratio_max", 0.5, "what stands still most of the time does not wait for checkpoints"),
+            Threshold("duty_ratio_max", 0.25, "what stands still for a quarter of the time waits for something else"),
             Threshold("autocorrelation_min", 0.5, "a period looks like the one before"),
             Threshold("pauses_min", 4, "three periods and the pause that began them"),
             Threshold("on_time_min", 0.75, "three quarters of the pauses come on time, within a quarter of the period"),
             Threshold("overdue_ratio", 1.5, "a pause that is half a period late: they have ended"),
             Threshold("height_min", 0.15, "a pause fills 15 % of a minute more than usual: 10 seconds"),
+            Threshold("depth_min", 0.8, "within a pause of three minutes or more nothing runs"),
             Threshold("baseline_max", 0.3, "between pauses the GPUs work"),
             Threshold("together_min", 0.6, "the busiest GPU of the gang pauses 60 % as much as all on average"),
             Threshold("free_ratio", 0.01, "1 % of the time is not claimed: what a good checkpoint costs"),

@@ -14,8 +14,8 @@ def _summary(e: Evidence) -> str:
             f"{count(e['attempts'], 'attempt')} in 24 hours."
         )
     return (
-        f"Seven days on {e['profile']} used at most {count(e['memory_gib'], 'GiB')} and, "
-        f"95 % of the hours, {100 * e['sm_active_ratio']:.0f} % of its SMs: {e['fit']} holds that."
+        f"Seven days on {e['profile']} used at most {count(e['memory_gib'], 'GiB')} and {100 * e['sm_active_max_ratio']:.0f} % "
+        f"of its SMs: {e['fit']} holds that in {100 * (1 - e['peak_hours_ratio']):.0f} % of the hours."
     )
 
 
@@ -38,6 +38,7 @@ MIG_MISMATCH = register(
             Threshold("coverage_min", 0.8, "a week is judged when 80 % of its held time was sampled"),
             Threshold("memory_headroom", 1.2, "domain reference D4: the most memory seen, and a fifth more"),
             Threshold("sm_load_max", 0.8, "domain reference D4: the smaller slice would be busy 80 % at most"),
+            Threshold("peak_hours_max", 0.05, "domain reference D4: 95 % of the SM use counts"),
             Threshold("full_ratio_min", 0.97, "domain reference D4: memory full to 97 % when a run failed"),
             Threshold("before_exit_us", MINUTE_US, "domain reference D4: within 60 seconds of its end"),
             Threshold("filled_us", 30 * MINUTE_US, "what memory did in the half hour before the end"),
@@ -48,11 +49,12 @@ MIG_MISMATCH = register(
         ),
         summary=_summary,
         remedy=_remedy,
-        look_back_us=7 * DAY_US,
+        look_back_us=7 * DAY_US + 6 * HOUR_US,
         gap_us=DAY_US,
         measures={
             "memory_gib": "max",
-            "sm_active_ratio": "max",
+            "sm_active_max_ratio": "max",
+            "peak_hours_ratio": "last",
             "active_hours": "last",
             "full_ratio": "max",
             "attempts": "max",

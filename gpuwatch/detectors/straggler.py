@@ -5,15 +5,16 @@ from __future__ import annotations
 from gpuwatch.clock import MINUTE_US
 from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
 
+CLOCK_RATIO_MAX = 0.93
+"""Of the gang's median SM clock, below which a GPU is slow (domain: D11)."""
+
 
 def _summary(e: Evidence) -> str:
-    clock = (
-        f" at {e['sm_clock_mhz']:.0f} MHz beside {e['gang_sm_clock_mhz']:.0f}"
-        if e.get("sm_clock_mhz") is not None and e.get("gang_sm_clock_mhz") is not None
-        else ""
-    )
+    own, others = e.get("sm_clock_mhz"), e.get("gang_sm_clock_mhz")
+    slower = own is not None and others is not None and own < CLOCK_RATIO_MAX * others
+    clock = f" at {own:.0f} MHz beside {others:.0f}" if slower else ""
     return (
-        f"GPU {e['gpu']} on {e['node']}{clock} ({e['causes']}) computes {100 * e['busy_ratio']:.0f} % of the time, the middle "
+        f"{e['gpu']} on {e['node']}{clock} ({e['causes']}) computes {100 * e['busy_ratio']:.0f} % of the time, the middle "
         f"of its {e['gpus']} GPUs {100 * e['gang_busy_ratio']:.0f} %: the others wait {100 * e['loss_ratio']:.0f} % of the "
         f"time in {count(e['windows'] / 12, 'hour')}."
     )
@@ -40,7 +41,7 @@ STRAGGLER = register(
             Threshold("loss_ratio_max", 0.5, "domain: the loss is clamped to one half"),
             Threshold("work_ratio_min", 0.05, "a gang that does nothing waits for nobody"),
             Threshold("windows_min", 3, "domain: three of four windows of five minutes"),
-            Threshold("clock_ratio_max", 0.93, "domain: SM clock below 93 % of the gang's median"),
+            Threshold("clock_ratio_max", CLOCK_RATIO_MAX, "domain: SM clock below 93 % of the gang's median"),
             Threshold("hotter_celsius_min", 10, "domain: 10 degrees above the gang's median"),
             Threshold("confidence_clock", 0.8, "a low clock or hardware slowdown explains slow kernels"),
             Threshold("confidence_other", 0.6, "heat, PCIe and NVLink errors make slow kernels likely"),

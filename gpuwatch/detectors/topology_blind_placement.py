@@ -18,14 +18,12 @@ def _measured(e: Evidence) -> bool:
 
 
 def _summary(e: Evidence) -> str:
-    slow = e.get("slowdown_low")
-    cost = (
-        "how much slower its links are is not known"
-        if slow is None
-        else f"a step takes {slow:.2f} to {e['slowdown_high']:.2f} times as long on links that are "
-        f"{e['bandwidth_ratio']:.1f} times slower"
-    )
-    return f"{e['spans']}; {e['best']} with {e['free_gpus']} free GPUs was there at {e['at']}: {cost}."
+    there = f"{e['spans']}, while {e['best']} had {e['free_gpus']} free GPUs at {e['at']}"
+    if e.get("slowdown_low") is None:
+        return f"{there}: how much slower its links are is not known."
+    low, high = f"{e['slowdown_low']:.2f}", f"{e['slowdown_high']:.2f}"
+    times = low if low == high else f"{low} to {high}"
+    return f"{there}: a step takes {times} times as long on links that are {e['bandwidth_ratio']:.1f} times slower."
 
 
 def _remedy(e: Evidence) -> str:

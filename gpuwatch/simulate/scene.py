@@ -13,7 +13,7 @@ from gpuwatch.simulate.loads import HOUR
 if TYPE_CHECKING:
     from gpuwatch.simulate.staging import Stage
 
-CORE_GPUS_MIN = 16
+CORE_GPUS_MIN = 8
 """GPUs that scenes leave to the rest of the fleet."""
 DEFAULT_FROM_GPUS = 64
 """Fleets smaller than this have scenes only where that is asked for."""

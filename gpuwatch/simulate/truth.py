@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from gpuwatch.simulate.fleet import Device, Fleet
 from gpuwatch.simulate.loads import hoarded_intervals
+from gpuwatch.simulate.models import A100
 from gpuwatch.simulate.moments import Epoch
 from gpuwatch.simulate.owners import team_of
 from gpuwatch.simulate.runs import Run
@@ -19,6 +20,11 @@ from gpuwatch.simulate.scenarios import BLIND, BLIND_SPOT, IDLE_HOARDING, SCENAR
 from gpuwatch.simulate.tables import Rate, price
 
 Divided = dict[tuple[int, str], list[tuple[int, int, Fraction]]]
+
+POOL_KNOWN_S = 86_400
+"""Pools that were there for a day: how they are paid may be said to be the dearer way."""
+PAUSING = ("short-idle",)
+"""Cases whose pauses could be those of checkpoints."""
 
 PLACES = 6
 PRECISION = 60
@@ -214,6 +220,16 @@ def build_truth(
         free = price(card, node.model, node.from_s, window)
         remainder += Amount(share * (window - node.from_s), share * free)
     labels = labels or Labels()
+    pools = {node.pool: None for node in fleet.nodes if node.model is A100 and window - node.from_s >= POOL_KNOWN_S}
+    dearer = tuple(
+        Allowed("own-vs-cloud", "pool", pool, "reserved below its list price: which is dearer depends on its use")
+        for pool in pools
+    )
+    pauses = tuple(
+        Allowed("checkpoint-stall", "job", run.job_id, "it stops at regular times; whether to save is not to be seen")
+        for run in runs
+        if run.scenario in PAUSING
+    )
     planted = [case for run in runs if (case := _case(run, epoch, True))]
     decoys = [case for run in runs if (case := _case(run, epoch, False))]
     return Truth(
@@ -230,7 +246,7 @@ def build_truth(
         dict(by_model),
         (*planted, *labels.planted),
         (*decoys, *labels.decoys),
-        labels.allowed,
+        (*pauses, *dearer, *labels.allowed),
     )
 
 

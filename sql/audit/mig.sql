@@ -9,7 +9,7 @@ with gpu as (
         any_value(d.model) as model,
         count(*) filter (where d.device_id <> d.parent_id) as slices
     from device d
-    where d.last_us > $since_us and d.first_us < $until_us
+    where coalesce(d.last_us > $since_us and d.first_us < $until_us, true)
     group by d.cluster, d.parent_id
 ),
 said as (

@@ -49,20 +49,18 @@ waited as (
     select
         m.chain,
         l.hour_us,
-        sum(l.gap_us + l.communication_us + l.stalled_us) as waited_us,
-        sum(
-            l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us + l.compute_us
-        ) as observed_us
+        sum(l.gap_us + l.communication_us + l.stalled_us) as waited_us
     from ledger_hour l
     join member m using (run_id)
     where l.cluster = $cluster and l.hour_us >= $since_us - $baseline_us and l.hour_us < $until_us
     group by m.chain, l.hour_us
 ),
 hourly as (
-    select c.*, w.waited_us / w.observed_us as waited_ratio
+    -- Of what was measured: without SM_ACTIVE the books know gaps only, and those tell too.
+    select c.*, w.waited_us / c.covered_us as waited_ratio
     from carried c
     join waited w using (chain, hour_us)
-    where c.covered_us >= $coverage_min * 3600000000 * c.devices and w.observed_us > 0
+    where c.covered_us >= $coverage_min * 3600000000 * c.devices
 ),
 usual as (
     select
@@ -148,7 +146,8 @@ lost as (
         l.run_id,
         l.hour_us,
         floor(max(p.rise_ratio) * sum(
-            l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us + l.compute_us
+            l.unobserved_us + l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us
+            + l.memory_roof_us + l.compute_us
         ))::bigint as lost_us,
         sum(l.communication_us)::bigint as communication_us,
         sum(l.stalled_us)::bigint as stalled_us,

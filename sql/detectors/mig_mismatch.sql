@@ -1,67 +1,144 @@
 -- A row is a MIG slice and an hour of a job on it, where a smaller profile would have held all that the slice was used for in
 -- seven days, or where the job ended because the slice's memory was full: D4 of domain.md 3.2.
 -- mig_fit (made before) has the smaller profiles of each profile: their memory, and their SMs and share by those of the slice.
-with slice_hour as (
+with held_hour as materialized (
     select
-        l.hour_us,
-        l.device_id,
-        l.profile,
-        sum(l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us + l.compute_us)
-            as seen_us,
-        sum(l.unobserved_us) as unseen_us,
-        sum(l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us + l.compute_us) as active_us,
-        arg_max(l.run_id, l.hoarded_us + l.gap_us + l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us + l.compute_us)
-            as run_id
-    from ledger_hour l
-    where l.cluster = $cluster and l.hour_us >= $from_us and l.hour_us < $until_us
-        and l.run_id is not null and l.profile is not null
-    group by l.hour_us, l.device_id, l.profile
+        hour_us,
+        device_id,
+        profile,
+        run_id,
+        hoarded_us + gap_us + communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us as seen_us,
+        gap_us + communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us as active_us,
+        unobserved_us as unseen_us
+    from ledger_hour
+    where cluster = $cluster and hour_us >= $from_us and hour_us < $until_us
+        and run_id is not null and profile is not null
 ),
-used as (
+slice_device as materialized (
+    select distinct device_id from held_hour
+),
+memory as materialized (
+    select device_id, hour_us, fb_used_max_bytes as memory_bytes
+    from device_hour
+    where cluster = $cluster and hour_us >= $from_us and hour_us < $until_us
+        and device_id in (select device_id from slice_device)
+),
+work as materialized (
+    select device_id, hour_us, run_id, sm_active_max_ratio as sm_ratio
+    from workload_hour
+    where cluster = $cluster and hour_us >= $from_us and hour_us < $until_us
+        and device_id in (select device_id from slice_device)
+),
+used as materialized (
+    select s.*, s.hour_us // 21600000000 * 21600000000 as block_us, m.memory_bytes, w.sm_ratio
+    from held_hour s
+    left join memory m on m.device_id = s.device_id and m.hour_us = s.hour_us
+    left join work w on w.device_id = s.device_id and w.hour_us = s.hour_us and w.run_id = s.run_id
+),
+-- Six hours are a block. What is said of an hour follows from the 28 whole blocks before its own.
+block as materialized (
     select
-        s.*,
-        h.fb_used_max_bytes as memory_bytes,
-        w.sm_active_max_ratio as sm_ratio
-    from slice_hour s
-    left join device_hour h
-        on h.cluster = $cluster and h.device_id = s.device_id and h.hour_us = s.hour_us
-        and h.hour_us >= $from_us and h.hour_us < $until_us
-    left join (
-        select device_id, hour_us, max(sm_active_max_ratio) as sm_active_max_ratio
-        from workload_hour
-        where cluster = $cluster and hour_us >= $from_us and hour_us < $until_us
-            and device_id in (select device_id from slice_hour)
-        group by device_id, hour_us
-    ) w on w.device_id = s.device_id and w.hour_us = s.hour_us
+        device_id,
+        profile,
+        block_us,
+        sum(active_us) as active_us,
+        sum(seen_us) as seen_us,
+        sum(unseen_us) as unseen_us,
+        max(memory_bytes) as memory_bytes,
+        max(sm_ratio) as sm_ratio,
+        count(*) as hours,
+        -- An hour of work without a reading may have needed all of the slice.
+        count(*) filter (where active_us > 0 and (memory_bytes is null or sm_ratio is null)) as dark_hours
+    from used
+    group by device_id, profile, block_us
+),
+asked_block as materialized (
+    select distinct device_id, profile, block_us
+    from used
+    where hour_us >= $since_us and active_us > 0
 ),
 week as (
     select
-        *,
-        sum(active_us) over week_before as week_active_us,
-        sum(seen_us) over week_before as week_seen_us,
-        sum(unseen_us) over week_before as week_unseen_us,
-        max(memory_bytes) over week_before as week_memory_bytes,
-        quantile_cont(sm_ratio, 0.95) over week_before as week_sm_ratio,
-        -- An hour of work without a reading may have needed all of the slice.
-        count(*) filter (where active_us > 0 and (memory_bytes is null or sm_ratio is null)) over week_before as dark_hours
-    from used
-    window week_before as (
-        partition by device_id, profile
-        order by hour_us
-        range between 601200000000 preceding and current row
-    )
+        a.device_id,
+        a.profile,
+        a.block_us,
+        sum(b.active_us) as active_us,
+        sum(b.seen_us) as seen_us,
+        sum(b.unseen_us) as unseen_us,
+        max(b.memory_bytes) as memory_bytes,
+        max(b.sm_ratio) as sm_ratio,
+        sum(b.hours) as hours,
+        sum(b.dark_hours) as dark_hours
+    from asked_block a
+    join block b
+        on b.device_id = a.device_id and b.profile = a.profile
+        and b.block_us >= a.block_us - 604800000000 and b.block_us < a.block_us
+    group by a.device_id, a.profile, a.block_us
 ),
-judged as (
-    select w.*, d.model, d.gpu, d.gi
+fits as (
+    select w.*, d.model, f.fit, f.sm_part, f.share_num, f.share_den
     from week w
     join device d on d.device_id = w.device_id and d.cluster = $cluster
-    join run r on r.run_id = w.run_id and r.cluster = $cluster
-    where w.hour_us >= $since_us and w.hour_us < $known_until_us and w.active_us > 0
-        and w.week_active_us >= $active_us_min
-        and w.week_seen_us >= $coverage_min * (w.week_seen_us + w.week_unseen_us)
+    join mig_fit f on f.model = d.model and f.profile = w.profile
+    where w.active_us >= $active_us_min
+        and w.seen_us >= $coverage_min * (w.seen_us + w.unseen_us)
         and w.dark_hours = 0
-        -- Exempt until a date, or kept large for a service that must answer at its peak.
-        and not coalesce(try_cast(r.labels ->> '$."gpuwatch.io/exempt-until"' as timestamp) > make_timestamp(w.hour_us), false)
+        and f.memory_bytes >= $memory_headroom * w.memory_bytes
+),
+-- Hours of each block in which a smaller profile would have been busier than it may be: one in twenty is a peak.
+over_block as materialized (
+    select u.device_id, u.profile, u.block_us, f.fit, count(*) as hours
+    from used u
+    join device d on d.device_id = u.device_id and d.cluster = $cluster
+    join mig_fit f on f.model = d.model and f.profile = u.profile
+    where u.sm_ratio > $sm_load_max * f.sm_part
+    group by u.device_id, u.profile, u.block_us, f.fit
+),
+over_week as (
+    select f.device_id, f.profile, f.block_us, f.fit, sum(o.hours) as hours
+    from fits f
+    join over_block o
+        on o.device_id = f.device_id and o.profile = f.profile and o.fit = f.fit
+        and o.block_us >= f.block_us - 604800000000 and o.block_us < f.block_us
+    group by f.device_id, f.profile, f.block_us, f.fit
+),
+best as materialized (
+    select f.*, coalesce(o.hours, 0) / f.hours as over_ratio
+    from fits f
+    left join over_week o
+        on o.device_id = f.device_id and o.profile = f.profile and o.block_us = f.block_us and o.fit = f.fit
+    where coalesce(o.hours, 0) <= $peak_hours_max * f.hours
+    qualify row_number() over (
+        partition by f.device_id, f.profile, f.block_us order by f.share_num::double / f.share_den, f.fit
+    ) = 1
+),
+worked as (
+    select device_id, profile, block_us, hour_us, arg_max(run_id, (active_us, run_id)) as run_id
+    from used
+    where hour_us >= $since_us and hour_us < $known_until_us and active_us > 0
+    group by device_id, profile, block_us, hour_us
+),
+fitting as materialized (
+    select
+        u.device_id,
+        u.profile,
+        u.hour_us,
+        u.run_id,
+        b.fit,
+        b.share_num,
+        b.share_den,
+        b.memory_bytes,
+        b.sm_ratio,
+        b.over_ratio,
+        b.active_us,
+        d.gpu,
+        d.gi
+    from worked u
+    join best b on b.device_id = u.device_id and b.profile = u.profile and b.block_us = u.block_us
+    join device d on d.device_id = u.device_id and d.cluster = $cluster
+    join run r on r.run_id = u.run_id and r.cluster = $cluster
+    -- Exempt until a date, or kept large for a service that must answer at its peak.
+    where not coalesce(try_cast(r.labels ->> '$."gpuwatch.io/exempt-until"' as timestamp) > make_timestamp(u.hour_us), false)
         and not coalesce(
             lower(coalesce(r.labels ->> '$."latency-critical"', r.labels ->> '$."gpuwatch.io/latency-critical"')) = 'true'
             or lower(coalesce(r.labels ->> '$."gpuwatch.io/workload-class"', r.labels ->> '$."workload-class"'))
@@ -69,18 +146,8 @@ judged as (
             false
         )
 ),
-fitting as (
-    select j.*, f.fit, f.share_num, f.share_den
-    from judged j
-    join mig_fit f on f.model = j.model and f.profile = j.profile
-    where f.memory_bytes >= $memory_headroom * j.week_memory_bytes
-        and f.sm_part >= j.week_sm_ratio / $sm_load_max
-    qualify row_number() over (
-        partition by j.device_id, j.profile, j.hour_us order by f.share_num::double / f.share_den, f.fit
-    ) = 1
-),
 -- The part of the slice that the smaller profile leaves free is wasted wherever the slice did not work productively.
-surplus as (
+surplus as materialized (
     select
         f.device_id,
         f.profile,
@@ -202,9 +269,10 @@ select
     f.run_id,
     [f.device_id] as device_ids,
     map {
-        'memory_gib': round(f.week_memory_bytes / 1073741824, 3),
-        'sm_active_ratio': round(f.week_sm_ratio, 4),
-        'active_hours': round(f.week_active_us / 3600e6, 2),
+        'memory_gib': round(f.memory_bytes / 1073741824, 3),
+        'sm_active_max_ratio': round(f.sm_ratio, 4),
+        'peak_hours_ratio': round(f.over_ratio, 4),
+        'active_hours': round(f.active_us / 3600e6, 2),
         'attempts': 0.0
     } as numbers,
     map {'verdict': 'oversized', 'profile': f.profile, 'fit': f.fit} as words,

@@ -34,7 +34,11 @@ with charged as (
         and $kind = 'platform'
         and (not $by_team or $of_team = '__platform__')
         and coalesce(list_contains($teams::varchar[], '__platform__'), true)
-        and ($cause is null or $cause = case when s.free_bucket = 'schedulable' then 'idle' else s.free_bucket end)
+        and (
+            $cause is null
+            or $cause = case when s.free_bucket = 'schedulable' then 'idle' else s.free_bucket end
+            or ($cause = 'stranded' and s.free_bucket = 'schedulable')
+        )
         and coalesce($of_user, $of_queue, $of_namespace, $of_account, $of_job) is null
 ),
 placed as (
@@ -81,6 +85,46 @@ numbered as (
         ) as stretch
     from before
 ),
+-- Of free time what is stranded is a line of its own over the same time (ledger/strand.sql).
+lost as (
+    select
+        c.unit_id,
+        c.kind_id,
+        c.policy,
+        c.start_us,
+        c.share_num,
+        c.share_den,
+        sum(
+            (2 * (least(t.end_us, c.end_us) - t.start_us)::hugeint * t.lost + t.weight) // (2 * t.weight)
+            - (2 * (greatest(t.start_us, c.start_us) - t.start_us)::hugeint * t.lost + t.weight) // (2 * t.weight)
+        )::bigint as us
+    from cut c
+    join unit u using (unit_id)
+    join device d on d.device_id = u.device_id and d.cluster = u.cluster
+    join stranding t
+        on t.cluster = u.cluster
+        and t.place = case when d.gi >= 0 then d.gpu else coalesce(d.node, d.gpu) end
+        and t.model is not distinct from nullif(d.model, '')
+        and t.partitioned = (d.gi >= 0)
+        and t.milli = case when d.gi >= 0 then 0 else 1000 * c.share_num // c.share_den end
+        and t.start_us < c.end_us and t.end_us > c.start_us
+    where c.run_id is null and c.free_bucket = 'schedulable'
+        and t.lost > 0
+        and t.hour_us > $start_us - 3600000000 and t.hour_us < $end_us
+    group by all
+),
+free_line as (
+    select c.*, 1 as segments, c.end_us - c.start_us - coalesce(z.us, 0) as device_us
+    from cut c
+    left join lost z using (unit_id, kind_id, policy, start_us, share_num, share_den)
+    where c.run_id is null
+        and ($cause is null or $cause = case when c.free_bucket = 'schedulable' then 'idle' else c.free_bucket end)
+    union all
+    select c.* replace ('stranded' as free_bucket), 1, z.us
+    from cut c
+    join lost z using (unit_id, kind_id, policy, start_us, share_num, share_den)
+    where c.run_id is null and c.free_bucket = 'schedulable' and ($cause is null or $cause = 'stranded')
+),
 merged as (
     select
         unit_id,
@@ -101,9 +145,7 @@ merged as (
     from numbered
     group by unit_id, kind_id, price, policy, run_id, share_num, share_den, stretch
     union all by name
-    select *, 1 as segments, end_us - start_us as device_us
-    from cut
-    where run_id is null
+    select * from free_line where device_us > 0
 )
 select
     row_number() over (

@@ -21,21 +21,69 @@ focus_segment as materialized (
     where s.start_us < $to_us and s.end_us > $from_us and ($cluster is null or s.cluster = $cluster)
 ),
 
--- A row of focus_part is a device, its holder (or the bucket of what nobody held) and one price: its time.
-focus_part as materialized (
+-- A row of focus_time is a segment and one price: its time, of which stranded_us is what the usual requests could not have used
+-- (ledger/strand.sql).
+focus_time as materialized (
     select
         p.price_id,
-        s.run_id,
-        s.free_bucket,
-        max(s.method) as method,
-        max(s.split) as split,
-        sum(least(s.to_us, p.to_us) - greatest(s.from_us, p.from_us))::bigint as us,
-        sum((least(s.to_us, p.to_us) - greatest(s.from_us, p.from_us))::hugeint * s.share) as units
+        s.*,
+        greatest(s.from_us, p.from_us) as a_us,
+        least(s.to_us, p.to_us) as b_us
     from focus_segment s
     join focus_price p
         on p.device_id = s.device_id and p.profile is not distinct from s.profile and p.cluster = s.cluster
         and p.from_us < s.to_us and p.to_us > s.from_us
-    group by p.price_id, s.run_id, s.free_bucket
+),
+focus_stranded as materialized (
+    select
+        f.price_id,
+        f.device_id,
+        f.a_us,
+        f.share,
+        sum(
+            (2 * (least(t.end_us, f.b_us) - t.start_us)::hugeint * t.lost + t.weight) // (2 * t.weight)
+            - (2 * (greatest(t.start_us, f.a_us) - t.start_us)::hugeint * t.lost + t.weight) // (2 * t.weight)
+        )::bigint as us
+    from focus_time f
+    join device d on d.device_id = f.device_id and d.cluster = f.cluster
+    join stranding t
+        on t.cluster = f.cluster
+        and t.place = case when d.gi >= 0 then d.gpu else coalesce(d.node, d.gpu) end
+        and t.model is not distinct from nullif(d.model, '')
+        and t.partitioned = (d.gi >= 0)
+        and t.milli = case when d.gi >= 0 then 0 else 1000 * f.share // $scale end
+        and t.start_us < f.b_us and t.end_us > f.a_us
+    where f.free_bucket = 'schedulable'
+        and t.lost > 0
+        and t.hour_us > $from_us - 3600000000 and t.hour_us < $to_us
+    group by all
+),
+
+-- A row of focus_part is a device, its holder (or the bucket of what nobody held) and one price: its time.
+focus_part as materialized (
+    select
+        price_id,
+        run_id,
+        free_bucket,
+        max(method) as method,
+        max(split) as split,
+        sum(us)::bigint as us,
+        sum(us::hugeint * share) as units
+    from (
+        select f.*, f.b_us - f.a_us - coalesce(z.us, 0) as us
+        from focus_time f
+        left join focus_stranded z
+            on f.free_bucket = 'schedulable'
+            and z.price_id = f.price_id and z.device_id = f.device_id and z.a_us = f.a_us and z.share = f.share
+        union all
+        select f.* replace ('stranded' as free_bucket), z.us
+        from focus_time f
+        join focus_stranded z
+            on z.price_id = f.price_id and z.device_id = f.device_id and z.a_us = f.a_us and z.share = f.share
+        where f.free_bucket = 'schedulable'
+    )
+    where us > 0
+    group by price_id, run_id, free_bucket
 ),
 
 -- A row of focus_bucket is a part that was held and its units by bucket, as far as they are booked. Hours that are cut come

@@ -61,8 +61,6 @@ from placed;
 
 drop table company;
 
-delete from idle_span where cluster = $cluster and hour_us in (select hour_us from slice_hour);
-
 insert into idle_span
 with idle_run as (
     select distinct device_id, run_start_us, run_end_us

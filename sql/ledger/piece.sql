@@ -63,6 +63,7 @@ select
     coalesce(max(r.devices), 0) >= 2 as gang
 from hourly h
 left join run_hour r on r.run_id = h.run_id and r.hour = h.hour
+where h.device_id in (select device_id from reading_device)
 group by h.device_id, h.start_us, h.end_us, h.hour;
 
 -- A row of piece is the part of a sample's interval that lies in one held span, with what the device did in it.

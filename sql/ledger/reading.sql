@@ -4,13 +4,14 @@
 create or replace temp table reading_device as
 select device_id, gi >= 0 as slice
 from device
-where cluster = $cluster and measured;
+where cluster = $cluster and measured and (device_id & 9223372036854775807) % $parts = $part;
 
 -- A row of sparse_device is a device whose activity fields are not all present in the same samples.
 create or replace temp table sparse_device as
 select device_id
 from sample
 where observed_us >= $read_from_us and observed_us < $read_until_us
+    and device_id in (select device_id from reading_device)
 group by device_id
 having count(gr_engine_ratio) not in (0, count(*))
     or count(sm_active_ratio) not in (0, count(*))

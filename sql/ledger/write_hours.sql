@@ -1,12 +1,4 @@
--- Replaces every derived row of the slice's dirty hours of one cluster.
-delete from device_minute where cluster = $cluster and hour_us in (select hour_us from slice_hour);
-
-delete from device_window where cluster = $cluster and hour_us in (select hour_us from slice_hour);
-
-delete from device_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);
-
-delete from ledger_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);
-
+-- Writes the derived rows of the slice's dirty hours for the devices of one part.
 insert into device_minute
 select
     $cluster,
@@ -142,7 +134,7 @@ with segment_hour as (
         least(s.end_us, h.hour_us + 3600000000) - greatest(s.start_us, h.hour_us) as length_us
     from segment s
     join slice_hour h on s.start_us < h.hour_us + 3600000000 and s.end_us > h.hour_us
-    where s.cluster = $cluster
+    where s.cluster = $cluster and (s.device_id & 9223372036854775807) % $parts = $part
 ),
 observed as (
     select
@@ -211,8 +203,6 @@ select
 from split
 group by hour_us, device_id, run_id, share_num, share_den, profile
 order by hour_us, device_id, run_id;
-
-delete from dirty_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);
 
 drop table minute;
 

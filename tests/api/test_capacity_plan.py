@@ -33,7 +33,7 @@ def test_nothing_is_known_of_a_service_without_data(bare: Api, route: str) -> No
         ("plan", "at=yesterday"),
         ("plan", "shape="),
         ("plan", "shape=many"),
-        ("plan", "days=7"),
+        ("plan", "days=6"),
         ("history", "step=1m"),
         ("history", "window=then"),
         ("history", "cursor=abc"),

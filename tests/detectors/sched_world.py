@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from gpuwatch.clock import SECOND_US
 from gpuwatch.model import EVENT, NODE, PENDING, QUEUE, WORKLOAD, Records
 from tests.detectors.detector_world import H100, Level, World, minutes, us
 
+SHARED = Path(os.environ.get("GPUWATCH_SHARED") or Path(__file__).parents[3] / "shared")
 SCHEMAS = {"pending": PENDING, "workload": WORKLOAD, "queue": QUEUE, "event": EVENT, "node": NODE}
 
 
@@ -53,6 +57,17 @@ def _value(name: str, value: object) -> object:
     if name.endswith("_us") and isinstance(value, int | float):
         return us(value)
     return json.dumps(value) if isinstance(value, Mapping) else value
+
+
+def captured_eviction() -> dict[str, Any]:
+    """The conditions of a Workload that Kueue preempted and that waits for quota since, as captured; skips where absent."""
+    path = SHARED / "wire/schedulers/kueue/troubleshooting_objects.yaml"
+    if not path.exists():
+        pytest.skip(f"no captured objects: {path} is absent")
+    yaml = pytest.importorskip("yaml")
+    listed = [item for item in yaml.safe_load_all(path.read_text("utf-8")) if item]
+    told = [item.get("status", {}).get("conditions", []) for item in listed]
+    return next({c["type"]: c for c in found} for found in told if any(c["reason"] == "Preempted" for c in found))
 
 
 def pods(

@@ -60,6 +60,8 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "pauses that take 3 % of the time": alone(*every(60, 2, 6)),
     "pauses at no regular times": alone(*(phase for work in IRREGULAR for phase in ((work, WORK), (3, IDLE)))),
     "evaluations: the GPUs compute": alone(*every(30, 5, 10, EVALUATION)),
+    "busy and less busy in turns": alone(*every(40, 20, 10, level(0.6, 0.5, 0.2, 0.2, 300))),
+    "a third of the time": alone(*every(33, 11, 10)),
     "one of two GPUs pauses": gang(every(30, 4, 10), ((300, WORK),)),
     "GPUs that pause in turn": gang(every(30, 4, 10), ((15, WORK), *every(30, 4, 9), (15, WORK))),
     "served in bursts, idle between": alone(*(((22, IDLE), (8, WORK)) * 10)),
@@ -169,6 +171,7 @@ ASKED = {
     "height_min": 0.15,
     "baseline_max": 0.3,
     "on_time_min": 0.75,
+    "depth_min": 0.8,
 }
 
 

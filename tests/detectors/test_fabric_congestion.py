@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.fabric_congestion import FABRIC_CONGESTION
-from tests.detectors.detector_world import level, page_rows, printed_thresholds
+from tests.detectors.detector_world import level, page_rows, printed_thresholds, without
 from tests.detectors.placement_world import LinkedWorld, talk
 
 RULE = "fabric-congestion"
@@ -78,6 +78,11 @@ MUST_FIRE: dict[str, Scene] = {
     "two gangs of one switch": lambda w: fleet(w, BOTH),
     "PCIe tells where there is no NVLink traffic": lambda w: fleet(
         w, dict.fromkeys(SPREAD, SLOW | talk(0, 4)), usual=USUAL | talk(0, 6)
+    ),
+    "no SM_ACTIVE: engines that stop tell": lambda w: fleet(
+        w,
+        dict.fromkeys(SPREAD, without(SLOW, "sm_active_ratio") | {"gr_engine_ratio": 0.8}),
+        usual=without(USUAL, "sm_active_ratio"),
     ),
     "links make errors as well": lambda w: fleet(w, {"1": SLOW, "2": SLOW | {"fabric_health_summary": 2}}),
 }

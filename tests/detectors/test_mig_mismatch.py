@@ -24,7 +24,7 @@ from tests.detectors.subject_world import granted_s, hour_by_hour, said
 RULE = "mig-mismatch"
 GIB = 1 << 30
 TOTAL = int(39.5 * GIB)
-HOURS = 30
+HOURS = 33
 LENGTH = 60 * HOURS
 
 
@@ -78,8 +78,8 @@ MUST_NOT_FIRE: dict[str, Scene] = {
         w, n, (LENGTH, used(16.5, 0.2))
     ),
     "a slice whose SMs are used": lambda w, n: on_slice(w, n, (LENGTH, used(6, 0.7))),
-    "one hour in three that needs all SMs": lambda w, n: on_slice(w, n, *[(120, SMALL), (60, used(6, 0.9))] * 10),
-    "one moment that needed the memory": lambda w, n: on_slice(w, n, (600, SMALL), (10, used(35, 0.2)), (1190, SMALL)),
+    "one hour in three that needs all SMs": lambda w, n: on_slice(w, n, *[(120, SMALL), (60, used(6, 0.9))] * 11),
+    "one moment that needed the memory": lambda w, n: on_slice(w, n, (600, SMALL), (10, used(35, 0.2)), (LENGTH - 610, SMALL)),
     "an allocator that takes the slice whole": lambda w, n: on_slice(w, n, (LENGTH, used(37, 0.2))),
     "23 hours of work": lambda w, n: on_slice(w, n, (60 * 23, SMALL)),
     "a slice that is held and idle": lambda w, n: on_slice(
@@ -149,8 +149,8 @@ def test_more_memory_needs_the_profile_with_double_memory(tmp_path: Path) -> Non
     assert ["1g.20gb"] == [one.evidence["fit"] for one in said(world, RULE)]
 
 
-def test_a_burst_in_one_hour_of_thirty_does_not_need_the_sms(tmp_path: Path) -> None:
-    world = on_slice(World(tmp_path), "a", (LENGTH - 60, SMALL), (10, used(6, 0.95)), (50, SMALL))
+def test_a_burst_in_one_hour_of_many_does_not_need_the_sms(tmp_path: Path) -> None:
+    world = on_slice(World(tmp_path), "a", (600, SMALL), (10, used(6, 0.95)), (LENGTH - 610, SMALL))
     world.analyze(LENGTH, detectors=[RULE])
 
     assert ["oversized"] == [one.evidence["verdict"] for one in said(world, RULE)]

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.analyze import analyze
 from gpuwatch.detectors.preemption_thrash import PREEMPTION_THRASH
+from gpuwatch.ingest import import_paths
 from tests.detectors.detector_world import PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
-from tests.detectors.sched_world import Verdict, found, tell
+from tests.detectors.sched_world import SHARED, Verdict, captured_eviction, found, tell
 
 RULE = "preemption-thrash"
 Scene = Callable[[World, str], object]
@@ -245,6 +247,41 @@ def test_hour_by_hour_says_what_one_pass_says(world: World, tmp_path: Path) -> N
 
     assert found(world, RULE) == found(often, RULE)
     assert len(MUST_FIRE) == len(found(often, RULE))
+
+
+def test_evictions_as_kueue_tells_them(tmp_path: Path) -> None:
+    conditions = captured_eviction()
+    w = World(tmp_path)
+    w.gpu("clock", (300, WORK), step_s=600)
+    rows = []
+    for at in (50, 150, 250):
+        waits = {name: conditions["QuotaReserved"][name] for name in ("reason", "message")}
+        rows.append({"at": at, "reason": conditions["Evicted"]["reason"], "detail": {"waits": waits}})
+    for row in rows:
+        kueue(w, "told", row["at"], evicted_us=row["at"], reason=row["reason"], detail=row["detail"])
+    w.analyze(300, detectors=[RULE])
+
+    assert [("ml/told", 250.0, 3)] == [(f.subject, f.started, f.evidence["preemptions"]) for f in found(w, RULE)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("sacct", "sacct_P_X.txt"), ("slurm-json", "squeue.json"), ("scontrol", "scontrol_show_job_d.txt")],
+)
+def test_jobs_of_a_real_slurm_thrash_nothing(tmp_path: Path, kind: str, name: str) -> None:
+    path = SHARED / "wire/slurm/recorded_22.05" / name
+    if not path.exists():
+        pytest.skip(f"no recorded Slurm: {path} is absent")
+    w = World(tmp_path)
+    import_paths(w.store, w.state, kind, [path], cluster=w.cluster, now_us=us(0))
+    last_us = w.store.sql("select max(evidence_us) from claim")[0][0]
+    report = analyze(
+        w.store, w.state, w.settings, now_us=last_us,
+        detectors=[RULE, "starvation", "gang-partial", "scheduler-conflict"],
+    )  # fmt: skip
+
+    assert [] == report.failed_rules
+    assert [] == [f for rule in (RULE, "starvation", "gang-partial", "scheduler-conflict") for f in found(w, rule)]
 
 
 def test_doc_page_names_the_thresholds() -> None:

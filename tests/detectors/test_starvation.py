@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.detectors.starvation import STARVATION
 from tests.detectors.detector_world import IDLE, PAGE_HEADINGS, World, page_headings, page_rows, printed_thresholds, us
-from tests.detectors.sched_world import Verdict, found, tell, tell_all
+from tests.detectors.sched_world import Verdict, captured_eviction, found, tell, tell_all
 
 RULE = "starvation"
 Scene = Callable[[World, str], object]
@@ -204,6 +204,18 @@ def test_hour_by_hour_says_what_one_pass_says(world: World, tmp_path: Path) -> N
 
     assert found(world, RULE) == found(often, RULE)
     assert len(MUST_FIRE) == len(found(often, RULE))
+
+
+def test_waits_for_quota_as_kueue_tells_them(tmp_path: Path) -> None:
+    """An evicted Workload tells its quota beside its eviction; it waits since then."""
+    conditions = captured_eviction()
+    waits = {name: conditions["QuotaReserved"][name] for name in ("reason", "message")}
+    w = World(tmp_path)
+    w.gpu("g", (180, IDLE))
+    starved(w, "a", state="evicted", reason="Preempted", evicted_us=60, detail={"waits": waits})
+    w.analyze(180, detectors=[RULE])
+
+    assert [("a", 60.0, 140.0)] == [(f.subject, f.started, f.ended) for f in found(w, RULE)]
 
 
 DAY = 24 * 60

@@ -193,6 +193,15 @@ def test_evidence_says_both_places(judged: Judged) -> None:
     assert (0.05, 4) == (round(told["nvlink_ratio"], 4), told["pcie_gb_per_s"])
 
 
+def test_places_without_nvlink_are_not_counted_in_nvlink_domains(judged: Judged) -> None:
+    (found,) = judged["PCIe: over sockets beside a free switch"]
+
+    assert ("Spans 2 sockets on 1 node", "one PCIe switch") == (
+        found.evidence["spans"],
+        found.evidence["best"].split(" (")[0],
+    )
+
+
 def test_without_a_measured_share_the_published_range_is_told(judged: Judged) -> None:
     """phi 2.9 % to 11.1 % at r = 7.416: a step takes 1.186 to 1.712 times as long; waste takes the lower end."""
     (found,) = judged["no SM_ACTIVE: the published share"]
@@ -254,9 +263,10 @@ def test_words() -> None:
     }
 
     assert (
-        "Spans 2 NVLink domains on 2 nodes; one NVLink domain (n3/nvlink-0) with 8 free GPUs was there at "
+        "Spans 2 NVLink domains on 2 nodes, while one NVLink domain (n3/nvlink-0) had 8 free GPUs at "
         "2026-01-05T00:05:00Z: a step takes 1.19 to 1.71 times as long on links that are 7.4 times slower."
     ) == TOPOLOGY_BLIND_PLACEMENT.summary(told)
+    assert "takes 1.19 times" in TOPOLOGY_BLIND_PLACEMENT.summary(told | {"slowdown_high": 1.19})
     assert "Kueue" in TOPOLOGY_BLIND_PLACEMENT.remedy(told)
     assert "--nodes=1" in TOPOLOGY_BLIND_PLACEMENT.remedy(told | {"scheduler": "slurm"})
     assert "single-numa-node" in TOPOLOGY_BLIND_PLACEMENT.remedy(told | {"nodes": 1, "best_kind": "numa"})

@@ -21,8 +21,6 @@ from gpuwatch.simulate.truth import Amount, Case
 STEP_S = 240
 DAYS = 7.5
 DAY_S = 86_400
-CORE = {"blind-spot"}
-"""Detectors whose cases are in every fleet, without scenes."""
 
 
 @pytest.fixture(scope="module")
@@ -48,20 +46,12 @@ def test_every_detector_has_planted_shapes_and_decoys(world: tuple[Path, Truth])
     decoys = {case.detector for case in truth.decoys}
 
     assert set(ORDER) == planted
-    assert set(ORDER) - CORE == decoys
+    assert set(ORDER) == decoys
     shapes = Counter(detector for detector, _ in {(case.detector, case.shape) for case in truth.planted})
     assert {d: n for d, n in shapes.items() if n < 2 and d not in ONE_SHAPE} == {}
 
 
-ONE_SHAPE = {
-    "fabric-congestion",
-    "mig-mixed-pool",
-    "mig-speculative",
-    "noisy-neighbour",
-    "own-vs-cloud",
-    "right-sizing",
-    "spot-suitability",
-}
+ONE_SHAPE = {"fabric-congestion", "own-vs-cloud"}
 """Detectors with one planted shape."""
 
 

@@ -8,10 +8,12 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from gpuwatch.api.auth import FleetReader
-from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, WindowText, answer, errors, instant_of, window_of
+from gpuwatch.api.common import PREFIX, Name, Svc, WindowText, answer, errors, instant_of, window_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.routes.capacity import At, Days
 from gpuwatch.api.schema import Money, Ratio, Shape, Time
 from gpuwatch.clock import DAY_US, HOUR_US
+from gpuwatch.shapes_demand import DAYS
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 STEPS = {"1h": HOUR_US, "1d": DAY_US}
@@ -112,12 +114,11 @@ def capacity_plan(
     shape: Annotated[
         str | None, Query(min_length=1, max_length=SHAPE_MAX, description="8, or 2x8: nodes x GPUs on each.")
     ] = None,
-    at: Annotated[
-        str | None, Query(max_length=WINDOW_MAX, description="The instant (RFC 3339); now unless told.")
-    ] = None,
+    at: At = None,
+    days: Days = DAYS,
 ) -> Response:
     """The cheapest moves after which a shape finds a place on single nodes of a pool: fewest GPUs, of equals preemptible
-    ones. Without `shape` those asked for in four weeks that find no place. `exact` false: nothing cheaper was found, and not
+    ones. Without `shape` those asked for in the last `days` that find no place. `exact` false: nothing cheaper was found, and not
     all was looked at. Nothing is moved.
 
     `repartition` has MIG layouts for GPUs that nobody holds, which the demand of the last week (held and waited for) would have
@@ -127,7 +128,7 @@ def capacity_plan(
 
     at_us = service.now_us() if at is None else instant_of(at)
     with service.reader() as store:
-        return answer(plans(store, at_us, cluster=cluster, shape=shape, exact=at is not None))
+        return answer(plans(store, at_us, cluster=cluster, shape=shape, days=days, exact=at is not None))
 
 
 @router.get("/capacity/history", response_model=History, responses=errors(), summary="How fragmentation went")

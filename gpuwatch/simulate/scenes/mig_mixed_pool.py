@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.simulate.models import A100
+from gpuwatch.simulate.models import A30, A100
 from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.staging import Stage
 
@@ -34,3 +34,14 @@ def tainted(s: Stage) -> None:
     for at, device in enumerate(cut.devices):
         s.pod((device,), s.ago(7.5), None, "slice-serve", f"slice-{at}", "ReplicaSet", "chat-prod")
     s.decoy("mixed-and-tainted", "strategy mixed, and taints keep them apart", ("pool", pool))
+
+
+@scene(DETECTOR, "nobody-waits-yet", rank=2, gpus=3, hours=8)
+def nobody_waits_yet(s: Stage) -> None:
+    """A30: strategy single, so that a request for one GPU may get a slice."""
+    pool = f"{s.tag}-single"
+    whole = s.node(A30, "kubernetes", gpus=2, pool=pool, mig_strategy="single", links="pcie")
+    cut = s.node(A30, "kubernetes", gpus=1, pool=pool, mig_strategy="single", links="pcie", layouts=[("2g.12gb",) * 2])
+    s.pod(whole.devices, s.ago(7.5), None, "train-pcie", "whole")
+    s.pod(cut.devices[:1], s.ago(7.5), None, "slice-serve", "slice", "ReplicaSet", "chat-prod")
+    s.plant("single-strategy", "slices and whole GPUs answer to the same name", ("pool", pool))

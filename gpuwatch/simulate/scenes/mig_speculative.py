@@ -21,7 +21,7 @@ def wrong_profile(s: Stage) -> None:
     message = "0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb. no preemption victims found."
     for at in range(3):
         s.pod((), None, workload=f"wants-{at}", controller="ReplicaSet", namespace="chat-prod", gpus=1,
-              profile="1g.10gb", submit_s=s.ago(5 + at), reason=message, pool=node.pool)  # fmt: skip
+              profile="1g.10gb", queue=node.pool, submit_s=s.ago(5 + at), reason=message, pool=node.pool)  # fmt: skip
     s.plant("wrong-profile", "empty for a week while pods wait for 1g.10gb", ("gpu", empty.gpu), devices=(empty,))
     full = node.devices[2].gpu
     s.decoy("in-use", "all seven slices in use for the whole week", ("gpu", full))
@@ -36,3 +36,17 @@ def used_now_and_then(s: Stage) -> None:
             start = s.ago(WEEK_H - 1 - at - 24 * day)
             s.pod((device,), start, start + 6 * 3600, "slice-busy", f"nightly-{at}-{day}", "Job")
     s.decoy("a-quarter-of-the-time", "both used for six hours of each day", ("gpu", node.devices[0].gpu))
+
+
+@scene(DETECTOR, "whole-gpu-wanted", rank=2, gpus=2, hours=WEEK_H)
+def whole_gpu_wanted(s: Stage) -> None:
+    """All slices of a GPU stand empty for a week, and a pod waits for a whole GPU."""
+    pool = f"{s.tag}-kube"
+    taints = (("mig", "true", "NoSchedule"),)
+    cut = s.node(H200, "kubernetes", gpus=1, every=4, layouts=[("1g.18gb",) * 7], pool=pool, taints=taints)
+    whole = s.node(H200, "kubernetes", gpus=1, every=4, pool=pool)
+    s.pod(whole.devices, s.ago(WEEK_H - 1), None, "train-lean", "whole")
+    message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: no preemption victims found."
+    s.pod((), None, workload="wants-whole", gpus=1, submit_s=s.ago(4), reason=message, pool=pool, queue=pool)
+    s.plant("whole-gpu-wanted", "seven empty slices, and a pod waits for a GPU", ("gpu", cut.devices[0].gpu))
+    s.allow("mig-mixed-pool", ("pool", pool), "slices and whole GPUs in one pool while a pod waits")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.simulate.models import A100, L40S
+from gpuwatch.simulate.models import A30, A100, L40S
 from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.staging import Cycle, Stage
 
@@ -36,3 +36,17 @@ def slices(s: Stage) -> None:
     steady = s.pod(node.devices[:1], s.ago(7.6), None, "slice-serve", "api", "ReplicaSet", "chat-prod")
     s.pod(node.devices[1:], s.ago(7.5), None, (("slice-busy", 20 * MINUTE), ("slice-serve", 20 * MINUTE)), "burst")
     s.decoy("isolated-by-mig", "a burst on the other slice", steady)
+
+
+@scene(DETECTOR, "training-beside-a-service", rank=2, gpus=2, hours=10)
+def training_beside_a_service(s: Stage) -> None:
+    """A30: training in bursts of forty minutes beside a service; on the other GPU both are even."""
+    node = s.node(A30, "kubernetes", gpus=2, links="pcie", replicas=2)
+    shared, even = node.devices
+    victim = s.pod((shared,), s.ago(9.6), None, "share-victim", "search", "ReplicaSet", "chat-prod")
+    noisy = s.pod((shared,), s.ago(9.5), None, (("share-noisy", 40 * MINUTE), ("share-low", 35 * MINUTE)), "sft", "Job")
+    s.plant("training-beside-a-service", "loses a third of its time for forty minutes of each 75", victim)
+    s.allow(DETECTOR, noisy, "the neighbour itself, which is slowed as well")
+    for name in ("first", "second"):
+        pod = s.pod((even,), s.ago(9.5), None, "share-serve", name, "ReplicaSet", "chat-prod")
+    s.decoy("both-even", "two even services that fill nine tenths of the GPU", pod)

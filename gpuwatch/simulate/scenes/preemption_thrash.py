@@ -82,9 +82,9 @@ def inversion(s: Stage) -> None:
     queue = f"{s.tag}-mixed"
     kueue.runs(queue, "cheap", node.devices, 6.5, priority=10)
     why = ("Pending", "couldn't assign flavors to pod set main: insufficient unused quota, 4 more needed")
-    urgent = kueue.waits(queue, "urgent", 4, 3.1, why, priority=1000)
+    kueue.waits(queue, "urgent", 4, 3.1, why, priority=1000)
     kueue.queue(queue, 4, 4, 1)
-    s.plant("inversion", "priority 1000 waits for three hours behind priority 10", ("job", urgent), since_s=s.ago(3.1))
+    s.plant("inversion", "priority 1000 waits for three hours behind priority 10", ("queue", queue), since_s=s.ago(3.1))
 
 
 @scene(DETECTOR, "drained-as-planned", rank=3, gpus=4, hours=9)

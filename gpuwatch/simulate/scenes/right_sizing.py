@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.simulate.models import H100
+from gpuwatch.simulate.models import A100, H100
 from gpuwatch.simulate.scene import scene
 from gpuwatch.simulate.staging import Stage
 
@@ -22,3 +22,13 @@ def a_slice_would_do(s: Stage) -> None:
     s.decoy("all-sms", "8 GiB, and all SMs and tensor cores at work", busy)
     short = s.pod((brief,), s.ago(9), s.ago(1), "light-serve", "trial", "Job")
     s.decoy("eight-hours", "as small, for eight hours only", short)
+
+
+@scene(DETECTOR, "small-under-slurm", rank=2, gpus=2, hours=40)
+def small_under_slurm(s: Stage) -> None:
+    """Slurm: a job that uses a third of an A100, and one that fills it."""
+    node = s.node(A100, gpus=2, every=2, leaf=s.tag)
+    light = s.job(node.devices[:1], s.ago(38.5), s.ago(0.5), "light-serve", "embed")
+    s.plant("small-under-slurm", "7 GiB and a third of the SMs for 38 hours", light)
+    full = s.job(node.devices[1:], s.ago(38.5), s.ago(0.5), "train", "pretrain")
+    s.decoy("fills-its-gpu", "trains with all SMs", full)

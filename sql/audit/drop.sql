@@ -1,0 +1,4 @@
+-- Ends a scorecard.
+drop table if exists audit_used;
+
+drop table if exists audit_placed;
