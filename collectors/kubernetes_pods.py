@@ -25,6 +25,7 @@ MAX_LABELS = 200
 SCHEDULER_LABEL = "gpuwatch.io/scheduler-name"
 """Who bound the pod, kept with its labels where it was not the default scheduler."""
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
+PRODUCT_LABEL = "nvidia.com/gpu.product"
 MIG_PREFIX = "nvidia.com/mig-"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
 PLUGIN, DRA = "k8s-json", "dra"
@@ -124,7 +125,8 @@ def pending(pod: Object, drawn: Drawn | None = None) -> Iterator[dict[str, Any]]
         return
     conditions = mappings(status, "conditions")
     reason = next((string(c, "reason") for c in conditions if c.get("type") == "PodScheduled"), None)
-    row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": reason}
+    model = string(mapping(mapping(pod, "spec"), "nodeSelector"), PRODUCT_LABEL)
+    row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": reason, "gpu_type": model}
     for devices in wanted:
         yield row | {"profile": devices.profile, "device_count": devices.count}
 

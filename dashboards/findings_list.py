@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 
 from dash import html
@@ -19,6 +20,41 @@ STATE_WORDS = {
     "snoozed": "Snoozed",
     "exempt": "Exempt",
 }
+KINDS = {
+    "job": "Job",
+    "gpu": "GPU",
+    "slice": "MIG slice",
+    "node": "Node",
+    "pool": "Pool",
+    "team": "Team",
+    "queue": "Queue",
+}
+"""What a finding can be about."""
+
+SAVINGS = {"saving": "in 30 days", "saved_a_month": "a month", "saving_per_hour": "an hour of use"}
+"""Numbers of the evidence that say what a remedy saves."""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What following a finding would save: money, and of which time. `amount` None: nobody knows a price."""
+
+    amount: Decimal | None
+    currency: str
+    span: str = ""
+
+
+def saving(finding: Row) -> Saving | None:
+    """What a finding that tells of savings would save; None for one that tells of waste."""
+    if finding.get("bucket") is not None:
+        return None
+    evidence: Row = finding.get("evidence") or {}
+    currency = str(evidence.get("currency") or finding.get("currency") or "")
+    for name, span in SAVINGS.items():
+        amount = words.number(evidence.get(name))
+        if amount is not None:
+            return Saving(amount, currency, span)
+    return Saving(None, currency)
 
 
 def per_day(finding: Row) -> Decimal | None:
@@ -38,6 +74,20 @@ def wasted(finding: Row) -> Component:
     return parts.lost(finding.get("wasted_cost"), str(finding.get("currency") or ""))
 
 
+def amount(finding: Row) -> Component:
+    """What it cost so far, or, of a finding that tells of savings, what could be saved: never as a loss."""
+    found = saving(finding)
+    if found is None:
+        return wasted(finding)
+    if found.amount is None:
+        return html.Span("Could save", className="soft", title="No price says how much")
+    money = parts.money(found.amount, found.currency)
+    return html.Span(
+        [html.Span("could save ", className="soft small"), money, html.Span(f" {found.span}", className="soft small")],
+        className="saves",
+    )
+
+
 def wasted_seconds(finding: Row) -> object:
     """GPU-seconds wasted; None where none was counted."""
     found = finding.get("wasted_gpu_seconds")
@@ -45,14 +95,25 @@ def wasted_seconds(finding: Row) -> object:
 
 
 def subject(finding: Row, query: Query, length: int = 48) -> Component:
-    """What the finding is about; a job leads to its page."""
+    """What the finding is about. A job leads to its page, a slice to the slices, a pool and a team to what is theirs."""
     about: Row = finding.get("subject") or {}
     kind, ident = str(about.get("kind") or ""), str(about.get("id") or "")
     name = str(about.get("name") or ident)
     said = words.clip(name if name == ident else f"{name} ({ident})", length)
+    cluster = str(finding.get("cluster") or "") or None
     if kind == "job" and ident:
         return parts.link(said, job_link(query, finding.get("cluster"), ident), title=f"job {ident}")
-    return html.Span(f"{kind} {said}".strip(), title=f"{kind} {ident}".strip())
+    word = KINDS.get(kind, kind)
+    href = {
+        "team": query.link("/teams", team=ident, by="user"),
+        "pool": query.link("/capacity", cluster=cluster),
+        "slice": query.link("/mig", cluster=cluster),
+    }.get(kind)
+    if kind == "gpu" and name == ident:
+        said = words.clip(words.device(ident), length)
+    title = f"{word} {ident}".strip()
+    shown = parts.link(said, href, title=title) if href and ident else html.Span(said, title=title)
+    return html.Span([html.Span(f"{word} ", className="soft"), shown], className="about")
 
 
 def card(finding: Row, query: Query) -> Component:
@@ -64,7 +125,7 @@ def card(finding: Row, query: Query) -> Component:
         html.Span(words.clip(words.owner(finding.get("team")), 28)),
         html.Span(f"since {words.when(finding.get('started_at'))}", className="soft"),
     ]
-    money = [wasted(finding)]
+    money = [amount(finding)]
     if daily is not None:
         money.append(html.Span([parts.money(daily.quantize(Decimal("0.01")), currency), " a day"], className="soft"))
     return html.Div(

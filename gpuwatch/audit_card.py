@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.audit_decision import DEFAULT, NONE, PART, UNKNOWN, Decision, gangs
+from gpuwatch.audit_decision import DEFAULT, NONE, PART, UNKNOWN, Decision, gangs, named
 from gpuwatch.audit_layers import LAYERS, OTHER, layer_of
 from gpuwatch.audit_network import fabric, placement
 from gpuwatch.audit_partition import partitioning
@@ -26,6 +26,8 @@ GRADES = (("A", 0.9), ("B", 0.75), ("C", 0.5), ("D", 0.25), ("F", 0.0))
 """Points from which on a layer has a letter."""
 DEAR = (Fraction(2, 100), Fraction(10, 100))
 """Parts of what the fleet cost from which on findings of a layer cost it a letter, and another."""
+CRITICAL = "C"
+"""The best letter of a layer with an open critical finding."""
 JUDGED_MIN = 0.5
 """Where less of a layer's decisions can be judged, its grade is not known."""
 SHOWN_MAX = 10
@@ -39,10 +41,16 @@ RULE = (
     + " GPUs, nodes or queues. What cannot be judged, and what does not arise, does not count.",
     "The mean of a layer's decisions is its points: A from 0.9, B from 0.75, C from 0.5, D from 0.25, F below.",
     "A letter less where findings of the layer cost 2 % of what the fleet cost in the window, two where they cost 10 %.",
+    "At best C while a critical finding of the layer is open.",
     "Not known where less than half of the decisions that arise can be judged. Unknown is not zero.",
 )
 """How a grade comes about, as it is printed."""
 
+_PLACES = (("links", "placement", "what links their GPUs"), ("network", "fabric", "their place in the network"))
+"""What nodes may lack: as topology_store.missing says it, the layer whose decision `KIND-told` has the fix, in words."""
+_CLAIMED = (
+    "findings_count", "open_count", "worst", "gpu_hours", "unpriced_gpu_hours", "cost", "cost_a_month", "findings",
+)  # fmt: skip
 _DECIDERS = {"placement": placement, "partitioning": partitioning, "scheduling": scheduling, "fabric": fabric}
 
 
@@ -76,7 +84,7 @@ def card(facts: Row) -> dict[str, Any]:
         "waste": _waste(facts, window_us),
         "layers": layers,
         "other": _claimed(facts, by_layer[OTHER], window_us)
-        | {"findings": [_told(f) for f in by_layer[OTHER][:SHOWN_MAX]]},
+        | {"findings": [_told(f) for f in dearest(by_layer[OTHER])[:SHOWN_MAX]]},
         "costliest": _costliest(layers),
         "writers": writers(facts),
         "gangs": [_gang(row) for row in gangs(facts)],
@@ -95,11 +103,12 @@ def worst(told: Row) -> str | None:
 
 
 def grade(
-    decided: Sequence[Decision], claimed: Fraction | None, cost: Fraction | None
+    decided: Sequence[Decision], claimed: Fraction | None, cost: Fraction | None, critical: bool = False
 ) -> tuple[str, float | None, int]:
     """(letter, NOT_KNOWN or NOTHING; points; letters lost to money) of a layer's decisions, by RULE.
 
     `claimed` is what its findings cost in the window, `cost` what the fleet cost; None where either is not known.
+    `critical`: one of them is open and critical.
     """
     arise = [one for one in decided if one.state != NONE]
     ratios = [one.ratio for one in arise if one.ratio is not None]
@@ -110,13 +119,15 @@ def grade(
     points = sum(ratios) / len(ratios)
     letter = next(name for name, least in GRADES if points >= least)
     lost = 0 if claimed is None or not cost else sum(claimed >= part * cost for part in DEAR)
-    return LETTERS[min(LETTERS.index(letter) + lost, len(LETTERS) - 1)], points, lost
+    place = min(LETTERS.index(letter) + lost, len(LETTERS) - 1)
+    return LETTERS[max(place, LETTERS.index(CRITICAL)) if critical else place], points, lost
 
 
 def _layer(facts: Row, decided: Sequence[Decision], found: Sequence[Row], window_us: int) -> dict[str, Any]:
     claimed = _sum(found, facts["currency"])
     cost = None if facts["cost"] is None else Fraction(facts["cost"])
-    letter, points, lost = grade(decided, claimed, cost)
+    told = _claimed(facts, found, window_us)
+    letter, points, lost = grade(decided, claimed, cost, told["worst"] == "critical")
     arise = [one for one in decided if one.state != NONE]
     return {
         "grade": letter if letter in LETTERS else None,
@@ -126,7 +137,7 @@ def _layer(facts: Row, decided: Sequence[Decision], found: Sequence[Row], window
         "decisions_judged": sum(one.ratio is not None for one in arise),
         "decisions": [one.as_dict() for one in decided],
         "defaults": [f"{one.title}: {one.said}" for one in decided if one.state in (DEFAULT, PART)],
-        **_claimed(facts, found, window_us),
+        **told,
         "findings": [_told(one) for one in dearest(found)[:SHOWN_MAX]],
     }
 
@@ -167,8 +178,7 @@ def _waste(facts: Row, window_us: int) -> dict[str, Any]:
     hours = sum((one["gpu_hours"] for one in there), Fraction(0))
     lacks = any(one["cost"] is None for one in there)
     cost = None if lacks else sum((Fraction(one["cost"]) for one in there), Fraction(0))
-    explained = [f for f in facts["findings"]]
-    said = sum((h for one in explained for name, h in one["hours"].items() if name in WASTE), Fraction(0))
+    said = sum((h for one in facts["findings"] for name, h in one["hours"].items() if name in WASTE), Fraction(0))
     return {
         "gpu_hours": _hours(hours),
         "cost": _money(cost),
@@ -214,18 +224,12 @@ def _unknown(facts: Row, decided: Mapping[str, Sequence[Decision]]) -> list[dict
         told.append(
             {"layer": "", "what": what, "fix": "Run dcgm-exporter on these nodes (gpuwatch doctor names them)."}
         )
-    for kind, layer, what in (
-        ("links", "placement", "what links their GPUs"),
-        ("network", "fabric", "their place in the network"),
-    ):
-        rows = [row for row in facts["missing"] if row["what"] == kind]
-        if rows and not any(one.state == UNKNOWN and one.id == f"{kind}-told" for one in decided[layer]):
-            names = ", ".join(str(row["node"]) for row in rows[:5]) + (
-                f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-            )
-            told.append(
-                {"layer": layer, "what": f"Of {len(rows)} nodes nobody tells {what}: {names}.", "fix": rows[0]["fix"]}
-            )
+    for kind, layer, what in _PLACES:
+        nodes = [str(row["node"]) for row in facts["missing"] if row["what"] == kind]
+        own = next(one for one in decided[layer] if one.id == f"{kind}-told")
+        if nodes and own.state == PART:
+            what = f"Of {len(nodes)} nodes nobody tells {what}: {named(nodes)}."
+            told.append({"layer": layer, "what": what, "fix": own.fix})
     odd = [row for row in facts["gang"] if not row["known"]]
     if odd:
         jobs = sum(row["runs"] for row in odd)
@@ -263,12 +267,16 @@ def _action(action: Row) -> dict[str, Any]:
     one = currencies[0] if len(currencies) == 1 else None
     for name in ("gpu_hours", "unpriced_gpu_hours"):
         told[name] = None if action[name] is None else _hours(action[name])
-    return told | {
-        "currency": one,
-        "cost": _money(action["costs"].get(one)),
-        "cost_a_month": _money(action["costs_a_month"].get(one)),
-        "saves_a_month": _money(action["saves_a_month"].get(one)),
-    }
+    return (
+        {"ratio": None, "said": None}
+        | told
+        | {
+            "currency": one,
+            "cost": _money(action["costs"].get(one)),
+            "cost_a_month": _money(action["costs_a_month"].get(one)),
+            "saves_a_month": _money(action["saves_a_month"].get(one)),
+        }
+    )
 
 
 def _empty(facts: Row) -> dict[str, Any]:
@@ -290,7 +298,7 @@ def _empty(facts: Row) -> dict[str, Any]:
         "unpriced_gpu_hours": None,
         "waste": {"gpu_hours": None, "cost": None, "cost_a_month": None, "ratio": None, "explained_gpu_hours": None, "buckets": []},
         "layers": [{"id": one.id, "name": one.name, "decides": one.decides} | blank for one in LAYERS],
-        "other": {"findings_count": 0, "open_count": 0, "worst": None, "findings": []},
+        "other": {name: blank[name] for name in _CLAIMED},
         "costliest": None,
         "writers": [],
         "gangs": [],

@@ -9,8 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch import cost, demo, findings, queues, topology_store
-from gpuwatch.advice import Advice
-from gpuwatch.clock import DAY_US, HOUR_US, SECOND_US, Window
+from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.state import State
 from gpuwatch.state.actions import Actions
 from gpuwatch.store import Store
@@ -19,8 +18,6 @@ DEFAULT_US = 7 * DAY_US
 """Of what is known, the last week is judged."""
 ROWS_MAX = 10_000
 """Rows of one kind: pools, authorities, kinds of gangs."""
-MISSING_MAX = 200
-"""Nodes whose missing links or network place are told with their fix."""
 SAVINGS = ("saving", "saving_per_hour", "saved_a_month")
 """Words of evidence that say what a remedy saves: in 30 days, for an hour of use, in a month."""
 
@@ -33,7 +30,7 @@ def last_week(store: Store) -> Window | None:
     return None if known is None else Window(max(known.start_us, known.end_us - DEFAULT_US), known.end_us)
 
 
-def read(store: Store, state: State, window: Window | None, now_us: int, advice: Advice | None = None) -> Row:
+def read(store: Store, state: State, window: Window | None, now_us: int) -> Row:
     """The facts of a window, for audit_card.card. Prices and teams are those of the last pricing (cost.price_all).
 
     Without a window the last 7 days of what is known; `window` is None in the answer where the books are empty. Only
@@ -43,7 +40,7 @@ def read(store: Store, state: State, window: Window | None, now_us: int, advice:
     span = _within(window or last_week(store), known)
     facts: Row = {"window": span, "known": known, "asked": window}
     if span is None:
-        return facts | {"missing": [], "reporting": 0}
+        return facts
     words = {"since_us": span.start_us, "until_us": span.end_us, "limit": ROWS_MAX}
     books = cost.ledger(store, state, span)
     facts |= {
@@ -59,13 +56,8 @@ def read(store: Store, state: State, window: Window | None, now_us: int, advice:
         facts[name] = store.rows(f"audit/{name}", **words)
     store.run("audit/drop")
     facts["queues"] = [_queue(row) for row in queues.queues(store, state, span.end_us)]
-    facts["workloads"] = dict(
-        store.sql("select cluster, count(*) from workload where scheduler <> 'slurm' group by 1 order by 1")
-    )
     facts["conflicts"] = topology_store.conflicts(store)
-    told = topology_store.missing(store) if advice is None else topology_store.missing(store, advice=advice)
-    facts["missing"] = told[:MISSING_MAX]
-    facts["missing_more"] = max(0, len(told) - MISSING_MAX)
+    facts["missing"] = topology_store.missing(store)
     return facts
 
 
@@ -141,10 +133,4 @@ def _queue(row: Row) -> Row:
         "has_quota": any(part["quota"] or part["quota_max"] for part in limits)
         or any(name.startswith("max_") for name in detail),
         "preemption": row["preemption"],
-        "leaf": True,
     }
-
-
-def seconds(window: Window) -> int:
-    """The length of a window in whole seconds."""
-    return (window.end_us - window.start_us) // SECOND_US

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from gpuwatch.commands import (
     agent,
     answers,
+    audit,
     audit_log,
     backfill,
     backtest,
@@ -84,6 +85,7 @@ app.command("doctor")(answers.doctor)
 app.command("shapes")(shapes.shapes)
 app.command("simulate")(data.simulate)
 app.command("backup")(serve.backup)
+app.command("audit")(audit.audit)
 app.command("audit-log")(audit_log.audit_log)
 app.command("backtest")(backtest.backtest)
 app.command("reclaim")(reclaim.reclaim)

@@ -114,7 +114,7 @@ def _cheapest_first(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
     order = sorted(pieces, key=lambda p: (_price([p]), p.node, p.run))
     if not order:
         return
-    queue = [(_price(order[:1]), (0,))]
+    queue: list[tuple[tuple[int, int, int], tuple[int, ...]]] = [(_price(order[:1]), (0,))]
     while queue:
         _, chosen = heapq.heappop(queue)
         yield tuple(order[n] for n in chosen)

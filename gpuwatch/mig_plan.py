@@ -40,7 +40,8 @@ def repartition(
     choices = sorted(maximal_layouts(key))
     supply = Counter(profile for layout in layouts.values() for profile in layout)
     before = served(demand, supply, sizes, hour_us)
-    now, left, changes = before, [gpu for gpu in free if gpu in layouts], []
+    now, left = before, [gpu for gpu in free if gpu in layouts]
+    changes: list[tuple[str, Layout, Layout]] = []
     while left and len(changes) < GPUS_MAX:
         best: tuple[int, str, Layout] | None = None
         # GPUs of one layout are alike: the first of each is tried.

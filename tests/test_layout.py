@@ -25,6 +25,7 @@ DOMAIN = CORE | {
     "rate_models",
     "rate_node",
     "rate_table",
+    "roofs",
     "teams",
     "topology",
     "fragmentation",

@@ -14,11 +14,16 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from gpuwatch import cost, ledger, stranding
+from gpuwatch.charge_id import decode
 from gpuwatch.clock import DAY_US, HOUR_US, Window
+from gpuwatch.explain import explain
 from gpuwatch.fragmentation import Task
+from gpuwatch.listings import chargeback_listing
 from gpuwatch.model import PENDING, Records
+from gpuwatch.rates import Rate
 from gpuwatch.state import State
 from gpuwatch.stranding import Part
+from tests.focus_world import told
 from tests.world import CLUSTER, H100, HOUR, T0_US, Gpu, World, claim, minutes, node, samples, us
 
 DAY = 24 * HOUR
@@ -198,6 +203,23 @@ def test_a_window_that_cuts_an_hour_divides_it_as_the_books_do(torn: tuple[World
     assert whole["stranded"] == Decimal(made.buckets()["stranded"]) / 1_000_000
 
 
+def test_focus_and_the_lines_of_a_charge_divide_free_time_as_the_books_do(torn: tuple[World, State]) -> None:
+    """Also where the window cuts hours."""
+    made, state = torn
+    window = Window(us(DAY + 1000), us(DAY + 2 * HOUR - 777))
+    books = _told(made, state, window.start_us, window.end_us)
+    rows = told(made, state, window)
+    lines: Counter[str] = Counter()
+    for row in chargeback_listing(cost.chargeback(made.store, state, window, ["team", "cause"])).items:
+        if row["team"] == "__platform__":
+            for line in explain(made.store, state, decode(row["charge"]), limit=1000)["items"]:
+                lines[line["bucket"]] += Decimal(line["gpu_seconds"])
+
+    assert books["stranded"] == round(3600 * sum(row["x_HoursStranded"] or 0 for row in rows), 6)
+    assert books["schedulable"] == round(3600 * sum(row["x_HoursSchedulable"] or 0 for row in rows), 6)
+    assert {name: books[name] for name in ("stranded", "schedulable")} == lines
+
+
 @pytest.fixture(scope="module")
 def torn() -> Iterator[tuple[World, State]]:
     """A node whose state changes at odd moments of two hours, and a third of whose time is of no use."""
@@ -208,6 +230,7 @@ def torn() -> Iterator[tuple[World, State]]:
     wanted = [asked("big", 4), asked("a", 1), asked("b", 3), asked("c", 2), asked("d", 1), asked("e", 1), asked("f", 3)]
     made = world(rows, requests=wanted).book()
     with made.store, State.open("sqlite://") as state:
+        state.replace_rates([Rate(H100, "owned", Decimal(2), 0)], "test", "test", 0)
         cost.price_all(made.store, state)
         yield made, state
 

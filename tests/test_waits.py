@@ -13,7 +13,7 @@ from gpuwatch.model import EVENT, PENDING, WORKLOAD, Records
 from gpuwatch.queues import workloads
 from gpuwatch.state import State
 from gpuwatch.store import Store
-from gpuwatch.waits import in_words, parse_failed_scheduling
+from gpuwatch.waits import for_room, in_words, parse_failed_scheduling
 from tests.world import CLUSTER, HOUR, us
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[2] / "shared"))
@@ -200,3 +200,46 @@ def test_recorded_messages() -> None:
         {"Insufficient nvidia.com/gpu": 1},
         {},
     ] == got
+
+
+MASTER = "1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }"
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        pytest.param("Priority", None, False, id="Slurm lets others go first"),
+        pytest.param("WaitingForQuota", None, False, id="a quota"),
+        pytest.param(None, None, None, id="nobody says why"),
+        pytest.param("Unschedulable", None, None, id="pods of which no event is known"),
+        pytest.param("Unschedulable", FULL, False, id="nodes that no taint lets it on"),
+        pytest.param(
+            "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.", False, id="CPU is short, not GPUs"
+        ),
+        pytest.param(
+            "Unschedulable",
+            "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims, 2 Insufficient nvidia.com/gpu.",
+            False,
+            id="a volume that is not bound",
+        ),
+        pytest.param(
+            "Pending", "insufficient unused quota for nvidia.com/gpu in flavor x", False, id="words of a quota"
+        ),
+        pytest.param("Resources", None, True, id="Slurm waits for resources"),
+        pytest.param("TopologyPlacementFailed", None, True, id="Kueue finds them too far apart"),
+        pytest.param(
+            "Unschedulable",
+            f"0/4 nodes are available: {MASTER}, 3 Insufficient nvidia.com/gpu.",
+            True,
+            id="only GPUs are short, the control plane aside",
+        ),
+        pytest.param(
+            "Unschedulable",
+            "0/1 nodes are available: 1 Insufficient nvidia.com/mig-3g.40gb.",
+            True,
+            id="a MIG profile is short",
+        ),
+    ],
+)
+def test_whether_a_request_waits_for_room_only(reason: str | None, message: str | None, expected: bool | None) -> None:
+    assert expected is for_room(reason, message)

@@ -68,8 +68,8 @@ def backfill(
 
     choose(form, True)
     at_us = now_us(context)
-    since_us = _moment(since, "--since", at_us)
-    until_us = at_us if until is None else _moment(until, "--until", at_us)
+    since_us = moment(since, "--since", at_us)
+    until_us = at_us if until is None else moment(until, "--until", at_us)
     options: dict[str, Any] = {
         "url": url,
         "match": match,
@@ -116,13 +116,13 @@ def backfill(
     show(Listing(tuple(row), [row], foot=[f"Next: {program()} analyze --data {quote(str(data))}"]), form)
 
 
-def _moment(text: str, option: str, at_us: int) -> int:
+def moment(text: str, option: str, at_us: int) -> int:
     """Microseconds of `30d` (ago) or of an RFC 3339 time. Raises UsageError."""
     if found := _AGO.fullmatch(text):
         return at_us - int(found[1]) * _UNIT_S[found[2]] * 1_000_000
-    moment = moment_us(text, option)
-    assert moment is not None
-    return moment
+    told = moment_us(text, option)
+    assert told is not None
+    return told
 
 
 def _span_us(text: str) -> int:

@@ -66,9 +66,9 @@ def prepare(store: Store, asked: Asked) -> None:
             continue
         read = {"read_from_us": since_us - DAY_US, "read_until_us": until_us, "devices_max": DEVICES_MAX}
         table = store.table("checkpoint/minute", **span, **read)
-        for chain, at, gap, least in _chains(table):
+        for chain, columns in _chains(table):
             for hour_us in range(since_us, until_us, HOUR_US):
-                _judge_hour(chain, hour_us, at, gap, least, asked.parameters, hours, minutes)
+                _judge_hour(chain, hour_us, columns, asked.parameters, hours, minutes)
     with (
         store.view("checkpoint_hour_row", pa.Table.from_pylist(hours, schema=_HOUR)),
         store.view("checkpoint_minute_row", pa.Table.from_pylist(minutes, schema=_MINUTE)),
@@ -76,32 +76,31 @@ def prepare(store: Store, asked: Asked) -> None:
         store.run("checkpoint/keep")
 
 
-def _chains(table: pa.Table) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Each chain of a table that is sorted by chain and minute: its minutes, gaps and the least gaps."""
+def _chains(table: pa.Table) -> Iterator[tuple[str, list[Any]]]:
+    """Each chain of a table that is sorted by chain and minute: its minutes, gaps, least gaps and devices."""
     names = table["chain"].to_numpy(zero_copy_only=False)
-    columns = [table[name].to_numpy() for name in ("minute", "gap", "least_gap")]
+    columns = [table[name].to_numpy() for name in ("minute", "gap", "least_gap", "devices")]
     edges: list[int] = np.flatnonzero(np.append(True, names[1:] != names[:-1])).tolist() if len(names) else []
     for first, last in zip(edges, [*edges[1:], len(names)], strict=True):
-        at, gap, least = (column[first:last] for column in columns)
-        yield str(names[first]), at, gap, least
+        yield str(names[first]), [column[first:last] for column in columns]
 
 
 def _judge_hour(
     chain: str,
     hour_us: int,
-    at: Any,
-    gap: Any,
-    least: Any,
+    columns: list[Any],
     p: Mapping[str, Any],
     hours: list[dict[str, Any]],
     minutes: list[dict[str, Any]],
 ) -> None:
     """Adds the hour to `hours`, and its minutes of pauses to `minutes`, where the day that ends with it has a pattern."""
+    at, gap, least, devices = columns
     end = (hour_us + HOUR_US) // MINUTE_US
     first, last = np.searchsorted(at, [end - DAY_US // MINUTE_US, end])
     if last - first < p["pauses_min"] * p["period_least_us"] // MINUTE_US or at[last - 1] < end - HOUR_MINUTES:
         return
     begin = int(at[first])
+    alone = int(devices[first:last].max()) == 1
     series = np.full(int(at[last - 1]) - begin + 1, np.nan)
     series[at[first:last] - begin] = gap[first:last]
     pattern = periodic.find(
@@ -109,7 +108,7 @@ def _judge_hour(
         period_min=int(p["period_least_us"] // MINUTE_US),
         period_max=int(p["period_most_us"] // MINUTE_US),
         score_min=p["autocorrelation_min"],
-        pauses_min=int(p["pauses_min"]),
+        pauses_min=int(p["pauses_alone_min"] if alone else p["pauses_min"]),
         height_min=p["height_min"],
         baseline_max=p["baseline_max"],
         on_time_min=p["on_time_min"],
@@ -149,8 +148,9 @@ CHECKPOINT_STALL = register(
             Threshold("period_most_us", 6 * HOUR_US, "checkpoints come every 5 minutes to 6 hours"),
             Threshold("duty_ratio_min", 0.05, "pauses take 5 % of the time; 10 % is high"),
             Threshold("duty_ratio_max", 0.25, "what stands still for a quarter of the time waits for something else"),
-            Threshold("autocorrelation_min", 0.5, "a period looks like the one before"),
+            Threshold("autocorrelation_min", 0.6, "a period looks like the one before"),
             Threshold("pauses_min", 4, "three periods and the pause that began them"),
+            Threshold("pauses_alone_min", 6, "a job of one GPU has no others that stop with it: it takes more to tell"),
             Threshold("on_time_min", 0.75, "three quarters of the pauses come on time, within a quarter of the period"),
             Threshold("overdue_ratio", 1.5, "a pause that is half a period late: they have ended"),
             Threshold("height_min", 0.15, "a pause fills 15 % of a minute more than usual: 10 seconds"),

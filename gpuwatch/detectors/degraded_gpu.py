@@ -27,7 +27,10 @@ DEGRADED_GPU = register(
         bucket="out_of_service",
         thresholds=(
             Threshold("remapped_rows_max", 512, "DCGM health watch fails a GPU at 512 uncorrectable remaps"),
-            Threshold("work_us_min", 54 * MINUTE_US, "a link is judged in hours of work: an idle one may be narrow"),
+            Threshold("work_ratio_min", 0.9, "a link is judged in hours of work: an idle one may be narrow"),
+            Threshold(
+                "seen_us_min", 30 * MINUTE_US, "half of an hour was sampled, or nobody knows whether it was work"
+            ),
             Threshold("alike_gpus_min", 3, "fewer GPUs of a model in a pool do not say how many lanes are usual"),
             Threshold("remembered_us", 30 * DAY_US, "a GPU off the bus is missed for a month"),
         ),

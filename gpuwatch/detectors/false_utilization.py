@@ -70,6 +70,6 @@ FALSE_UTILIZATION = register(
         },
         confidence=_confidence,
         prepare=workload_class.prepare,
-        unjudged="detectors/false_utilization_unjudged",
+        unjudged="unjudged/false_utilization",
     )
 )

@@ -40,7 +40,11 @@ MIG_MISMATCH = register(
             Threshold("sm_load_max", 0.8, "domain reference D4: the smaller slice would be busy 80 % at most"),
             Threshold("peak_hours_max", 0.05, "domain reference D4: 95 % of the SM use counts"),
             Threshold("full_ratio_min", 0.97, "domain reference D4: memory full to 97 % when a run failed"),
-            Threshold("before_exit_us", MINUTE_US, "domain reference D4: within 60 seconds of its end"),
+            Threshold(
+                "before_exit_us",
+                2 * MINUTE_US,
+                "domain reference D4: 60 seconds before its end, and a scrape that was lost",
+            ),
             Threshold("filled_us", 30 * MINUTE_US, "what memory did in the half hour before the end"),
             Threshold(
                 "allocator_fill_min", 0.9, "memory full all the time: vLLM takes 90 % of the device from the start"

@@ -8,8 +8,9 @@ from gpuwatch.store import Store
 
 
 def _prepare(store: Store, asked: Asked) -> None:
-    """Makes wait_span: who waited in which queue."""
+    """Makes wait_span and run_span: who waited and who ran in which queue."""
     store.run("views/wait_span", **asked.named())
+    store.run("views/run_span", **asked.named())
 
 
 def _summary(e: Evidence) -> str:

@@ -32,6 +32,7 @@ tr.other td{color:var(--soft)}
 .fall .chart{width:28%}
 .fall .n{width:11%}
 th{overflow-wrap:normal}
+.plain .label{overflow-wrap:normal;padding-right:12px}
 td.who{min-width:8em}
 td.user{min-width:5.5em}
 .pay td.chart{width:20%;vertical-align:middle}

@@ -20,7 +20,7 @@ def cluster_queue(
     name: str, cohort: str, flavor_name: str, nominal: int, used: int, pending: int, epoch: Epoch
 ) -> Json:
     """A ClusterQueue of a cohort that lends what it does not use and takes it back."""
-    spec = {
+    spec: Json = {
         "cohort": cohort,
         "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
         "resourceGroups": [

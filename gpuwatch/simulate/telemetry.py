@@ -90,7 +90,7 @@ def node_readings(node: Node, runs: Sequence[Run], steps: int, step_s: int, seed
     ]
     for reading, sharing in zip(readings, shared, strict=False):
         reading.processes.update(sharing.processes)
-    seconds = first_s + (np.arange(steps) + 0.5) * step_s
+    seconds: Reals = first_s + (np.arange(steps, dtype=np.float64) + 0.5) * step_s
     for patch in node.patches:
         for reading in readings:
             if reading.device.index == patch.index and patch.instance in (-1, reading.device.gi):

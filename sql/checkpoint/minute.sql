@@ -1,5 +1,5 @@
 -- A row is a minute of a chain that is a candidate: the mean part of it in which its devices (at most $devices_max of them)
--- did nothing, and the part in which the busiest of them did nothing.
+-- did nothing, the part in which the busiest of them did nothing, and how many were read.
 with chosen as (
     select h.chain, h.run_id, h.device_id, h.start_us, h.end_us, h.run_start_us,
         dense_rank() over (partition by h.chain order by h.device_id) as number
@@ -10,7 +10,8 @@ select
     c.chain,
     d.start_us // 60000000 as minute,
     avg((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as gap,
-    min((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as least_gap
+    min((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as least_gap,
+    count(*) as devices
 from device_minute d
 join chosen c
     on c.device_id = d.device_id and d.start_us >= c.start_us and d.start_us < c.end_us

@@ -1,6 +1,22 @@
 -- A row is an amount of a finding's idle time that others waited for: units / den microseconds of a GPU, of one price. At each
 -- instant, of the devices of one kind that lie idle, as many are waited for as requests ask that free devices leave wanting:
--- each idle device counts for its part of them. What one request waits for is so never counted twice.
+-- each idle device counts for its part of them, in 720720ths: what one request waits for is never counted twice. Parts are
+-- summed up over time once for all devices of a kind; a piece of idle time takes the difference of its ends.
+create or replace temp table contended_asker as
+select
+    r.*,
+    case
+        when o.team <> '__unallocated__' then o.team
+        else coalesce('user ' || r.user_name, 'job ' || r.job_id)
+    end as asker
+from report_request r
+join report_owner o using (number);
+
+-- Holders that ask for nothing themselves see the same requests: they are one.
+update contended_piece
+set team = ''
+where team not in (select asker from contended_asker);
+
 create or replace temp table contended_place as
 select cluster, model, pool, profile, min(start_us) as start_us, max(end_us) as end_us
 from contended_piece
@@ -10,18 +26,24 @@ create or replace temp table contended_holder as
 select distinct cluster, model, pool, profile, team
 from contended_piece;
 
--- A row is a request that the holder's place could take as to kind and queue; those of the holder's own team are its own.
+-- A row is a request that the holder's place could take as to kind and queue; those of the holder's own team (or user, where
+-- no team is known) are its own.
 create or replace temp table contended_request as
 select
-    h.cluster, h.model, h.pool, h.profile, h.team, r.number, r.device_count,
+    h.cluster,
+    h.model,
+    h.pool,
+    h.profile,
+    h.team,
+    r.number,
+    r.device_count,
     greatest(r.start_us, p.start_us) as start_us,
     least(r.end_us, p.end_us) as end_us
 from contended_holder h
 join contended_place p using (cluster, model, pool, profile)
-join report_request r
+join contended_asker r
     on r.cluster = h.cluster and coalesce(r.profile, '') = h.profile and r.start_us < p.end_us and r.end_us > p.start_us
-join report_owner o on o.number = r.number
-where o.team is distinct from h.team
+where r.asker <> h.team
     and (r.gpu_type is null or exists (select 1 from report_fit f where f.gpu_type = r.gpu_type and f.model = h.model))
     and (
         r.scheduler is distinct from 'slurm'
@@ -68,105 +90,138 @@ union all
 select cluster, model, pool, profile, end_us, -idle, -free
 from span;
 
--- A row is a span of a place, as a holder of it sees it, in which nothing changes.
+-- A row is a moment at which what waits for a holder's place changes, and which it is until the next.
+create or replace temp table contended_turn as
+select *, lead(at_us) over (partition by cluster, model, pool, profile, team order by at_us) as until_us
+from (
+    select cluster, model, pool, profile, team, start_us as at_us
+    from contended_request
+    union
+    select cluster, model, pool, profile, team, end_us
+    from contended_request
+);
+
+-- A row says how many devices those that wait between two such moments ask for, of all that fit into so many devices.
+create or replace temp table contended_demand as
+with asked as (
+    select t.cluster, t.model, t.pool, t.profile, t.team, t.at_us, r.device_count, sum(r.device_count) as devices
+    from contended_turn t
+    join contended_request r
+        on r.cluster = t.cluster and r.model = t.model and r.pool = t.pool and r.profile = t.profile and r.team = t.team
+        and r.start_us <= t.at_us and r.end_us >= t.until_us
+    group by all
+)
+select
+    * exclude (devices),
+    sum(devices) over by_size as devices,
+    lead(device_count, 1, 2147483647) over by_size as next_count
+from asked
+window by_size as (partition by cluster, model, pool, profile, team, at_us order by device_count);
+
+-- A row is a moment at which anything changes of what a holder sees: what lies idle and free from then on, and what waits.
 create or replace temp table contended_span as
 with edge as (
     select h.*, c.at_us
     from contended_holder h
     join contended_change c using (cluster, model, pool, profile)
     union
+    select cluster, model, pool, profile, team, at_us
+    from contended_turn
+    union
     select cluster, model, pool, profile, team, start_us
-    from contended_request
+    from contended_piece
     union
     select cluster, model, pool, profile, team, end_us
-    from contended_request
+    from contended_piece
 ),
-known as (
-    select
-        e.*,
-        coalesce(sum(c.idle), 0) as idle,
-        coalesce(sum(c.free), 0) as free
-    from edge e
-    left join (
-        select cluster, model, pool, profile, at_us, sum(idle) as idle, sum(free) as free
-        from contended_change
-        group by all
-    ) c using (cluster, model, pool, profile, at_us)
+moved as (
+    select cluster, model, pool, profile, at_us, sum(idle) as idle, sum(free) as free
+    from contended_change
     group by all
 ),
 running as (
     select
-        * exclude (idle, free),
-        lead(at_us) over at_time as until_us,
-        sum(idle) over at_time as idle,
-        sum(free) over at_time as free
-    from known
-    window at_time as (partition by cluster, model, pool, profile, team order by at_us)
+        e.*,
+        lead(e.at_us) over later as until_us,
+        coalesce(sum(m.idle) over later, 0) as idle,
+        coalesce(sum(m.free) over later, 0) as free,
+        max(t.at_us) over later as turn_us
+    from edge e
+    left join moved m using (cluster, model, pool, profile, at_us)
+    left join contended_turn t using (cluster, model, pool, profile, team, at_us)
+    window later as (partition by e.cluster, e.model, e.pool, e.profile, e.team order by e.at_us)
 )
-select row_number() over () as span, *
-from running
-where until_us > at_us and idle > 0;
+select
+    r.*,
+    least(r.idle, greatest(coalesce(d.devices, 0) - r.free, 0))::bigint as wanted
+from running r
+left join contended_demand d
+    on d.cluster = r.cluster and d.model = r.model and d.pool = r.pool and d.profile = r.profile and d.team = r.team
+    and d.at_us = r.turn_us and d.device_count <= r.idle + r.free and d.next_count > r.idle + r.free;
 
--- A row is a request that waits throughout a span and would fit in what lies idle and free there.
-create or replace temp table contended_wait as
-select s.span, r.number, r.device_count
-from contended_span s
-join contended_request r
-    on r.cluster = s.cluster and r.model = s.model and r.pool = s.pool and r.profile = s.profile and r.team = s.team
-    and r.start_us <= s.at_us and r.end_us >= s.until_us and r.device_count <= s.idle + s.free;
+-- A row is a request that fitted at some moment while it waited.
+create or replace temp table contended_fit as
+with room as (
+    select cluster, model, pool, profile, team, turn_us, max(idle + free) as devices
+    from contended_span
+    where wanted > 0
+    group by all
+)
+select distinct r.*
+from contended_request r
+join room m
+    on m.cluster = r.cluster and m.model = r.model and m.pool = r.pool and m.profile = r.profile and m.team = r.team
+    and m.turn_us >= r.start_us and m.turn_us < r.end_us and m.devices >= r.device_count;
 
-with asked_for as (
-    select span, sum(device_count) as devices
-    from contended_wait
-    group by span
-),
-wanted as (
-    select s.*, least(s.idle, greatest(a.devices - s.free, 0)) as wanted
-    from contended_span s
-    join asked_for a using (span)
+with so_far as (
+    select
+        cluster,
+        model,
+        pool,
+        profile,
+        team,
+        at_us,
+        coalesce(
+            sum(case when idle > 0 then (until_us - at_us)::hugeint * wanted * 720720 // idle::hugeint end) over (
+                partition by cluster, model, pool, profile, team
+                order by at_us
+                rows between unbounded preceding and 1 preceding
+            ),
+            0
+        ) as parts
+    from contended_span
 ),
 part as (
-    select
-        p.key,
-        w.span,
-        p.device_id,
-        p.share_num,
-        p.share_den,
-        p.priced_profile,
-        p.cluster,
-        greatest(p.start_us, w.at_us) as start_us,
-        least(p.end_us, w.until_us) as end_us,
-        w.wanted,
-        w.idle
+    select p.*, e.parts - b.parts as parts
     from contended_piece p
-    join wanted w
-        on w.cluster = p.cluster and w.model = p.model and w.pool = p.pool and w.profile = p.profile and w.team = p.team
-        and w.at_us < p.end_us and w.until_us > p.start_us
-    where w.wanted > 0
+    join so_far b
+        on b.cluster = p.cluster and b.model = p.model and b.pool = p.pool and b.profile = p.profile and b.team = p.team
+        and b.at_us = p.start_us
+    join so_far e
+        on e.cluster = p.cluster and e.model = p.model and e.pool = p.pool and e.profile = p.profile and e.team = p.team
+        and e.at_us = p.end_us
+    where e.parts > b.parts
 ),
 asked as (
-    select p.key, count(distinct w.number) as requests, max(w.device_count) as device_count_max
-    from part p
-    join contended_wait w using (span)
+    select p.key, count(distinct f.number) as requests, max(f.device_count) as device_count_max
+    from (
+        select distinct key, cluster, model, pool, profile, team, start_us, end_us
+        from part
+    ) p
+    join contended_fit f
+        on f.cluster = p.cluster and f.model = p.model and f.pool = p.pool and f.profile = p.profile and f.team = p.team
+        and f.start_us < p.end_us and f.end_us > p.start_us
     group by p.key
-),
-priced as (
-    select
-        p.key,
-        x.usd_per_gpu_hour,
-        x.currency,
-        p.idle * p.share_den as den,
-        sum(
-            (least(p.end_us, coalesce(x.end_us, p.end_us)) - greatest(p.start_us, coalesce(x.start_us, p.start_us)))::hugeint
-            * p.wanted::hugeint * p.share_num
-        ) as units
-    from part p
-    left join device_price x
-        on x.cluster = p.cluster and x.device_id = p.device_id and x.profile is not distinct from p.priced_profile
-        and x.start_us < p.end_us and x.end_us > p.start_us
-    group by p.key, x.usd_per_gpu_hour, x.currency, p.idle * p.share_den
 )
-select p.key, p.usd_per_gpu_hour, p.currency, p.units::varchar as units, p.den::varchar as den, a.requests, a.device_count_max
-from priced p
+select
+    p.key,
+    p.usd_per_gpu_hour,
+    p.currency,
+    sum(p.parts * p.share_num)::varchar as units,
+    (p.share_den::hugeint * 720720)::varchar as den,
+    any_value(a.requests) as requests,
+    any_value(a.device_count_max) as device_count_max
+from part p
 join asked a using (key)
-order by p.key, p.usd_per_gpu_hour, p.currency, p.den;
+group by p.key, p.usd_per_gpu_hour, p.currency, p.share_den
+order by p.key, p.usd_per_gpu_hour, p.currency, p.share_den;

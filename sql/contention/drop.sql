@@ -1,6 +1,8 @@
 -- Forgets what the files beside this made.
 drop table if exists contended_piece;
 
+drop table if exists contended_asker;
+
 drop table if exists contended_place;
 
 drop table if exists contended_holder;
@@ -11,6 +13,10 @@ drop table if exists contended_change;
 
 drop table if exists contended_span;
 
-drop table if exists contended_wait;
+drop table if exists contended_turn;
+
+drop table if exists contended_demand;
+
+drop table if exists contended_fit;
 
 drop table if exists report_request;

@@ -1,5 +1,5 @@
--- A row of contended_piece is a piece of time in which a device of one of some findings lay idle in the hands of its job: with
--- the kind of place that the device is, the team that holds it, and its share.
+-- A row of contended_piece is a piece of time in which a device of one of some findings lay idle in the hands of its job, at one
+-- price: with the kind of place that the device is, its share, and the team that holds it; where that is not known, the user.
 create or replace temp table contended_piece as
 with asked as (
     select key, cluster, job_id, started_us, last_seen_us, unnest(device_ids) as device_id
@@ -12,13 +12,17 @@ select
     coalesce(d.model, '') as model,
     coalesce(d.pool, '') as pool,
     coalesce(d.profile, '') as profile,
-    coalesce(t.team, '__unallocated__') as team,
+    case
+        when coalesce(t.team, '__unallocated__') <> '__unallocated__' then t.team
+        else coalesce('user ' || r.user_name, 'job ' || r.job_id)
+    end as team,
     s.share_num,
     s.share_den,
-    s.profile as priced_profile,
     a.device_id,
-    greatest(i.start_us, s.start_us) as start_us,
-    least(i.end_us, s.end_us) as end_us
+    x.usd_per_gpu_hour,
+    x.currency,
+    greatest(i.start_us, s.start_us, x.start_us) as start_us,
+    least(i.end_us, s.end_us, x.end_us) as end_us
 from asked a
 join idle_span i
     on i.cluster = a.cluster and i.device_id = a.device_id and i.start_us < a.last_seen_us and i.end_us > a.started_us
@@ -27,4 +31,7 @@ join segment s
 join run r on r.run_id = s.run_id and r.cluster = s.cluster and r.job_id = a.job_id
 left join run_team t on t.run_id = s.run_id and t.cluster = s.cluster
 join device d on d.device_id = a.device_id and d.cluster = a.cluster
+join device_price x
+    on x.cluster = a.cluster and x.device_id = a.device_id and x.profile is not distinct from s.profile
+    and x.start_us < least(i.end_us, s.end_us) and x.end_us > greatest(i.start_us, s.start_us)
 where i.hour_us >= $since_us;

@@ -69,13 +69,15 @@ work_hour as materialized (
     select
         o.gpu,
         l.hour_us,
-        l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us + l.compute_us as work_us
+        l.communication_us + l.stalled_us + l.below_roof_us + l.memory_roof_us + l.compute_us as work_us,
+        l.gap_us + l.hoarded_us as rest_us,
+        l.schedulable_us + l.stranded_us as free_us
     from odd_device o
     join ledger_hour l on l.device_id = o.device_id and l.hour_us = o.hour_us
     where l.cluster = $cluster and l.hour_us >= $from_us and l.hour_us < $until_us
 ),
 worked as (
-    select gpu, hour_us, sum(work_us) as work_us
+    select gpu, hour_us, sum(work_us) as work_us, sum(work_us + rest_us + free_us) as seen_us
     from work_hour
     group by gpu, hour_us
 ),
@@ -86,7 +88,7 @@ narrow as (
         coalesce(lag(o.hour_us) over (partition by o.gpu order by o.hour_us) = o.hour_us - 3600000000, false) as is_lasting
     from odd o
     join worked w on w.gpu = o.gpu and w.hour_us = o.hour_us
-    where w.work_us >= $work_us_min
+    where w.seen_us >= $seen_us_min and w.work_us >= $work_ratio_min * w.seen_us
 ),
 -- Slices of a GPU repeat what is said of the card; a XID is told of each of them.
 told as (

@@ -262,44 +262,6 @@ busy_pool as (
     join pool_preemption p on p.pool = h.pool and p.at_us > h.end_us - $day_us and p.at_us <= h.end_us
     group by all
 ),
--- What runs in a queue, with what priority, and by whose leave it may be displaced.
-run_span as (
-    select
-        scheduler,
-        coalesce(job_id, uid) as job,
-        coalesce(cluster_queue, queue) as queue,
-        max(priority) as priority,
-        any_value(priority_class) as priority_class,
-        max(device_count) as devices,
-        coalesce(any_value(profile), '') as profile,
-        coalesce(start_us, admitted_us) as start_us,
-        max(least(
-            coalesce(next_us, 9223372036854775807), observed_us + $fresh_us, last_us
-        )) as end_us
-    from (
-        select
-            scheduler,
-            job_id,
-            uid,
-            cluster_queue,
-            queue,
-            priority,
-            priority_class,
-            device_count,
-            profile,
-            start_us,
-            admitted_us,
-            state,
-            observed_us,
-            lead(observed_us) over (partition by scheduler, kind, uid order by observed_us, rowid) as next_us
-        from workload
-        where cluster = $cluster and scheduler in ('kueue', 'slurm') and kind <> 'PendingWorkload'
-            and observed_us >= $from_us - $fresh_us and observed_us < $until_us
-    )
-    join spoken on slurm = (scheduler = 'slurm')
-    where state in ('admitted', 'running') and device_count > 0
-    group by all
-),
 kueue_rule as (
     select name as queue, preemption ->> '$.withinClusterQueue' as rule
     from queue

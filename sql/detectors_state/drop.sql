@@ -12,3 +12,21 @@ drop table if exists spoken_verdict;
 drop table if exists wanted_claim;
 
 drop table if exists granted;
+
+drop table if exists room_wait;
+
+drop table if exists pool_place;
+
+drop table if exists free_whole;
+
+drop table if exists room_level;
+
+drop table if exists starved;
+
+drop table if exists starved_word;
+
+drop table if exists slice_week;
+
+drop table if exists mig_layout;
+
+drop table if exists mig_serve;

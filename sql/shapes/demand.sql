@@ -79,7 +79,10 @@ shaped as (
             when profile is not null or device_count % greatest(coalesce(members, 1), 1) <> 0 then device_count
             else greatest(coalesce(members, 1), 1)
         end as members,
-        case when fraction < 1 and device_count <= 1 then greatest(round(fraction * 1000), 1) else 1000 end::bigint as share_milli,
+        case
+            when fraction < 1 and device_count <= 1 then greatest(round(fraction * 1000), 1)
+            else 1000
+        end::bigint as share_milli,
         device_count
     from request
     where device_count > 0 or device_count is null

@@ -114,3 +114,7 @@ where w.profile is null;
 -- A row of starved is a span in which a shape found no place although as many GPUs were free.
 create or replace temp table starved as
 select * from room_level where enough;
+
+drop table room_short;
+
+drop table room_need;

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.fabric_congestion import FABRIC_CONGESTION
-from tests.detectors.detector_world import level, page_rows, printed_thresholds, without
+from tests.detectors.detector_world import level, page_rows, printed_thresholds, us, without
 from tests.detectors.placement_world import LinkedWorld, talk
 
 RULE = "fabric-congestion"
@@ -153,6 +153,14 @@ def test_evidence_and_waste(world: LinkedWorld, judged: Judged) -> None:
         )
     )
     assert (0.6, 0.8) == (found.confidence, judged["links make errors as well"][0][1].confidence)
+
+
+def test_judging_some_hours_again_changes_nothing(world: LinkedWorld, judged: Judged) -> None:
+    """The episode keeps its start, and so its key, when only its later hours are judged anew."""
+    before = {found.key: found for rows in judged.values() for _, found in rows}
+    world.analyze(now=BEFORE + AFTER, detectors=[RULE], since_us=us(BEFORE + 60), until_us=us(BEFORE + 120))
+
+    assert before == {found.key: found for found in world.findings(RULE)}
 
 
 def test_words() -> None:

@@ -79,7 +79,9 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     ),
     "a slice whose SMs are used": lambda w, n: on_slice(w, n, (LENGTH, used(6, 0.7))),
     "one hour in three that needs all SMs": lambda w, n: on_slice(w, n, *[(120, SMALL), (60, used(6, 0.9))] * 11),
-    "one moment that needed the memory": lambda w, n: on_slice(w, n, (600, SMALL), (10, used(35, 0.2)), (LENGTH - 610, SMALL)),
+    "one moment that needed the memory": lambda w, n: on_slice(
+        w, n, (600, SMALL), (10, used(35, 0.2)), (LENGTH - 610, SMALL)
+    ),
     "an allocator that takes the slice whole": lambda w, n: on_slice(w, n, (LENGTH, used(37, 0.2))),
     "23 hours of work": lambda w, n: on_slice(w, n, (60 * 23, SMALL)),
     "a slice that is held and idle": lambda w, n: on_slice(

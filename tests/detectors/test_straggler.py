@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.straggler import STRAGGLER
-from tests.detectors.detector_world import Found, World, level, page_rows, printed_thresholds, without
+from tests.detectors.detector_world import Found, World, level, page_rows, printed_thresholds, us, without
 
 RULE = "straggler"
 MINUTES = 125
@@ -148,6 +148,14 @@ def test_the_slow_one_wastes_nothing_itself(world: World, judged: Judged) -> Non
 
     assert 7 == len(claimed)
     assert f"{found.job}/0" not in {world.names[device] for (device,) in claimed}
+
+
+def test_judging_some_hours_again_changes_nothing(world: World, judged: Judged) -> None:
+    world.analyze(now=MINUTES, detectors=[RULE], since_us=us(60), until_us=us(120))
+
+    assert sorted((one for found in judged.values() for one in found), key=lambda one: one.key) == sorted(
+        world.findings(RULE), key=lambda one: one.key
+    )
 
 
 def test_words() -> None:

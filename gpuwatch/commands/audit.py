@@ -1,0 +1,258 @@
+"""The command `audit`: the authority scorecard of a bundle, of a Prometheus, or of a data directory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuwatch import in_use
+from gpuwatch.commands import remote
+from gpuwatch.commands.answers import NO
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    WINDOW_HELP,
+    ConfigOption,
+    FormatOption,
+    Step,
+    now_us,
+    opened,
+    progress,
+    say,
+    show,
+    window_of,
+)
+from gpuwatch.errors import UnreadableInput, UsageError
+from gpuwatch.output import Listing, choose
+
+if TYPE_CHECKING:
+    from gpuwatch.clock import Window
+    from gpuwatch.settings import Settings
+    from gpuwatch.state import State
+    from gpuwatch.store import Store
+
+COLUMNS = (
+    "layer", "grade", "points", "decisions_judged", "decisions", "findings", "open", "worst", "gpu_hours", "cost",
+    "cost_a_month", "currency",
+)  # fmt: skip
+SHOWN = ("layer", "grade", "decisions_judged", "decisions", "findings", "open", "worst", "cost_a_month")
+SINCE = "7d"
+
+
+def audit(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="scorecard.html, .pdf and .json go there.")],
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", metavar="DIR", help="A bundle; nothing else is touched.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--prometheus", metavar="URL", help="Ask this Prometheus; nothing is kept.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="T", help="With --prometheus: 7d, 12h (ago) or RFC 3339; default: 7d."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="A data directory; what is new there is analysed first."),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option("--window", metavar="W", help=f"{WINDOW_HELP} Default: the last 7 days of what is known."),
+    ] = None,
+    fail_on: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-on",
+            metavar="info|low|medium|high|critical",
+            help="Exit 1 where an open finding is as grave as this.",
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="NAME", help="The cluster the input is of.")
+    ] = None,
+    match: Annotated[
+        str, typer.Option("--match", metavar="SELECTOR", help="With --prometheus: only series with these labels.")
+    ] = "",
+    bearer_token_file: Annotated[Path | None, typer.Option("--bearer-token-file", metavar="F")] = None,
+    username: Annotated[str, typer.Option("--username", metavar="U")] = "",
+    password_file: Annotated[Path | None, typer.Option("--password-file", metavar="F")] = None,
+    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="X-Scope-OrgID of Mimir.")] = "",
+    ca_file: Annotated[Path | None, typer.Option("--ca-file", metavar="F")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure-skip-verify", help="Trust any certificate.")] = False,
+    paper: Annotated[
+        str | None, typer.Option("--paper", metavar="a4|letter", help="Of the PDF; default: the setting report_paper.")
+    ] = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """Who decides over placement, partitioning, scheduling and fabric, what is left to defaults, and what that costs."""
+    from gpuwatch.commands.shared import settings_of
+    from gpuwatch.findings import SEVERITY_ORDER
+
+    choose(form, True)
+    if fail_on is not None and fail_on not in SEVERITY_ORDER:
+        raise UsageError(f"--fail-on {fail_on}: use one of {', '.join(SEVERITY_ORDER)}")
+    if paper not in (None, "a4", "letter"):
+        raise UsageError(f"--paper {paper}: use a4 or letter")
+    _one_source(bundle, url, data, since)
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: is a file; name a directory")
+    span = None if window is None else window_of(window, context)
+    if bundle is not None:
+        card, source = _of_bundle(context, bundle, cluster, span, config), f"the bundle {bundle.name or bundle}"
+    elif url is not None:
+        options: dict[str, Any] = {"url": url, "match": match, "username": username, "tenant": tenant}
+        options["insecure_skip_verify"] = insecure
+        files = {"bearer_token_file": bearer_token_file, "password_file": password_file, "ca_file": ca_file}
+        options |= {name: str(path) for name, path in files.items() if path is not None}
+        card = _of_prometheus(context, options, cluster, since or SINCE, span, config)
+        source = "what a Prometheus has"
+    else:
+        card, source = _of_data(context, data, span, config), ""
+    _tell(card, source, out, paper or settings_of(config).report_paper, form)
+    _answer(card, fail_on)
+
+
+def _one_source(bundle: Path | None, url: str | None, data: Path | None, since: str | None) -> None:
+    given = [
+        name for name, value in (("--bundle", bundle), ("--prometheus", url), ("--data", data)) if value is not None
+    ]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)}: name one of them")
+    if since is not None and url is None:
+        raise UsageError("--since: only with --prometheus; use --window")
+
+
+def _of_bundle(
+    context: typer.Context, bundle: Path, cluster: str | None, span: Window | None, config: Path | None
+) -> dict[str, Any]:
+    """Imports it into a directory that is gone afterwards."""
+    from gpuwatch.commands.data import tell
+    from gpuwatch.ingest import import_paths
+
+    if not bundle.is_dir():
+        raise UnreadableInput(
+            f"--bundle {bundle}: {'is a file' if bundle.exists() else 'no such directory'}; a bundle is a directory"
+        )
+    with _aside(config) as (store, state, settings), progress("audit") as step:
+        report = import_paths(
+            store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), timezone="UTC", progress=step
+        )
+        tell(report)
+        return _judged(context, store, state, settings, span, step)
+
+
+def _of_prometheus(
+    context: typer.Context,
+    options: Mapping[str, Any],
+    cluster: str | None,
+    since: str,
+    span: Window | None,
+    config: Path | None,
+) -> dict[str, Any]:
+    """Asks it for its history into a directory that is gone afterwards."""
+    from gpuwatch.backfill import backfill, look, open_history
+    from gpuwatch.commands.backfill import DEFAULT_CLUSTER, moment
+    from gpuwatch.commands.data import tell
+
+    at_us = now_us(context)
+    name = cluster or DEFAULT_CLUSTER
+    since_us = moment(since, "--since", at_us)
+    history = open_history(options, name)
+    try:
+        plan = look(history, since_us, at_us, at_us)
+        with _aside(config) as (store, state, settings), progress("audit") as step:
+            tell(backfill(store, history, plan, cluster=name, progress=step))
+            return _judged(context, store, state, settings, span, step)
+    finally:
+        history.close()
+
+
+def _of_data(context: typer.Context, data: Path | None, span: Window | None, config: Path | None) -> dict[str, Any]:
+    """Of the books of a directory; of the server that holds it, where one does."""
+    from gpuwatch.clock import rfc3339
+
+    place = data or Path(os.environ.get("GPUWATCH_DATA") or DEFAULT_DATA)
+    if (note := in_use.find(place)) is not None:
+        asked = None if span is None else f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
+        told: dict[str, Any] = json.loads(remote.get(note, "/api/v1/audit-card", {"window": asked}))
+        return told
+    with opened(place, config) as (store, state, settings), progress("audit") as step:
+        return _judged(context, store, state, settings, span, step)
+
+
+@contextmanager
+def _aside(config: Path | None) -> Iterator[tuple[Store, State, Settings]]:
+    """A data directory that is removed at the end, whatever ends it."""
+    with (
+        TemporaryDirectory(prefix="gpuwatch-audit-", ignore_cleanup_errors=True) as place,
+        opened(Path(place), config, create=True) as found,
+    ):
+        yield found
+
+
+def _judged(
+    context: typer.Context, store: Store, state: State, settings: Settings, span: Window | None, step: Step
+) -> dict[str, Any]:
+    """Analyses what is new, prices it, and makes the card."""
+    from gpuwatch.analyze import analyze
+    from gpuwatch.audit_card import card
+    from gpuwatch.audit_facts import read
+    from gpuwatch.cost import price_all
+
+    at_us = now_us(context)
+    report = analyze(store, state, settings, now_us=at_us, progress=lambda what, done, total: step(done, total, what))
+    for text in report.failed_rules:
+        say(f"gpuwatch: rule failed, the others ran: {text}")
+    price_all(store, state)
+    return card(read(store, state, span, at_us))
+
+
+def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str | None) -> None:
+    """Writes the files, and says on the terminal what their first page says."""
+    from gpuwatch.report import words
+    from gpuwatch.report.audit_files import files
+    from gpuwatch.report.audit_page import lead, worth
+    from gpuwatch.report.files import write
+
+    written = [str(path) for path in write(files(card, source, paper), out)]
+    rows = [_row(card, layer) for layer in card["layers"]]
+    first = card["actions"][:3]
+    foot = [lead(card)]
+    foot += [f"{action['rank']}. {action['title']}: {worth(action)}. {action['remedy']}" for action in first]
+    foot += [f"Written: {', '.join(written)}"]
+    waste = {name: value for name, value in card["waste"].items() if name != "buckets"}
+    extra = {
+        "window": card["window"],
+        "waste": waste,
+        "costliest": card["costliest"],
+        "actions": first,
+        "files": written,
+    }
+    show(Listing(COLUMNS, rows, extra, SHOWN, [line.replace(words.GAP, " ") for line in foot]), form)
+
+
+def _row(card: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    arise = [one for one in layer["decisions"] if one["state"] != "does not arise"]
+    told = {"layer": layer["id"], "grade": layer["grade_words"], "decisions": len(arise)}
+    told |= {"findings": layer["findings_count"], "open": layer["open_count"], "currency": card["currency"]}
+    names = ("points", "decisions_judged", "worst", "gpu_hours", "cost", "cost_a_month")
+    return told | {name: layer[name] for name in names}
+
+
+def _answer(card: Mapping[str, Any], fail_on: str | None) -> None:
+    """Exits 1 where a finding that is open is at least as grave as asked."""
+    from gpuwatch.audit_card import worst
+    from gpuwatch.findings import SEVERITY_ORDER
+
+    found = worst(card)
+    if fail_on is not None and found is not None and SEVERITY_ORDER.index(found) >= SEVERITY_ORDER.index(fail_on):
+        say(f"gpuwatch: audit: an open finding is {found} (--fail-on {fail_on})")
+        raise typer.Exit(NO)
