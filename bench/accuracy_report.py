@@ -95,9 +95,10 @@ How often the detectors are right, measured on simulated fleets: `make accuracy`
 
 Each fleet is simulated by seed (`gpuwatch simulate --scenes all`), imported through the real wire formats and analysed with
 the default settings. It has the cases of the first detectors among healthy work, and the scenes of all detectors: nodes with
-H100, H200, A100, A30 and L40S GPUs, with and without NVLink, whole, partitioned (MIG) and shared in time, under Slurm and
-Kubernetes with Kueue and Volcano objects. Each detector has several planted shapes, and decoys: situations that look alike and are
-not what it looks for.
+B200, H100, H200, A100, A30, L40S and L4 GPUs, with and without NVLink, whole, partitioned (MIG) and shared in time, under Slurm
+and Kubernetes with Kueue and Volcano objects. Each detector has planted shapes, and decoys: situations that look alike and are not
+what it looks for. A seed is two fleets: one of three days with all scenes that are no longer, and a small one of eight days for those
+that are.
 
 Seeds 1-10 were used while rules and scenes were written. The seeds below, {seeds}, were not.
 
@@ -132,6 +133,9 @@ why), and `allowed`: what a detector may say or not because both readings are ri
 - The labels are ours. We wrote the simulator, and chose what a failure looks like from published descriptions; a detector that
   agrees with it agrees with our reading of them. Scenes were written from the descriptions and not from the rules' SQL, but by
   the same team.
+- Where no record told what a rule must know, the scene was made to tell it: a pod that waits names a queue like its pool, a Slurm
+  job that bears a spread says so in its comment, a dump has the time of its nodes' heartbeats. Sites without such records have misses
+  that this page does not show.
 - Shapes are few. A seed changes noise, times, owners and what surrounds a case, not the physics of the case: twenty fleets
   are not twenty independent sites, and the intervals are narrower than the doubt.
 - Healthy work is simulated too. Real fleets have workloads that no scene has, and precision there is lower until owners' feedback

@@ -14,11 +14,12 @@ from dash.exceptions import PreventUpdate
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from gpuwatch.dashboards import filters, parts, shell, states
+from gpuwatch.dashboards import filters, parts, rule_trial, shell, states
 from gpuwatch.dashboards.client import COOKIE, FORWARDED, Api, ApiFailure, Caller, Client
+from gpuwatch.dashboards.finding_decide import ACTIONS, MAX_REASON, until_after, verdict_of
 from gpuwatch.dashboards.login import login_routes
 from gpuwatch.dashboards.page import Page, find
-from gpuwatch.dashboards.pages.finding import ACTIONS, MAX_REASON, key_of, until_after
+from gpuwatch.dashboards.pages.finding import key_of
 from gpuwatch.dashboards.query import ROOT, Query
 from gpuwatch.dashboards.theme import Scheme
 from gpuwatch.dashboards.web import Guarded, policy
@@ -32,6 +33,26 @@ GROUND_SCRIPT = "function() { return document.documentElement.getAttribute('data
 """The toggle itself says light until it is used, also where the system is dark."""
 
 TITLE_SCRIPT = "function(title) { if (title) { document.title = title; } return ''; }"
+
+FOCUS_SCRIPT = """function(digest, done) {
+  const at = window.location.pathname + window.location.search;
+  if (!/[?&]action=(ack|snooze)(&|$)/.test(window.location.search) || done === at) {
+    return window.dash_clientside.no_update;
+  }
+  let left = 30;
+  const seek = () => {
+    const field = document.querySelector('#decide.asked textarea');
+    if (field) {
+      field.scrollIntoView({block: 'center'});
+      field.focus({preventScroll: true});
+    } else if (--left > 0) {
+      setTimeout(seek, 100);
+    }
+  };
+  setTimeout(seek, 50);
+  return at;
+}"""
+"""A link of a message that asks for an action leads into its form, once."""
 
 _log = logging.getLogger("gpuwatch.dashboards")
 
@@ -132,7 +153,10 @@ def _register(dash: Dash, client: Client) -> None:
         if any(drafts) and not acted:
             raise PreventUpdate  # somebody is writing a reason: do not take it away
         query = Query.parse(pathname, search)
-        content = await _content(find(query.path), client.of(_caller()), query, scheme or "light")
+        page = find(query.path)
+        if page and page.asked_once:
+            raise PreventUpdate
+        content = await _content(page, client.of(_caller()), query, scheme or "light")
         fresh = _digest(content)
         return (no_update, no_update) if fresh == digest and not acted else (content, fresh)
 
@@ -158,20 +182,45 @@ def _register(dash: Dash, client: Client) -> None:
         Input({"act": ALL}, "n_clicks"),
         State({"draft": ALL}, "value"),
         State({"until": ALL}, "value"),
+        State({"verdict": ALL}, "value"),
         State("url", "pathname"),
         prevent_initial_call=True,
     )
     async def act(
-        _clicks: list[int | None], drafts: list[str | None], untils: list[str | None], pathname: str
+        _clicks: list[int | None],
+        drafts: list[str | None],
+        untils: list[str | None],
+        verdicts: list[str | None],
+        pathname: str,
     ) -> tuple[Any, Any]:
         chosen = ctx.triggered_id
         if not chosen or not any(entry["value"] for entry in ctx.triggered):
             raise PreventUpdate
         name, reason = str(chosen["act"]), (drafts[0] or "").strip() if drafts else ""
-        return await _act(client.of(_caller()), name, reason, untils[0] if untils else None, Query.parse(pathname, ""))
+        verdict = verdict_of(name, verdicts[0] if verdicts else None)
+        days, query = untils[0] if untils else None, Query.parse(pathname, "")
+        return await _act(client.of(_caller()), name, reason, days, verdict, query)
+
+    @dash.callback(
+        Output("url", "search", allow_duplicate=True),
+        Input({"try": ALL}, "n_clicks"),
+        Input({"limit": ALL}, "n_submit"),
+        State({"limit": ALL}, "value"),
+        State("url", "pathname"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+    def try_limits(
+        _clicks: list[int | None], _entered: list[int | None], values: list[str | None], pathname: str, search: str
+    ) -> Any:
+        if not any(entry["value"] for entry in ctx.triggered):
+            raise PreventUpdate
+        names = [str(entry["id"]["limit"]) for entry in ctx.states_list[0]]
+        return rule_trial.tried(Query.parse(pathname, search), dict(zip(names, values, strict=True)))
 
     scripted: Any = dash.clientside_callback  # without types of its own
     scripted(GROUND_SCRIPT, Output("ground", "data"), Input("scheme", "computedColorScheme"))
+    scripted(FOCUS_SCRIPT, Output("focused", "data"), Input("digest", "data"), State("focused", "data"))
     scripted(TITLE_SCRIPT, Output("title", "modified_timestamp"), Input("title", "data"))
 
 
@@ -189,7 +238,9 @@ async def _content(page: Page | None, api: Api, query: Query, scheme: Scheme) ->
         return states.failed(ApiFailure(500, "internal", "The page could not be drawn from what the API said."), query)
 
 
-async def _act(api: Api, name: str, reason: str, days: str | None, query: Query) -> tuple[Component, Any]:
+async def _act(
+    api: Api, name: str, reason: str, days: str | None, verdict: str | None, query: Query
+) -> tuple[Component, Any]:
     """Acts on the finding of the page; what to say, and a mark that makes the page load again."""
     if name not in ACTIONS:
         raise PreventUpdate
@@ -199,10 +250,12 @@ async def _act(api: Api, name: str, reason: str, days: str | None, query: Query)
         return parts.tag(f"The reason is longer than {MAX_REASON} characters.", "warn"), no_update
     try:
         until = until_after(days, str((await api.fleet())["at"])) if name == "snooze" else None
-        await api.act(key_of(query), name, reason, until)
+        await api.act(key_of(query), name, reason, until, verdict)
     except ApiFailure as error:
         return parts.tag(f"{error.message} {error.hint}".strip(), "bad"), no_update
-    return parts.tag(f"{ACTIONS[name]}: done.", "ok"), hashlib.sha256(f"{name}{reason}{until}".encode()).hexdigest()
+    return parts.tag(f"{ACTIONS[name]}: done.", "ok"), hashlib.sha256(
+        f"{name}{reason}{until}{verdict}".encode()
+    ).hexdigest()
 
 
 def _caller() -> Caller:

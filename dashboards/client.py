@@ -22,6 +22,9 @@ PLAIN = re.compile(r"[\w.~+/=-]{1,512}", re.ASCII)
 """What a token may look like in a header."""
 
 TIMEOUT_S = 20.0
+BACKTEST_S = 90.0
+"""A back-test of a month runs its rule twice."""
+
 MAX_ANSWER = 32 * 1024 * 1024
 """Bytes of one answer that a page may hold."""
 
@@ -72,7 +75,13 @@ class Client:
         return Api(self, caller)
 
     async def send(
-        self, caller: Caller, method: str, path: str, params: Mapping[str, str], body: Row | None = None
+        self,
+        caller: Caller,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        body: Row | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> httpx.Response:
         """One request. Raises ApiFailure when no answer came or it was no success."""
         headers = dict(caller.headers) if self._app is not None else {}
@@ -88,8 +97,8 @@ class Client:
         )
         try:
             async with (
-                asyncio.timeout(TIMEOUT_S),
-                httpx.AsyncClient(transport=transport, base_url=self._base_url, timeout=TIMEOUT_S) as http,
+                asyncio.timeout(timeout_s),
+                httpx.AsyncClient(transport=transport, base_url=self._base_url, timeout=timeout_s) as http,
             ):
                 response = await http.request(method, path, params=params, headers=headers, json=body)
         except (TimeoutError, httpx.TimeoutException) as error:
@@ -186,16 +195,36 @@ class Api:
         """One finding with its series and actions."""
         return await self._get(f"findings/{quote(key, safe='')}")
 
-    async def act(self, key: str, action: str, reason: str, until: str | None = None) -> Row:
-        """ack, snooze, exempt or reopen a finding."""
-        body: Row = {"reason": reason} | ({"until": until} if until else {})
+    async def act(
+        self, key: str, action: str, reason: str, until: str | None = None, verdict: str | None = None
+    ) -> Row:
+        """ack, snooze, exempt or reopen a finding; `verdict` goes with ack: whether it was true."""
+        body: Row = {"reason": reason} | ({"until": until} if until else {}) | ({"verdict": verdict} if verdict else {})
         path = f"/api/v1/findings/{quote(key, safe='')}/{quote(action, safe='')}"
         response = await self.client.send(self.caller, "POST", path, {}, body)
         return dict(response.json()) if response.content else {}
 
     async def detectors(self) -> Row:
-        """The rules and their words."""
-        return await self._get("detectors")
+        """The rules: words, thresholds in force, precision; and files of the site that are none."""
+        return await self._get("detectors", limit=MAX_LIMIT)
+
+    async def detectors_card(self) -> Row:
+        """Presets, thresholds and switched-off rules: in general, of pools, of teams."""
+        return await self._get("detectors/card")
+
+    async def backtest(self, rule: str, body: Row) -> Row:
+        """Who a rule would have flagged over a past window. Stores nothing."""
+        path = f"/api/v1/detectors/{quote(rule, safe='')}/backtest"
+        response = await self.client.send(self.caller, "POST", path, {}, body, BACKTEST_S)
+        return dict(response.json())
+
+    async def reclaim(self, limit: int, cursor: str, **filters: str) -> Row:
+        """Idle devices that should be given back, and how far their owners were told."""
+        return await self._get("reclaim", limit=limit, cursor=cursor, **filters)
+
+    async def capacity(self, what: str, **asked: object) -> Row:
+        """shapes, plan, history or stranded: what could be placed, what would make room, and who strands it."""
+        return await self._get(f"capacity/{what}", **asked)
 
     async def jobs(self, window: str, limit: int = 100, **filters: str) -> Row:
         """Jobs; filters are the route's own."""

@@ -15,7 +15,7 @@ from gpuwatch.dashboards.client import Api
 from gpuwatch.dashboards.query import DEFAULT_WINDOW, WINDOWS, Query
 
 MAX_OPTIONS = 1000
-LABELS = {"window": "Window", "cluster": "Cluster", "pool": "Pool", "team": "Team"}
+LABELS = {"window": "Window", "cluster": "Cluster", "pool": "Pool", "team": "Team", "detector": "Rule"}
 SEARCH_MS = 400
 """A search starts when nobody has typed for that long."""
 
@@ -98,7 +98,7 @@ def select(name: str, options: list[tuple[str, str]], query: Query, clearable: b
             id={"filter": name},
             data=[{"value": entry, "label": words.clip(word, 60)} for entry, word in options],
             value=value or None,
-            placeholder=f"All {name}s",
+            placeholder=f"All {LABELS[name].lower()}s",
             searchable=clearable,
             clearable=clearable,
             allowDeselect=clearable,

@@ -37,6 +37,8 @@ class Page:
     """Which filters this page obeys."""
     under: str = ""
     """Path of the page whose entry of the navigation this one belongs to."""
+    asked_once: bool = False
+    """Its answer is dear and about the past: it is not loaded again by itself."""
 
 
 _pages: dict[str, Page] = {}
@@ -50,13 +52,14 @@ def page(
     order: int = 0,
     filters: tuple[str, ...] = FILTERS,
     under: str = "",
+    asked_once: bool = False,
 ) -> Callable[[Layout], Layout]:
     """Registers a layout function as a page."""
 
     def register(layout: Layout) -> Layout:
         if path in _pages:
             raise ValueError(f"page {path!r} is registered twice: {_pages[path].layout} and {layout}")
-        _pages[path] = Page(path, title, load, layout, icon, order, filters, under)
+        _pages[path] = Page(path, title, load, layout, icon, order, filters, under, asked_once)
         return layout
 
     return register

@@ -25,6 +25,7 @@ def frame() -> Component:
                 dcc.Store(id="filtered"),
                 dcc.Store(id="acted"),
                 dcc.Store(id="title"),
+                dcc.Store(id="focused"),
                 dcc.Store(id="ground"),
                 html.A("Skip to the page", href="#page", className="skip"),
                 html.Header(

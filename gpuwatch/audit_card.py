@@ -30,6 +30,8 @@ CRITICAL = "C"
 """The best letter of a layer with an open critical finding."""
 JUDGED_MIN = 0.5
 """Where less of a layer's decisions can be judged, its grade is not known."""
+ALONE = 2
+"""Neither is it where only one of several can."""
 SHOWN_MAX = 10
 """Findings that a layer shows."""
 HOUR_PLACES = 3
@@ -42,7 +44,7 @@ RULE = (
     "The mean of a layer's decisions is its points: A from 0.9, B from 0.75, C from 0.5, D from 0.25, F below.",
     "A letter less where findings of the layer cost 2 % of what the fleet cost in the window, two where they cost 10 %.",
     "At best C while a critical finding of the layer is open.",
-    "Not known where less than half of the decisions that arise can be judged. Unknown is not zero.",
+    "Not known where less than half of the decisions that arise, or only one of several, can be judged. Unknown is not zero.",
 )
 """How a grade comes about, as it is printed."""
 
@@ -114,7 +116,7 @@ def grade(
     ratios = [one.ratio for one in arise if one.ratio is not None]
     if not arise:
         return NOTHING, None, 0
-    if not ratios or len(ratios) < JUDGED_MIN * len(arise):
+    if len(ratios) < len(arise) and (len(ratios) < ALONE or len(ratios) < JUDGED_MIN * len(arise)):
         return NOT_KNOWN, None, 0
     points = sum(ratios) / len(ratios)
     letter = next(name for name, least in GRADES if points >= least)

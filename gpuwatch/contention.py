@@ -18,7 +18,6 @@ from gpuwatch.state import State
 from gpuwatch.store import Store
 from gpuwatch.teams import resolve_many
 
-DETECTOR = "idle-hoarding"
 KEYS_MAX = 5000
 """Findings of one question."""
 LOOK_BACK_US = 31 * DAY_US

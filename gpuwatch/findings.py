@@ -72,6 +72,8 @@ SORTS = ("cost", "started", "severity")
 """The dearest, the newest or the gravest first."""
 SEARCH_MAX = 200
 """Characters of a search."""
+OLD_WORDS = (KeyError, TypeError, ValueError)
+"""What a rule raises that speaks of evidence which an earlier form of it wrote: one old row must not hide the others."""
 ALL = 2**31
 """More findings than a store has."""
 WORDS_KEPT = 20_000
@@ -283,7 +285,10 @@ def _severity(detector: str, evidence: str | None, elapsed_us: int, a_day: Fract
     rule = _rule(detector)
     if rule is None or rule.severity is None:
         return _by_money(a_day)
-    return rule.severity(json.loads(evidence or "{}"), elapsed_us / HOUR_US)
+    try:
+        return rule.severity(json.loads(evidence or "{}"), elapsed_us / HOUR_US)
+    except OLD_WORDS:
+        return _by_money(a_day)
 
 
 @cache
@@ -299,7 +304,21 @@ def _rule(detector: str) -> Rule | None:
 @lru_cache(maxsize=WORDS_KEPT)
 def _summary(detector: str, evidence: str | None) -> str:
     rule = _rule(detector)
-    return "" if rule is None else rule.summary(json.loads(evidence or "{}"))
+    if rule is None:
+        return ""
+    try:
+        return rule.summary(json.loads(evidence or "{}"))
+    except OLD_WORDS:
+        return f"{rule.title}."
+
+
+def _remedy(rule: Rule | None, evidence: Mapping[str, Any]) -> str:
+    if rule is None:
+        return ""
+    try:
+        return rule.remedy(evidence)
+    except OLD_WORDS:
+        return rule.why
 
 
 def _price(parts: Sequence[dict[str, Any]]) -> _Price:
@@ -353,7 +372,7 @@ def _finding(row: dict[str, Any], price: _Price) -> Finding:
         currency=price.currency,
         bucket=row["bucket"],
         summary=_summary(row["detector"], row["evidence"]),
-        remedy="" if rule is None else rule.remedy(told),
+        remedy=_remedy(rule, told),
         evidence=evidence,
         devices=list(row["devices"] or []),
         nodes=list(row["nodes"] or []),

@@ -83,10 +83,10 @@ def _recompute_slice(
         store.transaction(),
     ):
         store.run("ledger/clear_hours", **parameters)
+        workload_class.make_views(store, cluster, settings)
         parts = _parts(store, parameters)
         for part in range(parts):
             _write_part(store, parameters | {"part": part, "parts": parts})
-        workload_class.write_hours(store, cluster, start_us, end_us, settings)
         strand(store, cluster, hours, requests)
         store.run("cost/unroll", cluster=cluster, from_us=hours[0], until_us=hours[-1])
 
@@ -109,6 +109,7 @@ def _write_part(store: Store, parameters: Mapping[str, Any]) -> None:
     store.run("ledger/idle", **parameters)
     store.run("ledger/minute", **parameters)
     store.run("ledger/write_hours", **parameters)
+    store.run("ledger/workload_hour", coverage_min=workload_class.COVERAGE_MIN, **parameters)
 
 
 def recompute_dirty(

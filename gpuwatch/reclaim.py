@@ -158,11 +158,6 @@ def as_dict(one: Proposal) -> dict[str, Any]:
     }
 
 
-def commands(found: Collection[Proposal]) -> list[str]:
-    """Lines to paste for what is recommended and held by nobody."""
-    return [one.command for one in found if one.command is not None and one.held is None]
-
-
 def check_step(text: str | None) -> str | None:
     """A step that an answer is narrowed to. Raises UsageError."""
     if text is not None and text not in (IDLE, *STEPS):

@@ -75,18 +75,6 @@ def prepare(store: Store, asked: Asked) -> None:
     make_views(store, asked.cluster, asked.settings, asked.parameters)
 
 
-def write_hours(store: Store, cluster: str, start_us: int, end_us: int, settings: Settings) -> None:
-    """Replaces workload_hour of the hours in `slice_hour`, which lie in [start_us, end_us), from their windows."""
-    make_views(store, cluster, settings)
-    store.run(
-        "ledger/workload_hour",
-        cluster=cluster,
-        slice_from_us=start_us,
-        slice_until_us=end_us,
-        coverage_min=COVERAGE_MIN,
-    )
-
-
 def times_of_runs(
     store: Store,
     run_ids: Sequence[int],

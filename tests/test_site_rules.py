@@ -270,3 +270,11 @@ def test_a_site_rule_judges_beside_ours(tmp_path: Path, forget: None) -> None:
     assert 60 == found[0].started
     assert "bad.sql" in [line.partition(":")[0] for line in report.failed_rules]
     assert ["1"] == [one.job for one in world.findings("idle-hoarding")]
+
+
+def test_the_example_of_the_page_is_let_in(store: Store, tmp_path: Path) -> None:
+    """What people copy must work."""
+    page = (Path(__file__).parents[1] / "docs/site-detectors.md").read_text("utf-8")
+    loaded = read(written(tmp_path, example=page.split("```sql\n")[1].split("```")[0]), store)
+
+    assert (["site-low-power"], ()) == ([*loaded.rules], loaded.refused)

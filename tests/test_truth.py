@@ -23,6 +23,8 @@ from gpuwatch.store import Store
 
 FLEETS = [(16, 1, seed) for seed in range(1, 7)] + [(32, 2, seed) for seed in (11, 12, 13, 14)]
 """(GPUs, days, seed): ten fleets; longer ones have room for more of what detectors look for."""
+SCENES = "noisy-neighbour,preemption-thrash,scheduler-conflict,mig-mismatch,degraded-gpu"
+"""What one more fleet has: shared GPUs, work that is taken off, GPUs of two schedulers, nodes that join late."""
 STEP_S = 60
 DIMENSIONS = ("team", "user", "account", "namespace", "queue", "job", "gpu_model", "mig_profile")
 RECALL_MIN = PRECISION_MIN = 0.95
@@ -39,9 +41,9 @@ class Analysed:
     truth: dict[str, Any]
 
 
-def analysed(where: Path, gpus: int, days: int, seed: int) -> Analysed:
+def analysed(where: Path, gpus: int, days: int, seed: int, scenes: str = "none") -> Analysed:
     bundle = where / f"{gpus}-{days}-{seed}"
-    simulate(bundle, gpus=gpus, days=days, seed=seed, step_s=STEP_S)
+    simulate(bundle, gpus=gpus, days=days, seed=seed, step_s=STEP_S, scenes=scenes)
     truth = json.loads((bundle / "truth.json").read_text("utf-8"))
     (bundle / "truth.json").unlink()
     store, state = Store.open(None, threads=2), State.open("sqlite://")
@@ -55,7 +57,7 @@ def analysed(where: Path, gpus: int, days: int, seed: int) -> Analysed:
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> list[Analysed]:
     """Every fleet, analysed once."""
     where = tmp_path_factory.mktemp("fleets")
-    return [analysed(where, *fleet) for fleet in FLEETS]
+    return [analysed(where, *fleet) for fleet in FLEETS] + [analysed(where, 64, 1, 21, SCENES)]
 
 
 def amounts(fleet: Analysed, dimension: str | None, held: bool) -> Amounts:

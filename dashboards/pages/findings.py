@@ -9,9 +9,9 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, parts, states, words
+from gpuwatch.dashboards import books, filters, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.findings_list import STATE_WORDS, per_day, subject, wasted, wasted_seconds
+from gpuwatch.dashboards.findings_list import STATE_WORDS, amount, per_day, subject, wasted_seconds
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query, finding_link
 from gpuwatch.dashboards.theme import SEVERITIES
@@ -56,11 +56,9 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         (word, query.link(state=name, cursor=None), state == name)
         for name, word in (*STATE_WORDS.items(), ("all", "All"))
     ]
-    costs = [(cost, item) for item in items if (cost := words.number(item.get("wasted_cost")))]
     note = f"{len(items)}{'+' if data.findings.get('next') else ''} shown" if items else None
-    if note and costs:
-        cost, currency = sum((cost for cost, _ in costs), Decimal(0)), str(costs[0][1].get("currency") or "")
-        note += f", {words.money(cost, currency)} so far"
+    if note and (sums := wasted_sums(items)):
+        note += f", {' and '.join(words.money(cost, currency) for currency, cost in sums.items())} so far"
     return html.Div(
         [
             parts.heading("Findings", note),
@@ -72,20 +70,21 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     )
 
 
+def wasted_sums(items: list[Row]) -> dict[str, Decimal]:
+    """Money that the findings cost so far, by currency."""
+    sums: dict[str, Decimal] = {}
+    for item in items:
+        if cost := words.number(item.get("wasted_cost")):
+            currency = str(item.get("currency") or "")
+            sums[currency] = sums.get(currency, Decimal(0)) + cost
+    return sums
+
+
 def narrowing(data: Data, query: Query) -> Component:
-    """Rules and severities as links that narrow the list."""
+    """Rules and severities that narrow the list."""
     rules = [(str(row.get("id")), str(row.get("title"))) for row in (data.detectors or {}).get("items") or []]
-    detector, severity = query.get("detector"), query.get("severity")
+    severity = query.get("severity")
     chips = [
-        parts.link(
-            title,
-            query.link(detector=None if name == detector else name, cursor=None),
-            "chip current" if name == detector else "chip",
-            name,
-        )
-        for name, title in rules
-    ]
-    chips += [
         parts.link(
             name,
             query.link(severity=None if name == severity else name, cursor=None),
@@ -93,7 +92,10 @@ def narrowing(data: Data, query: Query) -> Component:
         )
         for name in SEVERITIES
     ]
-    return html.Div(chips, className="chips")
+    rule = filters.select("detector", sorted(rules, key=lambda pair: pair[1]), query)
+    return html.Div(
+        [rule, html.Div(chips, className="chips", role="group", **parts.aria("Severity"))], className="narrowing"
+    )
 
 
 def inbox(items: list[Row], query: Query) -> Component:
@@ -101,7 +103,7 @@ def inbox(items: list[Row], query: Query) -> Component:
     columns = [
         parts.Column("Finding", "wide"),
         parts.Column("Severity", "narrow-hide", "severity"),
-        parts.Column("Subject", "narrow-hide"),
+        parts.Column("About", "narrow-hide"),
         parts.Column("Team", "narrow-hide"),
         parts.Column("So far", "r", "cost"),
         parts.Column("A day", "r narrow-hide"),
@@ -126,9 +128,9 @@ def inbox(items: list[Row], query: Query) -> Component:
                     ]
                 ),
                 parts.severity(item.get("severity")),
-                subject(item, query, 36),
+                html.Div(subject(item, query, 36), className="two-lines"),
                 parts.team_link(query, item.get("team")),
-                wasted(item),
+                amount(item),
                 parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency),
                 parts.hours(wasted_seconds(item)),
                 html.Span(words.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
@@ -150,6 +152,12 @@ def nothing(state: str, query: Query) -> Component:
         return states.empty(
             "No open findings",
             "Every rule that could be judged found nothing to act on. What could not be judged is on the data quality page.",
-            parts.link("Data quality", query.link("/quality"), "button"),
+            html.Div(
+                [
+                    parts.link("Data quality", query.link("/quality"), "button"),
+                    parts.link("The rules", query.link("/detectors"), "button"),
+                ],
+                className="buttons",
+            ),
         )
     return states.empty(f"No findings here: {STATE_WORDS.get(state, state).lower()}", "Choose another state above.")

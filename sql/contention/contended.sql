@@ -90,32 +90,50 @@ union all
 select cluster, model, pool, profile, end_us, -idle, -free
 from span;
 
--- A row is a moment at which what waits for a holder's place changes, and which it is until the next.
+-- A row is a moment at which what waits for a holder's place changes.
 create or replace temp table contended_turn as
-select *, lead(at_us) over (partition by cluster, model, pool, profile, team order by at_us) as until_us
-from (
-    select cluster, model, pool, profile, team, start_us as at_us
-    from contended_request
-    union
-    select cluster, model, pool, profile, team, end_us
-    from contended_request
-);
+select cluster, model, pool, profile, team, start_us as at_us
+from contended_request
+union
+select cluster, model, pool, profile, team, end_us
+from contended_request;
 
--- A row says how many devices those that wait between two such moments ask for, of all that fit into so many devices.
+-- A row says how many devices those that wait from such a moment on ask for, of all that fit into so many devices.
 create or replace temp table contended_demand as
-with asked as (
-    select t.cluster, t.model, t.pool, t.profile, t.team, t.at_us, r.device_count, sum(r.device_count) as devices
-    from contended_turn t
-    join contended_request r
-        on r.cluster = t.cluster and r.model = t.model and r.pool = t.pool and r.profile = t.profile and r.team = t.team
-        and r.start_us <= t.at_us and r.end_us >= t.until_us
+with size as (
+    select distinct cluster, model, pool, profile, team, device_count
+    from contended_request
+),
+change as (
+    select cluster, model, pool, profile, team, device_count, at_us, sum(devices) as devices
+    from (
+        select cluster, model, pool, profile, team, device_count, start_us as at_us, device_count as devices
+        from contended_request
+        union all
+        select cluster, model, pool, profile, team, device_count, end_us, -device_count
+        from contended_request
+    )
     group by all
+),
+of_size as (
+    select
+        t.*,
+        s.device_count,
+        coalesce(
+            sum(c.devices) over (
+                partition by t.cluster, t.model, t.pool, t.profile, t.team, s.device_count order by t.at_us
+            ),
+            0
+        ) as devices
+    from contended_turn t
+    join size s using (cluster, model, pool, profile, team)
+    left join change c using (cluster, model, pool, profile, team, device_count, at_us)
 )
 select
     * exclude (devices),
     sum(devices) over by_size as devices,
     lead(device_count, 1, 2147483647) over by_size as next_count
-from asked
+from of_size
 window by_size as (partition by cluster, model, pool, profile, team, at_us order by device_count);
 
 -- A row is a moment at which anything changes of what a holder sees: what lies idle and free from then on, and what waits.
@@ -159,19 +177,22 @@ left join contended_demand d
     on d.cluster = r.cluster and d.model = r.model and d.pool = r.pool and d.profile = r.profile and d.team = r.team
     and d.at_us = r.turn_us and d.device_count <= r.idle + r.free and d.next_count > r.idle + r.free;
 
--- A row is a request that fitted at some moment while it waited.
+-- A row is a request that would have fitted in some hour in which it waited.
 create or replace temp table contended_fit as
 with room as (
-    select cluster, model, pool, profile, team, turn_us, max(idle + free) as devices
+    select cluster, model, pool, profile, team, at_us // 3600000000 as hour, max(idle + free) as devices
     from contended_span
     where wanted > 0
     group by all
+),
+touched as (
+    select *, unnest(range(start_us // 3600000000, (end_us - 1) // 3600000000 + 1)) as hour
+    from contended_request
 )
-select distinct r.*
-from contended_request r
-join room m
-    on m.cluster = r.cluster and m.model = r.model and m.pool = r.pool and m.profile = r.profile and m.team = r.team
-    and m.turn_us >= r.start_us and m.turn_us < r.end_us and m.devices >= r.device_count;
+select distinct t.* exclude (hour)
+from touched t
+join room m using (cluster, model, pool, profile, team, hour)
+where m.devices >= t.device_count;
 
 with so_far as (
     select

@@ -30,3 +30,11 @@ drop table if exists slice_week;
 drop table if exists mig_layout;
 
 drop table if exists mig_serve;
+
+drop table if exists mig_fit;
+
+drop table if exists mig_size;
+
+drop table if exists own_case;
+
+drop table if exists spot_case;

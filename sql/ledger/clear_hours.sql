@@ -10,3 +10,5 @@ delete from ledger_hour where cluster = $cluster and hour_us in (select hour_us 
 delete from idle_span where cluster = $cluster and hour_us in (select hour_us from slice_hour);
 
 delete from dirty_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);
+
+delete from workload_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);

@@ -1,15 +1,7 @@
--- Replaces what the held devices did in some hours, by device, run and hour: maxima are of five minutes. The class is that of
+-- Writes what the held devices did in some hours, by device, run and hour: maxima are of five minutes. The class is that of
 -- most of its quarter hours, and NULL where no quarter was read for $coverage_min of its time.
-delete from workload_hour where cluster = $cluster and hour_us in (select hour_us from slice_hour);
-
 insert into workload_hour
-with owner as (
-    select distinct s.device_id, s.start_us, s.run_id
-    from segment s
-    where s.cluster = $cluster and s.run_id is not null
-        and s.start_us < $slice_until_us and s.end_us > $slice_from_us
-),
-run_hour as (
+with run_hour as (
     select h.hour_us, s.run_id, count(distinct s.device_id) >= 2 as gang
     from segment s
     join slice_hour h on s.start_us < h.hour_us + 3600000000 and s.end_us > h.hour_us
@@ -17,11 +9,17 @@ run_hour as (
         and s.start_us < $slice_until_us and s.end_us > $slice_from_us
     group by h.hour_us, s.run_id
 ),
+owner as materialized (
+    select distinct s.device_id, s.start_us, s.run_id, r.hour_us, r.gang
+    from segment s
+    join run_hour r on r.run_id = s.run_id and s.start_us < r.hour_us + 3600000000 and s.end_us > r.hour_us
+    where s.cluster = $cluster and s.start_us < $slice_until_us and s.end_us > $slice_from_us
+        and (s.device_id & 9223372036854775807) % $parts = $part
+),
 held as (
-    select w.*, o.run_id, r.gang
+    select w.*, o.run_id, o.gang
     from device_window w
-    join owner o on o.device_id = w.device_id and o.start_us = w.segment_start_us
-    join run_hour r on r.hour_us = w.hour_us and r.run_id = o.run_id
+    join owner o on o.device_id = w.device_id and o.start_us = w.segment_start_us and o.hour_us = w.hour_us
     where w.cluster = $cluster and w.hour_us >= $slice_from_us and w.hour_us < $slice_until_us
         and w.hour_us in (select hour_us from slice_hour) and w.covered_us > 0
 ),

@@ -1,0 +1,81 @@
+"""The rules: what they look for, their limits in force, what owners said of them, and what is wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import books, parts, rules_list, states, words
+from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.query import Query
+
+GROUPS = ("all", "open", "said", "off")
+
+
+@dataclass(frozen=True)
+class Data:
+    """The rules, the card that sets them, open findings, and the checks."""
+
+    rules: Row
+    card: Row | None
+    findings: Row | None
+    quality: Row | None
+
+
+async def load(api: Api, query: Query) -> Data:
+    """The rules; the rest where it can be had."""
+    rules, card, findings, quality = await asyncio.gather(
+        api.detectors(),
+        books.optional(api.detectors_card()),
+        books.optional(api.findings(limit=MAX_LIMIT, state="open")),
+        books.optional(api.quality()),
+    )
+    return Data(rules, card, findings, quality)
+
+
+@page("/detectors", "Rules", load, icon="detectors", order=11, filters=(), under="/findings")
+def layout(data: Data, query: Query, scheme: str) -> Component:
+    """What does not work, then the rules, then which limits hold where."""
+    items: list[Row] = data.rules.get("items") or []
+    refused: list[Row] = data.rules.get("refused") or []
+    opened = rules_list.open_of((data.findings or {}).get("items") or [])
+    off = sum(1 for item in items if item.get("off"))
+    note = (
+        f"{len(items)} rules"
+        + (f", {off} switched off" if off else "")
+        + f"; {sum(one.count for one in opened.values()):,} open findings"
+    )
+    trouble = rules_list.troubles(refused, (data.quality or {}).get("checks") or [])
+    ordered = sorted(
+        items,
+        key=lambda item: (
+            -(opened.get(str(item.get("id")), rules_list.Open()).cost or 0),
+            -opened.get(str(item.get("id")), rules_list.Open()).count,
+            str(item.get("id")),
+        ),
+    )
+    body = rules_list.rules(ordered, opened, query) if items else nothing(query)
+    return html.Div(
+        [
+            parts.heading("Rules", note if items else None),
+            trouble,
+            html.Div([body, rules_list.layers(data.card)], className="stack"),
+            html.P(
+                words.sentence(
+                    "severity is money a day unless a rule's page says otherwise: below 10 info, below 100 low, below 1,000 medium, else high; low without a price."
+                ),
+                className="soft small",
+            ),
+        ]
+    )
+
+
+def nothing(query: Query) -> Component:
+    """No rule at all."""
+    return states.empty(
+        "No rules", "This server knows no rule.", parts.link("Data quality", query.link("/quality"), "button")
+    )
