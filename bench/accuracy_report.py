@@ -136,8 +136,8 @@ why), and `allowed`: what a detector may say or not because both readings are ri
 - Where no record told what a rule must know, the scene was made to tell it: a pod that waits names a queue like its pool, a Slurm
   job that bears a spread says so in its comment, a dump has the time of its nodes' heartbeats. Sites without such records have misses
   that this page does not show.
-- Shapes are few. A seed changes noise, times, owners and what surrounds a case, not the physics of the case: twenty fleets
-  are not twenty independent sites, and the intervals are narrower than the doubt.
+- Shapes are few. A seed changes noise, times (by up to 6 %), activity (by up to 4 %), owners and what surrounds a case, not its physics: twenty
+  fleets are not twenty independent sites, and the intervals are narrower than the doubt.
 - Healthy work is simulated too. Real fleets have workloads that no scene has, and precision there is lower until owners' feedback
   has been read; it is shown for each rule beside its back-test.
 - Without SM_ACTIVE what needs it cannot be judged and is not reported: recall of those detectors falls, precision must not.

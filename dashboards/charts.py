@@ -1,12 +1,13 @@
-"""Figures of money: the burn-down of a budget."""
+"""Figures of money and of capacity: the burn-down of a budget, free and stranded GPUs over time."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from gpuwatch.dashboards import words
 from gpuwatch.dashboards.figures import Figure, layout
-from gpuwatch.dashboards.theme import INK, Ink, Scheme
+from gpuwatch.dashboards.theme import BUCKET, INK, Ink, Scheme
 
 SMALL = {"height": "190px"}
 MAX_DAYS = 62
@@ -101,6 +102,54 @@ def forecast(item: dict[str, Any], at: str, left: float | None, end: str, ink: I
 def mark(text: str, y: float, colour: str, **place: Any) -> Figure:
     """A word beside a line, in its colour."""
     return {"text": text, "y": y, "showarrow": False, "font": {"size": 11, "color": colour}, **place}
+
+
+def free_then(items: list[dict[str, Any]]) -> dict[str, tuple[Decimal, Decimal]]:
+    """By start of a step: GPUs that were free, and of these stranded, of all pools."""
+    found: dict[str, tuple[Decimal, Decimal]] = {}
+    for item in items:
+        start = str(item.get("start"))
+        free, stranded = found.get(start, (Decimal(0), Decimal(0)))
+        more = words.number(item.get("free_gpus")) or Decimal(0), words.number(item.get("stranded_gpus")) or Decimal(0)
+        found[start] = (free + more[0], stranded + more[1])
+    return dict(sorted(found.items()))
+
+
+def free_hours(items: list[dict[str, Any]]) -> tuple[Decimal, Decimal]:
+    """Free and stranded GPUs, each summed over steps: their ratio is that of the GPU-hours."""
+    steps = free_then(items).values()
+    return sum((one[0] for one in steps), Decimal(0)), sum((one[1] for one in steps), Decimal(0))
+
+
+def fragmentation(items: list[dict[str, Any]], scheme: Scheme) -> Figure | None:
+    """Free GPUs over time, stranded ones below the rest; None where none was free."""
+    steps = free_then(items)
+    if not any(free for free, _ in steps.values()):
+        return None
+    shown = {"stranded": [one[1] for one in steps.values()], "schedulable": [one[0] - one[1] for one in steps.values()]}
+    words_of = {"stranded": "Free but stranded", "schedulable": "Free and of use"}
+    bars = [
+        {
+            "type": "bar",
+            "name": words_of[name],
+            "x": list(steps),
+            "y": [float(value) for value in values],
+            "marker": {"color": BUCKET[name].colour(scheme), "line": {"width": 0}},
+            "hovertemplate": "%{y:,.1f} GPUs",
+        }
+        for name, values in shown.items()
+    ]
+    legend = {
+        "orientation": "h",
+        "x": 0,
+        "y": 1.02,
+        "yanchor": "bottom",
+        "font": {"size": 11, "color": INK[scheme].text},
+    }
+    return {
+        "data": bars,
+        "layout": layout(scheme, barmode="stack", bargap=0.04, showlegend=True, legend=legend, margin={"t": 28}),
+    }
 
 
 def _float(value: object) -> float | None:

@@ -61,7 +61,11 @@ def contention(finding: Row) -> Component | None:
         ("Largest request", parts.num(f"{told.get('requested_devices_max')} devices")),
     ]
     return parts.card(
-        "Others waited while it lay idle", html.P(who), keyfacts(rows), note="Worse than idle beside nobody"
+        "Others waited while it lay idle",
+        html.P(who),
+        keyfacts(rows),
+        note="Worse than idle beside nobody",
+        name="late",
     )
 
 
@@ -77,7 +81,7 @@ def placement(evidence: Row) -> Component | None:
     nodes = words.clip(evidence.get("best_nodes") or words.MISSING, 160)
     columns = [parts.Column(""), parts.Column("Where it lies"), parts.Column("Best place free then")]
     rows = [
-        ["Lies", said(evidence.get("spans")), said(evidence.get("best"))],
+        ["Place", said(evidence.get("spans")), said(evidence.get("best"))],
         ["Farthest pair", level(evidence, "worst_level"), level(evidence, "best_level")],
         ["Slowest link", speed(evidence.get("gb_per_s")), speed(evidence.get("best_gb_per_s"))],
         ["Nodes", parts.num(str(quantities.plain(count)) if (count := words.number(evidence.get("nodes"))) else words.MISSING),
@@ -97,7 +101,7 @@ def placement(evidence: Row) -> Component | None:
         facts.append(("Waits for links", parts.num(" to ".join(dict.fromkeys(words.percent(one) for one in exposed)))))
     measured = evidence.get("measured_exposed_ratio")
     note = (
-        "Share of a step that waits for links: measured on these links"
+        "From the share of a step that was measured to wait for links, up to the one in published losses"
         if measured is not None
         else "An estimate: the share of a step that waits for links is taken from published losses"
     )
@@ -113,7 +117,7 @@ def placement(evidence: Row) -> Component | None:
         else []
     )
     table = parts.table(columns, rows, label="Where it lies, and the best place")
-    return parts.card(title, table, keyfacts(facts) if facts else None, *when, note=note)
+    return parts.card(title, table, keyfacts(facts) if facts else None, *when, note=note, name="late")
 
 
 def said(entry: object) -> str:
@@ -139,7 +143,7 @@ def room(finding: Row, query: Query) -> Component | None:
         return None
     ratio, moves = evidence.get("fragmentation_ratio"), evidence.get("moves")
     title = "What would make room"
-    if words.number(ratio) is not None:
+    if words.number(ratio) and not evidence.get("waiting_job"):
         title = f"{words.percent(ratio)} of what is free was of no use to the usual requests"
     lines = []
     if evidence.get("waiting_job"):
@@ -154,13 +158,13 @@ def room(finding: Row, query: Query) -> Component | None:
     way = parts.link(
         "What could be placed now", query.link("/capacity", cluster=str(finding.get("cluster") or "") or None), "button"
     )
-    return parts.card(title, *lines, html.Div(way, className="buttons"))
+    return parts.card(title, *lines, html.Div(way, className="buttons"), name="late")
 
 
 def keyfacts(rows: list[tuple[str, Component]]) -> Component:
     """Small labels over their values."""
     return html.Div(
-        [html.Div([html.Div(name, className="label"), shown]) for name, shown in rows], className="keyfacts"
+        [html.Div([html.Div(name, className="label"), shown]) for name, shown in rows], className="keyfacts few"
     )
 
 
@@ -175,7 +179,7 @@ def facts(finding: Row, rule: Row) -> Component:
     if finding.get("bucket"):
         rows.append(["Ledger bucket", parts.bucket_word(str(finding["bucket"]))])
     else:
-        rows.append(["Ledger bucket", html.Span("none: a saving, not a waste", className="soft")])
+        rows.append(["Ledger bucket", html.Span("none: no time counts as wasted", className="soft")])
     why = [html.P(words.clip(rule.get("why"), 400), className="soft")] if rule.get("why") else []
     columns = [parts.Column("Evidence"), parts.Column("", "r")]
     priced = [states.advice(f"Without a price: {words.clip(evidence['price'], 200)}")] if evidence.get("price") else []

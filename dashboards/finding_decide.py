@@ -86,7 +86,7 @@ def choices(action: str) -> Component:
             id={"verdict": "ack"},
             label="Acknowledged as",
             data=[
-                {"value": "", "label": "Known, nothing said"},
+                {"value": "", "label": "Not said"},
                 *({"value": v, "label": word} for v, word in VERDICTS.items()),
             ],
             value="",

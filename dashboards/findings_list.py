@@ -31,6 +31,9 @@ KINDS = {
 }
 """What a finding can be about."""
 
+SAVING_RULES = ("right-sizing", "spot-suitability", "own-vs-cloud")
+"""Rules that say what would be cheaper. Others without a bucket tell of waits: nobody wastes the time they are about."""
+
 SAVINGS = {"saving": "in 30 days", "saved_a_month": "a month", "saving_per_hour": "an hour of use"}
 """Numbers of the evidence that say what a remedy saves."""
 
@@ -46,7 +49,7 @@ class Saving:
 
 def saving(finding: Row) -> Saving | None:
     """What a finding that tells of savings would save; None for one that tells of waste."""
-    if finding.get("bucket") is not None:
+    if finding.get("bucket") is not None or finding.get("detector") not in SAVING_RULES:
         return None
     evidence: Row = finding.get("evidence") or {}
     currency = str(evidence.get("currency") or finding.get("currency") or "")

@@ -34,13 +34,16 @@ SHORT = {
 UNITS = {
     "_gb_per_s": "GB/s",
     "_gpu_hours": "GPU-h",
+    "_device_hours": "device-h",
     "_gib": "GiB",
+    "_mib": "MiB",
     "_mhz": "MHz",
     "_watts": "W",
     "_celsius": "°C",
 }
 """Ends of names (before `_min`, `_max`) that say the unit. Times and ratios have words of their own."""
 
+BYTES_PER_S = "_bytes_per_s"
 SECONDS = {"_seconds": 1, "_minutes": 60, "_hours": 3600, "_days": 86400}
 _BOUND = re.compile(r"_(min|max|low|high)$")
 
@@ -55,7 +58,7 @@ def label(name: str) -> str:
     stem = _TIME.sub("", name).replace("_ratio", "")
     if f"{stem}{figures.RATIO}" in figures.LINES:
         return figures.LINES[f"{stem}{figures.RATIO}"]
-    for unit in (*UNITS, *SECONDS):
+    for unit in (BYTES_PER_S, *UNITS, *SECONDS):
         if ends_with(stem, unit):
             stem = stem.replace(unit, "", 1) or stem
             break
@@ -70,6 +73,8 @@ def value(name: str, entry: object) -> Component:
         return html.Span(words.clip(entry, 60))
     if _TIME.search(name):
         return parts.num(words.duration(found / 1_000_000), f"{entry} µs")
+    if ends_with(name, BYTES_PER_S):
+        return parts.num(f"{words.short(found / 1_000_000_000)} GB/s", entry)
     unit = next((said for end, said in UNITS.items() if ends_with(name, end)), "")
     if unit:
         return parts.num(f"{words.short(found)} {unit}", entry)
@@ -102,5 +107,7 @@ def typed(name: str, entry: object) -> str:
 
 def rows(told: Mapping[str, object], most: int) -> list[list[Component | str]]:
     """A mapping as rows of a table: words and values; what does not fit in a cell is left out."""
-    fit = [(name, entry) for name, entry in told.items() if entry is not None and not isinstance(entry, dict | list)]
+    fit = [
+        (name, entry) for name, entry in told.items() if entry not in (None, "") and not isinstance(entry, dict | list)
+    ]
     return [[label(name), value(name, entry)] for name, entry in fit[:most]]

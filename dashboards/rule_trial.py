@@ -84,7 +84,7 @@ def form(rule: Row, query: Query) -> Component:
     button = html.Button("Try it", id={TRY: "run"}, className="button primary", n_clicks=0, type="button")
     reset = parts.link("Reset", f"{query.link(query.path)}", "button") if query.get(TRY) else None
     return parts.card(
-        "Try it on the past",
+        f"{words.clip(rule.get('title'), 80)}: try it on the past" if query.get(TRY) else "Try it on the past",
         html.Div([preset, *fields], className="assumptions", role="group", **parts.aria("Limits to try")),
         html.Div(
             [button, reset, html.Span("Nothing is stored and nobody is told.", className="soft small")],

@@ -11,6 +11,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards import parts, quantities, states, words
 from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.findings_list import SAVING_RULES
 from gpuwatch.dashboards.query import Query
 from gpuwatch.dashboards.theme import SEVERITIES
 
@@ -93,7 +94,9 @@ def claims(item: Row) -> Component:
     """The bucket of the ledger that it claims."""
     if item.get("bucket"):
         return parts.bucket_word(str(item["bucket"]))
-    return html.Span("a saving", className="soft", title="It tells what could be saved; no time counts as wasted")
+    if item.get("id") in SAVING_RULES:
+        return html.Span("a saving", className="soft", title="It tells what could be saved; no time counts as wasted")
+    return html.Span("no GPU time", className="soft", title="It tells of waits and conflicts; no time counts as wasted")
 
 
 def short_limits(item: Row) -> str:

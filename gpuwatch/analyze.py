@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuwatch import cost, judge, ledger, policy, site_rules, topology_store
+from gpuwatch import cost, judge, ledger, policy, site_rules, stranding, topology_store
 from gpuwatch.attribution import attribute
 from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.detectors.rule import Rule, rules
@@ -121,12 +121,15 @@ def _analyze_cluster(
         store.run("ledger/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
     store.run("cost/unroll_dirty", cluster=cluster)
     skip_retired(store, cluster)
+    restranded = stranding.refresh(store, cluster)
     dirty = store.sql("select min(hour_us), max(hour_us) from dirty_hour where cluster = $c", c=cluster)[0]
     # What is dirty now is judged even when the run stops between the ledger and the verdicts.
     pending = state.setting(f"judge_from:{cluster}"), state.setting(f"judge_until:{cluster}")
     edges = [int(p) for p in pending if p is not None]
     if dirty[0] is not None:
         edges += [dirty[0], dirty[1] + HOUR_US]
+    if restranded:
+        edges += [min(restranded), max(restranded) + HOUR_US]
     if not edges:
         cost.price(store, state, cluster)
         _derive_topology(store, cluster, report)

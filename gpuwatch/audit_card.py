@@ -14,7 +14,7 @@ from gpuwatch.audit_plan import a_month, actions, dearest
 from gpuwatch.audit_schedulers import scheduling, writers
 from gpuwatch.clock import rfc3339
 from gpuwatch.findings import SEVERITY_ORDER
-from gpuwatch.money import CENT_PLACES, format_quantity
+from gpuwatch.money import CENT_PLACES, format_quantity, largest_remainder
 from gpuwatch.output import BUCKET_WORDS
 
 Row = Mapping[str, Any]
@@ -67,7 +67,7 @@ def card(facts: Row) -> dict[str, Any]:
         return _empty(facts)
     window_us = window.end_us - window.start_us
     decided = {layer.id: _DECIDERS[layer.id](facts) for layer in LAYERS}
-    by_layer: dict[str, list[Row]] = {layer.id: [] for layer in LAYERS} | {OTHER: []}
+    by_layer: dict[str, list[Row]] = {name: [] for name in (*(layer.id for layer in LAYERS), OTHER)}
     for found in facts["findings"]:
         by_layer[layer_of(found["detector"])].append(found)
     layers = [
@@ -161,7 +161,11 @@ def _claimed(facts: Row, found: Sequence[Row], window_us: int) -> dict[str, Any]
 
 
 def _sum(found: Iterable[Row], currency: str | None) -> Fraction | None:
-    """What findings cost in this currency; None where some of it is in another, or where nothing of it has a price."""
+    """What findings cost in this currency; None where some of it is in another, where nothing of it has a price, and where
+    the fleet has none.
+    """
+    if currency is None:
+        return None
     total, lacking = Fraction(0), Fraction(0)
     priced = False
     for one in found:
@@ -174,12 +178,16 @@ def _sum(found: Iterable[Row], currency: str | None) -> Fraction | None:
 
 
 def _waste(facts: Row, window_us: int) -> dict[str, Any]:
-    """The sum over WASTE buckets, and every bucket beside it."""
+    """The sum over WASTE buckets, and every bucket beside it; cents add up as they are shown."""
     buckets = facts["buckets"]
-    there = [buckets[name] for name in WASTE if name in buckets]
-    hours = sum((one["gpu_hours"] for one in there), Fraction(0))
-    lacks = any(one["cost"] is None for one in there)
-    cost = None if lacks else sum((Fraction(one["cost"]) for one in there), Fraction(0))
+    priced = [name for name, one in buckets.items() if one["cost"] is not None]
+    shown = dict(
+        zip(priced, largest_remainder([buckets[name]["cost"] for name in priced], CENT_PLACES, priced), strict=True)
+    )
+    there = [name for name in WASTE if name in buckets]
+    hours = sum((buckets[name]["gpu_hours"] for name in there), Fraction(0))
+    lacks = any(name not in shown for name in there)
+    cost = None if lacks else sum((Fraction(shown[name]) for name in there), Fraction(0))
     said = sum((h for one in facts["findings"] for name, h in one["hours"].items() if name in WASTE), Fraction(0))
     return {
         "gpu_hours": _hours(hours),
@@ -192,7 +200,7 @@ def _waste(facts: Row, window_us: int) -> dict[str, Any]:
                 "bucket": name,
                 "waste": name in WASTE,
                 "gpu_hours": _hours(buckets[name]["gpu_hours"]),
-                "cost": _money(buckets[name]["cost"]),
+                "cost": _money(shown.get(name)),
             }
             for name in BUCKET_WORDS
             if name in buckets
@@ -230,12 +238,12 @@ def _unknown(facts: Row, decided: Mapping[str, Sequence[Decision]]) -> list[dict
         nodes = [str(row["node"]) for row in facts["missing"] if row["what"] == kind]
         own = next(one for one in decided[layer] if one.id == f"{kind}-told")
         if nodes and own.state == PART:
-            what = f"Of {len(nodes)} nodes nobody tells {what}: {named(nodes)}."
+            what = f"Of {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'} nobody tells {what}: {named(nodes)}."
             told.append({"layer": layer, "what": what, "fix": own.fix})
     odd = [row for row in facts["gang"] if not row["known"]]
     if odd:
         jobs = sum(row["runs"] for row in odd)
-        what = f"{jobs} jobs held GPUs in several pods or nodes, and nothing says whether they are one gang."
+        what = f"{jobs} {'job' if jobs == 1 else 'jobs'} held GPUs in several pods or nodes, and nothing says whether that was one gang."
         told.append(
             {
                 "layer": "scheduling",
@@ -286,7 +294,7 @@ def _empty(facts: Row) -> dict[str, Any]:
     known = facts["known"]
     what = "The books are empty." if known is None else "The books know nothing of this window."
     fix = "gpuwatch import bundle BUNDLE; gpuwatch analyze. docs/sources.md says what to bring."
-    blank = {
+    blank: dict[str, Any] = {
         "grade": None, "grade_words": NOT_KNOWN, "points": None, "letters_lost": 0, "decisions_judged": 0,
         "decisions": [], "defaults": [], "findings_count": 0, "open_count": 0, "worst": None, "gpu_hours": None,
         "unpriced_gpu_hours": None, "cost": None, "cost_a_month": None, "findings": [],

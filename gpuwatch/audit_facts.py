@@ -51,10 +51,12 @@ def read(store: Store, state: State, window: Window | None, now_us: int) -> Row:
         "unpriced_gpu_hours": Fraction(books.unpriced_gpu_seconds) / 3600,
         "findings": _findings(store, state, span, now_us, words),
     }
-    store.run("audit/placed", **words)
-    for name in ("binder", "shared_pool", "gang", "mig", "topology", "fabric"):
-        facts[name] = store.rows(f"audit/{name}", **words)
-    store.run("audit/drop")
+    try:
+        store.run("audit/placed", **words)
+        for name in ("binder", "shared_pool", "gang", "mig", "topology", "fabric"):
+            facts[name] = store.rows(f"audit/{name}", **words)
+    finally:
+        store.run("audit/drop")
     facts["queues"] = [_queue(row) for row in queues.queues(store, state, span.end_us)]
     facts["conflicts"] = topology_store.conflicts(store)
     facts["missing"] = topology_store.missing(store)

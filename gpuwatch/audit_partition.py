@@ -31,7 +31,7 @@ def _strategy(facts: Row) -> Decision:
     def said_of(row: Row) -> float | None:
         if row["scheduler"] == "slurm":
             return 1.0 if row["set_by"] or not row["cut_gpus"] else None
-        if row["scheduler"] is None:
+        if row["strategy"] is None:
             return None
         if row["strategy"] in ("single", "mixed"):
             return 1.0

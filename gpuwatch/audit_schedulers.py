@@ -71,10 +71,12 @@ def _one_writer(facts: Row) -> Decision:
     """Pools whose nodes one authority places on; several on nodes of their own are no conflict."""
     id, title = "one-writer", "One authority places work on a pool"
     fix = "Name one placement authority a pool, or a node: drain the nodes of the other, and taint them for it."
-    pools = [one for one in writers(facts) if any(_places(one, w) for w in _list(one))]
+    pools = [one for one in writers(facts) if _authorities(one)]
     if not pools:
         return scored(id, title, None, "No scheduler's records tell who placed what.", no_scheduler_fix(), WEEKS)
-    split = [one for one in pools if one["shared_nodes"] and sum(_strong(one, w) for w in _list(one)) > 1]
+    split = [
+        one for one in pools if one["shared_nodes"] and sum(part > STRONG for part in _authorities(one).values()) > 1
+    ]
     hours = sum(float(str(one["gpu_hours"])) for one in pools)
     ratio = 1 - sum(float(str(one["gpu_hours"])) for one in split) / hours if hours else None
     said = f"{len(pools) - len(split)} of {len(pools)} pools."
@@ -82,19 +84,15 @@ def _one_writer(facts: Row) -> Decision:
     return scored(id, title, None if ratio is None else rounded(ratio), said, fix, WEEKS)
 
 
-def _list(one: dict[str, object]) -> list[Row]:
+def _authorities(one: dict[str, object]) -> dict[str, float]:
+    """Who places work on a pool, through whatever gate, and the part of its GPU-hours."""
     found = one["writers"]
     assert isinstance(found, list)
-    return found
-
-
-def _places(one: dict[str, object], writer: Row) -> bool:
-    return writer["authority"] not in NOT_GANGS
-
-
-def _strong(one: dict[str, object], writer: Row) -> bool:
-    """Whether an authority has more than STRONG of the pool, through all of its gates."""
-    return _places(one, writer) and writer["ratio"] > STRONG
+    parts: dict[str, float] = {}
+    for row in found:
+        if row["authority"] not in NOT_GANGS:
+            parts[row["authority"]] = parts.get(row["authority"], 0.0) + row["ratio"]
+    return parts
 
 
 def _whole_gangs(facts: Row) -> Decision:

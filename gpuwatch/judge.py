@@ -21,10 +21,12 @@ from gpuwatch.settings import Settings
 from gpuwatch.site_rules import bounded
 from gpuwatch.state import State
 from gpuwatch.store import Store
-from gpuwatch.verdicts import ParameterSet, speak
+from gpuwatch.verdicts import STILL_US, ParameterSet, speak
 
 RANK = ("blind-spot", "gang-partial", "idle-hoarding", "false-utilization", "topology-blind-placement")
 """Who claims first (domain.md section 7.5); the others follow in the order of their names."""
+HEARD_FIRST = ("checkpoint-stall",)
+"""Rules whose verdicts those that claim before them give way to: they judge first of all."""
 FIRST_REACH_US = 31 * DAY_US
 """A rule that has never judged a cluster, or has other thresholds now, judges at most this much of its past."""
 _FINDING = pa.schema(
@@ -75,8 +77,9 @@ class DryRun:
 
 
 def ordered(rules: Iterable[Rule]) -> list[Rule]:
-    """Rules in the order in which they judge and claim."""
-    return sorted(rules, key=lambda rule: (RANK.index(rule.id) if rule.id in RANK else len(RANK), rule.id))
+    """Rules in the order in which they judge: that of their claims, but for those that others give way to."""
+    places = {name: place for place, name in enumerate(HEARD_FIRST + RANK)}
+    return sorted(rules, key=lambda rule: (places.get(rule.id, len(places)), rule.id))
 
 
 def judge(
@@ -124,7 +127,10 @@ def judge(
             done += 1
             try:
                 with bounded(store, rule), store.transaction():
-                    asked = _asked(store, cluster, rule, since_us, window[1], known_until_us, now_us, settings, state)
+                    until_us = window[1]
+                    if rule.mode == "all":  # Late data of long ago must not hide what was said of the days since.
+                        until_us = max(until_us, (known_until_us // HOUR_US + 1) * HOUR_US)
+                    asked = _asked(store, cluster, rule, since_us, until_us, known_until_us, now_us, settings, state)
                     _judge_rule(store, rule, sets(rule), asked)
             except Exception as error:  # noqa: BLE001 - one rule never stops the others; it is recorded and owed
                 reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
@@ -284,6 +290,7 @@ def _findings(store: Store, rule: Rule, asked: Asked, table: str) -> pa.Table:
         evidence = {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in evidence.items()}
         evidence |= dict.fromkeys(counted, len(row["device_ids"]))
         is_job = row["subject_kind"] == "job"
+        still = row["still"] and _fresh(rule, asked, row["ended_us"])
         confidence = row["confidence"] if rule.confidence is None else rule.confidence(evidence)
         out.append(
             {
@@ -292,11 +299,11 @@ def _findings(store: Store, rule: Rule, asked: Asked, table: str) -> pa.Table:
                 "cluster": asked.cluster,
                 "job_id": row["subject_id"] if is_job else None,
                 "run_id": row["run_id"],
-                "state": "open" if row["still"] else "resolved",
-                "resolved_reason": None if row["still"] else "condition ended",
+                "state": "open" if still else "resolved",
+                "resolved_reason": None if still else "condition ended",
                 "confidence": float(confidence),
                 "started_us": row["started_us"],
-                "ended_us": None if row["still"] else row["ended_us"],
+                "ended_us": None if still else row["ended_us"],
                 "last_seen_us": row["ended_us"],
                 "wasted_units": "0",
                 "wasted_den": 1,
@@ -315,6 +322,13 @@ def _findings(store: Store, rule: Rule, asked: Asked, table: str) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(out, schema=_FINDING)
+
+
+def _fresh(rule: Rule, asked: Asked, ended_us: int) -> bool:
+    """Whether a row's word that its condition holds still is of now: it was judged in this pass, or nothing came after it."""
+    still_us = max(int(rule.parameters.get("still_us", STILL_US)), STILL_US)
+    judged_now = rule.mode != "hours" or asked.since_us < ended_us <= asked.until_us
+    return judged_now or ended_us >= asked.known_until_us - still_us - HOUR_US
 
 
 def _regrant(store: Store, cluster: str) -> None:

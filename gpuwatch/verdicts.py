@@ -86,25 +86,28 @@ def _normal(store: Store, rule: Rule) -> str:
         raise ValueError(f"{rule.id}: its SQL does not return {', '.join(lacking)}")
     given = {n: f"f.{n}::{kind}" if n in names else f"null::{kind}" for n, kind in _COLUMNS.items()}
     joined = "found_row f"
-    cause = "null::bigint"
+    cause, ended, kept = "null::bigint", "false", "true"
     if "chain" in names:
         joined += " join (select chain, any_value(job_id) as job_id, any_value(name) as name, min(chain_start_us) as chain_us,"
-        joined += " arg_min(run_id, start_us) as first_run from job_chain group by chain) c on c.chain = f.chain"
+        joined += " arg_min(run_id, start_us) as first_run, bool_and(ended) as ended,"
+        joined += " max(exempt_until_us) as exempt_until_us from job_chain group by chain) c on c.chain = f.chain"
         given |= {"subject_kind": "'job'", "subject_id": "c.job_id", "subject_name": "c.name"}
         given["run_id"] = f"coalesce({given['run_id']}, c.first_run)"
-        cause = "c.chain_us"
+        # A job that has ended does nothing still, and what lies before the end of an exemption stays exempt.
+        cause, ended, kept = "c.chain_us", "coalesce(c.ended, false)", "coalesce(f.end_us > c.exempt_until_us, true)"
     claims = given["claims"] if rule.bucket is not None else f"null::{_COLUMNS['claims']}"
     return (
         f"select $detector as detector, $cluster as cluster, {given['subject_kind']} as subject_kind,"
         f" {given['subject_id']} as subject_id, {given['subject_name']} as subject_name, {cause} as cause_us,"
         f" {given['run_id']} as run_id, {given['team']} as team, f.start_us // {HOUR_US} * {HOUR_US} as hour_us,"
         f" {given['start_us']} as start_us, {given['end_us']} as end_us,"
-        f" coalesce({given['still']}, f.end_us >= $still_from_us) as still,"
+        f" coalesce({given['still']}, f.end_us >= $still_from_us and not {ended}) as still,"
         f" coalesce({given['confidence']}, 1.0) as confidence, {given['severity']} as severity,"
         f" coalesce({given['device_ids']}, []) as device_ids, {given['nodes']} as nodes,"
         f" {given['numbers']} as numbers, {given['words']} as words, $version as rule_version, {claims} as claims"
         f" from {joined}"
         f" where ($whole or (f.start_us >= $from_us and f.start_us < $until_us))"
+        f" and {kept}"
         f" and coalesce((select number from rule_set_run s where s.run_id = {given['run_id']}),"
         f" case when {given['run_id']} is null then"
         f" (select number from rule_set_device s where s.device_id = ({given['device_ids']})[1]) end, 0) = $number"

@@ -20,13 +20,15 @@ from gpuwatch.audit_decision import NONE, UNKNOWN, Decision
 from gpuwatch.audit_facts import read
 from gpuwatch.audit_layers import DETECTORS, LAYERS, OTHER, layer_of
 from gpuwatch.audit_plan import actions
+from gpuwatch.audit_schedulers import scheduling
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.detectors.rule import rules
 from gpuwatch.ledger import FREE_BUCKETS, HELD_BUCKETS
 from gpuwatch.model import LINK, NODE, QUEUE, WORKLOAD, Records
-from gpuwatch.rates import parse_rates
+from gpuwatch.rates import Rate
 from tests.detectors.detector_world import IDLE, WORK, World, us
 
+ROOT = Path(__file__).parents[1]
 NOW_US = us(10_000)
 HOURS = 60.0
 L40S = "NVIDIA L40S"
@@ -60,8 +62,8 @@ def decided(found: dict[str, Any], id: str) -> tuple[str, float | None]:
 
 
 def priced(world: World, price: str = "2.50") -> None:
-    text = f"gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to\n*,on_demand,{price},2020-01-01T00:00:00Z,\n"
-    world.state.replace_rates(parse_rates(text, "rates.csv"), "t", "rates.csv", NOW_US)
+    rate = Rate("*", "on_demand", Decimal(price), 0, None, None, None, None, "USD")
+    world.state.replace_rates([rate], "test", "test", 0)
 
 
 def add(world: World, table: str, schema: pa.Schema, **columns: object) -> None:
@@ -148,7 +150,7 @@ def test_replicas_of_a_service_are_no_gang(world: World) -> None:
     found = told(world)
 
     assert [] == found["gangs"]
-    assert any("1 jobs held GPUs in several pods" in one["what"] for one in found["unknown"])
+    assert any("1 job held GPUs in several pods" in one["what"] for one in found["unknown"])
 
 
 def test_two_schedulers_on_nodes_of_their_own_are_no_conflict(world: World) -> None:
@@ -175,6 +177,20 @@ def test_two_schedulers_on_one_node_are_told(world: World) -> None:
     assert ("default", 0.0) == decided(found, "one-writer")
     (pool,) = found["writers"]
     assert {("slurm", 0.5), ("kube-scheduler", 0.5)} == {(w["authority"], w["ratio"]) for w in pool["writers"]}
+
+
+def test_one_scheduler_behind_a_gate_and_past_it_is_one_authority() -> None:
+    """Beside it somebody who used a node for a moment is none that counts."""
+    row = {"cluster": "c1", "pool": "p", "gate": None, "nodes": 1}
+    parts = [("kube-scheduler", "kueue", 0.5), ("kube-scheduler", None, 0.46), ("slurm", None, 0.04)]
+    binder = [
+        row | {"authority": name, "gate": gate, "ratio": part, "gpu_hours": 100 * part} for name, gate, part in parts
+    ]
+    shared = {"cluster": "c1", "pool": "p", "authorities": ["kube-scheduler", "slurm"], "nodes": 1, "shared_nodes": 1}
+
+    found = scheduling({"binder": binder, "shared_pool": [shared], "gang": [], "queues": []})
+
+    assert ("explicit", 1.0) == (found[0].state, found[0].ratio)
 
 
 def test_a_gang_of_plain_pods_is_placed_by_who_sees_no_links(world: World) -> None:
@@ -257,13 +273,16 @@ def test_slurms_default_of_no_preemption_is_a_default(world: World) -> None:
         pytest.param("mixed", "all-balanced", [1.0, 1.0], id="mig-manager cuts them"),
         pytest.param("mixed", None, [1.0, 0.0], id="cut by hand"),
         pytest.param("none", None, [0.0, 0.0], id="slices without a strategy"),
-        pytest.param(None, None, [0.0, None], id="a node that says nothing of MIG"),
+        pytest.param(None, None, [None, None], id="a node that says nothing of MIG"),
+        pytest.param("unset", None, [0.0, 0.0], id="a node that is told to be capable, without a strategy"),
     ],
 )
 def test_who_cuts_gpus(world: World, strategy: str | None, config: str | None, expected: list[float | None]) -> None:
     for number in (1, 2):
         world.gpu("GPU-a", (2 * HOURS, WORK), gi=number, profile="3g.40gb")
     labels = {"nvidia.com/mig.config": config} if config else {}
+    if strategy == "unset":
+        strategy, labels = None, {"nvidia.com/mig.capable": "true"}
     add(world, "node", NODE, scheduler="kubernetes", node="n1", mig_strategy=strategy, labels=json.dumps(labels))
 
     found = told(world)
@@ -364,10 +383,11 @@ def test_waste_is_the_sum_over_buckets_and_findings_are_a_part_of_it(world: Worl
     waste = found["waste"]
     rows = [one for one in waste["buckets"] if one["waste"]]
     assert Decimal(waste["cost"]) == sum(Decimal(one["cost"]) for one in rows)
-    assert Decimal(found["cost"]) == sum(Decimal(one["cost"]) for one in waste["buckets"]) == Decimal("120.00")
+    assert Decimal(found["cost"]) == sum(Decimal(one["cost"]) for one in waste["buckets"])
+    assert "120.02" == found["cost"], "two GPUs, a day, and half a minute at the edge"
     claimed = sum(Decimal(layer["cost"]) for layer in found["layers"])
     assert 0 < claimed <= Decimal(waste["cost"])
-    assert Decimal(waste["cost_a_month"]) == Decimal(waste["cost"]) * 30
+    assert Decimal(waste["cost_a_month"]) == (Decimal(waste["cost"]) * 30 * 24 / 25).quantize(Decimal("0.01"))
     assert "scheduling" == found["costliest"]
     assert "idle-hoarding" == found["actions"][0]["id"]
 
@@ -432,6 +452,16 @@ def test_every_detector_has_one_layer() -> None:
     assert set(rules()) == set(DETECTORS)
     assert {layer.id for layer in LAYERS} == {layer for layer, _ in DETECTORS.values()}
     assert OTHER == layer_of("site-something")
+
+
+def test_the_page_names_every_detector_in_its_layer() -> None:
+    lines = (ROOT / "docs" / "audit.md").read_text("utf-8").splitlines()
+    told_ = {
+        line.split("|")[1].strip(): line.split("|")[3].strip().split(", ") for line in lines if line.count("|") == 4
+    }
+
+    for layer in LAYERS:
+        assert sorted(d for d, (one, _) in DETECTORS.items() if one == layer.id) == sorted(told_[layer.id])
 
 
 def test_waste_buckets_are_buckets() -> None:

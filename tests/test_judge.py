@@ -273,6 +273,47 @@ def test_when_nothing_more_is_seen_the_finding_ends_where_it_was_last_seen(world
     assert [("resolved", "condition ended")] == [row[4:6] for row in told(world)]
 
 
+def test_late_data_of_long_ago_does_not_open_what_has_ended(world: World) -> None:
+    """The row of the last hour was true when it was written, and nobody judges it again."""
+    world.analyze(now=360, detectors=["blind-spot"])
+    early = rule(sql=IDLE_HOURS.replace("l.hoarded_us >", f"l.hour_us < {T0 + 4 * HOUR_US} and l.hoarded_us >"))
+    world.store.sql("update device set last_us = $at", at=T0 + 4 * HOUR_US)
+    run(world, early, hours=(0, 4))
+    world.store.sql("update device set last_us = $at", at=T0 + 8 * HOUR_US)
+    run(world, early, hours=(4, 8))
+
+    run(world, early, hours=(2, 3))
+
+    assert [("resolved", "condition ended")] == [row[4:6] for row in told(world)]
+
+
+def test_late_data_of_long_ago_does_not_withdraw_what_a_rule_of_everything_says(world: World) -> None:
+    world.analyze(now=360, detectors=["blind-spot"])
+    all_of_it = rule(sql=IDLE_HOURS.replace("l.hour_us >= $from_us and ", ""), mode="all")
+    run(world, all_of_it)
+    first = told(world)
+
+    run(world, all_of_it, hours=(0, 2))
+
+    assert [(130, 360)] == [row[2:4] for row in first]
+    assert first == told(world)
+
+
+def test_nothing_holds_still_of_a_job_that_has_ended(world: World) -> None:
+    """Its last minutes are the last that is known."""
+    world.analyze(now=360, detectors=["blind-spot"])
+
+    run(
+        world,
+        rule(
+            sql="select chain, min(start_us) as start_us, max(end_us) as end_us from job_chain group by chain",
+            thresholds=(), bucket=None, mode="runs",
+        ),
+    )  # fmt: skip
+
+    assert [("7", 0, 360, "resolved")] == [row[1:5] for row in told(world)]
+
+
 def test_other_thresholds_judge_what_stands_open_anew(world: World) -> None:
     """The rule asks for more now: the finding is withdrawn with its money, and says why."""
     world.analyze(now=360, detectors=["blind-spot"])

@@ -9,6 +9,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards import books, parts, quantities, rule_trial, rules_list, states, words
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
+from gpuwatch.dashboards.findings_list import card
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query
 
@@ -49,17 +50,19 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     found = rule_trial.answer(data.answer, query) if data.answer is not None else []
     if data.failure is not None:
         found = [refused(data.failure, query)]
+    form = rule_trial.form(data.rule, query)
+    top = [html.Div([form, html.Div(found, className="found", id="found")], className="trial")] if found else []
     return html.Div(
         [
             parts.link("← Rules", query.link("/detectors"), "back"),
+            *top,
             html.Div(
                 [
-                    html.Div([about(data.rule, query), rule_trial.form(data.rule, query)], className="column"),
+                    html.Div([about(data.rule, query), *([] if found else [form])], className="column"),
                     html.Div([now(data, query), limits(data.rule)], className="column"),
                 ],
                 className="two-one",
             ),
-            html.Div(found, className="found", id="found"),
         ]
     )
 
@@ -90,8 +93,6 @@ def about(rule: Row, query: Query) -> Component:
 
 def now(data: Data, query: Query) -> Component:
     """Its open findings, the dearest."""
-    from gpuwatch.dashboards.findings_list import card
-
     items: list[Row] = (data.findings or {}).get("items") or []
     way = parts.link("All of its findings", query.link("/findings", detector=str(data.rule.get("id"))), "more")
     if data.findings is None:
@@ -118,7 +119,7 @@ def limits(rule: Row) -> Component:
         ]
         for name, entry in (rule.get("thresholds") or {}).items()
     ]
-    columns = [parts.Column("Limit, and where its number comes from"), parts.Column("In force", "r")]
+    columns = [parts.Column("Limit and its source"), parts.Column("In force", "r")]
     return parts.card("Limits in force in general", parts.table(columns, rows, label="Limits"), name="late")
 
 

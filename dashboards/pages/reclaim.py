@@ -22,7 +22,7 @@ STEPS = {
 
 MARKS = {"warning": "warn", "second_warning": "warn", "recommendation": "bad"}
 HELD = {"snoozed": "Snoozed", "exempt": "Exempt", "acked": "Called a false alarm"}
-NEVER = "gpuwatch ends, scales and signals no job. It tells owners, and people decide."
+NEVER = "It ends, scales and signals no job: it tells owners, and people decide."
 
 
 async def load(api: Api, query: Query) -> Row:
@@ -41,7 +41,7 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
     waited = sum(1 for item in items if item.get("contention"))
     note = f"{len(items)}{'+' if data.get('next') else ''} jobs hold idle GPUs" if items else None
     if note and waited:
-        note += f", others wait for {waited} of them"
+        note += f", others waited for {waited} of them"
     body = listing(items, query) if items else nothing(step, query)
     pasted = lines(items)
     return html.Div(
@@ -64,7 +64,9 @@ def listing(items: list[Row], query: Query) -> Component:
         parts.Column("Team", "narrow-hide"),
         parts.Column("Idle", "r", hint="Idle devices, of those that it holds"),
         parts.Column("For", "r narrow-hide", hint="How long all of them have lain idle without a break"),
-        parts.Column("Others waited", "r narrow-hide", hint="GPU-hours of the idle time that requests of others waited for"),
+        parts.Column(
+            "Others waited", "r narrow-hide", hint="GPU-hours of the idle time that requests of others waited for"
+        ),
         parts.Column("So far", "r"),
     ]
     return parts.plain(parts.table(columns, [row(item, query) for item in items], label="Reclaims"))
@@ -91,7 +93,9 @@ def row(item: Row, query: Query) -> list[Component | str]:
         parts.link("finding", finding_link(query, str(item.get("key"))), "more small"),
         html.Span(ident, className="soft mono") if name != ident else None,
         parts.tag("Some of it works: shrink, never end") if item.get("action") == "shrink" else None,
-        html.Span([words.clip(words.owner(item.get("team")), 20), " · ", following(item)], className="narrow-only soft small"),
+        html.Span(
+            [words.clip(words.owner(item.get("team")), 20), " · ", following(item)], className="narrow-only soft small"
+        ),
     ]
     return [
         html.Div(
@@ -104,7 +108,10 @@ def row(item: Row, query: Query) -> list[Component | str]:
         following(item),
         parts.team_link(query, item.get("team")),
         parts.num(idle, f"{idle} devices"),
-        parts.num(words.duration((words.number(item.get("idle_minutes")) or 0) * 60), f"since {words.when(item.get('idle_since'))}"),
+        parts.num(
+            words.duration((words.number(item.get("idle_minutes")) or 0) * 60),
+            f"since {words.when(item.get('idle_since'))}",
+        ),
         contended,
         parts.lost(item.get("wasted_cost"), str(item.get("currency") or "")),
     ]
@@ -119,7 +126,9 @@ def stands(item: Row) -> Component:
         until = f" until {words.when(item.get('held_until'))}" if item.get("held_until") else ""
         shown.append(html.Div(f"{held}{until}", className="soft small"))
     elif item.get("step_at"):
-        shown.append(html.Div(f"since {words.when(item.get('step_at')).removesuffix(' UTC')}", className="soft small nowrap"))
+        shown.append(
+            html.Div(f"since {words.when(item.get('step_at')).removesuffix(' UTC')}", className="soft small nowrap")
+        )
     return html.Div(shown)
 
 
@@ -129,7 +138,11 @@ def following(item: Row) -> Component:
     if not following:
         return html.Span("held" if item.get("held_by") else "none: people decide", className="soft")
     word = STEPS.get(str(following), str(following))
-    when = words.when(item.get("next_at")).removesuffix(" UTC") if item.get("next_at") else "when it was told long enough ago"
+    when = (
+        words.when(item.get("next_at")).removesuffix(" UTC")
+        if item.get("next_at")
+        else "when it was told long enough ago"
+    )
     return html.Span([html.Span(f"{word} ", className="soft"), html.Span(when, className="num")], className="two-lines")
 
 

@@ -12,7 +12,6 @@ from gpuwatch.output import BUCKET_WORDS
 from gpuwatch.report import words
 from gpuwatch.report.audit_layers_shown import layer_section
 from gpuwatch.report.document import (
-    SIZE,
     TOTAL,
     Bar,
     Block,
@@ -82,7 +81,7 @@ def lead(card: Told) -> str:
         return "The fleet owned no GPU time in this window."
     part = words.percent(Fraction(str(waste["ratio"])))
     if waste["cost"] is None:
-        said = f"This fleet wastes {part} of its GPU time: {words.hours(Fraction(waste['gpu_hours']))}, part of it without a price."
+        said = f"This fleet wastes {part} of its GPU time: {words.hours(Fraction(waste['gpu_hours']))}. Its price is not known."
     else:
         paid = "" if card["cost"] is None else f" of the {words.money(Decimal(card['cost']), currency)} paid"
         said = f"This fleet wastes {words.money(Decimal(waste['cost']), currency)}{paid}: {part} of its GPU time"
@@ -129,13 +128,13 @@ def _monthly(card: Told, layer: Told) -> str:
     return words.hours(Fraction(layer["gpu_hours"] or 0))
 
 
-def worth(action: Told) -> str:
+def worth(action: Told, unit: str = " a month") -> str:
     """`$2.02 k a month`; what an action saves, or that no waste was counted."""
     if action["kind"] == "decision":
         return "a default"
     for field, before in (("cost_a_month", ""), ("saves_a_month", "saves ")):
         if action[field] is not None and Fraction(action[field]):
-            return f"{before}{words.money(Decimal(action[field]), action['currency'])} a month"
+            return f"{before}{words.money(Decimal(action[field]), action['currency'])}{unit}"
     if action["cost"] is not None and Fraction(action["cost"]):
         return words.money(Decimal(action["cost"]), action["currency"])
     if action["gpu_hours"] and Fraction(action["gpu_hours"]):
@@ -156,10 +155,10 @@ def _card(card: Told, action: Told) -> Card:
     return Card(action["severity"] or "info", name(action["title"]), worth(action), summary, about, action["remedy"])
 
 
-def _keys(action: Told) -> str:
+def _keys(action: Told, shown: int = KEYS_SHOWN) -> str:
     keys: Sequence[str] = action["keys"]
-    more = action["findings"] - min(KEYS_SHOWN, len(keys))
-    return ", ".join(keys[:KEYS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = action["findings"] - min(shown, len(keys))
+    return ", ".join(keys[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def _layer_name(card: Told, layer: str) -> str:
@@ -230,29 +229,19 @@ def _plan(card: Told) -> Section:
         return Section(
             "Action plan: nothing to do is known", (Text("No finding, and no decision that is left to a default."),)
         )
-    top = max((_size(action) for action in acts), default=Fraction(0))
     rows: list[Row] = []
     for action in acts[:PLAN_MAX]:
-        size = _size(action) / top if top else Fraction(0)
         prefix = "Decide: " if action["kind"] == "decision" else ""
-        listed = f" ({_keys(action)})" if action["keys"] else ""
-        text = f"{prefix}{name(action['title'])}. {action['remedy']}{listed}"
-        cells: list[Cell | str] = [
-            str(action["rank"]),
-            text,
-            _layer_name(card, action["layer"]),
-            action["effort"],
-            Cell(bar=Bar(SIZE, Fraction(0), size)),
-            worth(action),
-        ]
-        rows.append(row(cells))
+        text = f"{prefix}{name(action['title'])}. {action['remedy']}"
+        layer = _layer_name(card, action["layer"])
+        rows.append(row([str(action["rank"]), text, layer, action["effort"], _keys(action, 1), worth(action, "")]))
     columns = (
-        Column("", number=True, part=0.3),
-        Column("Action", part=4.6),
+        Column("", number=True, part=0.42),
+        Column("Action", part=4.2),
         Column("Layer", wide=True, label=True, part=1.1),
         Column("Effort", wide=True, label=True, part=0.7),
-        Column("", chart=True, wide=True, part=0.7),
-        Column("At stake", number=True, part=1.3),
+        Column("Findings", wide=True, part=2.5),
+        Column("At stake" if card["waste"]["cost_a_month"] is None else "A month", number=True, part=1.1),
     )
     blocks: list[Block] = [Table(columns, tuple(rows), "plain")]
     if len(acts) > PLAN_MAX:
@@ -261,21 +250,21 @@ def _plan(card: Told) -> Section:
     return Section(f"Action plan: {count}, the most money first", tuple(blocks))
 
 
-def _size(action: Told) -> Fraction:
-    return Fraction(action["cost_a_month"] or 0) + Fraction(action["saves_a_month"] or 0)
-
-
 def _unknown(card: Told) -> Section:
-    rows = [
-        row([_layer_name(card, one["layer"]) if one["layer"] else "All", one["what"], one["fix"]])
-        for one in card["unknown"]
-    ]
+    """What could not be judged; what one fix would tell is one row."""
+    by_fix: dict[str, list[Told]] = {}
+    for one in card["unknown"]:
+        by_fix.setdefault(one["fix"], []).append(one)
+    rows = []
+    for fix, many in by_fix.items():
+        layers = dict.fromkeys(_layer_name(card, one["layer"]) if one["layer"] else "All" for one in many)
+        rows.append(row([", ".join(layers), " ".join(one["what"] for one in many), fix]))
     if not rows:
-        return Section(
-            "What could not be judged: nothing", (Text("Every decision that arises could be judged."),), "quality"
-        )
+        text = Text("Every decision that arises could be judged.")
+        return Section("What could not be judged: nothing", (text,), "quality")
     columns = (Column("Layer", wide=True, label=True, part=1.1), Column("Not known", part=3), Column("Fix", part=4))
-    count = f"{len(rows)} {'thing' if len(rows) == 1 else 'things'}"
+    things = len(card["unknown"])
+    count = f"{things} {'thing' if things == 1 else 'things'}"
     return Section(f"What could not be judged: {count}", (Table(columns, tuple(rows), "plain"),), "quality")
 
 

@@ -60,6 +60,8 @@ class Run:
     creating: str = ""
     """Node on which a pod still pulls its image: it holds nothing yet that anybody tells."""
     restarts: int = 0
+    factor: float = 1.0
+    """Its activity, power and traffic are so many times those of its levels."""
     annotations: tuple[tuple[str, str], ...] = ()
 
     def held(self, window_s: int) -> tuple[int, int]:

@@ -31,6 +31,10 @@ FIRST_NUMBER = 500_000
 NUMBERS_A_SCENE = 1_000
 SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 WARM_S = 110
+SHORTER_MAX = 0.06
+"""By how much a seed shortens the times of a scene."""
+SPREAD = 0.04
+"""By how much a seed makes a run more or less active than its levels."""
 STRETCHES_MAX = 20_000
 
 
@@ -79,6 +83,7 @@ class Stage:
         self.tag = f"s{number:02d}"
         self.window_s = epoch.window_s
         self.rng = np.random.default_rng([seed, 7, zlib.crc32(f"{made.detector}/{made.name}".encode())])
+        self._pace = 1.0 - SHORTER_MAX * float(self.rng.random())
         self.runs: list[Run] = []
         self.objects: list[Json] = []
         self.planted: list[Case] = []
@@ -89,8 +94,8 @@ class Stage:
         self._next = FIRST_NUMBER + number * NUMBERS_A_SCENE
 
     def ago(self, hours: float) -> int:
-        """The second that lies so many hours before the end, not before the scene begins."""
-        return max(0, self.window_s - int(hours * HOUR))
+        """The second that lies so many hours before the end, or up to SHORTER_MAX less of them: all of a scene alike."""
+        return max(0, self.window_s - int(hours * HOUR * self._pace))
 
     def node(
         self,
@@ -313,6 +318,7 @@ class Stage:
         return repeated(load, length)  # type: ignore[arg-type]
 
     def _add(self, run: Run) -> Run:
+        run = replace(run, factor=1.0 + SPREAD * float(self.rng.uniform(-1, 1)))
         self.runs.append(run)
         return run
 

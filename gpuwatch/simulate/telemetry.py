@@ -78,7 +78,7 @@ def node_readings(node: Node, runs: Sequence[Run], steps: int, step_s: int, seed
             load, exported, holdings = shared[-1].load, np.ones(steps, dtype=bool), shared[-1].holdings
         else:
             levels, exported, holdings = _levels(device, own, steps, step_s, first_s)
-            load = _noisy(levels, rng)
+            load = _scaled(_noisy(levels, rng), holdings)
         weight = float(device.share)
         share = load[LEVEL_FIELDS.index("power")] * weight
         power[device.gpu] = power.get(device.gpu, np.zeros(steps)) + share
@@ -127,7 +127,7 @@ def shared_readings(
     holdings: list[Holding] = []
     for run in runs:
         levels, _, held = _levels(device, [run], steps, step_s, first_s)
-        load = _noisy(levels, rng)
+        load = _scaled(_noisy(levels, rng), held)
         load[util] = np.where(load[util] >= 0, load[util], load[engine])
         loads[run.number] = load
         holdings += [holding for holding in held if holding.run is not None]
@@ -199,6 +199,15 @@ def _noisy(levels: NDArray[np.int64], rng: np.random.Generator) -> Reals:
     quiet = values[engine] < 0.001
     values[engine, quiet] = np.abs(rng.normal(0, 0.0002, int(quiet.sum())))
     return values
+
+
+def _scaled(load: Reals, holdings: Sequence[Holding]) -> Reals:
+    """The load with each run's own factor on what it does, not on the memory it has and the clock it runs at."""
+    rows = [number for number, name in enumerate(LEVEL_FIELDS) if name not in ("memory", "clock", "util", "reasons")]
+    for holding in holdings:
+        if holding.run is not None and holding.run.factor != 1.0:
+            load[rows, holding.first : holding.last] *= holding.run.factor
+    return load
 
 
 def _board(node: Node, load: Reals, idle_w: float, step_s: int, rng: np.random.Generator) -> dict[str, Codes]:

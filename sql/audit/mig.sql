@@ -1,5 +1,5 @@
 -- A row is the GPUs of one model, pool and kind of node that the fleet had in the window: how many are cut into slices, and what
--- their nodes say of MIG. strategy: as the device plugin was told, NULL nobody says; set_by: who cuts them, NULL nobody says.
+-- their nodes say of MIG. strategy: as the device plugin was told ('none' too), NULL nobody says; set_by: who cuts them, NULL nobody says.
 with gpu as (
     select
         d.cluster,
@@ -18,7 +18,11 @@ said as (
         node,
         bool_or(scheduler = 'slurm') as in_slurm,
         bool_or(scheduler = 'kubernetes') as in_kubernetes,
-        arg_max(mig_strategy, observed_us) as strategy,
+        -- GPU Feature Discovery leaves the label out where the strategy is none.
+        coalesce(
+            arg_max(mig_strategy, observed_us),
+            case when bool_or(labels ->> '$."nvidia.com/mig.capable"' is not null) then 'none' end
+        ) as strategy,
         arg_max(labels ->> '$."nvidia.com/mig.config"', observed_us) filter (where scheduler = 'kubernetes') as config,
         bool_or(scheduler = 'slurm' and regexp_matches(coalesce(devices, ''), '[0-9]+g\.[0-9]+gb')) as in_gres
     from node

@@ -13,14 +13,15 @@ active as (
     where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us and run_id is not null
     group by device_id, run_id
     -- A pause in some hour, and work in some.
-    having max(gap_us) > $gap_us_min and sum(memory_roof_us + compute_us + below_roof_us) > 0
+    having max(gap_us + hoarded_us) > $gap_us_min and sum(memory_roof_us + compute_us + below_roof_us) > 0
 ),
 joint_minute as (
     select
         m.chain,
         d.start_us // 60000000 as minute,
-        avg(d.gap_us / (d.end_us - d.start_us)) as gap,
-        min(d.gap_us / (d.end_us - d.start_us)) as least_gap
+        -- A pause of a quarter of an hour and more is booked as hoarded.
+        avg((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as gap,
+        min((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as least_gap
     from device_minute d
     join mine m on m.device_id = d.device_id and d.start_us >= m.start_us and d.start_us < m.end_us
     where d.cluster = $cluster and d.hour_us >= $since_us and d.hour_us < $until_us

@@ -6,12 +6,15 @@ with candidate as (
     from ledger_hour l
     where l.cluster = $cluster and l.run_id in (select run_id from job_chain)
         -- An hour of silence leaves half an hour of it in some clock hour.
-        and l.unobserved_us >= $blind_us_min // 2
+        and l.unobserved_us >= $blind_us_min // 2 and l.hour_us >= $since_us - 3600000000 and l.hour_us < $until_us
 ),
 span as (
-    select h.chain, h.run_id, h.device_id, h.start_us, h.end_us
+    -- What lies before the end of an exemption stays exempt.
+    select h.chain, h.run_id, h.device_id, greatest(h.start_us, coalesce(j.exempt_until_us, 0)) as start_us, h.end_us, h.start_us as segment_us
     from held h
     join candidate c using (device_id, run_id)
+    join job_chain j using (run_id)
+    where h.end_us > coalesce(j.exempt_until_us, 0)
 ),
 measured as (
     select s.chain, s.run_id, s.device_id, s.start_us as span_us, m.start_us, m.end_us
@@ -19,9 +22,11 @@ measured as (
     join device_minute m
         on m.cluster = $cluster and m.device_id = s.device_id and m.start_us >= s.start_us and m.start_us < s.end_us
     join device_window w
-        on w.cluster = $cluster and w.device_id = m.device_id and w.segment_start_us = s.start_us
+        on w.cluster = $cluster and w.device_id = m.device_id and w.segment_start_us = s.segment_us and w.hour_us = m.hour_us
         and w.start_us = m.start_us // 300000000 * 300000000
     where coalesce(w.gr_engine_ratio, w.gpu_util_ratio, w.sm_active_ratio) is not null
+        and m.hour_us >= $since_us - 3600000000 and m.hour_us < $until_us
+        and w.hour_us >= $since_us - 3600000000 and w.hour_us < $until_us
     union all
     select chain, run_id, device_id, start_us, start_us, start_us
     from span
@@ -35,7 +40,7 @@ silence as (
         run_id,
         device_id,
         max(end_us) over (
-            partition by device_id, span_us
+            partition by device_id, run_id, span_us
             order by start_us, end_us
             rows between unbounded preceding and 1 preceding
         ) as start_us,

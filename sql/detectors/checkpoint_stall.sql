@@ -8,7 +8,9 @@ with pause as (
         h.run_id,
         h.device_id,
         min(d.start_us) as start_us,
-        sum(d.gap_us) as gap_us
+        sum(d.gap_us) as gap_us,
+        -- A pause of a quarter of an hour and more is booked so; idle-hoarding leaves it to this rule.
+        sum(d.hoarded_us) as hoarded_us
     from checkpoint_minute m
     join held h on h.chain = m.chain
     join device_minute d
@@ -39,10 +41,17 @@ claimed as (
             'run_id': run_id,
             'hour_us': hour_us,
             'bucket': 'gap',
-            -- What a checkpoint that hides behind the work would still take.
-            'us': greatest(gap_us - round($free_ratio * observed_us), 0)::bigint
+            'us': greatest(gap_us - free_us, 0)::bigint
+        })
+        || list({
+            'device_id': device_id,
+            'run_id': run_id,
+            'hour_us': hour_us,
+            'bucket': 'hoarded',
+            'us': greatest(hoarded_us - greatest(free_us - gap_us, 0), 0)::bigint
         }) as claims
-    from booked
+    -- What a checkpoint that hides behind the work would still take.
+    from (select *, round($free_ratio * observed_us) as free_us from booked)
     group by chain, hour_us
 ),
 holding as (

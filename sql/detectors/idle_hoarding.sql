@@ -26,19 +26,63 @@ owned as (
         h.share_den,
         h.run_start_us,
         h.run_end_us,
-        greatest(i.start_us, h.start_us) as start_us,
+        -- What lies before the end of an exemption stays exempt.
+        greatest(i.start_us, h.start_us, coalesce(c.exempt_until_us, 0)) as start_us,
         least(i.end_us, h.end_us) as end_us,
         d.last_us as measured_until_us
     from idle_run i
     join held h on h.device_id = i.device_id and i.start_us < h.end_us and i.end_us > h.start_us
     join device d on d.device_id = i.device_id
-    where h.sure
+    join job_chain c on c.run_id = h.run_id
+    where h.sure and not c.exempt and least(i.end_us, h.end_us) > coalesce(c.exempt_until_us, 0)
+),
+-- What other rules say of the same job: a gang that waits for the rest of it, and pauses for checkpoints.
+said as (
+    select
+        c.chain,
+        v.detector,
+        v.start_us,
+        v.end_us,
+        v.numbers['period_minutes'] * 60e6 as period_us
+    from verdict v
+    join (select distinct chain, job_id, chain_start_us from job_chain) c
+        on c.job_id = v.subject_id and c.chain_start_us = v.cause_us
+    where v.cluster = $cluster and v.detector in ('gang-partial', 'checkpoint-stall') and v.subject_kind = 'job'
+),
+waited as (
+    select o.device_id, o.start_us, o.run_id, sum(least(s.end_us, o.end_us) - greatest(s.start_us, o.start_us)) as waited_us
+    from owned o
+    join said s on s.chain = o.chain and s.start_us < o.end_us and s.end_us > o.start_us
+    where s.detector = 'gang-partial'
+    group by o.device_id, o.start_us, o.run_id
+),
+-- A regular pause is far shorter than its period; what lasts longer is none. A pattern is told by the day before it.
+paused as (
+    select o.device_id, o.start_us, o.run_id
+    from owned o
+    join said s on s.chain = o.chain and s.start_us - 86400000000 <= o.start_us and s.end_us > o.start_us
+    where s.detector = 'checkpoint-stall' and o.end_us - o.start_us < s.period_us / 2
+),
+-- A GPU that tells of a hardware fault (codes of degraded-gpu) is broken, not hoarded.
+broken as (
+    select o.device_id, o.start_us, o.run_id
+    from owned o
+    join device_hour h
+        on h.device_id = o.device_id and h.hour_us < o.end_us and h.hour_us + 3600000000 > o.start_us
+    where h.cluster = $cluster
+        and (
+            list_has_any(h.xids, [48, 64, 74, 79, 94, 95, 119, 120, 140, 149]::bigint[])
+            or h.row_remap_pending > 0 or h.row_remap_failed > 0 or h.ecc_dbe_count > 0 or h.memory_unrepairable > 0
+        )
 ),
 -- What is idle in the warm-up is not held against a run: compilers, downloads and collectives start there.
 long_enough as (
-    select *
-    from owned
-    where end_us - greatest(start_us, run_start_us + $warm_up_us) >= $idle_us_min
+    select o.*
+    from owned o
+    left join waited w using (device_id, start_us, run_id)
+    where o.end_us - greatest(o.start_us, o.run_start_us + $warm_up_us) - coalesce(w.waited_us, 0) >= $idle_us_min
+        and (o.device_id, o.start_us, o.run_id) not in (select (device_id, start_us, run_id) from paused)
+        and (o.device_id, o.start_us, o.run_id) not in (select (device_id, start_us, run_id) from broken)
 ),
 chain_size as (
     select chain, count(distinct device_id) as devices, max(end_us) as held_until_us
@@ -108,6 +152,5 @@ left join (
     where cluster = $cluster and hour_us >= $since_us - 3600000000 and hour_us < $until_us
     group by device_id
 ) w on w.device_id = l.device_id
-where not c.exempt
 group by l.chain
 order by start_us, l.chain;

@@ -9,7 +9,7 @@ member as (
     select h.chain, h.run_id, h.device_id, h.start_us, h.end_us, d.gpu, d.profile is not null as is_slice
     from held h
     join device d on d.device_id = h.device_id and d.cluster = $cluster
-    where h.chain in (select chain from held where device_id in (select device_id from slice))
+    where h.sure and h.chain in (select chain from held where sure and device_id in (select device_id from slice))
 ),
 -- Members at the same instant: a job that moved from one slice to the next is no gang.
 edge as (

@@ -30,6 +30,8 @@ delete from device_window where hour_us < $minute_until_us;
 
 delete from device_hour where hour_us < $minute_until_us;
 
+delete from workload_hour where hour_us < $minute_until_us;
+
 delete from idle_span where hour_us < $minute_until_us;
 
 drop table edge_hour;

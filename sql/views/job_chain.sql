@@ -34,10 +34,9 @@ spanned as (
 select
     *,
     md5(concat_ws(chr(31), scheduler, job_id, chain_start_us)) as chain,
-    -- Exempt, until a date where one is given: {"gpuwatch.io/exempt-until": "2026-12-31"}.
-    coalesce(
-        try_cast(labels ->> '$."gpuwatch.io/exempt-until"' as timestamp) > make_timestamp(end_us), false
-    ) as exempt,
+    -- Exempt until a date: {"gpuwatch.io/exempt-until": "2026-12-31"}. What was before that date stays exempt.
+    epoch_us(try_cast(labels ->> '$."gpuwatch.io/exempt-until"' as timestamp)) as exempt_until_us,
+    coalesce(exempt_until_us > end_us, false) as exempt,
     coalesce(
         lower(coalesce(labels ->> '$."latency-critical"', labels ->> '$."gpuwatch.io/latency-critical"')) = 'true'
         or lower(coalesce(labels ->> '$."gpuwatch.io/workload-class"', labels ->> '$."workload-class"'))

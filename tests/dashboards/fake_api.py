@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from tests.dashboards import fake_money
+from tests.dashboards import fake_money, fake_rules
 from tests.dashboards.fake_money import error
 from tests.dashboards.fake_names import ENDLESS, HOSTILE, NOW, Json, at
 
@@ -332,15 +332,6 @@ QUALITY: Json = {
     "unobserved_ratio": None,
 }
 
-DETECTORS: Json = {
-    "items": [
-        {"id": "idle-hoarding", "title": "GPUs held and idle", "why": "An idle GPU that is held helps nobody."},
-        {"id": "false-utilization", "title": "Busy by name, mostly idle SMs", "why": "Utilization counts any kernel."},
-        {"id": "blind-spot", "title": "Held and never measured", "why": "What is not measured cannot be judged."},
-    ],
-    "next": None,
-}
-
 
 def fleet() -> Json:
     """GPUs now."""
@@ -411,12 +402,14 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
     @app.get("/api/v1/findings")
     def get_findings(state: str = "open", limit: int = 100) -> Json:
         return {
-            **listing([finding(place, state) for place in range(12)][:limit]),
+            **listing([*(finding(place, state) for place in range(12)), *fake_rules.FINDINGS.values()][:limit]),
             "next": "c2" if limit == 100 else None,
         }
 
     @app.get("/api/v1/findings/{key}")
     def get_finding(key: str) -> Any:
+        if key in fake_rules.FINDINGS:
+            return {**fake_rules.FINDINGS[key], "series": None, "actions": []}
         if not key.startswith(("idle-hoarding-", "false-utilization-")):
             return error(404, "not_found", f"no finding {key}")
         taken = [entry for entry in app.state.acts if entry["key"] == key]
@@ -429,10 +422,6 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
         body = await request.json()
         app.state.acts.append({"key": key, "action": action, "until": None, "actor": "ada", "at": at(NOW), **body})
         return finding(0)
-
-    @app.get("/api/v1/detectors")
-    def get_detectors() -> Json:
-        return DETECTORS
 
     @app.get("/api/v1/jobs")
     def get_jobs() -> Json:
@@ -461,6 +450,7 @@ def create(mode: str = "ok", tokens: bool = False) -> FastAPI:
         return QUALITY
 
     fake_money.install(app)
+    fake_rules.install(app)
     return app
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, findings_list, tenancy, words
+from gpuwatch.dashboards import books, finding_decide, findings_list, tenancy, words
 from gpuwatch.dashboards import page as registry
 from gpuwatch.dashboards.books import History, Sum
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
 from gpuwatch.dashboards.pages import finding, findings, jobs, mig, overview, quality, teams
 from gpuwatch.dashboards.query import Query
 from gpuwatch.dashboards.states import failed
-from tests.dashboards import fake_api
+from tests.dashboards import fake_api, fake_rules
 
 PATHS = (
     "/",
@@ -62,6 +62,15 @@ PATHS = (
     "/decisions?of=slices",
     "/decisions?of=pools",
     "/decisions?of=nonsense&cloud_price=x",
+    "/findings?detector=idle-hoarding&severity=high",
+    *(f"/findings/{key}" for key in fake_rules.FINDINGS),
+    "/findings/idle-hoarding-0000?action=ack",
+    "/detectors",
+    "/reclaim",
+    "/reclaim?step=notice",
+    "/reclaim?step=nonsense",
+    "/capacity",
+    "/capacity?window=month&cluster=sim",
 )
 
 
@@ -356,8 +365,8 @@ def test_sources_that_fail_come_first_with_their_fix() -> None:
 
 
 def test_a_snooze_ends_when_it_was_said() -> None:
-    assert "2026-11-27T12:00:00Z" == finding.until_after("7", "2026-11-20T12:00:00Z")
-    assert "2026-11-27T12:00:00Z" == finding.until_after("nonsense", "2026-11-20T12:00:00Z")
+    assert "2026-11-27T12:00:00Z" == finding_decide.until_after("7", "2026-11-20T12:00:00Z")
+    assert "2026-11-27T12:00:00Z" == finding_decide.until_after("nonsense", "2026-11-20T12:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -383,11 +392,11 @@ def test_signing_in_leads_back() -> None:
 
 
 def test_navigation_is_in_the_order_of_the_pages() -> None:
-    expected = ["Overview", "Teams & chargeback", "MIG", "Findings", "Jobs", "Data quality"]
-    money = ["Budgets", "Periods", "Reports", "Decisions"]
+    expected = ["Overview", "Teams & chargeback", "Capacity", "MIG", "Findings", "Jobs", "Data quality"]
+    below = ["Budgets", "Periods", "Reports", "Decisions", "Rules", "Reclaims"]
 
     assert expected == [page.title for page in registry.pages() if page.icon and not page.under]
-    assert money == [page.title for page in registry.pages() if page.icon and page.under]
+    assert below == [page.title for page in registry.pages() if page.icon and page.under]
     assert None is registry.find("/nothing")
     assert quality.layout is registry.find("/quality").layout  # type: ignore[union-attr]
 

@@ -163,6 +163,16 @@ def test_idle_hoarding_claims_no_second_of_it(world: World) -> None:
     assert 2 * 35 * 60 >= f.wasted_s
 
 
+def test_idle_hoarding_says_nothing_of_members_that_idle_because_the_others_wait(tmp_path: Path) -> None:
+    w = World(tmp_path)
+    half(w, "g", lasts=95)
+
+    w.analyze(180, detectors=[RULE, "idle-hoarding"])
+
+    assert [(5, 95)] == [(f.started, f.ended) for f in of(w, "g")]
+    assert [] == w.findings("idle-hoarding")
+
+
 @pytest.mark.parametrize("number", range(len(DEADLOCKS)), ids=DEADLOCKS.keys())
 def test_deadlock(world: World, number: int) -> None:
     expected = list(DEADLOCKS.values())[number][2]

@@ -73,6 +73,12 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "an exempt label with a time of day": lambda w, n: w.gpu(n, (120, IDLE)).job(
         n, [n], 0, 120, labels={EXEMPT: "2026-12-31T12:00:00Z"}
     ),
+    "a GPU that tells of a hardware fault": lambda w, n: w.gpu(n, (60, WORK), (60, IDLE | {"xid_code": 79})).job(
+        n, [n], 0, 120
+    ),
+    "checkpoints of 18 minutes every two hours": lambda w, n: w.gpu(n, *(((102, WORK), (18, IDLE)) * 8)).job(
+        n, [n], 0, 960
+    ),
     "checkpoints of five minutes": lambda w, n: w.gpu(n, *(((25, WORK), (5, IDLE)) * 5)).job(n, [n], 0, 150),
     "ten idle minutes sampled every five": lambda w, n: w.gpu(n, (30, WORK), (10, IDLE), (30, WORK), step_s=300).job(
         n, [n], 0, 70
@@ -130,6 +136,9 @@ MUST_FIRE: dict[str, Scene] = {
     ),
     "expired exemption": lambda w, n: w.gpu(n, (20, WORK), (40, IDLE), (20, WORK)).job(
         n, [n], 0, 80, labels={EXEMPT: "2026-01-01"}
+    ),
+    "exemption that ends": lambda w, n: w.gpu(n, (120, IDLE)).job(
+        n, [n], 0, 120, labels={EXEMPT: "2026-01-05T01:00:00Z"}
     ),
     "all GPUs of a node": lambda w, n: (
         w.gpu(f"{n}-0", (20, WORK), (40, IDLE), (20, WORK), node=f"node-{n}")
@@ -226,6 +235,7 @@ def test_it_does_not_accuse(fleet: World, case: str) -> None:
         ),
         pytest.param("two idle runs", [(20, 90, (19 + 29) * 60)], id="two idle runs of one job are one finding"),
         pytest.param("expired exemption", [(20, 60, 39 * 60)], id="an exemption that has expired exempts nobody"),
+        pytest.param("exemption that ends", [(60, 120, 59 * 60)], id="what was idle under an exemption stays exempt"),
         pytest.param("all GPUs of a node", [(20, 60, 39 * 60)], id="a job that holds all GPUs needs no names"),
         pytest.param("array", [(20, 60, 39 * 60)] * 2, id="array tasks are jobs of their own"),
         pytest.param("deployment", [(20, 70, (39 + 29) * 60)], id="pods of one Deployment are one finding"),

@@ -46,7 +46,7 @@ def too_small(s: Stage) -> None:
         ("slice", tight.id),
         devices=(tight,),
         since_s=s.ago(7),
-        until_s=s.ago(2.3),
+        until_s=s.ago(7) + 4 * HOUR + 38 * MINUTE,
     )
     for attempt in range(3):
         start = s.ago(7) + attempt * HOUR

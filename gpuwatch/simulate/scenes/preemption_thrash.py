@@ -94,7 +94,7 @@ def drained_as_planned(s: Stage) -> None:
     last = None
     for attempt in range(3):
         start = s.ago(8.5 - 2.5 * attempt)
-        last = s.pod(node.devices[:2], start, start + 8400, "train-lean", "rolled", state="FAILED",
+        last = s.pod(node.devices[:2], start, start + 8000, "train-lean", "rolled", state="FAILED",
                      taken="EvictionByEvictionAPI", exit_code=143)  # fmt: skip
     assert last is not None
     s.decoy("planned-drain", "evicted through the eviction API for an upgrade", last)

@@ -1,0 +1,383 @@
+"""What the free GPUs could take now, what of them is stranded, and why: the first half of the capacity page."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import parts, states, words
+from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.query import Query
+
+MAX_POOLS = 12
+MAX_ROWS = 200
+MAX_NOTES = 12
+LEVELS = {
+    "node": "one node",
+    "nvlink": "one NVLink domain",
+    "nvlink_domain": "one NVLink domain",
+    "leaf": "one leaf switch",
+    "cluster": "the cluster",
+}
+
+
+def model_word(name: object) -> str:
+    """A GPU model without its maker."""
+    return words.clip(str(name or "GPU of unknown model").removeprefix("NVIDIA ").removeprefix("NVIDIA-"), 40)
+
+
+NOTES = {
+    "cpu": "CPU beside GPUs",
+    "links": "what links the GPUs of a node",
+    "network": "where nodes lie in the network",
+    "mig-layout": "how MIG GPUs are laid out",
+    "price": "the price",
+    "requests": "what is asked for",
+    "request-size": "the size of requests",
+    "books": "this time",
+}
+
+
+def place_cell(row: Row) -> Component:
+    """Pool and cluster of a row, its model below."""
+    pool = words.clip(row.get("pool") or "no pool named", 40)
+    under = f"{model_word(row.get('gpu_model'))} · {words.clip(row.get('cluster'), 24)}"
+    return html.Div([html.Div(pool), html.Div(under, className="soft small")])
+
+
+def place_word(row: Row) -> str:
+    """Cluster, pool and model of a row."""
+    pool = (
+        f" · {words.clip(row.get('pool'), 40)}" if row.get("pool") and row.get("pool") != row.get("gpu_model") else ""
+    )
+    return f"{words.clip(row.get('cluster'), 30)}{pool} · {model_word(row.get('gpu_model'))}"
+
+
+def gpus(entry: object) -> Component:
+    """A number of GPUs, with a decimal where it is no whole one."""
+    found = words.number(entry)
+    return parts.num(words.MISSING if found is None else words.short(found.quantize(Decimal("0.1"))), entry)
+
+
+def count(entry: object) -> Component:
+    """How many fit; unknown is no zero, and none is soft."""
+    if entry is None:
+        return parts.num(words.MISSING, "Not known: the notes below have the fix")
+    return parts.num(f"{int(words.number(entry) or 0):,}", entry, "num" if words.number(entry) else "num none")
+
+
+def largest(clusters: list[Row], level: str = "node") -> Row | None:
+    """The largest gang that could start now at a level."""
+    known = [
+        gang
+        for one in clusters
+        for gang in one.get("gangs") or []
+        if gang.get("level") == level and words.number(gang.get("gpus")) is not None
+    ]
+    return max(known, key=lambda gang: words.number(gang["gpus"]) or Decimal(0), default=None)
+
+
+def hourly(costs: object) -> str:
+    """Money an hour, by currency."""
+    told = [
+        words.money(one.get("amount"), str(one.get("currency") or ""))
+        for one in (costs if isinstance(costs, list) else [])
+    ]
+    return " and ".join(told) or words.MISSING
+
+
+def headlines(data: Row) -> Component:
+    """Free, stranded, its price, the largest gang, and shapes that find no place."""
+    total: Row = data.get("total") or {}
+    clusters: list[Row] = data.get("clusters") or []
+    gang = largest(clusters)
+    shapes = [shape for one in clusters for shape in (one.get("demand") or {}).get("shapes") or []]
+    starved = sum(1 for shape in shapes if shape.get("starved"))
+    usual = any((one.get("demand") or {}).get("usual") for one in clusters)
+    price = hourly(total.get("cost_per_hour"))
+    free = words.number(total.get("free_gpus"))
+    return parts.headlines(
+        [
+            parts.Headline("Free GPUs", gpus(total.get("free_gpus")), note="in service, held by nobody"),
+            parts.Headline(
+                "Stranded of them",
+                gpus(total.get("stranded_gpus")),
+                note=f"{words.percent(total.get('rate'))} of what is free" if free else None,
+            ),
+            parts.Headline("Stranded, an hour", parts.num(price, price), note=unpriced(total)),
+            parts.Headline(
+                "Largest gang on one node",
+                gpus((gang or {}).get("gpus")),
+                note=f"{model_word(gang.get('gpu_model'))}" if gang else "not known",
+            ),
+            parts.Headline(
+                "Shapes without a place",
+                parts.num(f"{starved} of {len(shapes)}"),
+                note="of usual sizes: no request is known" if usual else "of those that are asked for",
+            ),
+        ]
+    )
+
+
+def unpriced(total: Row) -> str | None:
+    """How many stranded GPUs have no price."""
+    lacking = words.number(total.get("unpriced_gpus"))
+    return f"{words.short(lacking)} GPUs without a price" if lacking else None
+
+
+def slots(data: Row, query: Query) -> Component:
+    """How many of each shape fit now, by pool: whole GPUs, then MIG profiles."""
+    items: list[Row] = (data.get("items") or [])[:MAX_ROWS]
+    whole = [item for item in items if not item.get("profile")]
+    sliced = [item for item in items if item.get("profile")]
+    if not items:
+        return states.empty("Nothing is known of free GPUs", "The notes below say what is missing.")
+    cards = []
+    if whole:
+        cards.append(
+            parts.card(slots_title(whole), whole_table(whole), note="How many fit at once, each within …", name="slots")
+        )
+    if sliced:
+        cards.append(
+            parts.card(
+                "MIG profiles on partitioned GPUs",
+                sliced_table(sliced),
+                note="Instances that fit at once",
+                name="slots",
+            )
+        )
+    return html.Div(cards, className="stack")
+
+
+def slots_title(rows: list[Row]) -> str:
+    """The largest size that still fits on one node, and the next one that does not."""
+    fits: dict[Decimal, int] = {}
+    for row in rows:
+        size, shape = words.number(row.get("gpus")), str(row.get("shape"))
+        if size is not None and "x" not in shape:
+            fits[size] = fits.get(size, 0) + int(words.number(row.get("node_local")) or 0)
+    best = max((size for size, slots in fits.items() if slots), default=None)
+    if best is None:
+        return "No whole GPU is free"
+    jobs = f"{fits[best]:,} job{'s' if fits[best] != 1 else ''} of {best.normalize():f} GPU{'s' if best != 1 else ''}"
+    larger = min((size for size in fits if size > best), default=None)
+    none = f", none of {larger.normalize():f}" if larger is not None else ""
+    return f"{jobs} could start now on one node{none}"
+
+
+def grouped(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """Rows by cluster, pool and model."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(place_word(row), []).append(row)
+    return list(found.items())
+
+
+def shape_word(row: Row) -> str:
+    """`8 GPUs`, `2x8`."""
+    shape = words.clip(row.get("shape"), 24)
+    return shape if "x" in shape or row.get("profile") else f"{shape} GPU{'s' if shape != '1' else ''}"
+
+
+def asked(row: Row) -> Component:
+    """The part of the requests that have this shape."""
+    return parts.percent(row.get("requested_ratio")) if row.get("requested_ratio") is not None else html.Span()
+
+
+def whole_table(rows: list[Row]) -> Component:
+    """Slots of whole GPUs by pool."""
+    columns = [
+        parts.Column("Shape", "nowrap"),
+        parts.Column("Asked for", "r narrow-hide", hint="Part of the requests that have this shape"),
+        parts.Column("A node", "r"),
+        parts.Column("NVLink", "r", hint="One NVLink island or domain"),
+        parts.Column("A leaf", "r", hint="Below one leaf switch"),
+        parts.Column("Anywhere", "r"),
+    ]
+    pieces: list[Component] = []
+    full: list[str] = []
+    for name, group in grouped(rows)[:MAX_POOLS]:
+        body = [
+            [
+                shape_word(row),
+                asked(row),
+                count(row.get("node_local")),
+                count(row.get("nvlink_local")),
+                count(row.get("leaf_local")),
+                count(row.get("across")),
+            ]
+            for row in group
+        ]
+        if any(words.number(row.get("across")) for row in group):
+            pieces += [html.H3(name), html.Div(parts.table(columns, body, label=name), className="tight")]
+        else:
+            full.append(name)
+    if full:
+        pieces.append(html.P(f"Nothing is free in {', '.join(full)}.", className="soft small"))
+    return html.Div(pieces)
+
+
+def sliced_table(rows: list[Row]) -> Component:
+    """Instances of MIG profiles by pool."""
+    columns = [
+        parts.Column("Profile", "nowrap"),
+        parts.Column("Asked for", "r narrow-hide"),
+        parts.Column("Ready", "r", hint="Exist, and nobody holds them"),
+        parts.Column("Creatable", "r narrow-hide", hint="Could be created beside all that exist"),
+        parts.Column("Now", "r", hint="Ready and creatable"),
+        parts.Column("If laid out anew", "r", hint="After idle instances are removed"),
+    ]
+    pieces: list[Component] = []
+    for name, group in grouped(rows)[:MAX_POOLS]:
+        body = [
+            [
+                html.Span(shape_word(row), className="mono"),
+                asked(row),
+                count(row.get("ready")),
+                count(row.get("creatable")),
+                count(row.get("placeable")),
+                count(row.get("after_repartition")),
+            ]
+            for row in group
+        ]
+        pieces += [html.H3(name), html.Div(parts.table(columns, body, label=name), className="tight")]
+    least = any(row.get("exact") is False for row in rows)
+    note = (
+        [
+            html.P(
+                "Where an instance begins is told by no source; the least of all layouts is shown.",
+                className="soft small",
+            )
+        ]
+        if least
+        else []
+    )
+    return html.Div([*pieces, *note])
+
+
+def stranded(data: Row, query: Query) -> Component | None:
+    """What is free and of no use to the usual requests: by pool with its price, and by cause."""
+    rows: list[Row] = data.get("stranded") or []
+    if not rows:
+        return None
+    total: Row = data.get("total") or {}
+    columns = [
+        parts.Column("Pool"),
+        parts.Column("Free", "r"),
+        parts.Column("Stranded", "r"),
+        parts.Column("Part", "grow narrow-hide"),
+        parts.Column("An hour", "r"),
+    ]
+    ordered = sorted(rows, key=lambda row: -(words.number(row.get("stranded_gpus")) or Decimal(0)))
+    body = [
+        [
+            place_cell(row),
+            gpus(row.get("free_gpus")),
+            gpus(row.get("stranded_gpus")),
+            html.Span(
+                [
+                    parts.bar(float(words.number(row.get("rate")) or 0), "b-stranded"),
+                    html.Span(words.percent(row.get("rate")), className="soft small"),
+                ],
+                className="withbar",
+            ),
+            parts.money(row.get("cost_per_hour"), str(row.get("currency") or "")),
+        ]
+        for row in ordered[:MAX_POOLS]
+    ]
+    amount = words.number(total.get("stranded_gpus"))
+    title = "Nothing of what is free is stranded"
+    if amount is None:
+        title = "How much is stranded is not known"
+    elif amount:
+        title = f"{words.short(amount.quantize(Decimal('0.1')))} free GPUs are of no use to the usual requests, {hourly(total.get('cost_per_hour'))} an hour"
+    return parts.card(
+        title,
+        parts.table(columns, body, label="Stranded by pool"),
+        causes(data.get("clusters") or []),
+        note="FGD's expected fragmentation",
+    )
+
+
+def causes(clusters: list[Row]) -> Component | None:
+    """Why it is stranded, the largest cause first."""
+    sums: dict[str, tuple[Decimal, str, str]] = {}
+    for one in clusters:
+        for kind in ("gpus", "slices"):
+            for cause in (one.get(kind) or {}).get("causes") or []:
+                before = sums.get(str(cause.get("case")), (Decimal(0), "", ""))[0]
+                sums[str(cause.get("case"))] = (
+                    before + (words.number(cause.get("gpus")) or Decimal(0)),
+                    str(cause.get("means")),
+                    str(cause.get("remedy")),
+                )
+    ordered = sorted(sums.values(), key=lambda one: -one[0])
+    if not ordered:
+        return None
+    lines = [
+        html.Li(
+            [
+                html.B(f"{words.short(size.quantize(Decimal('0.1')))} GPUs: "),
+                words.clip(means, 120),
+                ". ",
+                html.Span(words.clip(remedy, 160), className="soft"),
+            ]
+        )
+        for size, means, remedy in ordered
+    ]
+    return html.Div([html.H3("Why"), html.Ul(lines, className="plainlist")])
+
+
+def gang_table(data: Row) -> Component | None:
+    """The largest gang at each level, and what is free beyond it."""
+    rows = [
+        (one, gang)
+        for one in data.get("clusters") or []
+        for gang in one.get("gangs") or []
+        if gang.get("gpus") is not None
+    ]
+    if not rows:
+        return None
+    columns = [
+        parts.Column("Within"),
+        parts.Column("Model", "narrow-hide"),
+        parts.Column("Largest gang", "r"),
+        parts.Column("Free beyond it", "r"),
+    ]
+    body = [
+        [
+            html.Div(
+                [
+                    LEVELS.get(str(gang.get("level")), str(gang.get("level"))),
+                    html.Div(words.clip(gang.get("domain") or "", 40), className="soft small mono"),
+                ]
+            ),
+            f"{model_word(gang.get('gpu_model'))} · {words.clip(one.get('cluster'), 24)}",
+            count(gang.get("gpus")),
+            count(gang.get("availability_gap")),
+        ]
+        for one, gang in rows[:MAX_ROWS]
+    ]
+    return parts.card(
+        "The largest gang that could start now",
+        html.Div(parts.table(columns, body, label="Largest gangs"), className="tight"),
+    )
+
+
+def notes(data: Row) -> Component | None:
+    """What is not known, for how many GPUs, and the fix."""
+    told = [(str(one.get("cluster")), note) for one in data.get("clusters") or [] for note in one.get("notes") or []]
+    if not told:
+        return None
+    shown = [
+        states.fix(
+            str(note.get("fix") or ""),
+            f"{cluster}: {NOTES.get(str(note.get('what')), str(note.get('what')))}"
+            + (f", {note['gpus']} GPUs" if note.get("gpus") else "")
+            + ". ",
+        )
+        for cluster, note in told[:MAX_NOTES]
+    ]
+    return parts.card("What is not known", *shown)

@@ -1,0 +1,89 @@
+"""Capacity: what could be placed now, what of the free GPUs is stranded and by whom, and what would make room."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import books, capacity_moves, capacity_now, parts, states, words
+from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
+from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.query import Query
+
+HOURLY = ("24h", "today", "yesterday", "7d", "week", "lastweek")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Shapes now, plans, history and who strands; the last three None where they could not be had."""
+
+    shapes: Row
+    plans: Row | None
+    history: Row | None
+    stranded: Row | None
+
+
+async def load(api: Api, query: Query) -> Data:
+    """What could be placed; the rest where it can be had."""
+    cluster = query.get("cluster")
+    step = "1h" if query.window in HOURLY else "1d"
+    shapes, plans, history, stranded = await asyncio.gather(
+        api.capacity("shapes", cluster=cluster, limit=MAX_LIMIT),
+        books.optional(api.capacity("plan", cluster=cluster)),
+        books.optional(api.capacity("history", cluster=cluster, window=query.window, step=step, limit=MAX_LIMIT)),
+        books.optional(api.capacity("stranded", cluster=cluster, window=query.window)),
+    )
+    if step == "1h" and (history or {}).get("next"):
+        # More pools than hours fit: by the day all of the window is seen.
+        history = await books.optional(
+            api.capacity("history", cluster=cluster, window=query.window, step="1d", limit=MAX_LIMIT)
+        )
+    return Data(shapes, plans, history, stranded)
+
+
+@page("/capacity", "Capacity", load, icon="capacity", order=3, filters=("window", "cluster"))
+def layout(data: Data, query: Query, scheme: str) -> Component:
+    """What could start now; what is lost to pieces and to whom; what would help; how it went."""
+    clusters: list[Row] = data.shapes.get("clusters") or []
+    if not clusters:
+        return html.Div([parts.heading("Capacity"), nothing(query)])
+    ends = sorted({str(one["as_of"]) for one in clusters if one.get("as_of")})
+    note = f"As of {words.when(ends[0])}" if ends else "Not known yet"
+    ground = "dark" if scheme == "dark" else "light"
+    left = [
+        capacity_now.slots(data.shapes, query),
+        capacity_moves.plans(data.plans, query),
+        capacity_moves.repartition(data.plans),
+        capacity_now.gang_table(data.shapes),
+    ]
+    right = [
+        capacity_now.stranded(data.shapes, query),
+        capacity_moves.history(data.history, ground, query),
+        capacity_moves.strands(data.stranded, query),
+        capacity_now.notes(data.shapes),
+    ]
+    return html.Div(
+        [
+            parts.heading("Capacity", note),
+            capacity_now.headlines(data.shapes),
+            html.Div(
+                [
+                    html.Div([one for one in left if one], className="column"),
+                    html.Div([one for one in right if one], className="column"),
+                ],
+                className="halves",
+            ),
+        ]
+    )
+
+
+def nothing(query: Query) -> Component:
+    """No GPU is known."""
+    return states.empty(
+        "No GPU is known here",
+        "Nothing was measured and no scheduler listed a node, or the filters leave none.",
+        parts.link("Data quality", query.link("/quality"), "button"),
+    )
