@@ -15,6 +15,7 @@ from gpuwatch.dashboards.theme import Scheme
 
 MAX_PLANS = 12
 MAX_MOVES = 8
+MAX_BLOCKERS = 3
 MAX_LAYOUTS = 10
 MAX_JOBS = 8
 
@@ -34,7 +35,9 @@ def plans(data: Row | None, query: Query) -> Component:
         else "No moves would make room for what is asked for"
     )
     ordered = sorted(possible, key=lambda item: words.number(item.get("moved_gpus")) or Decimal(0))
-    shown = [html.Div([plan(item, query) for item in ordered[:MAX_PLANS]], className="plans")] if ordered else []
+    shown: list[Component] = []
+    if ordered:
+        shown.append(html.Div([plan(item, query) for item in ordered[:MAX_PLANS]], className="plans"))
     if len(ordered) > MAX_PLANS:
         shown.append(html.P(f"and {len(ordered) - MAX_PLANS} more", className="soft"))
     if others:
@@ -59,26 +62,12 @@ def plan(item: Row, query: Query) -> Component:
     hidden = len(item.get("moves") or []) - MAX_MOVES
     if hidden > 0:
         moves.append(html.Li(f"and {hidden} more", className="soft"))
-    blockers = [
-        [
-            job(one.get("job"), item.get("cluster"), query),
-            f" holds {one.get('gpus')} beside {one.get('free_gpus')} free",
-        ]
-        for one in (item.get("blockers") or [])[:3]
-    ]
-    way = (
-        [
-            html.P(
-                [
-                    "In the way: ",
-                    *[piece for place, one in enumerate(blockers) for piece in ([", "] if place else []) + one],
-                ],
-                className="soft small",
-            )
-        ]
-        if blockers
-        else []
-    )
+    blockers: list[Component | str] = []
+    for one in (item.get("blockers") or [])[:MAX_BLOCKERS]:
+        blockers += [", "] if blockers else ["In the way: "]
+        blockers += [job(one.get("job"), item.get("cluster"), query)]
+        blockers += [f" holds {one.get('gpus')} beside {one.get('free_gpus')} free"]
+    way = [html.P(blockers, className="soft small")] if blockers else []
     sure = (
         [html.P("Not all moves were looked at: there may be cheaper ones.", className="soft small")]
         if item.get("exact") is False and item.get("moves")

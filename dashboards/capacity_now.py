@@ -1,4 +1,4 @@
-"""What the free GPUs could take now, what of them is stranded, and why: the first half of the capacity page."""
+"""What of the GPUs is free now, what of that is stranded and why, and the largest gang that could start."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from gpuwatch.dashboards import parts, states, words
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.query import Query
 
-MAX_POOLS = 12
-MAX_ROWS = 200
+MAX_STRANDED = 10
+MAX_ROWS = 400
 MAX_NOTES = 12
 LEVELS = {
     "node": "one node",
     "nvlink": "one NVLink domain",
-    "nvlink_domain": "one NVLink domain",
     "leaf": "one leaf switch",
     "cluster": "the cluster",
 }
@@ -127,136 +126,6 @@ def unpriced(total: Row) -> str | None:
     return f"{words.short(lacking)} GPUs without a price" if lacking else None
 
 
-def slots(data: Row, query: Query) -> Component:
-    """How many of each shape fit now, by pool: whole GPUs, then MIG profiles."""
-    items: list[Row] = (data.get("items") or [])[:MAX_ROWS]
-    whole = [item for item in items if not item.get("profile")]
-    sliced = [item for item in items if item.get("profile")]
-    if not items:
-        return states.empty("Nothing is known of free GPUs", "The notes below say what is missing.")
-    cards = []
-    if whole:
-        cards.append(
-            parts.card(slots_title(whole), whole_table(whole), note="How many fit at once, each within …", name="slots")
-        )
-    if sliced:
-        cards.append(
-            parts.card(
-                "MIG profiles on partitioned GPUs",
-                sliced_table(sliced),
-                note="Instances that fit at once",
-                name="slots",
-            )
-        )
-    return html.Div(cards, className="stack")
-
-
-def slots_title(rows: list[Row]) -> str:
-    """The largest size that still fits on one node, and the next one that does not."""
-    fits: dict[Decimal, int] = {}
-    for row in rows:
-        size, shape = words.number(row.get("gpus")), str(row.get("shape"))
-        if size is not None and "x" not in shape:
-            fits[size] = fits.get(size, 0) + int(words.number(row.get("node_local")) or 0)
-    best = max((size for size, slots in fits.items() if slots), default=None)
-    if best is None:
-        return "No whole GPU is free"
-    jobs = f"{fits[best]:,} job{'s' if fits[best] != 1 else ''} of {best.normalize():f} GPU{'s' if best != 1 else ''}"
-    larger = min((size for size in fits if size > best), default=None)
-    none = f", none of {larger.normalize():f}" if larger is not None else ""
-    return f"{jobs} could start now on one node{none}"
-
-
-def grouped(rows: list[Row]) -> list[tuple[str, list[Row]]]:
-    """Rows by cluster, pool and model."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(place_word(row), []).append(row)
-    return list(found.items())
-
-
-def shape_word(row: Row) -> str:
-    """`8 GPUs`, `2x8`."""
-    shape = words.clip(row.get("shape"), 24)
-    return shape if "x" in shape or row.get("profile") else f"{shape} GPU{'s' if shape != '1' else ''}"
-
-
-def asked(row: Row) -> Component:
-    """The part of the requests that have this shape."""
-    return parts.percent(row.get("requested_ratio")) if row.get("requested_ratio") is not None else html.Span()
-
-
-def whole_table(rows: list[Row]) -> Component:
-    """Slots of whole GPUs by pool."""
-    columns = [
-        parts.Column("Shape", "nowrap"),
-        parts.Column("Asked for", "r narrow-hide", hint="Part of the requests that have this shape"),
-        parts.Column("A node", "r"),
-        parts.Column("NVLink", "r", hint="One NVLink island or domain"),
-        parts.Column("A leaf", "r", hint="Below one leaf switch"),
-        parts.Column("Anywhere", "r"),
-    ]
-    pieces: list[Component] = []
-    full: list[str] = []
-    for name, group in grouped(rows)[:MAX_POOLS]:
-        body = [
-            [
-                shape_word(row),
-                asked(row),
-                count(row.get("node_local")),
-                count(row.get("nvlink_local")),
-                count(row.get("leaf_local")),
-                count(row.get("across")),
-            ]
-            for row in group
-        ]
-        if any(words.number(row.get("across")) for row in group):
-            pieces += [html.H3(name), html.Div(parts.table(columns, body, label=name), className="tight")]
-        else:
-            full.append(name)
-    if full:
-        pieces.append(html.P(f"Nothing is free in {', '.join(full)}.", className="soft small"))
-    return html.Div(pieces)
-
-
-def sliced_table(rows: list[Row]) -> Component:
-    """Instances of MIG profiles by pool."""
-    columns = [
-        parts.Column("Profile", "nowrap"),
-        parts.Column("Asked for", "r narrow-hide"),
-        parts.Column("Ready", "r", hint="Exist, and nobody holds them"),
-        parts.Column("Creatable", "r narrow-hide", hint="Could be created beside all that exist"),
-        parts.Column("Now", "r", hint="Ready and creatable"),
-        parts.Column("If laid out anew", "r", hint="After idle instances are removed"),
-    ]
-    pieces: list[Component] = []
-    for name, group in grouped(rows)[:MAX_POOLS]:
-        body = [
-            [
-                html.Span(shape_word(row), className="mono"),
-                asked(row),
-                count(row.get("ready")),
-                count(row.get("creatable")),
-                count(row.get("placeable")),
-                count(row.get("after_repartition")),
-            ]
-            for row in group
-        ]
-        pieces += [html.H3(name), html.Div(parts.table(columns, body, label=name), className="tight")]
-    least = any(row.get("exact") is False for row in rows)
-    note = (
-        [
-            html.P(
-                "Where an instance begins is told by no source; the least of all layouts is shown.",
-                className="soft small",
-            )
-        ]
-        if least
-        else []
-    )
-    return html.Div([*pieces, *note])
-
-
 def stranded(data: Row, query: Query) -> Component | None:
     """What is free and of no use to the usual requests: by pool with its price, and by cause."""
     rows: list[Row] = data.get("stranded") or []
@@ -285,7 +154,7 @@ def stranded(data: Row, query: Query) -> Component | None:
             ),
             parts.money(row.get("cost_per_hour"), str(row.get("currency") or "")),
         ]
-        for row in ordered[:MAX_POOLS]
+        for row in ordered[:MAX_STRANDED]
     ]
     amount = words.number(total.get("stranded_gpus"))
     title = "Nothing of what is free is stranded"

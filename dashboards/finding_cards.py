@@ -14,6 +14,9 @@ from gpuwatch.dashboards.theme import place
 
 MAX_EVIDENCE = 40
 MAX_LISTED = 12
+ROOM = ("moves", "blockers", "shape", "waiting_job", "plan")
+"""Evidence of free GPUs in pieces that its own card shows."""
+
 TOLD_ELSEWHERE = ("workload_class", "currency", "price", "saving", "saved_a_month", "saving_per_hour", "at")
 PLACEMENT = (
     "spans", "best", "kind", "best_kind", "grade", "worst_level", "best_level", "levels", "best_gpus", "best_nodes",
@@ -80,7 +83,7 @@ def placement(evidence: Row) -> Component | None:
         title = f"A step takes {times} times as long as on the best free place"
     nodes = words.clip(evidence.get("best_nodes") or words.MISSING, 160)
     columns = [parts.Column(""), parts.Column("Where it lies"), parts.Column("Best place free then")]
-    rows = [
+    rows: list[list[Component | str]] = [
         ["Place", said(evidence.get("spans")), said(evidence.get("best"))],
         ["Farthest pair", level(evidence, "worst_level"), level(evidence, "best_level")],
         ["Slowest link", speed(evidence.get("gb_per_s")), speed(evidence.get("best_gb_per_s"))],
@@ -148,7 +151,8 @@ def room(finding: Row, query: Query) -> Component | None:
     lines = []
     if evidence.get("waiting_job"):
         waited = words.number(evidence.get("starved_minutes"))
-        for_ = f" for {words.clip(evidence.get('shape'), 60)}" if evidence.get("shape") else ""
+        shape = words.clip(evidence.get("shape") or "", 60)
+        for_ = f" for {shape} GPUs" if shape.isdecimal() else f" for {shape}" if shape else ""
         span = f", {words.duration(waited * 60)}" if waited is not None else ""
         lines.append(html.P([html.B("Waits: "), f"{words.clip(evidence['waiting_job'], 80)}{for_}{span}"]))
     if moves:
@@ -171,7 +175,11 @@ def keyfacts(rows: list[tuple[str, Component]]) -> Component:
 def facts(finding: Row, rule: Row) -> Component:
     """The numbers the rule judged by, where it was, and why it matters."""
     evidence: Row = finding.get("evidence") or {}
-    hidden = (*TOLD_ELSEWHERE, *(PLACEMENT if is_placement(evidence) else ()))
+    hidden = (
+        *TOLD_ELSEWHERE,
+        *(PLACEMENT if is_placement(evidence) else ()),
+        *(ROOM if finding.get("bucket") == "stranded" else ()),
+    )
     rows: list[list[Component | str]] = quantities.rows(
         {name: entry for name, entry in evidence.items() if name not in hidden}, MAX_EVIDENCE
     )

@@ -97,8 +97,8 @@ def wasted_seconds(finding: Row) -> object:
     return found if words.number(found) else None
 
 
-def subject(finding: Row, query: Query, length: int = 48) -> Component:
-    """What the finding is about. A job leads to its page, a slice to the slices, a pool and a team to what is theirs."""
+def subject(finding: Row, query: Query, length: int = 48, kind_word: bool = True) -> Component:
+    """What the finding is about, with the word of its kind. A job leads to its page, a slice to the slices, a pool and a team to what is theirs."""
     about: Row = finding.get("subject") or {}
     kind, ident = str(about.get("kind") or ""), str(about.get("id") or "")
     name = str(about.get("name") or ident)
@@ -116,7 +116,7 @@ def subject(finding: Row, query: Query, length: int = 48) -> Component:
         said = words.clip(words.device(ident), length)
     title = f"{word} {ident}".strip()
     shown = parts.link(said, href, title=title) if href and ident else html.Span(said, title=title)
-    return html.Span([html.Span(f"{word} ", className="soft"), shown], className="about")
+    return html.Span([html.Span(f"{word} ", className="soft") if kind_word else None, shown], className="about")
 
 
 def card(finding: Row, query: Query) -> Component:

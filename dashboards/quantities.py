@@ -68,7 +68,7 @@ def label(name: str) -> str:
 
 def value(name: str, entry: object) -> Component:
     """A value in its unit, exact on hover."""
-    found = words.number(entry)
+    found = None if isinstance(entry, str) else words.number(entry)  # a word may be a job's number
     if found is None:
         return html.Span(words.clip(entry, 60))
     if _TIME.search(name):

@@ -90,7 +90,7 @@ def form(rule: Row, query: Query) -> Component:
             [button, reset, html.Span("Nothing is stored and nobody is told.", className="soft small")],
             className="buttons",
         ),
-        note=f"Runs the rule {query.window_words}, at most 31 days; an empty field stays as it is in force",
+        note=f"On what is known {query.window_words}, at most 31 days; an empty field stays as it is in force",
     )
 
 
@@ -171,10 +171,10 @@ def items(told: Row, query: Query) -> Component:
         ]
         for row in shown[:MAX_ITEMS]
     ]
-    hidden = len(shown) - MAX_ITEMS + int(told.get("left_out") or 0)
+    hidden = max(0, len(shown) - MAX_ITEMS) + int(told.get("left_out") or 0)
     more = (
         html.P(f"and {hidden:,} cheaper ones: gpuwatch backtest {told.get('detector')} has all", className="soft")
-        if len(shown) > MAX_ITEMS or told.get("left_out")
+        if hidden
         else None
     )
     return html.Div(

@@ -18,7 +18,8 @@ from gpuwatch.dashboards.theme import SEVERITIES
 MAX_LAYERS = 40
 MAX_LIMITS = 40
 MAX_REFUSED = 20
-RECLAIM = "reclaim"
+JUDGING = "detectors"
+"""A word of the check of rules: another check of that name is about who owns what."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,11 @@ def precision(feedback: Row | None) -> Component:
 
 def troubles(refused: list[Row], checks: list[Row]) -> Component | None:
     """Rules that could not judge, and files of the site that are no rules: never silent."""
-    failing = [row for row in checks if row.get("id") == "rules" and row.get("status") not in (None, "ok")]
+    failing = [
+        row
+        for row in checks
+        if row.get("id") == "rules" and row.get("status") not in (None, "ok") and JUDGING in str(row.get("what"))
+    ]
     if not refused and not failing:
         return None
     told = [states.advice(words.clip(row.get("what"), 800), words.clip(row.get("fix"), 400)) for row in failing]

@@ -13,7 +13,7 @@ from gpuwatch.detectors.rule import Rule, rules
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.ingest import INTERVAL_SETTING, seal_all
 from gpuwatch.periods import find_corrections
-from gpuwatch.presets_sets import sets
+from gpuwatch.presets_sets import ParameterSet, sets
 from gpuwatch.retention import compact, drop_late, retain, skip_retired
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
@@ -114,6 +114,15 @@ def _analyze_cluster(
     interval = state.setting(f"{INTERVAL_SETTING}:{cluster}")
     if interval is not None:
         settings = Settings(**{**settings.__dict__, "default_interval_s": int(interval) / SECOND_US})
+
+    def judge_those(wanted: Sequence[Rule], window: tuple[int, int]) -> None:
+        def thresholds(rule: Rule) -> tuple[ParameterSet, ...]:
+            return sets(store, cluster, state, rule, parameters(rule, settings))
+
+        report.failed_rules += judge.judge(
+            store, state, cluster, settings, wanted, thresholds, window, now_us, progress
+        )
+
     if progress is not None:
         progress(f"{cluster}: who held what", 0, 1)
     attribute(store, cluster, settings, policy.share_methods(state, settings.mig_share_method))
@@ -133,6 +142,10 @@ def _analyze_cluster(
     if not edges:
         cost.price(store, state, cluster)
         _derive_topology(store, cluster, report)
+        owing = judge.owing(store, cluster, chosen)
+        if owing:
+            last_us = store.sql("select max(hour_us) from ledger_hour where cluster = $c", c=cluster)[0][0]
+            judge_those(owing, (last_us, last_us + HOUR_US))
         report.findings += store.sql("select count(*) from finding where cluster = $c", c=cluster)[0][0]
         return
     window = min(edges) - CHAIN_REACH_US, max(edges) + CHAIN_REACH_US
@@ -144,17 +157,7 @@ def _analyze_cluster(
     ledger.check(store, cluster, min(edges), max(edges))
     cost.price(store, state, cluster, force=True)
     _derive_topology(store, cluster, report)
-    report.failed_rules += judge.judge(
-        store,
-        state,
-        cluster,
-        settings,
-        chosen,
-        lambda rule: sets(store, cluster, state, rule, parameters(rule, settings)),
-        window,
-        now_us,
-        progress,
-    )
+    judge_those(chosen, window)
     judge.owe(store, cluster, [rule for rule in known if rule not in chosen], window[0])
     report.findings += store.sql("select count(*) from finding where cluster = $c", c=cluster)[0][0]
     state.note(f"judge_from:{cluster}", None)

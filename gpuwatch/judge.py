@@ -149,6 +149,14 @@ def owe(store: Store, cluster: str, rules: Iterable[Rule], from_us: int, failure
             store.run("detectors_state/owe", cluster=cluster, detector=rule.id, from_us=from_us, failure=failure)
 
 
+def owing(store: Store, cluster: str, rules: Iterable[Rule]) -> list[Rule]:
+    """Those rules that owe verdicts of a cluster whose books there are, or have never judged it."""
+    if not store.sql("select count(*) from ledger_hour where cluster = $c", c=cluster)[0][0]:
+        return []
+    told = dict(store.sql("select detector, owed_from_us from rule_state where cluster = $c", c=cluster))
+    return [rule for rule in rules if rule.id not in told or told[rule.id] is not None]
+
+
 def failures(store: Store) -> list[dict[str, str]]:
     """Rules that failed when they judged last: cluster, detector and reason."""
     rows = store.sql("select cluster, detector, failure from rule_state where failure is not null order by all")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpuwatch.analyze as analysis
-from gpuwatch import cost, ledger
+from gpuwatch import cost, judge, ledger
 from gpuwatch.errors import BooksDoNotClose, UsageError
 from tests.detectors.detector_world import CLUSTER, HOLLOW, IDLE, WORK, World, hour_us, us, without
 
@@ -157,15 +157,15 @@ def test_one_detector_asked_for_does_not_lose_the_others(world: World) -> None:
 
 def test_a_rule_that_fails_does_not_stop_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named with its error; when it works again it judges what it missed."""
-    real = analysis._findings
+    real = judge._findings
 
-    def broken(store: Any, cluster: Any, rule: Any, *rest: Any) -> Any:
+    def broken(store: Any, rule: Any, *rest: Any) -> Any:
         if rule.id == "idle-hoarding":
             raise RuntimeError("this rule is broken\nin two lines")
-        return real(store, cluster, rule, *rest)
+        return real(store, rule, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(analysis, "_findings", broken)
+        patch.setattr(judge, "_findings", broken)
         report = world.analyze(now=360)
     without_it = found(world)
     world.analyze(now=361)
@@ -185,7 +185,7 @@ def test_a_rule_that_fails_does_not_stop_the_others(world: World, monkeypatch: p
         pytest.param(ledger, "recompute_dirty", id="before the ledger"),
         pytest.param(ledger, "check", id="between ledger and verdicts"),
         pytest.param(cost, "price", id="before the prices"),
-        pytest.param(analysis, "_findings", id="within a verdict"),
+        pytest.param(judge, "_findings", id="within a verdict"),
     ],
 )
 def test_an_interrupted_analysis_is_finished_by_the_next(
@@ -216,11 +216,11 @@ def test_days_done_before_the_interruption_are_not_done_again(world: World, monk
     real = ledger._recompute_slice
     done: list[int] = []
 
-    def second_fails(store: Any, cluster: Any, hours: list[int], settings: Any) -> None:
+    def second_fails(store: Any, cluster: Any, hours: list[int], *rest: Any) -> None:
         if len(done) == 1:
             raise KeyboardInterrupt
         done.append(len(hours))
-        real(store, cluster, hours, settings)
+        real(store, cluster, hours, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "_recompute_slice", second_fails)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
 
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, capacity_moves, capacity_now, parts, states, words
+from gpuwatch.dashboards import books, capacity_moves, capacity_now, capacity_slots, parts, states, words
 from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.theme import Scheme
 
+WEEK = timedelta(days=7)
 HOURLY = ("24h", "today", "yesterday", "7d", "week", "lastweek")
 
 
@@ -29,7 +32,7 @@ class Data:
 async def load(api: Api, query: Query) -> Data:
     """What could be placed; the rest where it can be had."""
     cluster = query.get("cluster")
-    step = "1h" if query.window in HOURLY else "1d"
+    step = step_of(query.window)
     shapes, plans, history, stranded = await asyncio.gather(
         api.capacity("shapes", cluster=cluster, limit=MAX_LIMIT),
         books.optional(api.capacity("plan", cluster=cluster)),
@@ -44,24 +47,30 @@ async def load(api: Api, query: Query) -> Data:
     return Data(shapes, plans, history, stranded)
 
 
+def step_of(window: str) -> str:
+    """Hours for windows of up to a week, days for others."""
+    start, _, end = window.partition(",")
+    low, high = words.moment(start), words.moment(end)
+    return "1h" if window in HOURLY or (low and high and high - low <= WEEK) else "1d"
+
+
 @page("/capacity", "Capacity", load, icon="capacity", order=3, filters=("window", "cluster"))
-def layout(data: Data, query: Query, scheme: str) -> Component:
+def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     """What could start now; what is lost to pieces and to whom; what would help; how it went."""
     clusters: list[Row] = data.shapes.get("clusters") or []
     if not clusters:
         return html.Div([parts.heading("Capacity"), nothing(query)])
     ends = sorted({str(one["as_of"]) for one in clusters if one.get("as_of")})
     note = f"As of {words.when(ends[0])}" if ends else "Not known yet"
-    ground = "dark" if scheme == "dark" else "light"
     left = [
-        capacity_now.slots(data.shapes, query),
+        capacity_slots.slots(data.shapes, query),
         capacity_moves.plans(data.plans, query),
         capacity_moves.repartition(data.plans),
         capacity_now.gang_table(data.shapes),
     ]
     right = [
         capacity_now.stranded(data.shapes, query),
-        capacity_moves.history(data.history, ground, query),
+        capacity_moves.history(data.history, scheme, query),
         capacity_moves.strands(data.stranded, query),
         capacity_now.notes(data.shapes),
     ]

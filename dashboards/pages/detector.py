@@ -75,7 +75,7 @@ def about(rule: Row, query: Query) -> Component:
         ("Precision", rules_list.precision(rule.get("feedback"))),
         ("Page", html.Span(words.clip(rule.get("doc") or words.MISSING, 80), className="mono")),
     ]
-    tags = [html.Span(words.clip(rule.get("id"), 60), className="soft mono")]
+    tags: list[Component] = [html.Span(words.clip(rule.get("id"), 60), className="soft mono")]
     tags += [parts.tag("Switched off in general", "warn")] if rule.get("off") else []
     tags += [parts.tag("Of this site")] if rule.get("origin") == "site" else []
     return html.Section(

@@ -13,8 +13,6 @@ from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query
 
-GROUPS = ("all", "open", "said", "off")
-
 
 @dataclass(frozen=True)
 class Data:

@@ -93,7 +93,7 @@ def summary(data: Data, query: Query) -> Component:
                     *money(finding),
                     fact("Team", parts.team_link(query, finding.get("team"))),
                     fact("User", words.clip(words.owner(finding.get("user")), 32)) if finding.get("user") else None,
-                    fact(KINDS.get(kind, "Subject"), subject(finding, query, 60)),
+                    fact(KINDS.get(kind, "Subject"), subject(finding, query, 60, kind_word=kind not in KINDS)),
                     fact("Workload", words.clip(str(work).replace("_", " ").replace("-", " "), 40)) if work else None,
                     fact("Cluster", words.clip(finding.get("cluster"), 32)),
                 ],
@@ -159,6 +159,7 @@ def chart(data: Data, scheme: Scheme) -> Component:
                 "This finding rests on what the scheduler said, or its readings are past their retention. "
                 "The numbers it was judged by are in the table."
             ),
+            name="late",
         )
     window: Row = evidence.get("window") or {}
     graph = parts.graph(figure, figures.TALL)

@@ -118,7 +118,9 @@ def inbox(items: list[Row], query: Query) -> Component:
                 html.Div(
                     [
                         parts.link(
-                            words.clip(item.get("title"), 90), finding_link(query, str(item.get("key"))), "title"
+                            words.clip(item.get("title"), 90),
+                            finding_link(query, str(item.get("key"))),
+                            "title two-lines",
                         ),
                         html.Div(words.clip(item.get("summary"), 200), className="two-lines soft"),
                         html.Div(

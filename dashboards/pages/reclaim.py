@@ -62,7 +62,7 @@ def listing(items: list[Row], query: Query) -> Component:
         parts.Column("Step", hint="What its owner was told last"),
         parts.Column("Next (UTC)", "narrow-hide", hint="The earliest time of the next step"),
         parts.Column("Team", "narrow-hide"),
-        parts.Column("Idle", "r", hint="Idle devices, of those that it holds"),
+        parts.Column("Idle", "r narrow-hide", hint="Idle devices, of those that it holds"),
         parts.Column("For", "r narrow-hide", hint="How long all of them have lain idle without a break"),
         parts.Column(
             "Others waited", "r narrow-hide", hint="GPU-hours of the idle time that requests of others waited for"
@@ -93,15 +93,17 @@ def row(item: Row, query: Query) -> list[Component | str]:
         parts.link("finding", finding_link(query, str(item.get("key"))), "more small"),
         html.Span(ident, className="soft mono") if name != ident else None,
         parts.tag("Some of it works: shrink, never end") if item.get("action") == "shrink" else None,
-        html.Span(
-            [words.clip(words.owner(item.get("team")), 20), " · ", following(item)], className="narrow-only soft small"
-        ),
     ]
+    brief = html.Div(
+        [html.Span(f"{idle} idle, {words.clip(words.owner(item.get('team')), 20)}"), following(item)],
+        className="facts narrow-only soft",
+    )
     return [
         html.Div(
             [
                 parts.link(words.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name),
                 html.Div(under, className="jobname"),
+                brief,
             ]
         ),
         stands(item),

@@ -45,6 +45,7 @@ SMALL_BATCH = register(
         ),
         summary=_summary,
         remedy=_remedy,
+        severity=lambda e, hours: "low",
         look_back_us=2 * HOUR_US,
         measures={
             "small_devices": "devices",

@@ -17,7 +17,7 @@ idle_run as (
     from numbered
     group by device_id, number
 ),
-owned as (
+owned as materialized (
     select
         h.chain,
         h.run_id,
@@ -76,7 +76,7 @@ broken as (
         )
 ),
 -- What is idle in the warm-up is not held against a run: compilers, downloads and collectives start there.
-long_enough as (
+long_enough as materialized (
     select o.*
     from owned o
     left join waited w using (device_id, start_us, run_id)
@@ -84,10 +84,13 @@ long_enough as (
         and (o.device_id, o.start_us, o.run_id) not in (select (device_id, start_us, run_id) from paused)
         and (o.device_id, o.start_us, o.run_id) not in (select (device_id, start_us, run_id) from broken)
 ),
+-- Devices that it held meanwhile: what a later run of the job got is not beside the idle ones.
 chain_size as (
-    select chain, count(distinct device_id) as devices, max(end_us) as held_until_us
-    from held
-    group by chain
+    select h.chain, count(distinct h.device_id) as devices
+    from held h
+    join (select chain, min(start_us) as from_us, max(end_us) as to_us from long_enough group by chain) l
+        on l.chain = h.chain and h.start_us < l.to_us and h.end_us > l.from_us
+    group by h.chain
 ),
 -- Idle time after the first minute of each run, by the hour.
 idle_hour as (
@@ -150,6 +153,7 @@ left join (
     select device_id, bool_or(gr_engine_ratio is not null and (sm_active_ratio is not null or power_watts is not null)) as signalled
     from device_window
     where cluster = $cluster and hour_us >= $since_us - 3600000000 and hour_us < $until_us
+        and device_id in (select device_id from long_enough)
     group by device_id
 ) w on w.device_id = l.device_id
 group by l.chain

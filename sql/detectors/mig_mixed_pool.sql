@@ -38,13 +38,14 @@ node_said as (
     where cluster = $cluster and coalesce(observed_us, 0) < $until_us
     group by node
 ),
--- Where slices have a name of their own (Kubernetes strategy mixed, Slurm's gres types) a request says which kind it means.
+-- Where slices have a name of their own (Kubernetes strategy mixed, Slurm's gres types) a request says which kind it means;
+-- where nobody tells, nobody is accused.
 named_apart as (
     select
         m.hour_us,
         m.pool,
         m.model,
-        bool_and(coalesce(s.scheduler = 'slurm' or s.mig_strategy = 'mixed', false)) as is_apart,
+        bool_and(coalesce(s.scheduler = 'slurm' or s.mig_strategy = 'mixed', true)) as is_apart,
         any_value(s.mig_strategy) filter (where s.mig_strategy is distinct from 'mixed') as mig_strategy
     from (select *, unnest(mig_nodes) as node from mixed) m
     left join node_said s on s.node = m.node

@@ -83,6 +83,7 @@ measured as (
         hour_us,
         arg_max(run_id, observed_us) as run_id,
         any_value(points) as points,
+        min(observed_us) filter (where observed_us >= hour_us) as first_us,
         max(observed_us) as last_us,
         corr(victim_rank, other_rank) as rho,
         avg(victim_ratio) filter (where other_rank <= points / 3) as quiet_ratio,
@@ -106,7 +107,7 @@ noisy as (
 select
     n.chain,
     n.run_id,
-    n.hour_us as start_us,
+    n.first_us as start_us,
     least(n.last_us, n.hour_us + 3600000000) as end_us,
     j.running and n.last_us >= $known_until_us - $still_us as still,
     [n.device_id] as device_ids,
@@ -125,12 +126,12 @@ select
         'run_id': n.run_id,
         'hour_us': n.hour_us,
         'bucket': 'stalled',
-        'us': (n.lost_ratio * n.loud_points / n.hour_points * (n.last_us - n.hour_us))::bigint
+        'us': (n.lost_ratio * n.loud_points / n.hour_points * (n.last_us - n.first_us))::bigint
     }] as claims
 from noisy n
 join (select chain, bool_or(not ended) as running from job_chain group by chain) j on j.chain = n.chain
 join (select chain, any_value(job_id) as job_id from job_chain group by chain) o on o.chain = n.other
 left join workload_hour w
     on w.cluster = $cluster and w.device_id = n.device_id and w.run_id = n.run_id and w.hour_us = n.hour_us
-where n.hour_us < $until_us and n.last_us > n.hour_us
+where n.hour_us < $until_us and n.last_us > n.first_us
 order by start_us, n.chain, n.device_id;

@@ -137,6 +137,12 @@ MUST_FIRE: dict[str, Scene] = {
     "expired exemption": lambda w, n: w.gpu(n, (20, WORK), (40, IDLE), (20, WORK)).job(
         n, [n], 0, 80, labels={EXEMPT: "2026-01-01"}
     ),
+    "requeued onto another GPU": lambda w, n: (
+        w.gpu(f"{n}-0", (20, WORK), (40, IDLE))
+        .gpu(f"{n}-1", (60, WORK), start=70)
+        .job(n, [f"{n}-0"], 0, 60, run_key=f"{n}a")
+        .job(n, [f"{n}-1"], 70, 130, run_key=f"{n}b")
+    ),
     "exemption that ends": lambda w, n: w.gpu(n, (120, IDLE)).job(
         n, [n], 0, 120, labels={EXEMPT: "2026-01-05T01:00:00Z"}
     ),
@@ -276,6 +282,7 @@ def test_it_names_the_idle_devices_only(fleet: World, case: str, expected: tuple
         ("from the start", "from its start", "notify", 0.7),
         ("one of four", "some of its devices", "warn", 0.85),
         ("one hour", "after activity", "warn", 0.85),
+        ("requeued onto another GPU", "after activity", "notify", 0.7),
         ("two hours", "after activity", "reclaim", 0.95),
         ("GPU_UTIL only", "after activity", "notify", 0.7 * 0.4),
     ],

@@ -1,0 +1,474 @@
+"""The pages of rules, reclaims and capacity, and what goes with a decision about a finding."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards import (
+    capacity_moves,
+    capacity_now,
+    capacity_slots,
+    charts,
+    finding_decide,
+    findings_list,
+    quantities,
+    rule_trial,
+    rules_list,
+)
+from gpuwatch.dashboards.app import FOCUS_SCRIPT
+from gpuwatch.dashboards.client import ApiFailure, Caller, Client
+from gpuwatch.dashboards.page import find
+from gpuwatch.dashboards.pages import capacity, detector, reclaim
+from gpuwatch.dashboards.query import Query
+from tests.dashboards import fake_api, fake_rules
+from tests.dashboards.test_pages import api, asked, links, shown, text
+
+TRIAL = "/detectors/idle-hoarding?try=1&t.idle_us_min=30m&preset=princeton&window=24h&cluster=sim"
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        pytest.param("fragmentation-00a1", "/ui/capacity?cluster=sim", id="a pool leads to what could be placed"),
+        pytest.param("mig-mismatch-00a3", "/ui/mig?cluster=sim", id="a slice leads to the slices"),
+        pytest.param("own-vs-cloud-00a6", "/ui/teams?team=nlp&by=user", id="a team leads to what it pays for"),
+        pytest.param("right-sizing-00a7", "/ui/jobs/4302?in=sim", id="a job leads to its page"),
+    ],
+)
+def test_what_a_finding_is_about_leads_to_it(key: str, expected: str) -> None:
+    assert expected in links(findings_list.subject(fake_rules.FINDINGS[key], Query()))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        pytest.param("degraded-gpu-00a2", "GPU  GPU-1c1abed6", id="a GPU by the first part of its name"),
+        pytest.param("partial-island-00a4", "Node  gpu-h100-01", id="a node"),
+        pytest.param("starvation-00a5", "Queue  s40-mixed", id="a queue"),
+    ],
+)
+def test_what_has_no_page_of_its_own_is_named(key: str, expected: str) -> None:
+    about = findings_list.subject(fake_rules.FINDINGS[key], Query())
+
+    assert expected == text(about)
+    assert [] == links(about)
+
+
+def test_a_saving_is_no_loss() -> None:
+    """Nothing red, no waste so far, and the currency of what would be saved."""
+    found = fake_rules.FINDINGS["own-vs-cloud-00a6"]
+    said = text(shown("/findings/own-vs-cloud-00a6"))
+
+    assert "could save  €12.8 k  a month" == text(findings_list.amount(found))
+    assert "lost" not in classes(findings_list.amount(found))
+    assert "Could save a month €12.8 k" in said
+    assert "So far" not in said
+    assert "none: no time counts as wasted" in said
+
+
+def test_a_saving_without_a_price_says_no_number() -> None:
+    assert "Could save" == text(findings_list.amount(fake_rules.FINDINGS["right-sizing-00a7"]))
+
+
+def test_a_wait_without_a_bucket_is_neither_waste_nor_saving() -> None:
+    assert "–" == text(findings_list.amount(fake_rules.FINDINGS["starvation-00a5"]))
+
+
+def test_a_placement_is_shown_beside_the_better_one() -> None:
+    said = text(shown("/findings/topology-blind-placement-00a0"))
+
+    assert "A step takes 1.17 to 1.66 times as long as on the best free place" in said
+    assert "Farthest pair SYS NV18" in said
+    assert "Slowest link 50 GB/s 350 GB/s" in said
+    assert "12.4 to 33.1 GPU-h" in said
+    assert "2.8 % to 11 %" in said
+    assert "An estimate" in said
+    assert "Workload communication bound" in said
+
+
+def test_what_a_finding_claims_is_told_by_bucket() -> None:
+    said = text(shown("/findings/topology-blind-placement-00a0"))
+
+    assert "Claims 17.2 GPU-h of the ledger" in said
+    assert "Busy, SMs idle 7.2 GPU-h" in said
+    assert "Waiting on links 10 GPU-h" in said
+
+
+def test_free_gpus_in_pieces_show_what_would_make_room() -> None:
+    layout = shown("/findings/fragmentation-00a1")
+
+    assert "Waits:  pretrain-9 for 8 GPUs on one node, 95 min" in text(layout)
+    assert "Fewest moves:  4863 from gpu-a100-05" in text(layout)
+    assert "/ui/capacity?cluster=sim" in links(layout)
+
+
+def test_others_who_waited_are_told_with_their_price() -> None:
+    said = text(shown("/findings/idle-hoarding-00a8"))
+
+    assert "3 requests of others waited and would have fitted" in said
+    assert "Contended 3.2 GPU-h Its price $7.80 Largest request 8 devices" in said
+    assert "Without a price: no rate for L40S" in said
+
+
+def test_a_finding_names_its_rule_and_its_preset() -> None:
+    layout = shown("/findings/false-utilization-0001")
+
+    assert "Preset princeton in general" in text(layout)
+    assert "/ui/detectors/false-utilization" in links(layout)
+
+
+@pytest.mark.parametrize(
+    ("search", "title", "first"),
+    [
+        pytest.param("?action=ack", "Acknowledge", "Acknowledge", id="a link that acknowledges"),
+        pytest.param("?action=snooze", "Snooze", "Snooze", id="a link that snoozes"),
+        pytest.param("", "Decide", "Acknowledge", id="no link"),
+        pytest.param("?action=delete", "Decide", "Acknowledge", id="an action that is none"),
+    ],
+)
+def test_a_link_opens_the_form_and_changes_nothing(search: str, title: str, first: str) -> None:
+    app = fake_api.create()
+    query = asked(f"/findings/idle-hoarding-0000{search}")
+    page = find(query.path)
+    assert page is not None
+    layout = page.layout(asyncio.run(page.load(Client(app).of(Caller()), query)), query, "light")
+    (form,) = [part for part in walk(layout) if getattr(part, "id", None) == "decide"]
+    buttons = [part for part in walk(form) if "primary" in str(getattr(part, "className", ""))]
+
+    assert title == text(form.children[0])
+    assert [first] == [text(button) for button in buttons]
+    assert [] == app.state.acts
+
+
+def test_the_focus_is_taken_for_links_of_messages_alone() -> None:
+    assert "action=(ack|snooze)" in FOCUS_SCRIPT
+    assert "fetch" not in FOCUS_SCRIPT
+
+
+def test_readers_who_come_to_acknowledge_what_is_settled_see_so() -> None:
+    snoozed = {**fake_api.finding(0, "snoozed"), "actions": []}
+    form = finding_decide.form(snoozed, None, "ack")
+
+    assert "It is snoozed already" in text(form)
+    assert "Reopen" in text(form)
+
+
+@pytest.mark.parametrize(
+    ("action", "chosen", "expected"),
+    [
+        pytest.param("ack", "true_positive", "true_positive", id="an acknowledgement may be true"),
+        pytest.param("ack", "false_positive", "false_positive", id="or false"),
+        pytest.param("ack", "", None, id="or say nothing"),
+        pytest.param("ack", "nonsense", None, id="nonsense is nothing"),
+        pytest.param("snooze", "false_positive", None, id="a snooze has no verdict"),
+    ],
+)
+def test_a_verdict_goes_with_an_acknowledgement(action: str, chosen: str, expected: str | None) -> None:
+    assert expected == finding_decide.verdict_of(action, chosen)
+
+
+def test_the_verdict_reaches_the_api() -> None:
+    app = fake_api.create()
+    act = Client(app).of(Caller()).act("idle-hoarding-0000", "ack", "data loading", None, "false_positive")
+    asyncio.run(act)
+
+    assert ["false_positive"] == [row["verdict"] for row in app.state.acts]
+
+
+def test_a_decision_before_tells_its_verdict() -> None:
+    row = {"actor": "ada", "action": "ack", "until": None, "reason": "loading", "at": None, "verdict": "false_positive"}
+
+    assert "ada: ack, called a false alarm" in text(finding_decide.past(row))
+
+
+def test_rules_tell_their_limits_precision_and_what_is_open() -> None:
+    said = text(shown("/detectors"))
+
+    assert "5 rules, 1 switched off; 21 open findings" in said
+    assert "idle at least 15 min, grace 60 s, memory used at most 60 %" in said
+    assert "90 %  of 10" in said
+    assert "nobody said" in said
+    assert "a saving" in said
+    assert "Of this site" in said
+
+
+def test_a_refused_rule_is_named_with_line_reason_and_fix() -> None:
+    said = text(shown("/detectors"))
+
+    assert "/etc/gpuwatch/detectors/typo.sql, line 7 : no column start_us" in said
+    assert "select it" in said
+
+
+def test_a_rule_that_could_not_judge_is_shown() -> None:
+    check = {"id": "rules", "status": "fail", "what": "detectors that could not judge: straggler in sim: no column x"}
+    owners = {"id": "rules", "status": "warn", "what": "ownership rules without effect: line 2"}
+
+    assert "straggler in sim: no column x" in text(rules_list.troubles([], [check | {"fix": "Mend it."}, owners]))
+    assert None is rules_list.troubles([], [owners, {"id": "rules", "status": "ok", "what": "every detector judged"}])
+
+
+def test_limits_of_pools_and_teams_are_listed() -> None:
+    said = text(shown("/detectors"))
+
+    assert "Pool batch of sim meta-rsc" in said
+    assert "Version 3" in said
+    assert "Never set" in text(shown("/detectors", "empty"))
+
+
+def test_no_card_is_no_section() -> None:
+    assert None is rules_list.layers(None)
+
+
+def test_a_trial_asks_for_what_the_address_says() -> None:
+    app = fake_api.create()
+    query = asked(TRIAL)
+    asyncio.run(detector.load(Client(app).of(Caller()), query))
+
+    assert [
+        {
+            "rule": "idle-hoarding",
+            "window": "24h",
+            "preset": "princeton",
+            "thresholds": {"idle_us_min": "30m"},
+            "cluster": "sim",
+        }
+    ] == app.state.tried
+
+
+def test_a_rule_that_nobody_tries_asks_for_no_back_test() -> None:
+    app = fake_api.create()
+    asyncio.run(detector.load(Client(app).of(Caller()), asked("/detectors/idle-hoarding?t.idle_us_min=30m")))
+
+    assert [] == app.state.tried
+
+
+def test_a_trial_says_who_would_have_been_flagged() -> None:
+    said = text(shown(TRIAL))
+
+    assert "It would have flagged 3 findings; today's limits flag 3" in said
+    assert "New (1)" in said
+    assert "Gone (1)" in said
+    assert "Cost $60.00 today $60.00" in said
+    assert "of 4 that owners judged; today 75 %" in said
+    assert "1 of them without a price" in said
+    assert "and 4 cheaper ones" in said
+    assert "Nothing is stored and nobody is told." in said
+
+
+def test_a_trial_can_show_what_is_gone_alone() -> None:
+    said = text(shown(f"{TRIAL}&show=gone"))
+
+    assert "pretrain (4203)" in said
+    assert "pretrain (4200)" not in said
+    assert "false alarm" in said
+
+
+def test_only_what_is_a_finding_today_leads_to_one() -> None:
+    found = links(shown(TRIAL))
+
+    assert any(href.startswith("/ui/findings/idle-hoarding-0000") for href in found)
+    assert not any(href.startswith("/ui/findings/idle-hoarding-0001") for href in found)
+
+
+def test_a_rule_that_a_preset_switches_off_flags_nobody() -> None:
+    assert "Switched off with this preset" in text(shown(TRIAL.replace("princeton", "gpu-pruner")))
+
+
+def test_a_wrong_limit_is_said_beside_the_form() -> None:
+    said = text(shown(TRIAL.replace("30m", "nonsense")))
+
+    assert "This cannot be tried so" in said
+    assert "'nonsense' is no time" in said
+    assert "Try it" in said
+
+
+def test_a_rule_that_there_is_not_is_no_page() -> None:
+    with pytest.raises(ApiFailure) as raised:
+        asyncio.run(detector.load(api(), asked("/detectors/nothing")))
+
+    assert 404 == raised.value.status
+
+
+def test_a_trial_is_not_run_again_by_itself() -> None:
+    page, findings = find("/detectors/idle-hoarding"), find("/findings")
+    assert page is not None
+    assert findings is not None
+
+    assert (True, False) == (page.asked_once, findings.asked_once)
+
+
+def test_trying_writes_the_address_and_forgets_what_was_tried() -> None:
+    query = asked("/detectors/x?window=24h&t.old=1&preset=princeton&show=gone")
+
+    assert "?window=24h&try=1&t.idle_us_min=30m" == rule_trial.tried(
+        query, {"preset": "", "idle_us_min": " 30m ", "grace_us": None}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "expected"),
+    [
+        pytest.param("idle_us_min", 9e8, "15m", id="a time"),
+        pytest.param("warn_us", 7.2e9, "2h", id="hours"),
+        pytest.param("grace_us", 9e7, "90s", id="odd seconds"),
+        pytest.param("grace_us", 0.0, "0s", id="no time"),
+        pytest.param("fb_used_ratio_max", 0.6, "0.6", id="a ratio whose name looks like a time"),
+        pytest.param("windows_min", 5.0, "5", id="a count"),
+    ],
+)
+def test_a_limit_is_offered_as_one_would_write_it(name: str, entry: float, expected: str) -> None:
+    assert expected == quantities.typed(name, entry)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "expected"),
+    [
+        pytest.param("fb_used_ratio_max", 0.6, ("Memory used at most", "60 %"), id="a ratio"),
+        pytest.param("idle_us_min", 9e8, ("Idle at least", "15 min"), id="a time"),
+        pytest.param("starved_minutes", 95, ("Starved", "95 min"), id="minutes"),
+        pytest.param("memory_gib", 21.5, ("Memory", "21.5 GiB"), id="memory"),
+        pytest.param("quiet_pcie_bytes_per_s", 1e9, ("Quiet PCIe", "1 GB/s"), id="a bandwidth"),
+        pytest.param("waiting_job", "504013", ("Waiting job", "504013"), id="a job's number is no amount"),
+        pytest.param("idle_device_hours", 14.009, ("Idle", "14.0 device-h"), id="device-hours"),
+    ],
+)
+def test_evidence_is_said_in_its_unit(name: str, entry: Any, expected: tuple[str, str]) -> None:
+    assert expected == (quantities.label(name), text(quantities.value(name, entry)))
+
+
+def test_reclaims_say_that_nothing_is_killed() -> None:
+    for mode in ("ok", "empty"):
+        assert "Nothing is ever killed by gpuwatch." in text(shown("/reclaim", mode))
+
+
+def test_a_reclaim_tells_its_step_the_next_and_who_waited() -> None:
+    said = text(shown("/reclaim"))
+
+    assert "3 jobs hold idle GPUs, others waited for 1 of them" in said
+    assert "Warning  20 Nov 12:45" in said
+    assert "none: people decide" in said
+    assert "4 GPU-h $9.60" in said
+    assert "Some of it works: shrink, never end" in said
+    assert "Snoozed until 27 Nov 12:00 UTC" in said
+
+
+def test_only_recommendations_that_nobody_holds_have_a_line_to_paste() -> None:
+    card = reclaim.lines(list(fake_rules.RECLAIMS))
+
+    assert "For whoever decides: 1 command" in text(card)
+    assert "scancel 4200" in text(card)
+    assert "scancel 4202" not in text(card)
+    assert "gpuwatch runs none" in text(card)
+
+
+def test_capacity_says_what_could_start_now() -> None:
+    said = text(shown("/capacity"))
+
+    assert "5 jobs of 2 GPUs could start now on one node, none of 4" in said
+    assert "Free GPUs 12" in said
+    assert "54 % of what is free" in said
+    assert "Stranded, an hour $15.60" in said
+    assert "1 of 1 of those that are asked for" in said
+    assert "Nothing is free in sim · H100 80GB HBM3" in said
+
+
+def test_a_level_that_nobody_knows_is_missing_and_not_zero() -> None:
+    said = text(shown("/capacity"))
+
+    assert "1 GPU 20 % 12 12 – 12" in said
+
+
+def test_plans_name_moves_and_say_where_none_helps() -> None:
+    said = text(shown("/capacity"))
+
+    assert "1 shape would find a place after moves" in said
+    assert "move 2 GPUs" in said
+    assert "a holder that no scheduler names : 1 GPU on gpu-h100-01" in said
+    assert "Not all moves were looked at" in said
+    assert "1 shape for which no moves make room" in said
+    assert "gpuwatch moves nothing" in said
+
+
+def test_better_mig_layouts_are_told_with_what_they_serve() -> None:
+    said = text(capacity_moves.repartition(fake_rules.PLANS))
+
+    assert "3g.40gb + 4 × 1g.10gb" in said
+    assert "90 % would have" in said
+    assert None is capacity_moves.repartition({"repartition": [{"changes": []}]})
+
+
+def test_free_and_stranded_gpus_add_up_over_pools() -> None:
+    rows = fake_rules.history()
+    figure = charts.fragmentation(rows, "light")
+    assert figure is not None
+
+    assert [[8.0] * 24, [12.0] * 24] == [bar["y"] for bar in figure["data"]]
+    assert "40 % of the free GPU-hours" in text(capacity_moves.history({"items": rows}, "light", Query()))
+    assert None is charts.fragmentation([{**rows[0], "free_gpus": 0.0}], "light")
+
+
+def test_what_could_not_be_had_is_said_and_the_rest_is_shown() -> None:
+    assert "could not be loaded" in text(capacity_moves.history(None, "light", Query()))
+    assert "could not be loaded" in text(capacity_moves.strands(None, Query()))
+    assert "could not be loaded" in text(capacity_moves.plans(None, Query()))
+
+
+def test_an_unknown_total_is_missing() -> None:
+    total = dict.fromkeys(fake_rules.SHAPES["total"])
+    said = text(capacity_now.headlines({"total": total, "clusters": []}))
+
+    assert re.search(r"Free GPUs –", said)
+    assert "None" not in said
+
+
+@pytest.mark.parametrize("path", ["/detectors", "/reclaim", "/capacity", "/detectors/idle-hoarding"])
+@pytest.mark.parametrize("mode", ["403", "500"])
+def test_a_failing_api_is_a_state(path: str, mode: str) -> None:
+    with pytest.raises(ApiFailure) as raised:
+        shown(path, mode)
+
+    assert int(mode) == raised.value.status
+
+
+def walk(node: Any) -> list[Any]:
+    """All components of a layout."""
+    found = [node] if isinstance(node, Component) else []
+    held = getattr(node, "children", None) if isinstance(node, Component) else node
+    for part in held if isinstance(held, list | tuple) else [held]:
+        if isinstance(part, Component | list | tuple):
+            found += walk(part)
+    return found
+
+
+def classes(node: Any) -> str:
+    """All class names of a layout."""
+    return " ".join(str(getattr(part, "className", "")) for part in walk(node))
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        pytest.param("7d", "1h", id="a week by the hour"),
+        pytest.param("month", "1d", id="a month by the day"),
+        pytest.param("2026-11-09T00:00:00Z,2026-11-11T00:00:00Z", "1h", id="two days of one's own by the hour"),
+        pytest.param("2026-10-01T00:00:00Z,2026-11-11T00:00:00Z", "1d", id="six weeks of one's own by the day"),
+        pytest.param("nonsense", "1d", id="nonsense"),
+    ],
+)
+def test_the_history_has_as_many_steps_as_one_can_see(window: str, expected: str) -> None:
+    assert expected == capacity.step_of(window)
+
+
+def test_of_many_pools_the_first_tables_are_open() -> None:
+    rows = [fake_rules.slot("1", 1.0, fits, fits, 0, fits, pool=f"p{fits}") for fits in range(9)]
+    names = [name for name, _ in capacity_slots.grouped(rows, "across")]
+    said = text(capacity_slots.whole_table(rows))
+
+    assert "sim · p8 · H100 80GB HBM3" == names[0]
+    assert "4 more pools" in said
+    assert "Nothing is free in sim · p0 · H100 80GB HBM3." in said
