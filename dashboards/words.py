@@ -181,6 +181,11 @@ def inside(word: str) -> str:
     return word if word[1:2].isupper() else word[:1].lower() + word[1:]
 
 
+def workload(name: object) -> str:
+    """A class of work as it is said: `compute-tensor` as `compute tensor`."""
+    return clip(str(name).replace("_", " ").replace("-", " "), 40) if name else MISSING
+
+
 def sentence(text: str) -> str:
     """With a capital letter."""
     return text[:1].upper() + text[1:]

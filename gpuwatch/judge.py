@@ -240,6 +240,35 @@ def _asked(
 def _judge_rule(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) -> None:
     cluster, version = asked.cluster, _version(sets)
     speak(store, rule, sets, asked)
+    if _has_news(store, rule, asked):
+        _replace(store, rule, asked, version)
+    general = sets[0].parameters
+    if rule.unjudged is not None and general is not None:
+        store.keep_file("new_unjudged", rule.unjudged, **replace(asked, parameters=general).named())
+        store.run(
+            "detectors_state/replace_unjudged",
+            cluster=cluster,
+            detector=rule.id,
+            since_us=asked.since_us,
+            until_us=asked.until_us,
+        )
+    store.run("detectors_state/judged", cluster=cluster, detector=rule.id, rule_version=version)
+
+
+def _has_news(store: Store, rule: Rule, asked: Asked) -> bool:
+    """Whether a rule says anything, or has said anything before: most say nothing of most clusters."""
+    told = store.sql(
+        "select exists (from new_verdict), exists (from verdict where detector = $d and cluster = $c),"
+        " exists (from finding where detector = $d and cluster = $c)",
+        d=rule.id,
+        c=asked.cluster,
+    )
+    return any(told[0])
+
+
+def _replace(store: Store, rule: Rule, asked: Asked, version: str) -> None:
+    """Puts what a rule says now in the place of what it said before, and its findings likewise."""
+    cluster = asked.cluster
     store.run(
         "detectors_state/forget",
         cluster=cluster,
@@ -259,17 +288,6 @@ def _judge_rule(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: A
             rule_version=version,
             since_us=asked.since_us,
         )
-    general = sets[0].parameters
-    if rule.unjudged is not None and general is not None:
-        store.keep_file("new_unjudged", rule.unjudged, **replace(asked, parameters=general).named())
-        store.run(
-            "detectors_state/replace_unjudged",
-            cluster=cluster,
-            detector=rule.id,
-            since_us=asked.since_us,
-            until_us=asked.until_us,
-        )
-    store.run("detectors_state/judged", cluster=cluster, detector=rule.id, rule_version=version)
 
 
 def _version(sets: Sequence[ParameterSet]) -> str:

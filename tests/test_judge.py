@@ -314,6 +314,27 @@ def test_nothing_holds_still_of_a_job_that_has_ended(world: World) -> None:
     assert [("7", 0, 360, "resolved")] == [row[1:5] for row in told(world)]
 
 
+def test_what_lies_before_the_end_of_an_exemption_stays_exempt(tmp_path: Path) -> None:
+    """Whoever was exempt until three o'clock is not accused of two o'clock when it is four."""
+    made = World(tmp_path)
+    made.gpu("G0", (6 * HOUR, WORK)).job(
+        "7", ["G0"], 0, None, heard=360, labels={"gpuwatch.io/exempt-until": "2026-01-05T03:00:00Z"}
+    )
+    made.analyze(now=360, detectors=["blind-spot"])
+
+    run(
+        made,
+        rule(
+            sql="select c.chain, h.hour_us as start_us, h.hour_us + 3600000000 as end_us from job_chain c,"
+            " (select unnest(range($since_us, $until_us, 3600000000)) as hour_us) h",
+            thresholds=(), bucket=None,
+        ),
+    )  # fmt: skip
+
+    assert [("7", 180, 360)] == [row[1:4] for row in told(made)]
+    made.store.close()
+
+
 def test_other_thresholds_judge_what_stands_open_anew(world: World) -> None:
     """The rule asks for more now: the finding is withdrawn with its money, and says why."""
     world.analyze(now=360, detectors=["blind-spot"])

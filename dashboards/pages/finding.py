@@ -94,7 +94,7 @@ def summary(data: Data, query: Query) -> Component:
                     fact("Team", parts.team_link(query, finding.get("team"))),
                     fact("User", words.clip(words.owner(finding.get("user")), 32)) if finding.get("user") else None,
                     fact(KINDS.get(kind, "Subject"), subject(finding, query, 60, kind_word=kind not in KINDS)),
-                    fact("Workload", words.clip(str(work).replace("_", " ").replace("-", " "), 40)) if work else None,
+                    fact("Workload", words.workload(work)) if work else None,
                     fact("Cluster", words.clip(finding.get("cluster"), 32)),
                 ],
                 className="keyfacts",

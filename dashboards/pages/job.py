@@ -67,6 +67,7 @@ def summary(data: Row, query: Query) -> Component:
                     fact("Effective", parts.percent(books.effective(data))),
                     fact("GPUs", parts.num(str(data.get("gpus") if data.get("gpus") is not None else words.MISSING))),
                     fact("Waited", parts.num(words.duration(waited))),
+                    fact("Workload", words.workload(data.get("workload_class"))),
                     fact("Team", parts.team_link(query, data.get("team"))),
                     fact("User", words.clip(words.owner(data.get("user")), 32)),
                     fact("Account", words.clip(data.get("account"), 32)),

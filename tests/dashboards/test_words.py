@@ -131,3 +131,7 @@ def test_a_device_is_named_as_people_tell_it_apart(name: str, expected: str) -> 
 )
 def test_a_span_within_a_day_names_the_day_once(end: str | None, expected: str) -> None:
     assert expected == words.span("2026-11-09T00:00:00Z", end)
+
+
+def test_a_class_of_work_is_said_in_words() -> None:
+    assert ("compute tensor", words.MISSING) == (words.workload("compute-tensor"), words.workload(None))
