@@ -135,7 +135,7 @@ def troubles(refused: list[Row], checks: list[Row]) -> Component | None:
     failing = [
         row
         for row in checks
-        if row.get("id") == "rules" and row.get("status") not in (None, "ok") and JUDGING in str(row.get("what"))
+        if row.get("id") == "detectors" and row.get("status") not in (None, "ok") and JUDGING in str(row.get("what"))
     ]
     if not refused and not failing:
         return None

@@ -44,7 +44,7 @@ NO_GPU = "not looked at: no record names a GPU"
 OF_BOOKS = (
     "counters",
     "verdicts",
-    "rules",
+    "detectors",
     "unmeasured",
     "unscheduled",
     "clusters",
@@ -191,9 +191,9 @@ def _rules(store: Store) -> Check:
     told = [f"{one['detector']} in {one['cluster']}: {one['reason']}" for one in judge.failures(store)]
     told += [str(refusal) for refusal in site_rules.refused()]
     if not told:
-        return Check("rules", OK, "every detector judged")
+        return Check("detectors", OK, "every detector judged")
     fix = "Mend the named file of detectors_dir, or report it where the detector is ours; it judges what it owes with the next analysis."
-    return Check("rules", FAIL, f"detectors that could not judge: {named(told, '; ')}", fix)
+    return Check("detectors", FAIL, f"detectors that could not judge: {named(told, '; ')}", fix)
 
 
 def _unmeasured(store: Store, advice: Advice) -> Check:
