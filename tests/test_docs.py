@@ -29,7 +29,7 @@ def test_every_setting_is_described() -> None:
     """docs/settings.md is the table of gpuwatch.settings: name, variable, default, sentence."""
     text = (ROOT / "docs/settings.md").read_text("utf-8")
     rows = [
-        f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {'' if default in (None, "") else f'`{default}`'} | {sentence} |"
+        f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {'' if default is None or default == '' else f'`{default}`'} | {sentence} |"
         for name, default, sentence in table()
     ]
 
