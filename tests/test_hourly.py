@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from fractions import Fraction
 from pathlib import Path
@@ -119,6 +120,9 @@ def test_hour_by_hour_findings_keep_their_keys_and_end_as_if_analysed_at_once(
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    "GPUWATCH_WEEK" not in os.environ, reason="168 analyses take minutes: set GPUWATCH_WEEK=1 to run them"
+)
 def test_a_week_of_hourly_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same over a week."""
     monkeypatch.setattr(live, "AHEAD_S", 7 * DAY_US // SECOND_US)

@@ -205,11 +205,17 @@ def test_a_refused_rule_is_named_with_line_reason_and_fix() -> None:
 
 
 def test_a_rule_that_could_not_judge_is_shown() -> None:
-    check = {"id": "detectors", "status": "fail", "what": "detectors that could not judge: straggler in sim: no column x"}
+    check = {
+        "id": "detectors",
+        "status": "fail",
+        "what": "detectors that could not judge: straggler in sim: no column x",
+    }
     owners = {"id": "rules", "status": "warn", "what": "ownership rules without effect: line 2"}
 
     assert "straggler in sim: no column x" in text(rules_list.troubles([], [check | {"fix": "Mend it."}, owners]))
-    assert None is rules_list.troubles([], [owners, {"id": "detectors", "status": "ok", "what": "every detector judged"}])
+    assert None is rules_list.troubles(
+        [], [owners, {"id": "detectors", "status": "ok", "what": "every detector judged"}]
+    )
 
 
 def test_limits_of_pools_and_teams_are_listed() -> None:
