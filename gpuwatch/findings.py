@@ -262,6 +262,10 @@ def _told(store: Store, rows: Sequence[dict[str, Any]]) -> list[Finding]:
     for span in store.rows("reports/finding_price", keys=keys):
         spans[span["key"]].append(span)
     by_key = {row["key"]: row for row in store.rows("reports/finding", keys=keys)}
+    old = [key for key, row in by_key.items() if row["wasted_units"] != "0" and key not in spans]
+    prices = store.rows("reports/finding_mean_price", keys=old) if old else []
+    for key in old:
+        spans[key] = _spread(by_key[key], [price for price in prices if price["key"] == key])
     return [
         _finding(by_key[row["key"]] | {"state": row["state"]}, _price(spans[row["key"]]))
         for row in rows
@@ -319,6 +323,15 @@ def _remedy(rule: Rule | None, evidence: Mapping[str, Any]) -> str:
         return rule.remedy(evidence)
     except OLD_WORDS:
         return rule.why
+
+
+def _spread(finding: dict[str, Any], prices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The waste of a finding from before claims were kept, spread over the prices its devices had: as finding_amount is."""
+    total = sum(int(p["overlap_us"]) for p in prices)
+    if not total:
+        return [{"bucket": finding["bucket"], "model": None, "usd_per_gpu_hour": None, "units": "0", "den": 1}]
+    units, den = int(finding["wasted_units"]), finding["wasted_den"] * total
+    return [p | {"bucket": finding["bucket"], "units": units * int(p["overlap_us"]), "den": den} for p in prices]
 
 
 def _price(parts: Sequence[dict[str, Any]]) -> _Price:

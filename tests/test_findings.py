@@ -160,17 +160,17 @@ def test_one_finding_is_read_by_its_team_only(store: Store) -> None:
 
 
 def test_money_follows_a_price_that_changes(store: Store) -> None:
-    """7140 idle seconds of a GPU that cost 2 dollars for the first hour and 4 for the second: 3 on average."""
+    """An idle GPU cost 2 dollars in the first hour, of which a minute is free, and 4 in the second."""
     finding = findings.read(store, team="search")[0]
 
-    assert ("7140.000000", "5.95", "USD") == (finding.wasted_gpu_seconds, finding.wasted_cost, finding.currency)
+    assert ("7140.000000", "5.97", "USD") == (finding.wasted_gpu_seconds, finding.wasted_cost, finding.currency)
 
 
 def test_the_rank_is_the_cost(store: Store) -> None:
     page = findings.page(store, limit=1)
 
     assert page.next is not None
-    assert 5.95 == findings.read_cursor(page.next)[0]
+    assert 5.966667 == findings.read_cursor(page.next)[0]
 
 
 def test_no_rate_is_no_cost_and_comes_last() -> None:
