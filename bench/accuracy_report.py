@@ -131,8 +131,8 @@ why), and `allowed`: what a detector may say or not because both readings are ri
 ## What this does not prove
 
 - The labels are ours. We wrote the simulator, and chose what a failure looks like from published descriptions; a detector that
-  agrees with it agrees with our reading of them. Scenes were written from the descriptions and not from the rules' SQL, but by
-  the same team.
+  agrees with it agrees with our reading of them. Scenes were written from the descriptions, by the same
+  team, and their author saw parts of the rules' SQL while looking for misses: they are not independent of the rules.
 - Where no record told what a rule must know, the scene was made to tell it: a pod that waits names a queue like its pool, a Slurm
   job that bears a spread says so in its comment, a dump has the time of its nodes' heartbeats. Sites without such records have misses
   that this page does not show.

@@ -114,7 +114,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         config = folder / "gpuwatch.toml"
         config.write_text(
             '[alerts]\nallow_private = ["127.0.0.1"]\n\n[[channel]]\nname = "ops"\nkind = "webhook"\n'
-            f'url = "{receiver.url}"\nseverity_min = "info"\n'
+            f'url = "{receiver.url}"\nseverity_min = "info"\nrules = ["idle-hoarding"]\n'
         )
         told = Told(folder / "data", receiver, ROUNDS)
         start_ms = now_ms() // STEP_MS * STEP_MS - 6 * 3_600_000
