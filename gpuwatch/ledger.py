@@ -87,6 +87,7 @@ def _recompute_slice(
         parts = _parts(store, parameters)
         for part in range(parts):
             _write_part(store, parameters | {"part": part, "parts": parts})
+        store.sql("drop table device_roof")
         strand(store, cluster, hours, requests)
         store.run("cost/unroll", cluster=cluster, from_us=hours[0], until_us=hours[-1])
 

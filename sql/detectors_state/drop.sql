@@ -38,3 +38,19 @@ drop table if exists mig_size;
 drop table if exists own_case;
 
 drop table if exists spot_case;
+
+drop table if exists device_roof;
+
+drop table if exists old_verdict;
+
+drop table if exists new_claim;
+
+drop table if exists touched_subject;
+
+drop table if exists relinked;
+
+drop table if exists claim_hour;
+
+drop table if exists new_unjudged;
+
+drop table if exists dry_claim;
