@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from gpuwatch.ingest import seal_all
 from gpuwatch.store import Store
 
 pytestmark = pytest.mark.slow
@@ -212,9 +213,13 @@ def _sent(metrics: str) -> dict[str, float] | None:
 
 
 def stored(data: Path, cluster: str) -> dict[tuple[str, str], tuple[int, float]]:
-    """Readings of a cluster in the store: (count, sum) by (column, GPU). An instance stands under its GPU."""
+    """Readings of a cluster in the store: (count, sum) by (column, GPU). An instance stands under its GPU.
+
+    What was sent again because its answer was lost is one reading once it is sealed.
+    """
     found = {}
     with Store.open(data) as store:
+        seal_all(store)
         for column in FIELDS.values():
             rows = store.sql(
                 "select gpu, count(value), sum(value) from ("
