@@ -182,7 +182,8 @@ def dry_run(
     store.run("views/job_chain", cluster=cluster, since_us=since_us, until_us=until_us)
     asked = _asked(store, cluster, rule, since_us, until_us, known_until_us, now_us, settings, state)
     speak(store, rule, sets, asked)
-    store.run("detectors_state/dry_claim", cluster=cluster, detector=rule.id, since_us=since_us, until_us=until_us)
+    store.run("detectors_state/new_claim")
+    store.run("detectors_state/dry_claim", cluster=cluster, detector=rule.id)
     store.run("detectors_state/grant", rank=list(RANK))
     found = _findings(store, rule, asked, "new_verdict")
     with store.view("found", found):
@@ -277,6 +278,7 @@ def _replace(store: Store, rule: Rule, asked: Asked, version: str) -> None:
         since_us=asked.since_us,
         until_us=asked.until_us,
     )
+    store.run("detectors_state/new_claim")
     store.run("detectors_state/keep", detector=rule.id)
     found = _findings(store, rule, asked, "verdict")
     with store.view("found", found):

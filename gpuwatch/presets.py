@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from gpuwatch.clock import MINUTE_US
-from gpuwatch.detectors.rule import Threshold
+from gpuwatch.detectors.rule import Threshold, is_time
 
 DEFAULT = "default"
 RECLAIM = "reclaim"
@@ -98,11 +97,6 @@ PRESETS: dict[str, Preset] = {
 }
 """Presets by name. A preset of 10 minutes and a ledger that books idle time from 15 (the setting idle_minutes) agree on who
 is named; the waste of the finding stays what the ledger booked."""
-
-
-def is_time(name: str) -> bool:
-    """Whether a threshold is a time in microseconds, by its name: `idle_us_min`, but not `fb_used_ratio`."""
-    return re.search(r"_us(_|$)", name) is not None
 
 
 def source_of(preset: str, rule: str, name: str) -> str | None:

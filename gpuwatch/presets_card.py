@@ -13,12 +13,12 @@ from itertools import pairwise
 from typing import Any
 
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
-from gpuwatch.detectors.rule import Rule
+from gpuwatch.detectors.rule import Rule, is_time
 from gpuwatch.errors import UnreadableInput, UsageError
 from gpuwatch.policy_lines import line_of, lines
 from gpuwatch.policy_values import SHOWN_MAX, PolicyError, Problem, Values, shown
 from gpuwatch.policy_values import Known as AnyName
-from gpuwatch.presets import DEFAULT, LADDER, PRESETS, RECLAIM, is_time
+from gpuwatch.presets import DEFAULT, LADDER, PRESETS, RECLAIM
 from gpuwatch.state import State
 from gpuwatch.state.cards import Cards
 

@@ -10,9 +10,8 @@ from string import Formatter
 from typing import Any, get_args
 
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
-from gpuwatch.detectors.rule import MEASURES, Evidence, Mode, Rule, Threshold
+from gpuwatch.detectors.rule import MEASURES, Evidence, Mode, Rule, Threshold, is_time
 from gpuwatch.output import BUCKET_WORDS
-from gpuwatch.presets import is_time
 
 ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 ID_MAX, TEXT_MAX, THRESHOLDS_MAX = 60, 500, 50

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gpuwatch.clock import MINUTE_US
-from gpuwatch.detectors.rule import rules
+from gpuwatch.detectors.rule import is_time, rules
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.policy_values import PolicyError
-from gpuwatch.presets import LADDER, PRESETS, RECLAIM, is_time
+from gpuwatch.presets import LADDER, PRESETS, RECLAIM
 from gpuwatch.presets_card import Layer, answer, layers, put, read
 from gpuwatch.presets_sets import in_force, sets, steps
 from gpuwatch.state import State

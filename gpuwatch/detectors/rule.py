@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gpuwatch.store import Store
 
 Evidence = Mapping[str, Any]
-_TIME = re.compile(r"_us(_|$)")
 Mode = Literal["hours", "runs", "all"]
 MEASURES = ("sum", "mean", "max", "min", "first", "last", "devices")
 """How numbers of several rows become one number of the finding: means are weighted by time, devices are counted once."""
@@ -26,6 +25,11 @@ def count(number: float, noun: str) -> str:
     """A number in a sentence, with its noun: one decimal, two below 1; the evidence has it whole."""
     told = f"{number:,.{1 if abs(number) >= 1 else 2}f}".rstrip("0").rstrip(".")
     return f"{told} {noun}{'' if told == '1' else 's'}"
+
+
+def is_time(name: str) -> bool:
+    """Whether a threshold is a time in microseconds, by its name: `idle_us_min`, but not `fb_used_ratio`."""
+    return re.search(r"_us(_|$)", name) is not None
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Rule:
     @property
     def parameters(self) -> dict[str, float]:
         """The thresholds by name: microseconds are whole numbers."""
-        return {t.name: int(t.value) if _TIME.search(t.name) else t.value for t in self.thresholds}
+        return {t.name: int(t.value) if is_time(t.name) else t.value for t in self.thresholds}
 
 
 def version_of(parameters: Mapping[str, float]) -> str:

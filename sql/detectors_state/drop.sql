@@ -52,5 +52,3 @@ drop table if exists relinked;
 drop table if exists claim_hour;
 
 drop table if exists new_unjudged;
-
-drop table if exists dry_claim;
