@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,8 @@ CHOICES_MAX = 20_000
 """Choices that one search looks at."""
 PACKINGS_MAX = 20_000
 """Arrangements of the GPUs that one choice moves which are looked at."""
+SEARCHED_MAX = 100
+"""Pieces of several sizes whose arrangements are searched; of more, one is tried: the largest first, each where least is left."""
 NODE_PIECES_MAX = 12
 """Pieces of one node among which every choice is looked at: the smallest."""
 TARGETS_MAX = 200
@@ -27,11 +30,13 @@ class Piece:
     run: str
     gpus: int
     preemptible: bool = False
+    stays: bool = False
+    """Whether nothing may move it."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """A node whose GPUs are alike: how many are free, and who holds the others that could be moved."""
+    """A node whose GPUs are alike: how many are free, and who holds the others."""
 
     name: str
     free: int
@@ -69,7 +74,7 @@ def plan(hosts: Sequence[Host], gpus: int, members: int = 1) -> Plan | None:
         return Plan((), True)
     if sum(host.free for host in hosts) < gpus * members:
         return None
-    pieces = [piece for host in hosts for piece in host.pieces]
+    pieces = [piece for host in hosts for piece in host.pieces if not piece.stays]
     if len(pieces) <= EXACT_PIECES_MAX:
         for looked, moves in enumerate(_cheapest_first(pieces)):
             if looked >= CHOICES_MAX:
@@ -83,6 +88,14 @@ def plan(hosts: Sequence[Host], gpus: int, members: int = 1) -> Plan | None:
 
 def fits(free: Iterable[int], wanted: Sequence[int]) -> bool:
     """Whether pieces of these sizes fit into nodes with so many free GPUs, each on one node. Bounded: False beyond it."""
+    sizes = sorted(wanted, reverse=True)
+    bins = tuple(sorted(room for room in free if room))
+    if sum(bins) < sum(sizes):
+        return False
+    if len(set(sizes)) == 1:
+        return sum(room // sizes[0] for room in bins) >= len(sizes)
+    if len(sizes) > SEARCHED_MAX:
+        return _packs(list(bins), sizes)
     budget = [PACKINGS_MAX]
 
     @lru_cache(PACKINGS_MAX)
@@ -99,9 +112,17 @@ def fits(free: Iterable[int], wanted: Sequence[int]) -> bool:
                 return True
         return False
 
-    sizes = sorted(wanted, reverse=True)
-    bins = tuple(sorted(room for room in free if room))
-    return sum(bins) >= sum(sizes) and place(bins, 0)
+    return place(bins, 0)
+
+
+def _packs(bins: list[int], sizes: Iterable[int]) -> bool:
+    """Whether sizes, the largest first, fit into sorted nodes, each put where least is left."""
+    for size in sizes:
+        at = bisect_left(bins, size)
+        if at == len(bins):
+            return False
+        insort(bins, bins.pop(at) - size)
+    return True
 
 
 def _price(moves: Iterable[Piece]) -> tuple[int, int, int]:
@@ -134,7 +155,7 @@ def _makes_room(hosts: Sequence[Host], moves: Sequence[Piece], gpus: int, member
 def _cleared(hosts: Sequence[Host], gpus: int, members: int) -> Plan | None:
     """One place more at a time, each on the node where it moves least; not exact."""
     free = {host.name: host.free for host in hosts}
-    staying = {host.name: list(host.pieces) for host in hosts}
+    staying = {host.name: [piece for piece in host.pieces if not piece.stays] for host in hosts}
     moved: list[Piece] = []
     for _ in range(members):
         ready = [name for name in free if free[name] >= gpus]

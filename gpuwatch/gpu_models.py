@@ -1,6 +1,6 @@
 """What one GPU model can do: power, NVLink speed, dense math, memory and its speed, by the name that exporters print.
 
-TDP, memory and dense BF16 math: vendors' data sheets (never the figure with sparsity). NVLink: usable bytes/s per GPU,
+TDP, memory, FP32 and dense BF16 math: vendors' data sheets (never the figure with sparsity). NVLink: usable bytes/s per GPU,
 both directions (domain.md section 4.2: NCCL's per-link model times links times two). An unknown model has none of it:
 then no rule leans on them.
 """
@@ -20,34 +20,36 @@ class GpuModel:
     bf16_flops: float | None = None
     memory_bytes_per_s: float | None = None
     memory_bytes: float | None = None
+    fp32_flops: float | None = None
+    """Of the SMs without their tensor cores."""
 
 
 GB = 1e9
 _UNKNOWN = GpuModel(None, None)
 # The first pattern found in the name decides; special forms stand before general ones.
 _MODELS: tuple[tuple[str, GpuModel], ...] = (
-    (r"\bGB200\b", GpuModel(1200, 2 * 722e9, 2250e12, 8000e9, 186 * GB)),
-    (r"\bB300\b", GpuModel(1100, 2 * 722e9, 2250e12, 8000e9, 288 * GB)),
-    (r"\bB200\b", GpuModel(1000, 2 * 722e9, 2250e12, 8000e9, 180 * GB)),
-    (r"\bGH200\b", GpuModel(700, 2 * 371e9, 989e12, 4000e9, 96 * GB)),
-    (r"\bH200 NVL\b", GpuModel(600, 2 * 371e9, 835e12, 4800e9, 141 * GB)),
-    (r"\bH200\b", GpuModel(700, 2 * 371e9, 989e12, 4800e9, 141 * GB)),
-    (r"\bH100 NVL\b", GpuModel(400, 2 * 247e9, 835e12, 3938e9, 94 * GB)),
-    (r"\bH100 PCIE\b", GpuModel(350, None, 756e12, 2039e9, 80 * GB)),
-    (r"\bH100\b", GpuModel(700, 2 * 371e9, 989e12, 3350e9, 80 * GB)),
-    (r"\bH20\b", GpuModel(500, 2 * 371e9, 148e12, 4000e9, 96 * GB)),
-    (r"\bH800\b", GpuModel(700, 2 * 165e9, 989e12, 3350e9, 80 * GB)),
-    (r"\bA100 PCIE\b", GpuModel(300, None, 312e12, 1935e9, 80 * GB)),
-    (r"\bA100\b", GpuModel(400, 2 * 240e9, 312e12, 2039e9, 80 * GB)),
-    (r"\bA800\b", GpuModel(400, 2 * 160e9, 312e12, 2039e9, 80 * GB)),
-    (r"\bA30\b", GpuModel(165, None, 165e12, 933e9, 24 * GB)),
-    (r"\bA40\b", GpuModel(300, None, 150e12, 696e9, 48 * GB)),
-    (r"\bA10G?\b", GpuModel(150, None, 125e12, 600e9, 24 * GB)),
-    (r"\bL40S\b", GpuModel(350, None, 362e12, 864e9, 48 * GB)),
-    (r"\bL40\b", GpuModel(300, None, 181e12, 864e9, 48 * GB)),
-    (r"\bL4\b", GpuModel(72, None, 121e12, 300e9, 24 * GB)),
-    (r"\bT4\b", GpuModel(70, None, 65e12, 320e9, 16 * GB)),
-    (r"\bV100\b", GpuModel(300, 2 * 120e9, 125e12, 900e9, 32 * GB)),
+    (r"\bGB200\b", GpuModel(1200, 2 * 722e9, 2250e12, 8000e9, 186 * GB, 80e12)),
+    (r"\bB300\b", GpuModel(1100, 2 * 722e9, 2250e12, 8000e9, 288 * GB, 77e12)),
+    (r"\bB200\b", GpuModel(1000, 2 * 722e9, 2250e12, 8000e9, 180 * GB, 75e12)),
+    (r"\bGH200\b", GpuModel(700, 2 * 371e9, 989e12, 4000e9, 96 * GB, 67e12)),
+    (r"\bH200 NVL\b", GpuModel(600, 2 * 371e9, 835e12, 4800e9, 141 * GB, 60e12)),
+    (r"\bH200\b", GpuModel(700, 2 * 371e9, 989e12, 4800e9, 141 * GB, 67e12)),
+    (r"\bH100 NVL\b", GpuModel(400, 2 * 247e9, 835e12, 3938e9, 94 * GB, 60e12)),
+    (r"\bH100 PCIE\b", GpuModel(350, None, 756e12, 2039e9, 80 * GB, 51e12)),
+    (r"\bH100\b", GpuModel(700, 2 * 371e9, 989e12, 3350e9, 80 * GB, 67e12)),
+    (r"\bH20\b", GpuModel(500, 2 * 371e9, 148e12, 4000e9, 96 * GB, 44e12)),
+    (r"\bH800\b", GpuModel(700, 2 * 165e9, 989e12, 3350e9, 80 * GB, 67e12)),
+    (r"\bA100 PCIE\b", GpuModel(300, None, 312e12, 1935e9, 80 * GB, 19.5e12)),
+    (r"\bA100\b", GpuModel(400, 2 * 240e9, 312e12, 2039e9, 80 * GB, 19.5e12)),
+    (r"\bA800\b", GpuModel(400, 2 * 160e9, 312e12, 2039e9, 80 * GB, 19.5e12)),
+    (r"\bA30\b", GpuModel(165, None, 165e12, 933e9, 24 * GB, 10.3e12)),
+    (r"\bA40\b", GpuModel(300, None, 150e12, 696e9, 48 * GB, 37.4e12)),
+    (r"\bA10G?\b", GpuModel(150, None, 125e12, 600e9, 24 * GB, 31.2e12)),
+    (r"\bL40S\b", GpuModel(350, None, 362e12, 864e9, 48 * GB, 91.6e12)),
+    (r"\bL40\b", GpuModel(300, None, 181e12, 864e9, 48 * GB, 90.5e12)),
+    (r"\bL4\b", GpuModel(72, None, 121e12, 300e9, 24 * GB, 30.3e12)),
+    (r"\bT4\b", GpuModel(70, None, 65e12, 320e9, 16 * GB, 8.1e12)),
+    (r"\bV100\b", GpuModel(300, 2 * 120e9, 125e12, 900e9, 32 * GB, 15.7e12)),
 )
 
 

@@ -26,8 +26,14 @@ OPEN_MAX = contention.KEYS_MAX
 """Jobs that are looked at: more than a fleet has at once."""
 STILL_US = 5 * MINUTE_US
 """Idle within this of the last measurement is idle still."""
-KEEPS_WAITING = ("latency-critical", "gpuwatch.io/latency-critical")
-"""Labels of servers that must be there before a request comes: nothing is proposed for them."""
+LATENCY_CRITICAL = "latency-critical"
+KEEPS_WAITING = {
+    LATENCY_CRITICAL: "true",
+    f"gpuwatch.io/{LATENCY_CRITICAL}": "true",
+    "workload-class": LATENCY_CRITICAL,
+    "gpuwatch.io/workload-class": LATENCY_CRITICAL,
+}
+"""Labels of servers that must be there before a request comes, and their value: nothing is proposed for them."""
 
 
 @dataclass(frozen=True)
@@ -191,4 +197,4 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 def _serves(labels: Mapping[str, Any]) -> bool:
-    return any(str(labels.get(name)).lower() == "true" for name in KEEPS_WAITING)
+    return any(str(labels.get(name)).lower() == value for name, value in KEEPS_WAITING.items())

@@ -45,7 +45,7 @@ def hosts(
     for (place, model), some in groupby(rows, key=lambda row: (row["place"], row["model"])):
         held = list(some)
         pieces = tuple(
-            Piece(place, str(row["run_id"]), row["gpus"], row["preemptible"])
+            Piece(place, str(row["run_id"]), row["gpus"], row["preemptible"], row["stays"])
             for row in held
             if row["run_id"] is not None
         )

@@ -56,12 +56,15 @@ def history(
     return {"items": items, "next_offset": offset + len(items) if more else None}
 
 
-def by_job(store: Store, window: Window, *, cluster: str | None = None) -> list[Row]:
-    """Jobs that held a part of nodes whose rest was stranded, with the GPU-hours of it and their cost; job None: nobody held
-    any of the node.
+def by_job(
+    store: Store, window: Window, *, cluster: str | None = None, limit: int | None = None, offset: int = 0
+) -> Row:
+    """Jobs that held a part of nodes whose rest was stranded, with the GPU-hours of it, their cost, and `next_offset`; job
+    None: nobody held any of the node.
 
     Only what requests lost because free GPUs did not lie together, so it is less than the ledger's `stranded`, which is also
-    for the sake of other models and MIG modes. `cost` None: no price. The most expensive first; at most JOBS_MAX.
+    for the sake of other models and MIG modes. `cost` None: no price. Those that stranded most first; at most JOBS_MAX. Who
+    stranded less than is told in decimals, in hours and in money, is not there.
     """
     rows = store.rows(
         "shapes/stranded_by_job", cluster=cluster, start_us=window.start_us, end_us=window.end_us, limit=JOBS_MAX
@@ -74,7 +77,7 @@ def by_job(store: Store, window: Window, *, cluster: str | None = None) -> list[
         if currency is not None:
             told = largest_remainder([amount for _, amount in some], CENT_PLACES, [str(n) for n, _ in some])
             cents.update(zip((n for n, _ in some), told, strict=True))
-    return [
+    items = [
         {
             "cluster": row["cluster"],
             "pool": row["pool"],
@@ -82,9 +85,12 @@ def by_job(store: Store, window: Window, *, cluster: str | None = None) -> list[
             "job": row["job_id"],
             "team": row["team"],
             "user": row["user"],
-            "stranded_gpu_hours": round(row["us"] / HOUR_US, PLACES),
+            "stranded_gpu_hours": hours,
             "cost": f"{cents[number]:f}" if number in cents else None,
             "currency": row["currency"],
         }
         for number, row in enumerate(rows)
+        if (hours := round(row["us"] / HOUR_US, PLACES)) or cents.get(number)
     ]
+    end = len(items) if limit is None else offset + limit
+    return {"items": items[offset:end], "next_offset": end if end < len(items) else None}

@@ -36,8 +36,9 @@ def smaller(
     """The MIG slice of its model, or the cheaper model of the fleet, that would cost least; None where none does.
 
     `headroom` is added to what was used. `prices` are hourly prices of whole GPUs by model, in the currency of `price`,
-    the job's own. A model fits where memory does, and what was asked of tensor cores and of memory bandwidth stays within
-    1 / (1 + headroom) of what it can do (domain.md D24); one whose figures nobody knows does not.
+    the job's own. A model fits where memory does, and what was asked of tensor cores, of memory bandwidth and, at most, of the
+    SMs beside their tensor cores stays within 1 / (1 + headroom) of what it can do (domain.md D24); one whose figures nobody
+    knows does not.
     """
     found: list[tuple[Fraction, str]] = []
     fit = smallest_fit(slices_of(used.model), used.fb_bytes, used.sm_ratio, headroom)
@@ -60,7 +61,7 @@ def fits(used: Used, model: str, headroom: Fraction) -> bool:
     own, other = gpu_models.facts(used.model), gpu_models.facts(model)
     if (
         model == used.model
-        or None in (own.bf16_flops, own.memory_bytes_per_s, other.memory_bytes)
+        or None in (own.bf16_flops, own.memory_bytes_per_s, own.fp32_flops, other.memory_bytes)
         or used.tensor_ratio is None
     ):
         return False
@@ -68,5 +69,7 @@ def fits(used: Used, model: str, headroom: Fraction) -> bool:
     return (
         used.fb_bytes * more <= (other.memory_bytes or 0)
         and used.tensor_ratio * (own.bf16_flops or 0) * more <= (other.bf16_flops or 0)
+        # An SM that is busy without its tensor cores may do FP32 math, of which a model with better tensor cores can have less.
+        and used.sm_ratio * (own.fp32_flops or 0) * more <= (other.fp32_flops or 0)
         and used.dram_ratio * (own.memory_bytes_per_s or 0) * more <= (other.memory_bytes_per_s or 0)
     )

@@ -1,5 +1,6 @@
 -- A row is a node of one model at an instant, the whole GPUs of it that are free, and a run that holds some of them (NULL:
--- nobody holds any), with how many, and whether others may take its place.
+-- nobody holds any), with how many, whether others may take its place, and whether it stays where it is: a server that says
+-- it is latency-critical, and all on a node that no scheduler takes jobs for.
 with standing as (
     select
         coalesce(d.node, d.gpu) as place,
@@ -16,10 +17,22 @@ with standing as (
         and d.pool is not distinct from $pool
         and coalesce(list_contains($models::varchar[], d.model), $models is null)
 ),
-node as (
+place_size as (
     select place, model, any_value(pool) as pool, count(*) filter (where free) as free
     from standing
     group by place, model
+),
+-- What schedulers said of each node before the instant.
+told as (
+    select scheduler, node, state
+    from node
+    where cluster = $cluster and coalesce(coalesce(observed_us, since_us) <= $at_us, true)
+    qualify row_number() over (partition by scheduler, node order by observed_us desc nulls last) = 1
+),
+closed as (
+    select distinct node
+    from told
+    where state <> 'up'
 ),
 held as (
     select place, model, run_id, count(*) as gpus
@@ -35,8 +48,15 @@ select
     h.gpus,
     r.job_id,
     coalesce(regexp_matches(lower(concat_ws(' ', r.qos, r.queue)), 'preempt|spot|scaveng|standby|best-?effort'), false)
-        as preemptible
-from node n
+        as preemptible,
+    n.place in (select node from closed)
+    or coalesce(
+        lower(coalesce(r.labels ->> '$."latency-critical"', r.labels ->> '$."gpuwatch.io/latency-critical"')) = 'true'
+        or lower(coalesce(r.labels ->> '$."gpuwatch.io/workload-class"', r.labels ->> '$."workload-class"'))
+            = 'latency-critical',
+        false
+    ) as stays
+from place_size n
 left join held h using (place, model)
 left join run r on r.run_id = h.run_id and r.cluster = $cluster
 order by n.place, n.model, h.gpus, r.job_id, h.run_id;

@@ -19,6 +19,7 @@ state as (
         p.model,
         p.pool,
         p.device_id,
+        t.milli,
         greatest(t.start_us, $start_us) as start_us,
         least(t.end_us, $end_us) as end_us,
         (t.gpus * t.milli)::hugeint * (t.lost - t.misfit) as lost,
@@ -48,8 +49,7 @@ beside as (
         t.place,
         t.model,
         t.start_us,
-        t.weight,
-        t.lost,
+        t.milli,
         h.run_id,
         sum(least(t.end_us, h.end_us) - greatest(t.start_us, h.start_us))::hugeint as held_us
     from state t
@@ -69,12 +69,12 @@ dealt as (
         case
             when b.run_id is null then (t.end_us - t.start_us)::hugeint * t.lost // t.weight
             else (t.end_us - t.start_us)::hugeint * t.lost * b.held_us
-                // (t.weight * sum(b.held_us) over (partition by t.cluster, t.place, t.model, t.start_us, t.lost, t.weight))
+                // (t.weight * sum(b.held_us) over (partition by t.cluster, t.place, t.model, t.start_us, t.milli))
         end as us
     from state t
     left join beside b
         on b.cluster = t.cluster and b.place = t.place and b.model = t.model and b.start_us = t.start_us
-        and b.lost = t.lost and b.weight = t.weight
+        and b.milli = t.milli
 )
 select
     d.cluster,

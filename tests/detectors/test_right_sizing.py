@@ -28,7 +28,7 @@ RULE = "right-sizing"
 GIB = 2**30
 DAY = 26 * 60.0
 LITTLE = level(0.3, 0.09, 0.02, 0.05, 150, fb_used_bytes=6 * GIB, fb_total_bytes=80 * GIB)
-L40S = "NVIDIA L40S"
+L40S, L4, A30 = "NVIDIA L40S", "NVIDIA L4", "NVIDIA A30"
 
 Scene = Callable[[World, str], object]
 
@@ -136,7 +136,7 @@ def test_it_says_so_in_words(fleet: World) -> None:
 
 # What fits, without a fleet -------------------------------------------------------------------------------------------
 
-PRICES = {H100: Fraction(4), L40S: Fraction(1)}
+PRICES = {H100: Fraction(4), L40S: Fraction(1), L4: Fraction(4), A30: Fraction(3, 5)}
 QUARTER = Fraction(1, 4)
 
 
@@ -154,6 +154,12 @@ QUARTER = Fraction(1, 4)
         pytest.param(Used(H100, 40 * GIB, 0.7, 0.1, 0.1), None, id="48 GB hold 40 GiB, not with a quarter more"),
         pytest.param(Used(H100, 30 * GIB, 0.7, 0.1, 0.3), None, id="a third of this memory's speed is too much"),
         pytest.param(Used(H100, 30 * GIB, 0.7, 0.4, 0.1), None, id="and so is two fifths of these tensor cores"),
+        pytest.param(
+            Used(L4, 15 * GIB, 0.79, 0.1, 0.3), Size(L40S, Fraction(3, 4)), id="an A30 has a third of an L4's FP32 math"
+        ),
+        pytest.param(
+            Used(L4, 15 * GIB, 0.2, 0.1, 0.3), Size(A30, Fraction(17, 20)), id="it is enough for a fifth of the SMs"
+        ),
         pytest.param(Used("Future 9000", 6 * GIB, 0.1, 0.1, 0.1), None, id="of an unknown model nobody knows"),
     ],
 )

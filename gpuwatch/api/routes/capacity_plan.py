@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -12,7 +12,7 @@ from gpuwatch.api.common import PREFIX, Name, Svc, WindowText, answer, errors, i
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.routes.capacity import At, Days
 from gpuwatch.api.schema import Money, Ratio, Shape, Time
-from gpuwatch.clock import DAY_US, HOUR_US
+from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.shapes_demand import DAYS
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
@@ -104,6 +104,7 @@ class StrandedBy(Shape):
 
 class StrandedByJob(Shape):
     items: list[StrandedBy]
+    next: str | None
 
 
 @router.get("/capacity/plan", response_model=Plans, responses=errors(), summary="What would make room for a shape")
@@ -153,19 +154,34 @@ def capacity_history(
     offset = 0 if place is None else place.position
     with service.reader() as store:
         found = history(store, span, STEPS[step], cluster=cluster, limit=limit, offset=offset)
-    following = found.pop("next_offset")
-    return answer(found | {"next": None if following is None else encode(Cursor("", following, span), asked)})
+    return _paged(found, span, asked)
 
 
 @router.get(
     "/capacity/stranded", response_model=StrandedByJob, responses=errors(), summary="Which jobs stranded free GPUs"
 )
-def capacity_stranded(access: FleetReader, service: Svc, window: WindowText = "7d", cluster: Name = None) -> Response:
+def capacity_stranded(
+    access: FleetReader,
+    service: Svc,
+    window: WindowText = "7d",
+    cluster: Name = None,
+    limit: Limit = 100,
+    cursor: CursorText = None,
+) -> Response:
     """Free GPU-hours that usual requests could not use because the rest of their node was held, by the jobs that held it,
-    with their price. job null: nobody held any of the node.
+    with their price; those that stranded most first. job null: nobody held any of the node.
     """
     from gpuwatch.shapes_history import by_job
 
-    span = window_of(window, service.now_us())
+    asked = question({"route": "stranded", "window": window, "cluster": cluster})
+    place = decode(cursor, asked)
+    span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
+    offset = 0 if place is None else place.position
     with service.reader() as store:
-        return answer({"items": by_job(store, span, cluster=cluster)})
+        found = by_job(store, span, cluster=cluster, limit=limit, offset=offset)
+    return _paged(found, span, asked)
+
+
+def _paged(found: dict[str, Any], span: Window, asked: str) -> Response:
+    following = found.pop("next_offset")
+    return answer(found | {"next": None if following is None else encode(Cursor("", following, span), asked)})
