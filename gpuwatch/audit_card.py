@@ -12,7 +12,7 @@ from gpuwatch.audit_network import fabric, placement
 from gpuwatch.audit_partition import partitioning
 from gpuwatch.audit_plan import a_month, actions, dearest
 from gpuwatch.audit_schedulers import scheduling, writers
-from gpuwatch.clock import rfc3339
+from gpuwatch.clock import HOUR_US, rfc3339
 from gpuwatch.findings import SEVERITY_ORDER
 from gpuwatch.money import CENT_PLACES, format_quantity, largest_remainder
 from gpuwatch.output import BUCKET_WORDS
@@ -35,6 +35,7 @@ ALONE = 2
 SHOWN_MAX = 10
 """Findings that a layer shows."""
 HOUR_PLACES = 3
+MANY_HOURS = 10
 NOT_KNOWN = "not known"
 NOTHING = "nothing to decide"
 
@@ -225,12 +226,12 @@ def _unknown(facts: Row, decided: Mapping[str, Sequence[Decision]]) -> list[dict
         if one.state == UNKNOWN
     ]
     if facts["unpriced_gpu_hours"]:
-        hours = _hours(facts["unpriced_gpu_hours"])
+        hours = _said(facts["unpriced_gpu_hours"])
         fix = "Add their models to rates.csv (gpuwatch doctor prints the lines)."
         told.append({"layer": "", "what": f"{hours} GPU-hours have no rate: their money is not known.", "fix": fix})
     blind = facts["buckets"].get("unobserved", {}).get("gpu_hours")
     if blind:
-        what = f"{_hours(blind)} held GPU-hours were not measured: neither work nor waste."
+        what = f"{_said(blind)} held GPU-hours were not measured: neither work nor waste."
         told.append(
             {"layer": "", "what": what, "fix": "Run dcgm-exporter on these nodes (gpuwatch doctor names them)."}
         )
@@ -291,9 +292,20 @@ def _action(action: Row) -> dict[str, Any]:
 
 def _empty(facts: Row) -> dict[str, Any]:
     """The card of books that know nothing of what was asked."""
-    known = facts["known"]
-    what = "The books are empty." if known is None else "The books know nothing of this window."
-    fix = "gpuwatch import bundle BUNDLE; gpuwatch analyze. docs/sources.md says what to bring."
+    known, asked = facts["known"], facts.get("asked")
+    what, fix = (
+        "The books are empty.",
+        "gpuwatch import bundle BUNDLE; gpuwatch analyze. docs/sources.md says what to bring.",
+    )
+    if known is not None:
+        span = f"{rfc3339(known.start_us)},{rfc3339(known.end_us)}"
+        whole = asked is None or -(-asked.start_us // HOUR_US) < asked.end_us // HOUR_US
+        what = (
+            "The books know nothing of this window."
+            if whole
+            else "This window has no whole hour: only such are judged."
+        )
+        fix = f"Ask for a part of what they know: --window {span}"
     blank: dict[str, Any] = {
         "grade": None, "grade_words": NOT_KNOWN, "points": None, "letters_lost": 0, "decisions_judged": 0,
         "decisions": [], "defaults": [], "findings_count": 0, "open_count": 0, "worst": None, "gpu_hours": None,
@@ -322,6 +334,11 @@ def _empty(facts: Row) -> dict[str, Any]:
 
 def _money(amount: Any) -> str | None:
     return None if amount is None else format_quantity(Fraction(amount), CENT_PLACES)
+
+
+def _said(hours: Fraction) -> str:
+    """In a sentence: whole hours where there are many."""
+    return f"{round(hours):,}" if hours >= MANY_HOURS else _hours(hours)
 
 
 def _hours(hours: Fraction) -> str:

@@ -52,6 +52,7 @@ def read(store: Store, state: State, window: Window | None, now_us: int) -> Row:
         "findings": _findings(store, state, span, now_us, words),
     }
     try:
+        store.run("views/run_placer", cluster=None, **words)
         store.run("audit/placed", **words)
         for name in ("binder", "shared_pool", "gang", "mig", "topology", "fabric"):
             facts[name] = store.rows(f"audit/{name}", **words)

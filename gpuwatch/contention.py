@@ -17,6 +17,7 @@ from gpuwatch.report.waited import NOT_FOR_GPUS, fitting
 from gpuwatch.state import State
 from gpuwatch.store import Store
 from gpuwatch.teams import resolve_many
+from gpuwatch.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of
 
 KEYS_MAX = 5000
 """Findings of one question."""
@@ -29,6 +30,7 @@ _LIMITS = re.compile(r"(QOS|Assoc|Max|Invalid|Account|License|Reserv)\w*|\w*(Lim
 """Slurm's words for limits, quotas, licences and reservations."""
 
 _REQUEST = pa.schema([("number", pa.int64()), ("team", pa.string())])
+_REFUSED = pa.schema([("cluster", pa.string()), ("job_id", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, in
     told = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
     reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in told if _LIMITS.fullmatch(word))}
     store.run("reports/report_request", **scope, reasons=sorted(reasons), limit=REQUESTS_MAX)
+    _drop_refused(store, scope)
     owners = resolve_many(state.team_rules(), store.table("reports/report_request_owner")).select(["number", "team"])
     with store.view("report_fit", fitting(store)), store.view("report_owner", owners.cast(_REQUEST)):
         rows = store.rows("contention/contended", since_us=since_us)
@@ -95,6 +98,29 @@ def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, in
         )
     }
     return {key: _part_of(_sum(parts), wasted[key]) for key, parts in by_key.items()}
+
+
+def _drop_refused(store: Store, scope: Mapping[str, int]) -> None:
+    """Takes those requests out whose pods no node took for another reason than GPUs: a taint, a volume, CPU."""
+    told = store.sql(
+        "select distinct cluster, job_id from pending join report_request using (cluster, job_id)"
+        " where list_contains($words::varchar[], pending.reason)",
+        words=sorted(POD_REASONS),
+    )
+    known = {(cluster, job_id) for cluster, job_id in told}
+    refused: dict[tuple[str, str], bool] = {}
+    for cluster in sorted({cluster for cluster, _ in known}):
+        span = {"from_us": scope["start_us"], "until_us": scope["end_us"], "fresh_us": FRESH_US, "limit": ROWS_MAX}
+        for row in store.rows("shapes/refused", cluster=cluster, **span):
+            job = job_of(cluster, row["namespace"], row["name"], known)
+            if job is not None:
+                # What the scheduler said last of any of its pods.
+                refused.setdefault(job, for_room(None, row["message"]) is False)
+    rows = [{"cluster": job[0], "job_id": job[1]} for job, never in refused.items() if never]
+    with store.view("contended_refused", pa.Table.from_pylist(rows, schema=_REFUSED)):
+        store.sql(
+            "delete from report_request where (cluster, job_id) in (select (cluster, job_id) from contended_refused)"
+        )
 
 
 def _part_of(found: Contention, wasted: Fraction) -> Contention:

@@ -15,7 +15,7 @@ from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.errors import BooksDoNotClose
 from gpuwatch.settings import Settings
 from gpuwatch.store import Store
-from gpuwatch.stranding import Asked, asked, refresh, strand
+from gpuwatch.stranding import Asked, asked, strand
 
 FREE_BUCKETS = ("schedulable", "stranded", "out_of_service", "mig_remainder")
 HELD_BUCKETS = (
@@ -118,8 +118,8 @@ def recompute_dirty(
 ) -> int:
     """Recomputes every dirty hour of a cluster that has segments, a day at a time; returns how many hours.
 
-    Then the free time of other days whose requests have become known since is divided anew.
-    `progress(done, total)` is called after each day. An interrupted run leaves the rest dirty.
+    `progress(done, total)` is called after each day. An interrupted run leaves the rest dirty. Free time of other days, whose
+    requests have become known since, is divided anew by `stranding.refresh`, which comes before.
     """
     hours = [
         row[0] for row in store.sql("select distinct hour_us from dirty_hour where cluster = $c order by 1", c=cluster)
@@ -134,7 +134,6 @@ def recompute_dirty(
             store.checkpoint()
         if progress is not None:
             progress(done, len(hours))
-    refresh(store, cluster)
     return done
 
 

@@ -1,4 +1,4 @@
-"""Gaps that return: the period of a job's pauses by autocorrelation, minute by minute."""
+"""Gaps that return: the period of a job's pauses by autocorrelation, minute by minute, for many jobs at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 Series = NDArray[np.float64]
 Marks = NDArray[np.bool_]
-SMOOTH = np.array([0.25, 0.5, 0.25])
+Counts = NDArray[np.int64]
+SMOOTH = (0.25, 0.5, 0.25)
 """Pauses come a minute early or late: a job counts steps, not minutes."""
 FUNDAMENTAL = 0.85
 """The shortest lag that is nearly as good as the best one is the period; its multiples are as good."""
@@ -19,87 +20,131 @@ SPACING = 0.25
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """Pauses that return: minutes from one to the next, how alike a period is to the one before (-1..1), how many pauses,
-    and which minutes are in one. `last` is the last of these minutes, `excess` the part of all time they take.
+class Patterns:
+    """Pauses that return, a row a window that has them.
+
+    `row` is its place among those asked; then minutes from one pause to the next, how alike a period is to the one before
+    (-1..1), how many pauses there are, the part of all known time they take, which minutes are in one, and the last of these.
     """
 
-    period: int
-    score: float
-    pauses: int
-    excess: float
+    row: Counts
+    period: Counts
+    score: Series
+    pauses: Counts
+    excess: Series
     minutes: Marks
-    last: int
+    last: Counts
 
 
 def find(
     gap: Series,
+    length: Counts,
+    pauses_min: Counts,
     *,
     period_min: int,
     period_max: int,
     score_min: float,
-    pauses_min: int,
     height_min: float,
     baseline_max: float,
     on_time_min: float,
     depth_min: float,
-) -> Pattern | None:
-    """The pattern of pauses in `gap`, the part of each minute in which nothing ran (NaN: not known); None without one.
+) -> Patterns:
+    """The patterns of pauses in the rows of `gap`, the part of each minute in which nothing ran (NaN: not known).
 
-    Pauses are minutes at least `height_min` above the median, which is at most `baseline_max`: work goes on between them.
-    In those of three minutes and more nothing runs: `depth_min` of the minutes between their first and last one.
-    The period is a local peak of the autocorrelation at `score_min` or above between `period_min` and `period_max`
-    minutes, and `on_time_min` of the pauses follow each other by it.
+    A row is a window of `length` minutes, NaN after them. Pauses are minutes at least `height_min` above the median, which
+    is at most `baseline_max`: work goes on between them. There are `pauses_min` of them or more. In those of three minutes
+    and more nothing runs: `depth_min` of the minutes between their first and last one. The period is a local peak of the
+    autocorrelation at `score_min` or above between `period_min` and `period_max` minutes, and `on_time_min` of the pauses
+    follow each other by it.
     """
-    known = np.isfinite(gap)
-    if known.sum() < max(pauses_min * period_min, 2):
-        return None
-    baseline = float(np.median(gap[known]))
-    excess = np.where(known, np.maximum(gap - baseline, 0.0), 0.0)
-    marks = known & (gap >= baseline + height_min)
-    if baseline > baseline_max or not marks.any():
-        return None
+    known = np.isfinite(gap).sum(axis=1)
+    row = np.flatnonzero(known >= np.maximum(pauses_min * period_min, 2))
+    gap, known = gap[row], known[row]
+    baseline = _medians(gap, known)
+    marks = gap >= (baseline + height_min)[:, None]
     starts = _starts(marks)
-    if len(starts) < pauses_min:
-        return None
-    inner = marks & np.append(False, marks[:-1]) & np.append(marks[1:], False)
-    if inner.any() and float(np.median(gap[inner])) < depth_min:
-        return None
-    period, score = _period(np.where(marks, excess, 0.0), period_min, min(period_max, len(gap) // 2))
-    if period is None or score < score_min:
-        return None
-    apart = np.diff(starts)
-    cycles = np.maximum(np.rint(apart / period), 1)
-    if np.mean((np.abs(apart - cycles * period) <= SPACING * period) & (cycles <= 2)) < on_time_min:
-        return None
-    last = int(np.flatnonzero(marks)[-1])
-    return Pattern(period, score, len(starts), float(excess[marks].sum() / known.sum()), marks, last)
+    pauses = starts.sum(axis=1)
+    keep = (baseline <= baseline_max) & (pauses >= pauses_min[row])
+    row, gap, known, baseline, marks, starts, pauses = _only(keep, row, gap, known, baseline, marks, starts, pauses)
+    inner = marks.copy()
+    inner[:, 1:] &= marks[:, :-1]
+    inner[:, :-1] &= marks[:, 1:]
+    inner[:, [0, -1]] = False
+    count = inner.sum(axis=1)
+    keep = (count == 0) | (_medians(np.where(inner, gap, np.nan), count) >= depth_min)
+    row, gap, known, baseline, marks, starts, pauses = _only(keep, row, gap, known, baseline, marks, starts, pauses)
+    excess = np.where(marks, gap - baseline[:, None], 0.0)
+    period, score = _periods(excess, length[row], period_min, period_max)
+    keep = (period > 0) & (score >= score_min)
+    row, known, marks, starts, pauses, excess, period, score = _only(
+        keep, row, known, marks, starts, pauses, excess, period, score
+    )
+    keep = _on_time(starts, period) >= on_time_min
+    row, known, marks, pauses, excess, period, score = _only(keep, row, known, marks, pauses, excess, period, score)
+    last = marks.shape[1] - 1 - marks[:, ::-1].argmax(axis=1)
+    return Patterns(row, period, score, pauses, excess.sum(axis=1) / known, marks, last)
 
 
-def _starts(marks: Marks) -> NDArray[Any]:
+def _only(keep: Marks, *columns: NDArray[Any]) -> list[NDArray[Any]]:
+    return [column[keep] for column in columns]
+
+
+def _medians(values: Series, count: Counts) -> Series:
+    """The median of each row's `count` values that are not NaN; NaN of none."""
+    if not values.size:
+        return np.full(len(values), np.nan)
+    ordered = np.sort(values, axis=1)
+    rows = np.arange(len(values))
+    return (
+        ordered[rows, np.maximum(count - 1, 0) // 2] + ordered[rows, np.minimum(count // 2, values.shape[1] - 1)]
+    ) / 2
+
+
+def _starts(marks: Marks) -> Marks:
     """The first minute of each pause; one minute of work within it does not end it."""
-    at = np.flatnonzero(marks)
-    return at[np.concatenate(([True], np.diff(at) > 2))]
+    starts = marks.copy()
+    starts[:, 1:] &= ~marks[:, :-1]
+    starts[:, 2:] &= ~marks[:, :-2]
+    return starts
 
 
-def _period(signal: Series, least: int, most: int) -> tuple[int | None, float]:
-    """The lag at which the signal is most like itself, and how much: its autocorrelation there, by what overlaps."""
-    smooth = np.convolve(signal, SMOOTH, mode="same")
-    centred = smooth - smooth.mean()
-    n = len(centred)
-    size = 1 << (2 * n - 1).bit_length()
-    power = np.abs(np.fft.rfft(centred, size)) ** 2
-    raw = np.fft.irfft(power, size)[:n]
-    if raw[0] <= 0 or most < least:
-        return None, 0.0
-    r = raw / raw[0] * n / np.arange(n, 0, -1)
-    lags = np.arange(least, most + 1)
-    inner = r[lags]
-    before = r[lags - 1]
-    after = np.append(r, -1.0)[lags + 1]
-    peaks = (inner >= before) & (inner >= after)
-    best = float(inner[peaks].max()) if peaks.any() else 0.0
-    if best <= 0:
-        return None, 0.0
-    first = lags[peaks & (inner >= FUNDAMENTAL * best)][0]
-    return int(first), min(float(r[first]), 1.0)
+def _periods(signal: Series, length: Counts, least: int, most: int) -> tuple[Counts, Series]:
+    """The lag at which each row is most like itself, and how much: its autocorrelation there, by what overlaps; 0 of none."""
+    rows, width = signal.shape
+    period, score = np.zeros(rows, np.int64), np.zeros(rows)
+    lags = np.arange(least, min(most, width // 2) + 1)
+    if not rows or not len(lags):
+        return period, score
+    smooth = SMOOTH[1] * signal
+    smooth[:, 1:] += SMOOTH[0] * signal[:, :-1]
+    smooth[:, :-1] += SMOOTH[2] * signal[:, 1:]
+    inside = np.arange(width) < length[:, None]
+    smooth = np.where(inside, smooth, 0.0)
+    centred = np.where(inside, smooth - (smooth.sum(axis=1) / length)[:, None], 0.0)
+    size = 1 << (2 * width - 1).bit_length()
+    raw = np.fft.irfft(np.abs(np.fft.rfft(centred, size)) ** 2, size)[:, : lags[-1] + 2]
+    varies = raw[:, 0] > 0
+    raw, length = raw[varies], length[varies]
+    overlap = np.maximum(length[:, None] - np.arange(raw.shape[1]), 1)
+    r = raw / raw[:, :1] * length[:, None] / overlap
+    inner = r[:, least : lags[-1] + 1]
+    peaks = (inner >= r[:, least - 1 : lags[-1]]) & (inner >= r[:, least + 1 : lags[-1] + 2])
+    peaks &= lags <= (length // 2)[:, None]
+    best = np.where(peaks, inner, 0.0).max(axis=1)
+    first = (peaks & (inner >= FUNDAMENTAL * best[:, None])).argmax(axis=1)
+    found = best > 0
+    period[varies] = np.where(found, lags[first], 0)
+    score[varies] = np.where(found, np.minimum(inner[np.arange(len(inner)), first], 1.0), 0.0)
+    return period, score
+
+
+def _on_time(starts: Marks, period: Counts) -> Series:
+    """The part of each row's steps from pause to pause that are one period, or two, long."""
+    row, minute = np.nonzero(starts)
+    same = row[1:] == row[:-1]
+    row, apart = row[1:][same], np.diff(minute)[same]
+    mine = period[row]
+    cycles = np.maximum(np.rint(apart / mine), 1)
+    good = (np.abs(apart - cycles * mine) <= SPACING * mine) & (cycles <= 2)
+    steps = np.bincount(row, minlength=len(period))
+    return np.bincount(row, good, minlength=len(period)) / np.maximum(steps, 1)

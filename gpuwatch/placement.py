@@ -128,7 +128,6 @@ REASONS = {
     "links": "nobody told the links of its node",
     "domain": "nobody told the NVLink domain of some of its nodes",
     "network": "nobody told the network between its nodes",
-    "larger": "it is larger than every NVLink domain and node, so that it had to span them",
 }
 """Why a gang has no grade."""
 
@@ -233,16 +232,12 @@ class Surroundings:
     seats: Mapping[str, Seat]
     kinds: frozenset[str]
     """Kinds of container that are known of any of its GPUs."""
-    largest: int
-    """GPUs of the largest node or NVLink domain: larger gangs have to span them."""
 
 
-def surroundings(graph: Graph, gpus: Iterable[str], alike: Iterable[str], model: str) -> Surroundings:
-    """Seats of all GPUs that are asked about, and of those that a gang might have got, held or not (`alike`)."""
+def surroundings(graph: Graph, gpus: Iterable[str], model: str) -> Surroundings:
+    """Seats of all GPUs that are asked about, and of those that a gang might have got, held or not."""
     every = seats(graph, gpus, model)
-    units = Counter(every[gpu].unit for gpu in set(alike) if gpu in every)
-    kinds = frozenset(kind for seat in every.values() for kind in seat.around)
-    return Surroundings(every, kinds, max((count for unit, count in units.items() if unit is not None), default=0))
+    return Surroundings(every, frozenset(kind for seat in every.values() for kind in seat.around))
 
 
 def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Collection[str], model: str) -> Placement:
@@ -253,9 +248,9 @@ def judge(graph: Graph, held: Collection[str], free: Collection[str], alike: Col
 
     A: as near as the best that was free, or no slower. B, C, D, F: the slowest link is up to 1.5, 3, 8 times and more
     slower than that of the best; where a bandwidth is not known, up to 1, 2, 3 and more kinds of container farther. No
-    grade where the topology is not known enough, and none below A for gangs larger than every node and NVLink domain.
+    grade where the topology is not known enough.
     """
-    return judge_among(graph, surroundings(graph, {*held, *free, *alike}, {*alike, *held}, model), held, free, model)
+    return judge_among(graph, surroundings(graph, {*held, *free, *alike}, model), held, free, model)
 
 
 def judge_among(
@@ -280,8 +275,6 @@ def judge_among(
     grade = None
     if reason is None and best is not None:
         grade = _grade(here, best.where, ratio, around.kinds)
-        if grade != "A" and k > around.largest:
-            grade, reason = None, "larger"
     slow = _slowdown(ratio) if grade not in (None, "A") and ratio is not None and ratio > 1 else None
     pairs = _pairs(graph, mine) if small else Counter()
     worst = farthest(graph, [seat.gpu for seat in mine]) if small else None

@@ -59,7 +59,7 @@ def farther(store: Store, cluster: str, gangs: Iterable[Gang]) -> dict[int, tupl
                 row["gpu"] for row in store.rows("placement/mates", cluster=cluster, model=model, pools=list(pools))
             ]
             own = {gpu for gang in alike for gpu in gang.gpus}
-            around = surroundings(graph_then, own.union(mates), mates, model)
+            around = surroundings(graph_then, own.union(mates), model)
             ordered = sorted(alike, key=lambda gang: (gang.at_us, gang.run_id))
             for gang, free in _with_room(store, cluster, around, ordered):
                 found[gang.run_id] = judge_among(graph_then, around, gang.gpus, free, model), graph_then

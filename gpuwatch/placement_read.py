@@ -161,7 +161,7 @@ def _none(rows: list[Row], gpus: list[str], models: set[str | None]) -> str | No
 
 def _why(found: Placement, around: Graph, model: str, at_us: int, named: bool) -> str:
     """One sentence or two: what it spans, and what was there."""
-    if found.grade is None and found.reason is not None and found.reason != "larger":
+    if found.reason is not None:
         return _sentence(REASONS[found.reason])
     here = spans(found)
     if found.best is None or found.best.where == found.where:
@@ -175,7 +175,7 @@ def _why(found: Placement, around: Graph, model: str, at_us: int, named: bool) -
     )
     if found.grade == "A":
         return f"{here}; {there}, and its links are no faster."
-    return f"{here}; {there}" + (f", but {REASONS['larger']}." if found.grade is None else ".")
+    return f"{here}; {there}."
 
 
 def spans(found: Placement) -> str:

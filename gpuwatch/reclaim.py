@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +16,20 @@ from gpuwatch.findings import Finding
 from gpuwatch.money import format_quantity
 from gpuwatch.presets_card import layers
 from gpuwatch.presets_sets import steps
-from gpuwatch.reclaim_steps import END, IDLE, SHRINK, STEPS, Standing, command, due_step, standing
+from gpuwatch.reclaim_steps import (
+    END,
+    IDLE,
+    SEVERITY,
+    SHRINK,
+    STEPS,
+    Standing,
+    command,
+    delivered,
+    due_step,
+    is_silent,
+    message_key,
+    standing,
+)
 from gpuwatch.state import State
 from gpuwatch.state.actions import Action, Actions
 from gpuwatch.state.reclaims import Reached, Reclaims
@@ -82,6 +95,7 @@ def proposals(
     actions = Actions(state).current(now_us)
     told = {one.key: one for one in findings.page(store, keys=keys, actions=actions).items} if keys else {}
     reached, card = Reclaims(state).of(keys), layers(state)
+    sent = Reclaims(state).messages(message_key(row["key"], row["idle_from_us"]) for row in rows)
     waited = contention.of(store, state, keys, now_us)
     found = []
     for row in rows:
@@ -91,6 +105,10 @@ def proposals(
         if row["key"] not in told or row["confidence"] < limits["confidence_min"] or _serves(labels):
             continue
         before = [(one.step, one.at_us) for one in reached.get((row["key"], row["idle_from_us"]), ())]
+        at = standing(row["idle_from_us"], before, limits)
+        message = message_key(row["key"], row["idle_from_us"]), SEVERITY.get(at.step, "")
+        if message in sent:
+            at = delivered(at, sent[message])
         one = Proposal(
             finding=told[row["key"]],
             cluster=row["cluster"],
@@ -101,14 +119,15 @@ def proposals(
             idle_devices=row["idle_devices"],
             idle_from_us=row["idle_from_us"],
             known_us=row["known_us"],
-            at=standing(row["idle_from_us"], before, limits),
+            at=at,
             held=_holds(actions.get(row["key"])),
             preset=known.preset,
             contention=waited.get(row["key"]),
             labels=labels,
         )
         line = command(row["scheduler"], row["job_id"], labels, row["pods"] or (), one.action)
-        found.append(Proposal(**{**one.__dict__, "command": line if one.at.step == STEPS[-1] else None}))
+        certain = at.step == STEPS[-1] and not is_silent(one.known_us, now_us)
+        found.append(replace(one, command=line if certain else None))
     return sorted(found, key=_rank)
 
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from gpuwatch import findings
-from gpuwatch.clock import DAY_US, MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.clock import DAY_US, MINUTE_US, rfc3339
 from gpuwatch.findings import Finding
 from gpuwatch.presets import RECLAIM
 from gpuwatch.reclaim import Proposal, advance, as_dict, proposals
-from gpuwatch.reclaim_steps import END, NOTICE, RECOMMENDATION, SECOND_WARNING, STEPS, WARNING
+from gpuwatch.reclaim_steps import (
+    END,
+    NOTICE,
+    RECOMMENDATION,
+    SECOND_WARNING,
+    SEVERITY,
+    STEPS,
+    WARNING,
+    message_key,
+)
 from gpuwatch.state import State
 from gpuwatch.state.reclaims import Reached, Reclaims
 from gpuwatch.store import Store
 
 LATELY_US = 7 * DAY_US
 """How long the end of a reclaim is told."""
-SEVERITY = {NOTICE: "info", WARNING: "low", SECOND_WARNING: "medium", RECOMMENDATION: "high"}
-"""Each step is graver than the one before, so that channels that hear of it are told of each."""
 _WORDS = {
     NOTICE: "Notice",
     WARNING: "First warning",
@@ -101,7 +108,7 @@ def _over(told: Finding, last: Reached, now_us: int) -> Finding:
 
 def _message(told: Finding, idle_from_us: int, step: str, **words: Any) -> Finding:
     own = {
-        "key": f"{RECLAIM}-{told.key}-{idle_from_us // SECOND_US}",
+        "key": message_key(told.key, idle_from_us),
         "detector": RECLAIM,
         "title": f"{_WORDS[step]}: idle GPUs",
         "severity": SEVERITY[step],

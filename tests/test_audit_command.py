@@ -80,6 +80,15 @@ def test_a_wrong_question_is_named_and_ends_with_2(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(bundle: Path, tmp_path: Path, aside: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = audit("--bundle", bundle, "--out", tmp_path / "file" / "deep" / "out")
+
+    assert 2 == result.exit_code
+    assert f"{tmp_path / 'file'} is a file; name a directory" in result.stderr
+    assert [] == list(aside.iterdir())
+
+
 def test_a_directory_without_data_ends_with_3(tmp_path: Path) -> None:
     result = audit("--data", tmp_path / "none", "--out", tmp_path / "out")
 
@@ -158,5 +167,6 @@ def test_the_terminal_says_what_the_first_page_says(data: Path, tmp_path: Path) 
 
     assert 0 == result.exit_code
     assert "This fleet wastes" in result.stdout
+    assert "USD" in result.stdout
     assert "1. " in result.stdout
     assert "scorecard.html" in result.stdout

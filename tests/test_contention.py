@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpuwatch import contention
 from gpuwatch.cost import price_all
-from gpuwatch.model import PENDING, Records
+from gpuwatch.model import EVENT, PENDING, Records
 from gpuwatch.rates import Rate
 from gpuwatch.teams import TeamRule
 from tests.detectors.detector_world import CLUSTER, IDLE, WORK, World, us
@@ -113,6 +113,39 @@ def test_idle_time_that_nobody_could_have_used_is_not_contended(world: World, wo
 
 def test_without_requests_nothing_is_contended(world: World) -> None:
     assert {} == contended(world)
+
+
+def refused(world: World, message: str) -> None:
+    """The scheduler's word on a pod of job ml/train."""
+    row = dict.fromkeys(EVENT.names, None) | {
+        "cluster": CLUSTER,
+        "event_id": "e1",
+        "object_kind": "Pod",
+        "namespace": "ml",
+        "name": "train-0",
+        "reason": "FailedScheduling",
+        "message": message,
+        "first_us": us(61),
+        "last_us": us(170),
+    }
+    world.store.append(Records("event", pa.Table.from_pylist([row], schema=EVENT)))
+
+
+@pytest.mark.parametrize(
+    "message, wanted",
+    [
+        ("0/3 nodes are available: 3 node(s) had untolerated taint {team: red}.", False),
+        ("0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match Pod's node affinity/selector.", False),
+        ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", True),
+    ],
+)
+def test_a_pod_that_no_node_took_waits_for_what_the_scheduler_says(world: World, message: str, wanted: bool) -> None:
+    words = {"scheduler": "kubernetes", "namespace": "ml", "reason": "Unschedulable"}
+    waits(world, "ml/train", 60, 180, 1, **words)
+    refused(world, message)
+
+    assert wanted == bool(contended(world))
+    world.store.sql("delete from event")
 
 
 def test_what_waits_for_it_makes_idle_time_contended(world: World) -> None:

@@ -64,6 +64,27 @@ def test_a_large_fleet_is_searched_within_bounds() -> None:
     assert (False, 6) == (found.exact, found.gpus)
 
 
+@pytest.mark.parametrize("size", [1, 8])
+def test_as_many_members_as_may_be_asked_for_are_counted(size: int) -> None:
+    assert fits([8] * 1024, [size] * 1024)
+    assert not fits([7] * 1024, [8] * 800)
+
+
+def test_many_members_beside_what_moves_are_packed() -> None:
+    hosts = [*(host(f"n{n:04}", 8) for n in range(500)), host("a", 7, 1), host("b", 1, 7)]
+    found = plan(hosts, 8, members=501)
+
+    assert found is not None
+    assert ["a-0"] == moved(found)
+
+
+def test_what_stays_is_not_moved() -> None:
+    hosts = [Host("a", 3, (Piece("a", "a-0", 1, stays=True),)), host("b", 2, 2)]
+
+    assert ["b-0"] == moved(plan([*hosts, host("c", 2, 2)], 4))
+    assert plan([hosts[0], host("b", 3, 1), host("c", 0)], 4) == Plan((Piece("b", "b-0", 1),), True)
+
+
 @pytest.mark.parametrize("gpus, members", [(0, 1), (1, 0)])
 def test_a_shape_of_nothing_is_refused(gpus: int, members: int) -> None:
     with pytest.raises(ValueError, match="1 or more"):

@@ -62,6 +62,7 @@ def judged(graph: Graph, held: str, free: str = "", model: str = H100) -> Placem
 
 HGX = fleet(*(machine(f"n{n}", leaf=f"l{(n + 1) // 2}", spine="s1") for n in (1, 2, 3, 4)))
 PCIE = fleet(*(machine(f"n{n}", island=0, model=L40S, leaf="l1") for n in (1, 2)))
+PCIE_LEAVES = fleet(*(machine(f"n{n}", island=0, model=L40S, leaf=f"l{(n + 1) // 2}") for n in (1, 2, 3)))
 NO_NETWORK = fleet(machine("n1"), machine("n2"), machine("n3"))
 DARK = fleet(machine("n1", links=False), machine("n2", links=False))
 RACKS = fleet(
@@ -85,7 +86,16 @@ ALL = "01234567"
         pytest.param(HGX, "n1:01 n2:01", "n3:01 n4:0", H100, ("A", None), id="nowhere were enough free together"),
         pytest.param(HGX, f"n1:{ALL} n2:{ALL}", "", H100, ("A", None), id="larger than every domain and packed"),
         pytest.param(
-            HGX, "n1:0123 n2:0123 n3:0123", f"n1:{ALL} n2:{ALL}", H100, (None, "larger"), id="larger than every domain"
+            HGX, f"n1:{ALL} n3:0123", "n2:012", H100, ("A", None), id="larger than a domain: nowhere were 12 free together"
+        ),
+        pytest.param(
+            HGX, "n1:0123 n2:0123 n3:0123", f"n1:{ALL} n2:{ALL}", H100, ("B", None), id="larger, over leaves, beside a free leaf"
+        ),
+        pytest.param(
+            HGX, "n1:01234 n2:01234 n3:01", f"n2:{ALL} n1:{ALL}", H100, ("B", None), id="larger, on more nodes than it needed"
+        ),
+        pytest.param(
+            PCIE_LEAVES, f"n1:{ALL} n3:{ALL}", f"n2:{ALL}", L40S, ("B", None), id="larger, over leaves, of unknown speed"
         ),
         pytest.param(DARK, "n1:0123", f"n2:{ALL}", H100, (None, "links"), id="nobody told the links of its node"),
         pytest.param(DARK, "n1:01 n2:01", "n1:2345", H100, (None, "network"), id="nobody told anything"),

@@ -9,18 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
 
 from gpuwatch import reclaim
+from gpuwatch.cli import app
 from gpuwatch.clock import MINUTE_US
 from gpuwatch.cost import price_all
 from gpuwatch.detectors.rule import rules
 from gpuwatch.presets_card import put, read
 from gpuwatch.rates import Rate
 from gpuwatch.reclaim_alerts import alerts
-from gpuwatch.reclaim_steps import END, SHRINK, STEPS, Standing, command, due_step, standing
+from gpuwatch.reclaim_steps import END, SHRINK, STEPS, Standing, command, due_step, message_key, standing
 from gpuwatch.state import State
 from gpuwatch.state.actions import Action, Actions
+from gpuwatch.state.outbox_times import OUTBOX
 from gpuwatch.state.reclaims import Reached, Reclaims
+from gpuwatch.store import Store
 from gpuwatch.teams import TeamRule
 from tests.detectors.detector_world import IDLE, WORK, World, us
 from tests.test_contention import waits
@@ -52,7 +57,8 @@ def at(reached: list[tuple[str, int]]) -> Standing:
         pytest.param([("notice", 300)], 320, 320, None, id="who looked late begins with the notice and waits"),
         pytest.param([("notice", 300)], 345, 345, "warning", id="as long as the steps lie apart"),
         pytest.param([("notice", 300)], 345, 344, None, id="by the clock, too"),
-        pytest.param([("notice", 15)], 50, 400, None, id="what nobody measured is not idle"),
+        pytest.param([("notice", 15)], 50, 80, None, id="what nobody measured is not idle"),
+        pytest.param([("notice", 15)], 400, 431, None, id="what nobody measured lately may work"),
         pytest.param([(step, 15) for step in STEPS], 999, 999, None, id="after the recommendation nothing comes"),
     ],
 )  # fmt: skip
@@ -127,7 +133,11 @@ def test_lines_name_one_thing(
     assert command(scheduler, job, labels, pods, SHRINK) is None
 
 
-def hoard(directory: Path, idle_minutes: int = 130, **words: Any) -> World:
+LAST = 310
+"""The minute of the last measurement of most tests."""
+
+
+def hoard(directory: Path, idle_minutes: int = LAST - 60, **words: Any) -> World:
     """Job 1 works for an hour, and its GPU has been idle since."""
     world = World(directory)
     world.gpu("a", (60, WORK), (idle_minutes, IDLE))
@@ -206,15 +216,15 @@ def test_what_is_recommended_has_a_line_and_its_worth(world: World) -> None:
     assert ("recommendation", None, "end", "scancel 1") == tuple(
         item[n] for n in ("step", "next_step", "action", "command")
     )
-    assert (130.0, "2026-01-05T01:00:00Z") == (item["idle_minutes"], item["idle_since"])
+    assert (250.0, "2026-01-05T01:00:00Z") == (item["idle_minutes"], item["idle_since"])
     assert "1.000000" == item["contention"]["gpu_hours"]
 
 
 def test_a_job_of_which_some_devices_work_is_not_to_be_ended(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.gpu("a", (60, WORK), (130, IDLE)).gpu("b", (190, WORK))
-    world.job("1", ["a", "b"], 0, None, heard=190)
-    analyzed(world, 190)
+    world.gpu("a", (60, WORK), (LAST - 60, IDLE)).gpu("b", (LAST, WORK))
+    world.job("1", ["a", "b"], 0, None, heard=LAST)
+    analyzed(world, LAST)
     for minute in (190, 240, 290, 310):
         reclaim.advance(world.store, world.state, us(minute))
 
@@ -296,12 +306,107 @@ def test_messages_get_graver_and_end(tmp_path: Path) -> None:
     """One message a reclaim: opened with the notice, graver at each step, resolved when the devices work."""
     world = hoard(tmp_path)
     told = [alerts(world.store, world.state, us(minute))[0] for minute in (190, 240, 290, 310)]
-    world.gpu("a", (30, WORK), start=190)
-    analyzed(world, 220)
-    over = alerts(world.store, world.state, us(320))
+    world.gpu("a", (30, WORK), start=LAST)
+    analyzed(world, LAST + 30)
+    over = alerts(world.store, world.state, us(LAST + 35))
 
     assert ["info", "low", "medium", "high"] == [one.severity for one in told]
     assert 1 == len({one.key for one in told} | {one.key for one in over})
     assert (["resolved"], "Nothing is left to do.") == ([one.state for one in over], over[0].remedy)
-    assert "All 1 devices of 1 idle for 130 minutes." == told[-1].summary
+    assert "All 1 devices of 1 idle for 250 minutes." == told[-1].summary
     assert "scancel 1" == told[-1].evidence["command"]
+
+
+# What nobody knows, and who was not told -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        pytest.param(None, id="nobody ever measured it"),
+        pytest.param(((60, WORK),), id="it fell silent at work"),
+        pytest.param(((60, WORK), (40, IDLE)), id="it fell silent when idle"),
+    ],
+)
+def test_a_device_of_which_nothing_is_known_now_may_work(tmp_path: Path, phases: tuple[Any, ...] | None) -> None:
+    """The other one is idle: the job is not to be ended."""
+    world = World(tmp_path)
+    world.gpu("a", (60, WORK), (130, IDLE))
+    if phases is not None:
+        world.gpu("b", *phases)
+    world.job("1", ["a", "b"], 0, None, heard=190)
+    analyzed(world, 190)
+
+    assert [(2, 1, SHRINK)] == [(one.devices, one.idle_devices, one.action) for one in found(world, 190)]
+
+
+def test_without_measurements_no_step_is_taken_and_no_line_written(world: World) -> None:
+    """The collector is dead for a night: the job may work by now."""
+    key, idle_from_us = found(world, 250)[0].finding.key, found(world, 250)[0].idle_from_us
+    Reclaims(world.state).add([Reached(key, idle_from_us, step, us(100)) for step in STEPS[:3]], us(100))
+
+    assert [] == reclaim.advance(world.store, world.state, us(LAST + 31))
+    assert ["recommendation"] == [one.at.step for one in reclaim.advance(world.store, world.state, us(LAST + 30))]
+    assert [(LAST + 30, "scancel 1"), (LAST + 31, None)] == [
+        (minute, found(world, minute)[0].command) for minute in (LAST + 30, LAST + 31)
+    ]
+
+
+def outbox(world: World, message: str, severity: str, state: str, sent: float | None = None) -> None:
+    values = {"dedup": f"{message}{severity}{state}", "channel": "ops", "finding_key": message, "event": "opened"}
+    values |= {"payload": "{}", "state": state, "created_us": us(190), "due_us": us(190), "attempts": 0}
+    with world.state.transaction(write=True) as connection:
+        connection.execute(
+            sa.insert(OUTBOX).values(**values, severity=severity, sent_us=None if sent is None else us(sent))
+        )
+
+
+@pytest.mark.parametrize(
+    ("state", "sent", "due"),
+    [
+        pytest.param("pending", None, None, id="it waits in the outbox"),
+        pytest.param("sending", None, None, id="it is on its way"),
+        pytest.param("sent", 200, 245, id="its owner was told ten minutes later"),
+        pytest.param("dead", None, 235, id="it was given up: the clock alone counts"),
+    ],
+)
+def test_the_next_step_waits_until_the_last_was_told(
+    world: World, state: str, sent: float | None, due: float | None
+) -> None:
+    (first,) = reclaim.advance(world.store, world.state, us(190))
+    outbox(world, message_key(first.finding.key, first.idle_from_us), "info", state, sent)
+
+    (one,) = found(world, 250)
+    assert (None if due is None else us(due)) == one.at.next_us
+    assert ([] if due is None else ["warning"]) == [
+        one.at.step for one in reclaim.advance(world.store, world.state, us(250))
+    ]
+
+
+def test_of_several_channels_one_is_enough(world: World) -> None:
+    (first,) = reclaim.advance(world.store, world.state, us(190))
+    message = message_key(first.finding.key, first.idle_from_us)
+    outbox(world, message, "info", "pending")
+    outbox(world, message, "info", "sent", 191)
+
+    assert us(236) == found(world, 250)[0].at.next_us
+
+
+@pytest.mark.parametrize("name", ["workload-class", "gpuwatch.io/workload-class"])
+def test_a_class_of_servers_is_left_alone_too(name: str) -> None:
+    assert reclaim._serves({name: "latency-critical"})
+    assert not reclaim._serves({name: "batch"})
+
+
+def test_lines_of_two_clusters_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm counts jobs from 1 in each."""
+    Store.open(tmp_path).close()
+    held = {"held_by": None, "step": "recommendation"}
+    items = [{"cluster": name, "command": "scancel 7"} | held for name in ("c1", "c2")]
+    monkeypatch.setattr(reclaim, "proposals", lambda *_, **__: [0, 1])
+    monkeypatch.setattr(reclaim, "as_dict", lambda n: items[n])
+
+    told = CliRunner().invoke(app, ["reclaim", "--commands", "--data", str(tmp_path)])
+
+    assert (2, "") == (told.exit_code, told.stdout)
+    assert "c1, c2" in told.stderr + str(told.exception)

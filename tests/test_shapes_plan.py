@@ -25,7 +25,7 @@ from gpuwatch.shapes_plan import parsed, plans
 from gpuwatch.state import State
 from gpuwatch.store import Store
 from tests.test_stranding import DAY, END, asked, machine, world
-from tests.world import H100, HOUR, T0_US, World, us
+from tests.world import CLUSTER, H100, HOUR, T0_US, World, claim, node, us
 
 WINDOW = Window(T0_US + DAY_US, T0_US + DAY_US + HOUR_US)
 
@@ -94,17 +94,81 @@ def test_history_comes_in_pages() -> None:
 
 
 def test_stranded_time_is_told_of_the_jobs_that_cause_it(split: World) -> None:
-    rows = by_job(split.store, WINDOW)
+    rows = by_job(split.store, WINDOW)["items"]
 
     assert [("n1-0", 3.0, "6.00", "USD"), ("n2-0", 3.0, "6.00", "USD")] == [
         (row["job"], row["stranded_gpu_hours"], row["cost"], row["currency"]) for row in rows
     ]
 
 
+def test_jobs_come_in_pages(split: World) -> None:
+    first = by_job(split.store, WINDOW, limit=1)
+    second = by_job(split.store, WINDOW, limit=1, offset=first["next_offset"])
+
+    assert ["n1-0", "n2-0"] == [row["job"] for row in first["items"] + second["items"]]
+    assert (1, None) == (first["next_offset"], second["next_offset"])
+
+
+def test_who_stranded_less_than_is_told_is_not_there() -> None:
+    """Half a GPU-second each: 0.000 GPU-hours and no cent."""
+    rows = [*machine("n1", 2), claim("blink", DAY, DAY + 1, "n1", gpus="GPU-n1-0", submit_us=us(DAY))]
+    made = world(rows, requests=[asked("big", 2), asked("small", 1)]).book()
+    with made.store as store:
+        assert [(HOUR_US // 7200,)] == store.sql(
+            "select sum(stranded_us)::bigint from ledger_hour where run_id is null"
+        )
+        assert {"items": [], "next_offset": None} == by_job(store, WINDOW)
+
+
+def test_free_parts_of_as_much_lost_are_each_told() -> None:
+    """Two free halves and one free GPU of the same state lose as much: nothing of it goes missing."""
+    made = world(machine("n1", 4, held=1), requests=[asked("big", 4)]).book()
+    with made.store as store:
+        (hour,) = {row["hour_us"] for row in made.rows("stranding")}
+        store.sql("delete from stranding")
+        for milli, gpus in ((500, 2), (1000, 1)):
+            store.sql(
+                "insert into stranding values ($c, $h, 'n1', $m, false, $milli, $gpus, $h, $h + 3600000000, 1, 0, 1)",
+                c=CLUSTER, h=hour, m=H100, milli=milli, gpus=gpus,
+            )  # fmt: skip
+
+        assert [2.0] == [row["stranded_gpu_hours"] for row in by_job(store, WINDOW)["items"]]
+
+
+def test_what_must_stay_is_not_moved() -> None:
+    """Of two jobs in the way one is a server that says it is latency-critical."""
+    rows = [*machine("n1", 4), *machine("n2", 4)]
+    label = json.dumps({"gpuwatch.io/latency-critical": "true"})
+    for name, labels in (("n1", label), ("n2", None)):
+        rows.append(claim(name, DAY, END, name, gpus=f"GPU-{name}-0", submit_us=us(DAY), labels=labels))
+    with world(rows, requests=[asked("big", 4)]).book().store as store:
+        [one] = plans(store, us(END))["items"]
+
+    assert ["n2"] == [move["job"] for move in one["moves"]]
+    assert ["n1", "n2"] == [row["job"] for row in one["blockers"]]
+
+
+def test_no_room_is_made_on_a_node_that_takes_no_jobs() -> None:
+    """Two small jobs could leave the third node, and two GPUs be free there: nobody gets them while it is drained."""
+    rows = [*machine("n1", 4), *machine("n2", 4), *machine("n3", 4, held=2)]
+    gpus = {
+        name: ",".join(f"GPU-{name}-{n}" for n in numbers)
+        for name, numbers in (("n1", "012"), ("n2", "012"), ("n3", "23"))
+    }
+    rows += [claim(name, DAY, END, name, gpus=gpus[name], submit_us=us(DAY)) for name in gpus]
+    up = world(rows).book()
+    drained = world([*rows, node("n3", {"": 4}, DAY + 60, state="drain")]).book()
+    with up.store, drained.store:
+        found = [plans(made.store, us(END), shape="2")["items"][0] for made in (up, drained)]
+
+    assert ["n3", "n3"] == [move["node"] for move in found[0]["moves"]]
+    assert [(2, True), (2, False)] == [(one["free_gpus"], one["possible"]) for one in found]
+
+
 def test_an_empty_store_has_neither_plans_nor_history() -> None:
     with World().store as store:
         assert [] == history(store, WINDOW, HOUR_US)["items"]
-        assert [] == by_job(store, WINDOW)
+        assert [] == by_job(store, WINDOW)["items"]
         assert ([], []) == (plans(store, us(END))["items"], plans(store, us(END))["repartition"])
 
 

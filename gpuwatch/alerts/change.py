@@ -13,7 +13,7 @@ from gpuwatch.findings import Finding
 from gpuwatch.state import State
 from gpuwatch.state.channels import Channels
 from gpuwatch.state.firing import Firing
-from gpuwatch.state.outbox import Change, Mark, Outbox
+from gpuwatch.state.outbox import ANSWERED, Change, Mark, Outbox
 from gpuwatch.state.outbox_times import About
 
 REOPEN_QUIET_US = HOUR_US
@@ -21,8 +21,8 @@ REOPEN_QUIET_US = HOUR_US
 
 ELSEWHERE = "elsewhere"
 """State of an open finding, for a fallback channel, that another channel is told of."""
-SILENT = ("acked", "snoozed", "exempt", ELSEWHERE)
-"""States in which an owner has spoken, or somebody else is told: nothing is sent."""
+SPOKEN = ("acked", "snoozed", "exempt")
+"""States in which an owner has spoken: nothing is sent, and what waits is withdrawn."""
 
 
 def enqueue(state: State, findings: Sequence[Finding], now_us: int) -> int:
@@ -75,7 +75,9 @@ def changes(channel: Channel, findings: Sequence[Finding], marks: Mapping[str, M
 
 
 def _change(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
-    if finding.state in SILENT:
+    if finding.state in SPOKEN:
+        return _answered(finding, mark, now_us)
+    if finding.state == ELSEWHERE:
         return None
     if finding.state == "resolved":
         return _resolved(channel, finding, mark, now_us)
@@ -84,9 +86,16 @@ def _change(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) 
     return _opened(channel, finding, mark, now_us)
 
 
+def _answered(finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
+    """When the snooze runs out, or somebody reopens it, it has opened again."""
+    if mark is None or mark.state != "open":
+        return None
+    return Change(finding.key, Mark(ANSWERED, mark.severity, mark.episode, now_us))
+
+
 def _resolved(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
     """Only who was told of the start is told of the end: old history is nobody's alert."""
-    if mark is None or mark.state != "open":
+    if mark is None or mark.state not in ("open", ANSWERED):
         return None
     told = Mark("resolved", mark.severity, mark.episode, now_us)
     if not channel.covers(finding):

@@ -41,7 +41,7 @@ COLUMNS = (
     "layer", "grade", "points", "decisions_judged", "decisions", "findings", "open", "worst", "gpu_hours", "cost",
     "cost_a_month", "currency",
 )  # fmt: skip
-SHOWN = ("layer", "grade", "decisions_judged", "decisions", "findings", "open", "worst", "cost_a_month")
+SHOWN = ("layer", "grade", "decisions_judged", "decisions", "findings", "open", "worst", "cost_a_month", "currency")
 SINCE = "7d"
 
 
@@ -102,8 +102,7 @@ def audit(
     if paper not in (None, "a4", "letter"):
         raise UsageError(f"--paper {paper}: use a4 or letter")
     _one_source(bundle, url, data, since)
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out}: is a file; name a directory")
+    _writable(out)
     span = None if window is None else window_of(window, context)
     if bundle is not None:
         card, source = _of_bundle(context, bundle, cluster, span, config), f"the bundle {bundle.name or bundle}"
@@ -118,6 +117,15 @@ def audit(
         card, source = _of_data(context, data, span, config), ""
     _tell(card, source, out, paper or settings_of(config).report_paper, form)
     _answer(card, fail_on)
+
+
+def _writable(out: Path) -> None:
+    """Refuses a place that cannot be written before hours of work are done for it."""
+    there = next(place for place in (out.absolute(), *out.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UsageError(f"--out {out}: {there} is a file; name a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {out}: {there} cannot be written; choose another directory")
 
 
 def _one_source(bundle: Path | None, url: str | None, data: Path | None, since: str | None) -> None:
@@ -226,6 +234,8 @@ def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str
     rows = [_row(card, layer) for layer in card["layers"]]
     first = card["actions"][:3]
     foot = [lead(card)]
+    if card["window"] is None:
+        foot += [f"{one['what']} {one['fix']}" for one in card["unknown"]]
     foot += [f"{action['rank']}. {action['title']}: {worth(action)}. {action['remedy']}" for action in first]
     foot += [f"Written: {', '.join(written)}"]
     waste = {name: value for name, value in card["waste"].items() if name != "buckets"}

@@ -67,7 +67,14 @@ def reclaim(
             found = proposals(store, state, at_us, teams=teams, cluster=cluster)
             items = [as_dict(one) for one in found if step is None or one.at.step == step]
     if commands:
-        lines = [item["command"] for item in items if item["command"] is not None and item["held_by"] is None]
+        ready = [item for item in items if item["command"] is not None and item["held_by"] is None]
+        names = sorted({item["cluster"] for item in ready})
+        if len(names) > 1:
+            raise UsageError(
+                f"--commands: the jobs are of clusters {', '.join(names)}, and a line names no cluster; "
+                "choose one with --cluster"
+            )
+        lines = [item["command"] for item in ready]
         write("".join(f"{visible(line)}\n" for line in lines))
         return
     if chosen == "table":

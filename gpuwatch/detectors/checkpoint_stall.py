@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from gpuwatch import periodic
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
@@ -15,11 +16,40 @@ from gpuwatch.store import Store
 
 DEVICES_MAX = 8
 """Devices of a job whose minutes are read: a gang stops together or not at all."""
+DEVICES_AT_ONCE = 4096
+"""Devices whose minutes of two days are in memory together: about half a gigabyte."""
+MATRIX_MAX = 2_000_000
+"""Minutes of all windows that are searched together: 16 MB."""
 HOUR_MINUTES = HOUR_US // MINUTE_US
+DAY_MINUTES = DAY_US // MINUTE_US
+
+Column = NDArray[Any]
+
+
+class Minutes(NamedTuple):
+    """Minutes of jobs, sorted by job and minute: whose, which since 1970, mean and least gap of its devices, how many devices."""
+
+    number: Column
+    minute: Column
+    gap: Column
+    least_gap: Column
+    devices: Column
+
+
+class Windows(NamedTuple):
+    """Windows of a day at most that end with an hour: the job, the most devices that were read of it at once, the minute its
+    hour ends, its first row and the one after its last."""
+
+    number: Column
+    devices: Column
+    end: Column
+    first: Column
+    last: Column
+
 
 _HOUR = pa.schema(
     [
-        ("chain", pa.string()),
+        ("number", pa.int64()),
         ("hour_us", pa.int64()),
         ("period_minutes", pa.float64()),
         ("duty_ratio", pa.float64()),
@@ -28,7 +58,8 @@ _HOUR = pa.schema(
         ("confidence", pa.float64()),
     ]
 )
-_MINUTE = pa.schema([("chain", pa.string()), ("hour_us", pa.int64()), ("minute", pa.int64())])
+_MINUTE = pa.schema([("number", pa.int64()), ("hour_us", pa.int64()), ("minute", pa.int64())])
+_NONE = (_HOUR.empty_table(), _MINUTE.empty_table())
 
 
 def _summary(e: Evidence) -> str:
@@ -52,89 +83,136 @@ def _severity(e: Evidence, hours: float) -> str:
 
 
 def prepare(store: Store, asked: Asked) -> None:
-    """Makes checkpoint_hour and checkpoint_minute: jobs that stop at regular times, by what the day before each hour shows.
-
-    A day of hours at a time is read, with the look-back before it.
-    """
-    hours: list[dict[str, Any]] = []
-    minutes: list[dict[str, Any]] = []
-    for since_us in range(asked.since_us, asked.until_us, DAY_US):
-        until_us = min(since_us + DAY_US, asked.until_us)
-        span = asked.named() | {"since_us": since_us, "until_us": until_us, "from_us": since_us - DAY_US}
-        store.run("checkpoint/candidate", **span)
-        if not store.sql("select count(*) from checkpoint_candidate")[0][0]:
-            continue
-        read = {"read_from_us": since_us - DAY_US, "read_until_us": until_us, "devices_max": DEVICES_MAX}
-        table = store.table("checkpoint/minute", **span, **read)
-        for chain, columns in _chains(table):
-            for hour_us in range(since_us, until_us, HOUR_US):
-                _judge_hour(chain, hour_us, columns, asked.parameters, hours, minutes)
-    with (
-        store.view("checkpoint_hour_row", pa.Table.from_pylist(hours, schema=_HOUR)),
-        store.view("checkpoint_minute_row", pa.Table.from_pylist(minutes, schema=_MINUTE)),
-    ):
+    """Makes checkpoint_hour and checkpoint_minute: jobs that stop at regular times, by what the day before each hour shows."""
+    store.run("checkpoint/candidate", devices_max=DEVICES_MAX, **asked.named())
+    if asked.until_us - asked.since_us < DAY_US:
+        store.run("checkpoint/pausing", **asked.named())
+    (devices,) = store.sql("select count(distinct device_id) from checkpoint_held")[0]
+    parts = -(-devices // DEVICES_AT_ONCE)
+    found = [_found(windows, minutes, asked.parameters) for windows, minutes in _days(store, asked, parts)]
+    hours, pauses = (pa.concat_tables([pair[place] for pair in found]) if found else _NONE[place] for place in (0, 1))
+    with store.view("checkpoint_hour_row", hours), store.view("checkpoint_minute_row", pauses):
         store.run("checkpoint/keep")
 
 
-def _chains(table: pa.Table) -> Iterator[tuple[str, list[Any]]]:
-    """Each chain of a table that is sorted by chain and minute: its minutes, gaps, least gaps and devices."""
-    names = table["chain"].to_numpy(zero_copy_only=False)
-    columns = [table[name].to_numpy() for name in ("minute", "gap", "least_gap", "devices")]
-    edges: list[int] = np.flatnonzero(np.append(True, names[1:] != names[:-1])).tolist() if len(names) else []
-    for first, last in zip(edges, [*edges[1:], len(names)], strict=True):
-        yield str(names[first]), [column[first:last] for column in columns]
+def _days(store: Store, asked: Asked, parts: int) -> Iterator[tuple[Windows, Minutes]]:
+    """The windows of a day of judged hours, and the minutes they have; each minute is read once."""
+    for part in range(parts):
+        kept = None
+        read_from_us = asked.since_us - DAY_US
+        for since_us in range(asked.since_us, asked.until_us, DAY_US):
+            until_us = min(since_us + DAY_US, asked.until_us)
+            span = {"read_from_us": read_from_us, "read_until_us": until_us, "part": part, "parts": parts}
+            minutes = _after(kept, store.table("checkpoint/minute", cluster=asked.cluster, **span), since_us - DAY_US)
+            yield _windows(minutes, since_us // MINUTE_US), minutes
+            kept, read_from_us = minutes, until_us
 
 
-def _judge_hour(
-    chain: str,
-    hour_us: int,
-    columns: list[Any],
-    p: Mapping[str, Any],
-    hours: list[dict[str, Any]],
-    minutes: list[dict[str, Any]],
-) -> None:
-    """Adds the hour to `hours`, and its minutes of pauses to `minutes`, where the day that ends with it has a pattern."""
-    at, gap, least, devices = columns
-    end = (hour_us + HOUR_US) // MINUTE_US
-    first, last = np.searchsorted(at, [end - DAY_US // MINUTE_US, end])
-    if last - first < p["pauses_min"] * p["period_least_us"] // MINUTE_US or at[last - 1] < end - HOUR_MINUTES:
-        return
-    begin = int(at[first])
-    alone = int(devices[first:last].max()) == 1
-    series = np.full(int(at[last - 1]) - begin + 1, np.nan)
-    series[at[first:last] - begin] = gap[first:last]
+def _after(kept: Minutes | None, table: pa.Table, from_us: int) -> Minutes:
+    """What was read, sorted, with those minutes of its jobs that were read before and are needed still."""
+    minutes = Minutes(*(table[name].to_numpy() for name in Minutes._fields))
+    if kept is not None:
+        needed = np.isin(kept.number, minutes.number) & (kept.minute >= from_us // MINUTE_US)
+        minutes = Minutes(*(np.concatenate((old[needed], new)) for old, new in zip(kept, minutes, strict=True)))
+    order = np.argsort(_place(minutes)(minutes.number, minutes.minute))
+    return Minutes(*(column[order] for column in minutes))
+
+
+def _place(minutes: Minutes) -> Callable[[Column, Column], Column]:
+    """Numbers that sort as (job, minute) do, for minutes no more than a day before those there are."""
+    least, most = (int(minutes.minute.min()), int(minutes.minute.max())) if len(minutes.minute) else (0, 0)
+    return lambda number, minute: number * (most - least + 2 * DAY_MINUTES) + (minute - least)
+
+
+def _windows(minutes: Minutes, since: int) -> Windows:
+    """The window of each hour from the minute `since` on in which a job has a minute: the day that ends with the hour."""
+    if not len(minutes.number):
+        return Windows(*(minutes.number,) * 5)
+    hour = minutes.minute // HOUR_MINUTES
+    new_job = np.append(True, np.diff(minutes.number) != 0)
+    devices = np.maximum.reduceat(minutes.devices, np.flatnonzero(new_job))[np.cumsum(new_job) - 1]
+    last = np.flatnonzero(np.append(new_job[1:] | (np.diff(hour) != 0), True))
+    last = last[minutes.minute[last] >= since]
+    number, end = minutes.number[last], (hour[last] + 1) * HOUR_MINUTES
+    place = _place(minutes)
+    first = np.searchsorted(place(minutes.number, minutes.minute), place(number, end - DAY_MINUTES))
+    return Windows(number, devices[last], end, first, last + 1)
+
+
+def _found(windows: Windows, minutes: Minutes, p: Mapping[str, Any]) -> tuple[pa.Table, pa.Table]:
+    """Rows of checkpoint_hour and checkpoint_minute: windows that have a pattern, and their pauses in their last hour."""
+    enough = windows.last - windows.first >= p["pauses_min"] * p["period_least_us"] // MINUTE_US
+    windows = Windows(*(column[enough] for column in windows))
+    span = minutes.minute[windows.last - 1] - minutes.minute[windows.first] + 1
+    order = np.argsort(span, kind="stable")
+    hours, pauses = [_NONE[0]], [_NONE[1]]
+    start = 0
+    while start < len(order):
+        # Windows of about one length, as many as fit: the longest of them is the width of all.
+        fit = np.arange(1, len(order) - start + 1) * span[order[start:]] <= MATRIX_MAX
+        some = order[start : start + max(int(fit.sum()), 1)]
+        start += len(some)
+        hour, pause = _searched(Windows(*(column[some] for column in windows)), span[some], minutes, p)
+        hours.append(hour)
+        pauses.append(pause)
+    return pa.concat_tables(hours), pa.concat_tables(pauses)
+
+
+def _searched(w: Windows, span: Column, minutes: Minutes, p: Mapping[str, Any]) -> tuple[pa.Table, pa.Table]:
+    """The same of windows that are searched together."""
+    begin = minutes.minute[w.first]
     pattern = periodic.find(
-        series,
+        _matrix(minutes.gap, w, span, minutes),
+        span,
+        np.where(w.devices == 1, p["pauses_alone_min"], p["pauses_min"]),
         period_min=int(p["period_least_us"] // MINUTE_US),
         period_max=int(p["period_most_us"] // MINUTE_US),
         score_min=p["autocorrelation_min"],
-        pauses_min=int(p["pauses_alone_min"] if alone else p["pauses_min"]),
         height_min=p["height_min"],
         baseline_max=p["baseline_max"],
         on_time_min=p["on_time_min"],
         depth_min=p["depth_min"],
     )
-    # The next pause would have come: the pattern has ended.
-    if pattern is None or begin + pattern.last < at[last - 1] - p["overdue_ratio"] * pattern.period:
-        return
-    paused = pattern.minutes[at[first:last] - begin]
-    together = float(least[first:last][paused].sum() / gap[first:last][paused].sum())
-    if not p["duty_ratio_min"] <= pattern.excess <= p["duty_ratio_max"] or together < p["together_min"]:
-        return
-    hours.append(
-        {
-            "chain": chain,
-            "hour_us": hour_us,
-            "period_minutes": float(pattern.period),
-            "duty_ratio": pattern.excess,
-            "autocorrelation": pattern.score,
-            "pauses": float(pattern.pauses),
-            "confidence": 0.9 if pattern.score >= 0.7 else 0.75,
-        }
+    row = pattern.row
+    mine = Windows(*(column[row] for column in w))
+    gap, least = (
+        np.where(pattern.minutes, _matrix(column, mine, span, minutes), 0.0).sum(axis=1)
+        for column in (minutes.gap, minutes.least_gap)
     )
-    within = np.flatnonzero(pattern.minutes) + begin
-    mine = within[(within >= end - HOUR_MINUTES) & (within < end)]
-    minutes += [{"chain": chain, "hour_us": hour_us, "minute": int(minute)} for minute in mine]
+    # Once the next pause would have come the pattern has ended.
+    overdue = begin[row] + pattern.last < minutes.minute[mine.last - 1] - p["overdue_ratio"] * pattern.period
+    duty = (pattern.excess >= p["duty_ratio_min"]) & (pattern.excess <= p["duty_ratio_max"])
+    keep = np.flatnonzero(~overdue & duty & (least >= p["together_min"] * gap))
+    number, end = mine.number[keep], mine.end[keep]
+    place, offset = np.nonzero(pattern.minutes[keep])
+    minute = begin[row][keep][place] + offset
+    within = minute >= end[place] - HOUR_MINUTES
+    hour_us = (end - HOUR_MINUTES) * MINUTE_US
+    return (
+        pa.table(
+            [
+                number,
+                hour_us,
+                pattern.period[keep].astype(float),
+                pattern.excess[keep],
+                pattern.score[keep],
+                pattern.pauses[keep].astype(float),
+                np.where(pattern.score[keep] >= 0.7, 0.9, 0.75),
+            ],
+            schema=_HOUR,
+        ),
+        pa.table([number[place][within], hour_us[place][within], minute[within]], schema=_MINUTE),
+    )
+
+
+def _matrix(values: Column, w: Windows, span: Column, minutes: Minutes) -> Column:
+    """Values of each window by the minute since its first; NaN where there is none."""
+    rows, width = w.last - w.first, int(span.max(initial=1))
+    matrix = np.full(len(rows) * width, np.nan)
+    begins = np.arange(len(rows)) * width - minutes.minute[w.first]
+    at = np.arange(rows.sum()) + np.repeat(w.first - np.cumsum(rows) + rows, rows)
+    matrix[minutes.minute[at] + np.repeat(begins, rows)] = values[at]
+    return matrix.reshape(len(rows), width)
 
 
 CHECKPOINT_STALL = register(

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from gpuwatch.clock import DAY_US, MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.detectors.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.store import Store
+
+
+def _prepare(store: Store, asked: Asked) -> None:
+    """Makes run_placer: who placed each run that there was."""
+    store.run("views/run_placer", cluster=asked.cluster, since_us=0, until_us=asked.until_us)
 
 
 def _summary(e: Evidence) -> str:
@@ -37,6 +43,7 @@ SCHEDULER_CONFLICT = register(
         ),
         summary=_summary,
         remedy=_remedy,
+        prepare=_prepare,
         mode="all",
         gap_us=DAY_US,
         measures={

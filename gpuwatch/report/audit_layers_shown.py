@@ -127,7 +127,7 @@ def _partitioning(card: Told) -> list[Block]:
         Column("MIG strategy"),
         Column("Cut by", part=1.3),
     )
-    return [Table(columns, tuple(shown)), *_more(len(rows), "pools")]
+    return [Heading("How pools are cut"), Table(columns, tuple(shown)), *_more(len(rows), "pools")]
 
 
 def words_of(authority: str, gate: str | None) -> str:
@@ -159,7 +159,7 @@ def _scheduling(card: Told) -> list[Block]:
         Column("Who writes to it", part=3),
         Column("Several on one node", part=1.2),
     )
-    return [Table(columns, tuple(rows)), *_more(len(pools), "pools")]
+    return [Heading("Who writes to which pool"), Table(columns, tuple(rows)), *_more(len(pools), "pools")]
 
 
 def _writer(told: Told) -> str:

@@ -57,7 +57,7 @@ def document(card: Told, source: str = "") -> Document:
 
 def _window(card: Told) -> str:
     if card["window"] is None:
-        return "Nothing is known"
+        return "Nothing is known" + ("" if card["known"] is None else " of this window")
     span = Window(parse_rfc3339(card["window"]["start"]), parse_rfc3339(card["window"]["end"]))
     return f"{words.days(span)}, UTC"
 
@@ -76,7 +76,8 @@ def lead(card: Told) -> str:
     """The sentences that say it all: what is wasted, which layer costs most."""
     waste, currency = card["waste"], card["currency"]
     if card["window"] is None:
-        return "Nothing is known, so no layer has a grade: what to bring is listed below."
+        known = "" if card["known"] is None else " of this window"
+        return f"Nothing is known{known}, so no layer has a grade: what to do is listed below."
     if not Fraction(card["gpu_hours"]):
         return "The fleet owned no GPU time in this window."
     part = words.percent(Fraction(str(waste["ratio"])))
@@ -89,7 +90,7 @@ def lead(card: Told) -> str:
     top = next((layer for layer in card["layers"] if layer["id"] == card["costliest"]), None)
     if top is None:
         return f"{said} No finding says by which layer."
-    return f"{said} {top['name']} costs most: its findings name {_lost(card, top)} of it."
+    return f"{said} Of what findings name, {top['name'].lower()} costs most: {_lost(card, top)}."
 
 
 def _lost(card: Told, layer: Told) -> str:
@@ -171,7 +172,7 @@ def _where(card: Told) -> Section:
     whole = sum((Fraction(one["gpu_hours"]) for one in told.values()), Fraction(0))
     priced = [None if one["cost"] is None else Decimal(one["cost"]) for one in told.values()]
     places = words.places_of(priced)
-    figures = dict(zip(told, words.figures(priced, places), strict=True))
+    figures = _figures(told, places)
     rows, start = [], Fraction(0)
     for bucket in BUCKET_WORDS:
         if bucket not in told:
@@ -216,6 +217,19 @@ def _where(card: Told) -> Section:
         f"Where the GPU time went: {words.percent(ratio)} of it is waste",
         (Table(columns, tuple(rows), "fall"), Text(note, "soft")),
     )
+
+
+def _figures(told: Mapping[str, Told], places: int) -> dict[str, Decimal | None]:
+    """What each bucket cost, as shown: those that are waste add up to the waste that the first sentence tells."""
+    figures: dict[str, Decimal | None] = {}
+    for waste in (True, False):
+        costs = {
+            name: None if one["cost"] is None else Decimal(one["cost"])
+            for name, one in told.items()
+            if one["waste"] is waste
+        }
+        figures |= dict(zip(costs, words.figures(list(costs.values()), places), strict=True))
+    return figures
 
 
 def _figure(cost: Decimal | None, places: int, currency: str | None) -> str:

@@ -133,6 +133,7 @@ def _write(connection: Connection, before: Channel | None, channel: Channel, act
     }
     if before is None:
         connection.execute(sa.insert(_channel).values(name=channel.name, created_us=at_us, **values))
+        outbox.revive(connection, channel.name, at_us)  # one that was removed lately, and is back
     else:
         connection.execute(sa.update(_channel).where(_channel.c.name == channel.name).values(**values))
         if _moved(before, channel):

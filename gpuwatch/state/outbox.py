@@ -13,7 +13,7 @@ from gpuwatch.clock import DAY_US
 from gpuwatch.errors import StoreError
 from gpuwatch.state.core import State
 from gpuwatch.state.outbox_times import OUTBOX as _outbox
-from gpuwatch.state.outbox_times import QUEUED, TABLES, UNKNOWN, About, schedule
+from gpuwatch.state.outbox_times import QUEUED, TABLES, THROTTLED, UNKNOWN, About, schedule
 
 MAX_QUEUED = 1000
 """Messages that wait for one channel. What changes beyond them is not marked, so it is seen again at a later pass."""
@@ -23,6 +23,11 @@ KEEP_US = 30 * DAY_US
 
 GIVE_UP_US = 3 * DAY_US
 """Time after it was to go out at which a message that cannot be delivered is given up."""
+
+ANSWERED = "answered"
+"""State of a mark: it was told of the finding, or would have been, and then an owner spoke."""
+WITHDRAWN = "withdrawn"
+"""State of a message that waited until an owner had spoken: it is not sent."""
 
 _mark = sa.Table(
     "alert_mark",
@@ -41,7 +46,7 @@ class Mark:
     """What a channel was last told of a finding."""
 
     state: str
-    """open | resolved: it was told so; quiet: nothing yet, because it was below the channel's severity."""
+    """open | resolved: it was told so; quiet: nothing yet, because it was below the channel's severity; or ANSWERED."""
     severity: str
     """The worst it was told of in this episode."""
     episode: int
@@ -122,7 +127,8 @@ class Outbox:
         """Writes what `judge` finds new, messages and marks together; returns how many messages were written.
 
         A message whose dedup key was written before is not written again. It is due at `due_us`; where a rule and an owner
-        were told of already, `throttle_us` after that; where its severity is one of `urgent`, now.
+        were told of already, `throttle_us` after that; where its severity is one of `urgent`, now. What waits about a
+        finding whose owner has spoken is withdrawn, and the end of what never arrived is not told.
         """
         with self._state.transaction(write=True) as connection:
             settled = _outbox.c.state.not_in(QUEUED) & (_outbox.c.created_us < now_us - KEEP_US)
@@ -146,13 +152,18 @@ class Outbox:
                 if old:
                     connection.execute(sa.delete(_mark).where(*mark_of), old)
                 connection.execute(sa.insert(_mark), kept)
+            _withdraw(connection, channel, [row["finding_key"] for row in kept if row["state"] == ANSWERED])
             if written:
                 schedule(connection, channel, list(zip(written, causes, strict=True)), now_us, urgent, throttle_us)
             known = _known(connection, [row["dedup"] for row in written])
             new = [row for row in written if row["dedup"] not in known]
+            untold = _untold(connection, channel, [row["finding_key"] for row in new if row["event"] == "resolved"])
+            for row in new:
+                if row["finding_key"] in untold and row["event"] == "resolved":
+                    row["state"] = untold[row["finding_key"]]
             if new:
                 connection.execute(sa.insert(_outbox), new)
-        return len(new)
+        return sum(row["state"] == "pending" for row in new)
 
     def announce(self, channel: str, about: str, event: str, payload: str, now_us: int) -> bool:
         """Queues a message that is about no finding, once: False where `about` was told to the channel before.
@@ -193,7 +204,7 @@ class Outbox:
         findings of these severities may go out, with all that waits about them; None: everything may.
         """
         with self._state.transaction(write=True) as connection:
-            mine = _outbox.c.channel == channel
+            mine = whole = _outbox.c.channel == channel
             if passing is not None:
                 urgent = mine & _outbox.c.state.in_(QUEUED) & _outbox.c.severity.in_(list(passing))
                 mine = mine & _outbox.c.finding_key.in_(sa.select(_outbox.c.finding_key).where(urgent))
@@ -204,19 +215,19 @@ class Outbox:
             ).first()
             if head is None or head.due_us > now_us:
                 return None
-            query = sa.select(*(_outbox.c[n] for n in Row.__dataclass_fields__)).where(mine).order_by(_outbox.c.id)
+            query = sa.select(*(_outbox.c[n] for n in Row.__dataclass_fields__)).order_by(_outbox.c.id)
             if head.state == "sending":
-                query = query.where(_outbox.c.state == "sending", _outbox.c.batch == head.batch)
+                query = query.where(whole, _outbox.c.state == "sending", _outbox.c.batch == head.batch)
                 rows = tuple(Row(*row) for row in connection.execute(query))
                 key = head.batch
             else:
-                found = connection.execute(query.where(_outbox.c.state == "pending", due).limit(limit))
+                found = connection.execute(query.where(mine, _outbox.c.state == "pending", due).limit(limit))
                 rows = tuple(choose([Row(*row) for row in found]))
                 key = _batch_key(channel, rows)
             batch = Batch(channel, key, rows, now_us + hold_us)
             taken = connection.execute(
                 sa.update(_outbox)
-                .where(_outbox.c.id.in_([row.id for row in rows]), _outbox.c.state == head.state)
+                .where(_outbox.c.id.in_([row.id for row in rows]), _outbox.c.state == head.state, due)
                 .values(
                     state="sending",
                     batch=key,
@@ -230,7 +241,7 @@ class Outbox:
     def sent(self, batch: Batch, now_us: int) -> None:
         """The message of a batch has arrived."""
         with self._state.transaction(write=True) as connection:
-            rows = _outbox.c.id.in_([row.id for row in batch.rows]) & _outbox.c.state.in_(QUEUED)
+            rows = _outbox.c.id.in_([row.id for row in batch.rows])
             connection.execute(sa.update(_outbox).where(rows).values(state="sent", sent_us=now_us, last_error=None))
 
     def failed(self, batch: Batch, error: str, retry_us: int | None, now_us: int) -> None:
@@ -272,7 +283,7 @@ class Outbox:
                 query = sa.select(_outbox.c.last_error, _outbox.c.tried_us).where(
                     _outbox.c.channel == name, _outbox.c.last_error.is_not(None)
                 )
-                newest = query.order_by(_outbox.c.tried_us.desc(), _outbox.c.id.desc()).limit(1)
+                newest = query.order_by(_outbox.c.tried_us.desc().nulls_last(), _outbox.c.id.desc()).limit(1)
                 error, error_us = connection.execute(newest).first() or (None, None)
                 result[name] = Status(last_sent_us, error, error_us, pending, dead)
         return result
@@ -280,7 +291,7 @@ class Outbox:
 
 def drop(connection: Connection, channel: str) -> None:
     """Gives up what waits for a channel that is removed, within a transaction."""
-    waiting = (_outbox.c.channel == channel) & (_outbox.c.state == "pending")
+    waiting = (_outbox.c.channel == channel) & _outbox.c.state.in_(QUEUED)
     connection.execute(sa.update(_outbox).where(waiting).values(state="dead", last_error="the channel was removed"))
 
 
@@ -290,6 +301,30 @@ def revive(connection: Connection, channel: str, now_us: int) -> None:
     waiting = (_outbox.c.channel == channel) & (_outbox.c.state == "pending")
     again = {"state": "pending", "batch": None, "due_us": now_us, "attempts": 0}
     connection.execute(sa.update(_outbox).where(lost | waiting).values(**again))
+
+
+def _withdraw(connection: Connection, channel: str, keys: Sequence[str]) -> None:
+    """What was not tried yet is not told any more."""
+    if not keys:
+        return
+    waiting = (_outbox.c.channel == channel) & (_outbox.c.state == "pending") & (_outbox.c.attempts == 0)
+    news = waiting & _outbox.c.event.in_(THROTTLED) & (_outbox.c.finding_key == sa.bindparam("key"))
+    connection.execute(sa.update(_outbox).where(news).values(state=WITHDRAWN), [{"key": key} for key in keys])
+
+
+def _untold(connection: Connection, channel: str, keys: Sequence[str]) -> dict[str, str]:
+    """Findings of which nothing arrived since their last end, and the state of their end: dead like the opening, so that
+    both are told where the address is corrected; or withdrawn.
+    """
+    if not keys:
+        return {}
+    mine = (_outbox.c.channel == channel) & _outbox.c.finding_key.in_(keys)
+    query = sa.select(_outbox.c.finding_key, _outbox.c.event, _outbox.c.state).where(mine).order_by(_outbox.c.id)
+    since_end: dict[str, list[str]] = {}
+    for key, event, state in connection.execute(query):
+        since_end[key] = [] if event == "resolved" else [*since_end.get(key, []), state]
+    lost = {key: states for key, states in since_end.items() if states and not {*states} - {"dead", WITHDRAWN}}
+    return {key: "dead" if "dead" in states else WITHDRAWN for key, states in lost.items()}
 
 
 def _row(channel: str, change: Change, due_us: int, now_us: int) -> dict[str, Any]:

@@ -105,4 +105,6 @@ def _told(connection: Connection, channel: str, now_us: int, throttle_us: int) -
         .where(mine, OUTBOX.c.state == "pending", OUTBOX.c.attempts == 0)
         .group_by(*cause)
     )
+    sending = connection.execute(sa.select(*cause).where(mine, OUTBOX.c.state == "sending").distinct())
+    found |= {(rule, team, user): now_us + throttle_us for rule, team, user in sending}
     return found | {(rule, team, user): due_us for rule, team, user, due_us in queued}

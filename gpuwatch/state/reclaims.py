@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from gpuwatch.clock import DAY_US
 from gpuwatch.state.core import State
+from gpuwatch.state.outbox_times import OUTBOX, QUEUED
 
 KEEP_US = 92 * DAY_US
 """How long steps are kept."""
@@ -62,6 +63,23 @@ class Reclaims:
             for row in connection.execute(query):
                 reached = Reached(row.finding_key, row.idle_from_us, row.step, row.at_us)
                 found.setdefault((reached.key, reached.idle_from_us), reached)
+        return found
+
+    def messages(self, keys: Iterable[str]) -> dict[tuple[str, str], int | None]:
+        """When messages of some keys were first delivered, by key and severity; None: they wait in the outbox. Those that
+        no channel hears of, or that were given up, are not there.
+        """
+        wanted, found = sorted(set(keys)), dict[tuple[str, str], int | None]()
+        queued_or_sent = OUTBOX.c.state.in_((*QUEUED, "sent"))
+        with self._state.transaction(write=False) as connection:
+            for start in range(0, len(wanted), KEYS_AT_ONCE):
+                mine = OUTBOX.c.finding_key.in_(wanted[start : start + KEYS_AT_ONCE])
+                query = sa.select(OUTBOX.c.finding_key, OUTBOX.c.severity, sa.func.min(OUTBOX.c.sent_us))
+                query = query.where(mine, queued_or_sent, OUTBOX.c.severity.is_not(None))
+                for key, severity, sent_us in connection.execute(
+                    query.group_by(OUTBOX.c.finding_key, OUTBOX.c.severity)
+                ):
+                    found[key, severity] = sent_us
         return found
 
     def add(self, steps: Iterable[Reached], now_us: int) -> None:

@@ -2,3 +2,5 @@
 drop table if exists audit_used;
 
 drop table if exists audit_placed;
+
+drop table if exists run_placer;

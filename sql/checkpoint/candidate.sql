@@ -1,48 +1,41 @@
--- A row of checkpoint_candidate is a chain whose devices pause together in some minutes of the judged hours and work in most
--- others, or that was found to do so in the hours before.
+-- A row of checkpoint_candidate is a chain, numbered, whose devices pause in some of the judged hours and work in some, by the
+-- books, or that was found to stop at regular times in the day before.
 create or replace temp table checkpoint_candidate as
-with mine as (
-    select h.chain, h.device_id, h.start_us, h.end_us
-    from held h
-    join job_chain c using (run_id)
-    where h.sure and not c.exempt and h.start_us < $until_us and h.end_us > $since_us
-),
-active as (
+with active as (
     select device_id, run_id
     from ledger_hour
     where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us and run_id is not null
     group by device_id, run_id
-    -- A pause in some hour, and work in some.
+    -- A pause of a quarter of an hour and more is booked as hoarded.
     having max(gap_us + hoarded_us) > $gap_us_min and sum(memory_roof_us + compute_us + below_roof_us) > 0
 ),
-joint_minute as (
-    select
-        m.chain,
-        d.start_us // 60000000 as minute,
-        -- A pause of a quarter of an hour and more is booked as hoarded.
-        avg((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as gap,
-        min((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as least_gap
-    from device_minute d
-    join mine m on m.device_id = d.device_id and d.start_us >= m.start_us and d.start_us < m.end_us
-    where d.cluster = $cluster and d.hour_us >= $since_us and d.hour_us < $until_us
-        and d.device_id in (select device_id from active)
-        and d.end_us - d.start_us >= 30000000
-    group by m.chain, d.start_us // 60000000
-),
-levelled as (
-    select chain, median(gap) as baseline
-    from joint_minute
-    group by chain
+chosen as (
+    select h.chain
+    from held h
+    join job_chain c using (run_id)
+    join active a on a.device_id = h.device_id and a.run_id = h.run_id
+    where h.sure and not c.exempt and h.start_us < $until_us and h.end_us > $since_us
+    union
+    select c.chain
+    from verdict v
+    join job_chain c on c.job_id = v.subject_id and c.chain_start_us = v.cause_us
+    where v.cluster = $cluster and v.detector = 'checkpoint-stall' and v.subject_kind = 'job'
+        and v.hour_us >= $from_us and v.hour_us < $until_us
 )
-select j.chain
-from joint_minute j
-join levelled l using (chain)
-where l.baseline <= $baseline_max
-group by j.chain
-having count(*) filter (where j.gap >= l.baseline + $height_min and j.least_gap >= $together_min * j.gap) > 0
-union
-select distinct c.chain
-from verdict v
-join job_chain c on c.job_id = v.subject_id and c.chain_start_us = v.cause_us
-where v.cluster = $cluster and v.detector = 'checkpoint-stall' and v.subject_kind = 'job'
-    and v.hour_us >= $from_us and v.hour_us < $until_us;
+select chain, row_number() over (order by chain) as number
+from chosen;
+
+-- A row of checkpoint_held is a span of a device of a candidate, without the warm-up of its run: of at most $devices_max devices.
+-- alone: it is the one span of its candidate.
+create or replace temp table checkpoint_held as
+select
+    c.number,
+    h.device_id,
+    greatest(h.start_us, h.run_start_us + $warm_up_us) as start_us,
+    h.end_us,
+    count(*) over (partition by c.number) = 1 as alone
+from held h
+join checkpoint_candidate c using (chain)
+where h.sure
+qualify dense_rank() over (partition by c.number order by h.device_id) <= $devices_max
+order by h.device_id, start_us;

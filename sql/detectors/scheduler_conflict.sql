@@ -1,44 +1,7 @@
 -- A row is a pool of GPUs and a day at whose end, over the 7 days before it, two or more authorities had placed work on the
--- same nodes, in turns: D13 of domain.md 3.2. Nodes of their own, or a node handed over once, are no conflict.
-with managed as (
-    select distinct namespace
-    from queue
-    where cluster = $cluster and scheduler = 'kueue' and kind = 'local_queue' and state is distinct from 'deleted'
-),
-queued_job as (
-    select distinct scheduler, job_id
-    from workload
-    where cluster = $cluster and scheduler in ('kueue', 'volcano', 'yunikorn') and job_id is not null
-),
--- Who placed a run. Kueue and Volcano that gate, and the default scheduler that binds, are one; what runs inside of another
--- run was placed by that one's.
-placed as (
-    select
-        run_id,
-        namespace,
-        state,
-        start_us,
-        end_us,
-        case
-            when own is not null then 'inner'
-            when scheduler <> 'kubernetes' then scheduler
-            when labels ->> '$."gpuwatch.io/scheduler-name"' is not null then labels ->> '$."gpuwatch.io/scheduler-name"'
-            when labels ->> '$."gpuwatch.io/bound-by"' = 'owner' then 'pods that name their node'
-            when job_id in (select job_id from queued_job where scheduler = 'yunikorn') then 'yunikorn'
-            when namespace in (select namespace from managed) and not gated then 'pods past the queue'
-            else 'kubernetes'
-        end as authority,
-        gated
-    from (
-        select
-            *,
-            queue is not null or coalesce(contains(labels, 'kueue.x-k8s.io/'), false)
-            or job_id in (select job_id from queued_job) as gated
-        from run
-        where cluster = $cluster
-    )
-),
-place as (
+-- same nodes, in turns: D13 of domain.md 3.2. Nodes of their own, or a node handed over once, are no conflict. Who placed a run
+-- says run_placer (sql/views).
+with place as (
     select device_id, node, coalesce(pool, model, 'unknown') as pool
     from device
     where cluster = $cluster
@@ -52,7 +15,7 @@ candidate as (
         join place l using (device_id)
         where s.cluster = $cluster and s.run_id is not null
     )
-    join placed p using (run_id)
+    join run_placer p using (run_id)
     where p.authority <> 'inner'
     group by pool
     having count(distinct p.authority) >= 2
@@ -61,7 +24,7 @@ used as (
     select s.*, l.node, l.pool, p.authority, p.gated, p.namespace, p.state, p.start_us as run_start_us, p.end_us as run_end_us
     from segment s
     join place l using (device_id)
-    join placed p using (run_id)
+    join run_placer p using (run_id)
     where s.cluster = $cluster and l.pool in (select pool from candidate) and s.start_us < $until_us
 ),
 by_day as (

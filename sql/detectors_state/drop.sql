@@ -52,3 +52,5 @@ drop table if exists relinked;
 drop table if exists claim_hour;
 
 drop table if exists new_unjudged;
+
+drop table if exists run_placer;

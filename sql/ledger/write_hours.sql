@@ -186,7 +186,7 @@ select
     profile,
     bool_or(estimated),
     sum(case when free_bucket = 'schedulable' then length_us else 0 end)::bigint,
-    0,  -- what of it is stranded is divided off afterwards
+    sum(case when free_bucket = 'stranded' then length_us else 0 end)::bigint,
     sum(case when free_bucket = 'out_of_service' then length_us else 0 end)::bigint,
     sum(case when free_bucket = 'mig_remainder' then length_us else 0 end)::bigint,
     sum(case when run_id is null then 0 else length_us - observed_us + unobserved_us end)::bigint,

@@ -1,17 +1,26 @@
 -- A row is a job with an open finding of idle-hoarding that holds devices now: how many, and since when those that are idle now
--- have all been idle. Times are those of measurements: what nobody measured is not idle. now_us: the end of what is known.
+-- have all been idle. Times are those of measurements: a device that nobody measured, or that fell silent before the others,
+-- is held and not idle. known_us: the end of what is known.
 with asked as (
     select key, cluster, job_id, confidence, wasted_units, wasted_den, bucket
     from finding
     where detector = 'idle-hoarding' and state = 'open' and ($cluster is null or cluster = $cluster)
 ),
 held as (
-    select a.key, a.cluster, s.device_id, s.run_id, d.node, d.pool, d.last_us, s.start_us
+    select
+        a.key,
+        a.cluster,
+        s.device_id,
+        s.run_id,
+        d.node,
+        d.pool,
+        max(d.last_us) over (partition by a.key) as known_us,
+        s.start_us
     from asked a
     join run r on r.cluster = a.cluster and r.job_id = a.job_id and not r.ended
     join segment s on s.cluster = r.cluster and s.run_id = r.run_id
     join device d on d.cluster = s.cluster and d.device_id = s.device_id
-    where s.end_us >= d.last_us - $still_us
+    qualify s.end_us >= known_us - $still_us
 ),
 -- Spans of idle samples are cut at the hour: those that follow each other are one.
 linked as (
@@ -33,7 +42,7 @@ idle_run as (
 now_idle as (
     select h.key, h.device_id, greatest(max(i.start_us), max(h.start_us)) as idle_from_us
     from held h
-    join idle_run i on i.cluster = h.cluster and i.device_id = h.device_id and i.end_us >= h.last_us - $still_us
+    join idle_run i on i.cluster = h.cluster and i.device_id = h.device_id and i.end_us >= h.known_us - $still_us
     group by h.key, h.device_id
 ),
 whole as (
@@ -42,7 +51,7 @@ whole as (
         count(distinct h.device_id) as devices,
         count(distinct n.device_id) as idle_devices,
         max(n.idle_from_us) as idle_from_us,
-        max(h.last_us) as known_us,
+        any_value(h.known_us) as known_us,
         arg_max(h.run_id, (h.start_us, h.run_id)) as run_id,
         arg_max(h.pool, h.device_id) as pool,
         list(distinct h.node order by h.node) filter (where h.node is not null) as nodes

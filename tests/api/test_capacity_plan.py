@@ -38,7 +38,8 @@ def test_nothing_is_known_of_a_service_without_data(bare: Api, route: str) -> No
         ("history", "window=then"),
         ("history", "cursor=abc"),
         ("stranded", "window=then"),
-        ("stranded", "limit=1"),
+        ("stranded", "limit=0"),
+        ("stranded", "cursor=abc"),
     ],
 )
 def test_what_cannot_be_asked(bare: Api, route: str, query: str) -> None:

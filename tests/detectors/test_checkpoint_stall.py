@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from gpuwatch import periodic
-from gpuwatch.detectors.checkpoint_stall import CHECKPOINT_STALL
+from gpuwatch.clock import DAY_US, HOUR_US
+from gpuwatch.detectors.checkpoint_stall import CHECKPOINT_STALL, prepare
+from gpuwatch.detectors.rule import Asked
 from tests.detectors.detector_world import (
+    CLUSTER,
     IDLE,
     PAGE_HEADINGS,
     WORK,
@@ -21,6 +24,7 @@ from tests.detectors.detector_world import (
     page_headings,
     page_rows,
     printed_thresholds,
+    us,
 )
 
 RULE = "checkpoint-stall"
@@ -171,7 +175,6 @@ ASKED = {
     "period_min": 5,
     "period_max": 360,
     "score_min": 0.6,
-    "pauses_min": 4,
     "height_min": 0.15,
     "baseline_max": 0.3,
     "on_time_min": 0.75,
@@ -184,27 +187,55 @@ def series(period: int, pause: int, minutes: int, depth: float = 1.0) -> np.ndar
     return np.where(np.arange(minutes) % period >= period - pause, depth, 0.03)
 
 
-@pytest.mark.parametrize("period", [5, 7, 15, 45, 90, 240, 360])
-def test_the_shortest_period_is_told_not_its_multiples(period: int) -> None:
-    """From five minutes to six hours, over a day and a quarter."""
-    pattern = periodic.find(series(period, max(period // 15, 1), 1800), **ASKED)
+def searched(*windows: np.ndarray, pauses_min: int = 4) -> periodic.Patterns:
+    """The patterns of windows of any lengths, searched together."""
+    lengths = np.array([len(window) for window in windows])
+    gap = np.full((len(windows), lengths.max()), np.nan)
+    for row, window in enumerate(windows):
+        gap[row, : len(window)] = window
+    return periodic.find(gap, lengths, np.full(len(windows), pauses_min), **ASKED)
 
-    assert pattern is not None and period == pattern.period
+
+PERIODS = (5, 7, 15, 45, 90, 240, 360)
+
+
+def test_the_shortest_period_is_told_not_its_multiples() -> None:
+    """From five minutes to six hours, over a day and a quarter."""
+    found = searched(*(series(period, max(period // 15, 1), 1800) for period in PERIODS))
+
+    assert PERIODS == tuple(found.period)
 
 
 def test_a_short_dip_of_every_fifth_minute_is_seen() -> None:
     """Fifteen seconds of five minutes, as a one-minute mean shows them."""
-    pattern = periodic.find(series(5, 1, 240, 0.28), **ASKED)
+    found = searched(series(5, 1, 240, 0.28))
 
-    assert pattern is not None and (5, 0.05) == (pattern.period, round(pattern.excess, 3))
+    assert (5, 0.05) == (found.period[0], round(found.excess[0], 3))
+
+
+def test_windows_of_other_lengths_beside_it_change_nothing() -> None:
+    """What a window is told does not depend on those it is searched with."""
+    windows = [series(30, 3, 300), series(12, 1, 700), np.full(100, 0.02), series(200, 12, 1440)]
+    together, alone = searched(*windows), [searched(window) for window in windows]
+
+    assert [0, 1, 3] == list(together.row)
+    for place, row in enumerate(together.row):
+        own, minutes = alone[row], np.flatnonzero(together.minutes[place])
+        assert (own.period[0], own.pauses[0], own.last[0]) == (
+            together.period[place],
+            together.pauses[place],
+            together.last[place],
+        )
+        assert (own.score[0], own.excess[0]) == pytest.approx((together.score[place], together.excess[place]))
+        assert list(minutes) == list(np.flatnonzero(own.minutes[0]))
 
 
 def test_noise_has_no_period() -> None:
     """Pauses drawn at random, a day of them, fifty times: at most one passes for regular."""
     draw = np.random.default_rng(7)
-    told = [periodic.find(np.where(draw.random(1440) < 0.1, 0.9, 0.02), **ASKED) for _ in range(50)]
+    found = searched(*(np.where(draw.random(1440) < 0.1, 0.9, 0.02) for _ in range(50)))
 
-    assert sum(pattern is not None for pattern in told) <= 1
+    assert len(found.row) <= 1
 
 
 def test_pauses_that_come_ever_sooner_have_no_period() -> None:
@@ -212,13 +243,41 @@ def test_pauses_that_come_ever_sooner_have_no_period() -> None:
     gap = np.full(200, 0.02)
     gap[[20, 100, 150, 180]] = 1.0
 
-    assert periodic.find(gap, **ASKED) is None
+    assert 0 == len(searched(gap).row)
 
 
 def test_nothing_known_has_no_pattern() -> None:
-    """All minutes unknown, or none at all."""
-    assert periodic.find(np.full(600, np.nan), **ASKED) is None
-    assert periodic.find(np.array([]), **ASKED) is None
+    """All minutes unknown, or no window at all."""
+    assert 0 == len(searched(np.full(600, np.nan)).row)
+    assert 0 == len(periodic.find(np.empty((0, 10)), np.empty(0, int), np.empty(0, int), **ASKED).row)
+
+
+def test_a_long_look_tells_what_its_hours_tell(tmp_path: Path) -> None:
+    """Two days and a half, read day by day with what is needed of the day before, and hour by hour."""
+    world = World(tmp_path)
+    for name, period, pause in (("000", 120, 8), ("001", 30, 3)):
+        phases = every(period, pause, 60 * 60 // period)
+        gang(phases, phases)(world, name)
+    alone((400, WORK), *every(90, 6, 30))(world, "002")
+    world.analyze(detectors=[RULE])
+    end = us(60 * 60)
+
+    def prepared(since_us: int, until_us: int) -> list[tuple[object, ...]]:
+        world.store.run("views/job_chain", cluster=CLUSTER, since_us=since_us, until_us=until_us)
+        thresholds = CHECKPOINT_STALL.parameters
+        prepare(
+            world.store,
+            Asked(CLUSTER, since_us, until_us, since_us - DAY_US, end, end, thresholds, world.settings, world.state),
+        )
+        return world.store.sql(
+            "select h.chain, h.hour_us, period_minutes, pauses::int, round(duty_ratio, 9), list(minute order by minute)"
+            " from checkpoint_hour h left join checkpoint_minute m using (chain, hour_us) group by all"
+        )
+
+    hours = [row for since_us in range(us(0), end, HOUR_US) for row in prepared(since_us, since_us + HOUR_US)]
+    assert len(hours) > 100
+    assert sorted(hours, key=str) == sorted(prepared(us(0), end), key=str)
+    world.store.close()
 
 
 def test_the_page_is_true(checkout: Path) -> None:

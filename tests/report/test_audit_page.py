@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gpuwatch.audit_card import RULE, card
-from gpuwatch.clock import Window, parse_window
+from gpuwatch.clock import HOUR_US, Window, parse_window
 from gpuwatch.report.audit_files import files
 from gpuwatch.report.audit_page import document, lead
-from gpuwatch.report.document import Card, Numbers
+from gpuwatch.report.document import Card, Numbers, Table
 from gpuwatch.report.markup import escape
 from gpuwatch.report.page import page
 
@@ -89,7 +89,7 @@ def test_the_first_page_answers_three_questions() -> None:
 
     said = lead(card(facts())).replace("\u00a0", " ")
     assert "This fleet wastes $400 of the $1.00 k paid: 40 % of its GPU time, $1.71 k a month." in said
-    assert "Scheduling costs most: its findings name $30.00 of it." in said
+    assert "Of what findings name, scheduling costs most: $30.00." in said
     (numbers,) = [block for block in made.head if isinstance(block, Numbers)]
     assert ["Wasted", "Placement", "Partitioning", "Scheduling", "Fabric"] == [item.label for item in numbers.items]
     assert 3 == sum(isinstance(block, Card) for block in made.head)
@@ -125,6 +125,40 @@ def test_the_pdf_opens_and_says_the_same(known: dict[str, Any], paper: str) -> N
     assert ("This fleet wastes $400" in pages[0]) == (known["window"] is not None)
     assert "How this was computed" in pages[-1]
     assert json.loads(made["scorecard.json"])["rule"] == list(RULE)
+
+
+def test_the_table_says_the_waste_that_the_first_sentence_says() -> None:
+    """66.4 + 75.4 + 91.4 + 66.4 = 299.6 is $300, whatever the cents of the other buckets are."""
+    cents = {"stalled": "66.40", "communication": "75.40", "gap": "91.40", "hoarded": "66.40"}
+    cents |= {"compute": "333.90", "memory_roof": "333.90", "below_roof": "333.90"}
+    buckets = {name: {"gpu_hours": Fraction(10), "cost": Decimal(cost)} for name, cost in cents.items()}
+    known = card(facts(buckets=buckets, cost=Decimal("1301.30"), findings=[]))
+    (where,) = [section for section in document(known).sections if section.title.startswith("Where")]
+    (table,) = [block for block in where.blocks if isinstance(block, Table)]
+    shown = [str(one.cells[2].text) for one in table.rows]
+
+    assert "$300 of the" in lead(known).replace("\u00a0", " ")
+    assert "$300" == shown[-1]
+    assert 300 == sum(int(each.cells[2].text.strip("$")) for each in table.rows if each.cells[5].text == "waste")
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        pytest.param(Window(0, HOUR_US), "The books know nothing of this window.", id="an hour of before"),
+        pytest.param(
+            Window(HOUR_US + 1, 2 * HOUR_US + 1),
+            "This window has no whole hour: only such are judged.",
+            id="no whole hour",
+        ),
+    ],
+)
+def test_a_window_without_books_says_what_they_know(asked: Window, what: str) -> None:
+    known = card({"window": None, "known": Window(24 * HOUR_US, 48 * HOUR_US), "asked": asked})
+
+    assert [what] == [one["what"] for one in known["unknown"]]
+    assert known["unknown"][0]["fix"].endswith("--window 1970-01-02T00:00:00Z,1970-01-03T00:00:00Z")
+    assert "Nothing is known of this window" in lead(known)
 
 
 def test_several_currencies_and_no_price_are_said() -> None:
