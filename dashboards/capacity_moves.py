@@ -190,8 +190,9 @@ def strands(data: Row | None, query: Query) -> Component:
         for item in items[:MAX_JOBS]
     ]
     whole = sum((words.number(item.get("stranded_gpu_hours")) or Decimal(0) for item in items), Decimal(0))
-    title = f"{words.short(whole.quantize(Decimal('0.1')))} free GPU-hours were stranded beside {len(items):,} job{'s' if len(items) != 1 else ''} {query.window_words}"
-    more = html.P(f"and {len(items) - MAX_JOBS} more", className="soft") if len(items) > MAX_JOBS else None
+    least = "At least " if data.get("next") else ""
+    title = f"{least}{words.short(whole.quantize(Decimal('0.1')))} free GPU-hours were stranded beside {len(items):,} job{'s' if len(items) != 1 else ''} {query.window_words}"
+    more = html.P(f"and {len(items) - MAX_JOBS:,} more", className="soft") if len(items) > MAX_JOBS else None
     return parts.card(
         title,
         parts.table(columns, body, label="Who strands"),

@@ -28,6 +28,8 @@ from gpuwatch.store import Store
 LOOK_BACK_US = 30 * DAY_US
 """Findings that ended earlier are told to nobody any more."""
 LOOK_AHEAD_US = DAY_US
+TEST_TRY_S = 15.0
+"""How long the test button waits for a server; TEST_WAIT_S with all that is round it."""
 TEST_WAIT_S = 30.0
 STOP_S = 30.0
 log = logging.getLogger(__name__)
@@ -139,11 +141,14 @@ class Alerting:
 
     def send_test(self, name: str) -> None:
         """Sends a test message now. Raises UsageError for an unknown channel, SourceUnreachable when it did not arrive."""
-        outcome = asyncio.run(asyncio.wait_for(self._deliverer().send_test(name), TEST_WAIT_S))
+        try:
+            outcome = asyncio.run(asyncio.wait_for(self._deliverer(TEST_TRY_S).send_test(name), TEST_WAIT_S))
+        except TimeoutError:
+            raise SourceUnreachable(f"channel {name}: no answer within {TEST_WAIT_S:g} s") from None
         if not outcome.sent:
             raise SourceUnreachable(f"channel {name}: {outcome.error}")
 
-    def _deliverer(self) -> Deliverer:
+    def _deliverer(self, timeout_s: float | None = None) -> Deliverer:
         return Deliverer(
             self._state,
             self._now_us,
@@ -151,6 +156,7 @@ class Alerting:
             allow_private=self._allow,
             reports=self._report_directory(),
             delivered=self._delivered,
+            timeout_s=timeout_s,
         )
 
     def _work(self) -> None:

@@ -75,6 +75,9 @@ def analyze(
         _analyze_cluster(
             store, state, settings, cluster, now_us, since_us, until_us, chosen, list(known.values()), report, progress
         )
+    if not site_rules.refused():  # A slip in a file is no reason to end what it found.
+        with store.transaction():
+            store.run("detectors_state/removed", known=list(known))
     for cluster in topology_store.clusters(store):
         if cluster not in report.clusters:
             _derive_topology(store, cluster, report)
@@ -115,10 +118,10 @@ def _analyze_cluster(
     if interval is not None:
         settings = Settings(**{**settings.__dict__, "default_interval_s": int(interval) / SECOND_US})
 
-    def judge_those(wanted: Sequence[Rule], window: tuple[int, int]) -> None:
-        def thresholds(rule: Rule) -> tuple[ParameterSet, ...]:
-            return sets(store, cluster, state, rule, parameters(rule, settings))
+    def thresholds(rule: Rule) -> tuple[ParameterSet, ...]:
+        return sets(store, cluster, state, rule, parameters(rule, settings))
 
+    def judge_those(wanted: Sequence[Rule], window: tuple[int, int]) -> None:
         report.failed_rules += judge.judge(
             store, state, cluster, settings, wanted, thresholds, window, now_us, progress
         )
@@ -142,7 +145,7 @@ def _analyze_cluster(
     if not edges:
         cost.price(store, state, cluster)
         _derive_topology(store, cluster, report)
-        owing = judge.owing(store, cluster, chosen)
+        owing = judge.owing(store, cluster, chosen, thresholds)
         if owing:
             last_us = store.sql("select max(hour_us) from ledger_hour where cluster = $c", c=cluster)[0][0]
             judge_those(owing, (last_us, last_us + HOUR_US))
@@ -165,7 +168,9 @@ def _analyze_cluster(
 
 
 def parameters(rule: Rule, settings: Settings) -> dict[str, Any]:
-    """A rule's thresholds, with those that the site sets."""
+    """A rule's thresholds, with those that the site sets; a site's own rule has its own, whatever their names."""
+    if rule.sql is not None:
+        return rule.parameters
     site = {
         "idle_us_min": settings.idle_minutes * MINUTE_US,
         "warm_up_us": settings.warm_up_minutes * MINUTE_US,

@@ -19,7 +19,10 @@ from gpuwatch.audit_decision import (
     weighed,
 )
 from gpuwatch.audit_layers import HOURS, WEEKS
+from gpuwatch.clock import rfc3339
 
+MEASURED = ("compute", "memory_roof", "below_roof", "stalled", "communication", "gap", "hoarded")
+"""Buckets of held time that was measured."""
 TOPOLOGIES = "kubectl get topologies.kueue.x-k8s.io,hypernodes.topology.volcano.sh,resourceflavors -o json"
 SWITCHES = (
     "Accounting does not tell --switches: scontrol show job | grep -o 'ReqSwitch=[^ ]*' while jobs run, or enforce it in "
@@ -124,6 +127,8 @@ def _network_told(facts: Row) -> Decision:
 def _links_measured(facts: Row) -> Decision:
     id, title = "links-measured", "What goes over links is measured"
     fix = "Add to the counters file of dcgm-exporter: DCGM_FI_PROF_NVLINK_TX_BYTES, DCGM_FI_PROF_NVLINK_RX_BYTES, DCGM_FI_PROF_PCIE_TX_BYTES, DCGM_FI_PROF_PCIE_RX_BYTES."
+    if (kept := _not_kept(id, title, facts)) is not None:
+        return kept
     held = sum(row["device_hours"] or 0 for row in facts["fabric"])
     if not held:
         return nothing(id, title, "No job with several GPUs was measured.")
@@ -140,6 +145,8 @@ def _links_measured(facts: Row) -> Decision:
 def _health_read(facts: Row) -> Decision:
     id, title = "link-health", "Errors of links are read"
     fix = "Add to the counters file of dcgm-exporter: DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, DCGM_FI_DEV_PCIE_REPLAY_COUNTER."
+    if (kept := _not_kept(id, title, facts)) is not None:
+        return kept
     devices = sum(row["devices"] for row in facts["fabric"])
     if not devices:
         return scored(
@@ -151,6 +158,15 @@ def _health_read(facts: Row) -> Decision:
     bad = sum(row["nvlink_error_devices"] for row in facts["fabric"])
     said = f"Of {read} of {devices} devices; {bad} of them counted errors."
     return scored(id, title, read / devices, said, fix, HOURS)
+
+
+def _not_kept(id: str, title: str, facts: Row) -> Decision | None:
+    """Of books that an older version wrote: work was measured, but what links carried was not kept by device and hour."""
+    measured = sum(facts["buckets"].get(name, {}).get("gpu_hours", 0) for name in MEASURED)
+    if facts["fabric"] or not measured:
+        return None
+    fix = f"gpuwatch analyze --since {rfc3339(facts['window'].start_us)} books them again."
+    return scored(id, title, None, "These hours were booked by a version that kept nothing of it.", fix, HOURS)
 
 
 def _sources_agree(facts: Row) -> Decision:

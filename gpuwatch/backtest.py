@@ -16,7 +16,9 @@ from gpuwatch.detectors.rule import Rule
 from gpuwatch.errors import UsageError
 from gpuwatch.known_names import cluster_names
 from gpuwatch.money import CENT_PLACES, format_quantity
+from gpuwatch.presets import thresholds_in
 from gpuwatch.presets_card import ALL, Layer, layers
+from gpuwatch.presets_listed import feedback_of
 from gpuwatch.presets_sets import in_force, sets_of
 from gpuwatch.settings import Settings
 from gpuwatch.site_rules import bounded
@@ -195,7 +197,7 @@ def _flagged(
         gpu_hours=gpu_us / HOUR_US,
         cost=None if cost is None else cost / HOUR_US,
         currency=next(iter(currencies)) if len(currencies) == 1 else None,
-        summary=rule.summary(json.loads(row["evidence"] or "{}")),
+        summary=rule.summary({**json.loads(row["evidence"] or "{}"), "thresholds": thresholds_in(row["rule_version"])}),
         verdict=None,
     )
 
@@ -239,10 +241,4 @@ def _sums(rows: Sequence[Flagged]) -> dict[str, Any]:
 def _feedback(rows: Sequence[Flagged]) -> dict[str, Any]:
     true = sum(1 for row in rows if row.verdict == "true_positive")
     false = sum(1 for row in rows if row.verdict == "false_positive")
-    told = Feedback(true, false)
-    return {
-        "true_positives": true,
-        "false_positives": false,
-        "unsaid": len(rows) - true - false,
-        "precision": told.precision,
-    }
+    return {**feedback_of(Feedback(true, false)), "unsaid": len(rows) - true - false}

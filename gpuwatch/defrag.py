@@ -76,26 +76,33 @@ def plan(hosts: Sequence[Host], gpus: int, members: int = 1) -> Plan | None:
         return None
     pieces = [piece for host in hosts for piece in host.pieces if not piece.stays]
     if len(pieces) <= EXACT_PIECES_MAX:
+        exact = True
         for looked, moves in enumerate(_cheapest_first(pieces)):
             if looked >= CHOICES_MAX:
                 break
-            if _makes_room(hosts, moves, gpus, members):
-                return Plan(moves, True)
+            made = _makes_room(hosts, moves, gpus, members)
+            if made:
+                return Plan(moves, exact)
+            exact = exact and made is not None
         else:
-            return None
+            if exact:
+                return None
     return _cleared(hosts, gpus, members)
 
 
-def fits(free: Iterable[int], wanted: Sequence[int]) -> bool:
-    """Whether pieces of these sizes fit into nodes with so many free GPUs, each on one node. Bounded: False beyond it."""
+def fits(free: Iterable[int], wanted: Sequence[int]) -> bool | None:
+    """Whether pieces of these sizes fit into nodes with so many free GPUs, each on one node. None: not found within bounds.
+
+    Pieces of one size are counted, whatever their number.
+    """
     sizes = sorted(wanted, reverse=True)
     bins = tuple(sorted(room for room in free if room))
     if sum(bins) < sum(sizes):
         return False
-    if len(set(sizes)) == 1:
-        return sum(room // sizes[0] for room in bins) >= len(sizes)
+    if len(set(sizes)) <= 1:
+        return not sizes or sum(room // sizes[0] for room in bins) >= len(sizes)
     if len(sizes) > SEARCHED_MAX:
-        return _packs(list(bins), sizes)
+        return _packs(list(bins), sizes) or None
     budget = [PACKINGS_MAX]
 
     @lru_cache(PACKINGS_MAX)
@@ -112,7 +119,7 @@ def fits(free: Iterable[int], wanted: Sequence[int]) -> bool:
                 return True
         return False
 
-    return place(bins, 0)
+    return place(bins, 0) or (None if budget[0] < 0 else False)
 
 
 def _packs(bins: list[int], sizes: Iterable[int]) -> bool:
@@ -145,7 +152,7 @@ def _cheapest_first(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
                 heapq.heappush(queue, (_price(order[n] for n in more), more))
 
 
-def _makes_room(hosts: Sequence[Host], moves: Sequence[Piece], gpus: int, members: int) -> bool:
+def _makes_room(hosts: Sequence[Host], moves: Sequence[Piece], gpus: int, members: int) -> bool | None:
     left = {host.name: host.free for host in hosts}
     for piece in moves:
         left[piece.node] += piece.gpus

@@ -18,6 +18,7 @@ from gpuwatch.clock import DAY_US, HOUR_US, SECOND_US, Window, rfc3339
 from gpuwatch.detectors.rule import Rule, rules
 from gpuwatch.errors import UsageError
 from gpuwatch.money import CENT_PLACES, format_quantity
+from gpuwatch.presets import preset_in, thresholds_in
 from gpuwatch.store import Store
 
 SEVERITIES = ((Fraction(10), "info"), (Fraction(100), "low"), (Fraction(1000), "medium"))
@@ -245,7 +246,7 @@ def _words(
     speaking = [name for name, rule in known.items() if sought is not None or (by_severity and rule.severity)]
     for row in store.rows("reports/finding_evidence", detectors=speaking) if speaking else ():
         rule = known[row["detector"]]
-        if sought is not None and sought in _summary(row["detector"], row["evidence"]).lower():
+        if sought is not None and sought in _summary(row["detector"], row["evidence"], row["rule_version"]).lower():
             said.setdefault(row["key"], {})["found"] = True
         if by_severity and rule.severity is not None:
             severity = _severity(row["detector"], row["evidence"], row["elapsed_us"], None)
@@ -306,12 +307,12 @@ def _rule(detector: str) -> Rule | None:
 
 
 @lru_cache(maxsize=WORDS_KEPT)
-def _summary(detector: str, evidence: str | None) -> str:
+def _summary(detector: str, evidence: str | None, version: str) -> str:
     rule = _rule(detector)
     if rule is None:
         return ""
     try:
-        return rule.summary(json.loads(evidence or "{}"))
+        return rule.summary({**json.loads(evidence or "{}"), "thresholds": thresholds_in(version)})
     except OLD_WORDS:
         return f"{rule.title}."
 
@@ -359,7 +360,8 @@ def _finding(row: dict[str, Any], price: _Price) -> Finding:
     a_day = None if cost is None else cost * DAY_US / max(elapsed_us, ELAPSED_US_MIN)
     evidence = {
         **told,
-        "thresholds": _thresholds(row["rule_version"]),
+        "thresholds": thresholds_in(row["rule_version"]),
+        "preset": preset_in(row["rule_version"]),
         "window": {"start": rfc3339(row["started_us"]), "end": rfc3339(row["last_seen_us"])},
     }
     if price.claimed:
@@ -384,17 +386,11 @@ def _finding(row: dict[str, Any], price: _Price) -> Finding:
         wasted_cost=None if cost is None else format_quantity(cost, CENT_PLACES),
         currency=price.currency,
         bucket=row["bucket"],
-        summary=_summary(row["detector"], row["evidence"]),
-        remedy=_remedy(rule, told),
+        summary=_summary(row["detector"], row["evidence"], row["rule_version"]),
+        remedy=_remedy(rule, evidence),
         evidence=evidence,
         devices=list(row["devices"] or []),
         nodes=list(row["nodes"] or []),
         suppressed_by=None,
         resolved_reason=row["resolved_reason"],
     )
-
-
-def _thresholds(version: str) -> dict[str, float]:
-    """`a=1,b=0.5` as numbers by name: what was in force when the finding was judged."""
-    pairs = (part.partition("=") for part in version.split(",") if part)
-    return {name: float(value) for name, _, value in pairs}

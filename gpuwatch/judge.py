@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from gpuwatch import workload_class
 from gpuwatch.clock import DAY_US, HOUR_US
-from gpuwatch.detectors.rule import MEASURES, Asked, Rule, version_of
+from gpuwatch.detectors.rule import MEASURES, Asked, Rule
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.settings import Settings
 from gpuwatch.site_rules import bounded
@@ -149,12 +149,21 @@ def owe(store: Store, cluster: str, rules: Iterable[Rule], from_us: int, failure
             store.run("detectors_state/owe", cluster=cluster, detector=rule.id, from_us=from_us, failure=failure)
 
 
-def owing(store: Store, cluster: str, rules: Iterable[Rule]) -> list[Rule]:
-    """Those rules that owe verdicts of a cluster whose books there are, or have never judged it."""
+def owing(store: Store, cluster: str, rules: Iterable[Rule], sets: Sets) -> list[Rule]:
+    """Those rules that owe verdicts of a cluster whose books there are, never judged it, or have other thresholds now."""
     if not store.sql("select count(*) from ledger_hour where cluster = $c", c=cluster)[0][0]:
         return []
-    told = dict(store.sql("select detector, owed_from_us from rule_state where cluster = $c", c=cluster))
-    return [rule for rule in rules if rule.id not in told or told[rule.id] is not None]
+    query = "select detector, owed_from_us, rule_version from rule_state where cluster = $c"
+    told = {row[0]: row[1:] for row in store.sql(query, c=cluster)}
+
+    def owes(rule: Rule) -> bool:
+        owed_us, version = told.get(rule.id, (None, None))
+        try:
+            return owed_us is not None or version != _version(sets(rule))
+        except GpuwatchError:  # judge tells why
+            return True
+
+    return [rule for rule in rules if owes(rule)]
 
 
 def failures(store: Store) -> list[dict[str, str]]:
@@ -259,8 +268,10 @@ def _judge_rule(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: A
 def _has_news(store: Store, rule: Rule, asked: Asked) -> bool:
     """Whether a rule says anything, or has said anything before: most say nothing of most clusters."""
     told = store.sql(
-        "select exists (from new_verdict), exists (from verdict where detector = $d and cluster = $c),"
-        " exists (from finding where detector = $d and cluster = $c)",
+        # Counts: DuckDB 2.0 answers EXISTS over a table of more than 122,880 rows of this transaction with false.
+        "select (select count(*) from new_verdict) > 0,"
+        " (select count(*) from verdict where detector = $d and cluster = $c) > 0,"
+        " (select count(*) from finding where detector = $d and cluster = $c) > 0",
         d=rule.id,
         c=asked.cluster,
     )
@@ -294,7 +305,7 @@ def _replace(store: Store, rule: Rule, asked: Asked, version: str) -> None:
 
 def _version(sets: Sequence[ParameterSet]) -> str:
     """The thresholds in force, of all sets, as text."""
-    return " | ".join("off" if one.parameters is None else version_of(one.parameters) for one in sets)
+    return " | ".join(one.version for one in sets)
 
 
 def _findings(store: Store, rule: Rule, asked: Asked, table: str) -> pa.Table:

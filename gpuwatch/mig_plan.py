@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from gpuwatch.mig import maximal_layouts
 from gpuwatch.mig_profiles import GEOMETRIES
@@ -41,6 +42,12 @@ def repartition(
     supply = Counter(profile for layout in layouts.values() for profile in layout)
     before = served(demand, supply, sizes, hour_us)
     now, left = before, [gpu for gpu in free if gpu in layouts]
+
+    @cache
+    def worth(name: str, count: int) -> int:
+        """What so many instances of a profile serve: profiles do not depend on each other."""
+        return served([{name: hour.get(name, 0)} for hour in demand], {name: count}, sizes, hour_us)
+
     changes: list[tuple[str, Layout, Layout]] = []
     while left and len(changes) < GPUS_MAX:
         best: tuple[int, str, Layout] | None = None
@@ -48,7 +55,8 @@ def repartition(
         for gpu in sorted({layouts[gpu]: gpu for gpu in reversed(left)}.values()):
             rest = supply - Counter(layouts[gpu])
             for choice in choices:
-                gain = served(demand, rest + Counter(choice), sizes, hour_us) - now
+                then, changed = Counter(choice), {*layouts[gpu], *choice}
+                gain = sum(worth(name, rest[name] + then[name]) - worth(name, supply[name]) for name in changed)
                 if gain > 0 and (best is None or gain > best[0]):
                     best = gain, gpu, choice
         if best is None:

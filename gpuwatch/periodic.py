@@ -95,9 +95,9 @@ def _medians(values: Series, count: Counts) -> Series:
         return np.full(len(values), np.nan)
     ordered = np.sort(values, axis=1)
     rows = np.arange(len(values))
-    return (
-        ordered[rows, np.maximum(count - 1, 0) // 2] + ordered[rows, np.minimum(count // 2, values.shape[1] - 1)]
-    ) / 2
+    lower: Series = ordered[rows, np.maximum(count - 1, 0) // 2]
+    upper: Series = ordered[rows, np.minimum(count // 2, values.shape[1] - 1)]
+    return (lower + upper) / 2
 
 
 def _starts(marks: Marks) -> Marks:

@@ -46,6 +46,7 @@ def _minutes(rule: str, name: str, minutes: float, source: str) -> Value:
 
 
 _HOARDING = "idle-hoarding"
+_RSC = "Meta RSC, as others report it (no publication of theirs says so): idle GPUs are reclaimed after 10 minutes"
 _PRUNER = "gpu-pruner: no activity for 30 minutes"
 _PRUNER_CHECK = "gpu-pruner looks every 180 seconds: the step of one look later"
 _JDS = "job_defense_shield, cancel_gpu_jobs"
@@ -58,10 +59,10 @@ PRESETS: dict[str, Preset] = {
             "meta-rsc",
             "Research clusters where idle GPUs are taken back after ten minutes.",
             (
-                _minutes(_HOARDING, "idle_us_min", 10, "Meta RSC: idle GPUs are reclaimed after 10 minutes"),
+                _minutes(_HOARDING, "idle_us_min", 10, _RSC),
                 _minutes(_HOARDING, "warn_us", 15, "ours: five minutes after the published time"),
                 _minutes(_HOARDING, "reclaim_us", 25, "ours: after two warnings, five minutes apart"),
-                _minutes(RECLAIM, "notice_us", 10, "Meta RSC: idle GPUs are reclaimed after 10 minutes"),
+                _minutes(RECLAIM, "notice_us", 10, _RSC),
                 _minutes(RECLAIM, "warn_us", 15, "ours: nobody is asked to give up a job without two warnings"),
                 _minutes(RECLAIM, "second_warning_us", 20, "ours: five minutes after the first warning"),
                 _minutes(RECLAIM, "recommend_us", 25, "ours: five minutes after the second warning"),
@@ -107,3 +108,14 @@ def source_of(preset: str, rule: str, name: str) -> str | None:
 def values_of(preset: str, rule: str) -> dict[str, float]:
     """The thresholds of one rule that a preset sets."""
     return {v.name: int(v.value) if is_time(v.name) else v.value for v in PRESETS[preset].values if v.rule == rule}
+
+
+def thresholds_in(version: str) -> dict[str, float]:
+    """`a=1,b=0.5` of presets_sets.ParameterSet.version as numbers by name: what was in force when a finding was judged."""
+    pairs = (part.partition("=") for part in version.split(",") if "=" in part)
+    return {name: float(value) for name, _, value in pairs}
+
+
+def preset_in(version: str) -> str:
+    """`preset:princeton` of it: what those thresholds begin with."""
+    return next((part.removeprefix("preset:") for part in version.split(",") if part.startswith("preset:")), DEFAULT)

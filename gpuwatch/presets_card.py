@@ -29,6 +29,8 @@ LAYERS_MAX = 1000
 """Pools and teams that a document speaks of."""
 DURATION_US_MAX = 366 * DAY_US
 NUMBER_MAX = 1e15
+NAMED_MAX = 20
+"""Pools that an answer to an unknown one names."""
 HISTORY = 100
 """Versions that an answer lists."""
 ALL, POOL, TEAM = "all", "pool", "team"
@@ -68,10 +70,16 @@ def names_of(rules: Mapping[str, Rule]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def read(text: str | bytes, name: str, rules: Mapping[str, Rule], teams: Collection[str] | None) -> tuple[Layer, ...]:
+def read(
+    text: str | bytes,
+    name: str,
+    rules: Mapping[str, Rule],
+    teams: Collection[str] | None,
+    pools: Collection[tuple[str, str]] | None = None,
+) -> tuple[Layer, ...]:
     """The layers of a document: TOML, or JSON where the first character is a brace.
 
-    `teams` are those that there are (None: unknown). Raises UnreadableInput where it is neither, PolicyError where
+    `teams` are those that there are, `pools` likewise with their clusters before them (None: unknown). Raises UnreadableInput where it is neither, PolicyError where
     anything in it is wrong: where, what, and what to write instead, with lines of TOML.
     """
     if len(text) > MAX_BYTES:
@@ -83,9 +91,9 @@ def read(text: str | bytes, name: str, rules: Mapping[str, Rule], teams: Collect
     except (ValueError, RecursionError) as error:
         raise UnreadableInput(f"{name}: neither TOML nor JSON ({error}); see docs/presets.md") from error
     problems: list[Problem] = []
-    found = _document(
-        document, _Reader("", problems, AnyName(teams=None if teams is None else frozenset(teams))), rules
-    )
+    reader = _Reader("", problems, AnyName(teams=None if teams is None else frozenset(teams)))
+    found = _document(document, reader, rules)
+    _known_pools(found, pools, reader)
     if problems:
         at = {} if braced else lines(plain)
         raise PolicyError([replace(one, line=_line(at, one.path)) for one in problems], name)
@@ -151,11 +159,11 @@ class _Reader(Values):
         if is_time(name):
             match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
             us = round(float(match[1]) * _UNITS[match[2]]) if match else value
-            if isinstance(us, int) and not isinstance(us, bool) and 0 <= us <= DURATION_US_MAX:
+            whole = isinstance(us, int) and not isinstance(us, bool)
+            if whole and (us == 0 or SECOND_US <= us <= DURATION_US_MAX):
                 return us
-            self.wrong(
-                where, f"{shown(value)} is no time of at most 366 days", 'write one such as "20m", "90s" or "2h"'
-            )
+            no = "would be microseconds" if whole and 0 < us < SECOND_US else "is no time of at most 366 days"
+            self.wrong(where, f"{shown(value)} {no}", 'write one such as "20m", "90s" or "2h"')
             return 0
         most = 1.0 if "ratio" in name else NUMBER_MAX
         if (
@@ -197,6 +205,18 @@ def _document(document: Any, read: _Reader, rules: Mapping[str, Rule]) -> tuple[
             read.wrong(f"{layer.scope}s", f"{layer.scope} {shown(layer.name)} stands twice", "write it once")
         seen.add(place)
     return tuple(found)
+
+
+def _known_pools(found: Sequence[Layer], pools: Collection[tuple[str, str]] | None, read: _Reader) -> None:
+    for number, layer in enumerate(layer for layer in found if layer.scope == POOL):
+        places = {cluster for cluster, pool in pools or () if pool == layer.name}
+        if pools is None or not layer.name or layer.cluster in places or (layer.cluster is None and places):
+            continue
+        where = "" if layer.cluster is None else f" of cluster {shown(layer.cluster)}"
+        near = get_close_matches(layer.name, {pool for _, pool in pools}, 1)
+        known = sorted({f"{cluster}/{pool}" for cluster, pool in pools})
+        fix = f"did you mean {near[0]}?" if near and not places else f"known: {', '.join(known[:NAMED_MAX])}"
+        read.wrong(f"pools.{number}.pool", f"no device is in the pool {shown(layer.name)}{where}", fix)
 
 
 def _layer(row: Mapping[str, Any], where: str, place: Layer, read: _Reader, rules: Mapping[str, Rule]) -> Layer:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpuwatch import site_rules
+from gpuwatch import site_rules, sqlfile
 from gpuwatch.analyze import parameters as site_parameters
 from gpuwatch.detectors.rule import Rule, rules
-from gpuwatch.presets import source_of
+from gpuwatch.findings import SEVERITIES, SEVERITY_ORDER
+from gpuwatch.presets import PRESETS, source_of
 from gpuwatch.presets_card import ALL, Layer, layers
 from gpuwatch.presets_sets import in_force
 from gpuwatch.settings import Settings
@@ -16,10 +18,20 @@ from gpuwatch.state import State
 from gpuwatch.state.actions import Actions, Feedback
 from gpuwatch.store import Store
 
+Z95 = 1.959964
+"""Standard deviations on either side that hold 95 % of a normal distribution."""
+_SEVERITY = re.compile(f"'({'|'.join(SEVERITY_ORDER)})'")
+
 
 def all_rules(settings: Settings, store: Store) -> dict[str, Rule]:
     """gpuwatch's own rules and those of the site, by id."""
     return dict(sorted({**rules(), **site_rules.load(settings.detectors_dir, store)}.items()))
+
+
+def pools_of(store: Store) -> list[tuple[str, str]] | None:
+    """Clusters and pools that a card may name; None where no device has a pool yet."""
+    rows = store.sql("select distinct cluster, pool from device where pool is not null order by all")
+    return [(cluster, pool) for cluster, pool in rows] or None
 
 
 def listed(
@@ -34,6 +46,25 @@ def listed(
     ]
 
 
+def presets() -> list[dict[str, Any]]:
+    """The presets as JSON has them: what each sets, and where its numbers come from."""
+    return [
+        {"name": each.name, "title": each.title, "values": [vars(value) for value in each.values]}
+        for each in PRESETS.values()
+    ]
+
+
+def severities(rule: Rule) -> list[str]:
+    """The severities that findings of a rule can have, the least first: those that its code or its SQL names, else by money."""
+    sql = rule.sql or "".join(statement.text for statement in sqlfile.load(f"detectors/{rule.stem}"))
+    named = set(_SEVERITY.findall(sql)) if re.search(r"\bas severity\b", sql) else set()
+    if rule.severity is not None:
+        cells = [cell.cell_contents for cell in rule.severity.__closure__ or ()]
+        named |= {word for word in (*rule.severity.__code__.co_consts, *cells) if word in SEVERITY_ORDER}
+    named = named or {name for _, name in SEVERITIES} | {"high"}
+    return [word for word in SEVERITY_ORDER if word in named]
+
+
 def _item(rule: Rule, found: tuple[Layer, ...], settings: Settings, told: Feedback | None) -> dict[str, Any]:
     base = site_parameters(rule, settings)
     known = in_force(found, rule.id, base)
@@ -46,6 +77,7 @@ def _item(rule: Rule, found: tuple[Layer, ...], settings: Settings, told: Feedba
         "remedy": None,
         "bucket": rule.bucket,
         "mode": rule.mode,
+        "severities": severities(rule),
         "origin": "gpuwatch" if file is None else "site",
         "file": file,
         "preset": known.preset,
@@ -54,15 +86,32 @@ def _item(rule: Rule, found: tuple[Layer, ...], settings: Settings, told: Feedba
         "sources": {
             t.name: _source(rule, t.name, t.source, values, base, known.preset, found) for t in rule.thresholds
         },
-        "feedback": None
-        if told is None
-        else {
-            "true_positives": told.true_positives,
-            "false_positives": told.false_positives,
-            "precision": told.precision,
-        },
+        "feedback": None if told is None else feedback_of(told),
         "doc": f"docs/detectors/{rule.id}.md" if file is None else file,
     }
+
+
+def feedback_of(told: Feedback) -> dict[str, Any]:
+    """What owners said as JSON has it; between which shares the precision lies by 95 %, after Wilson (1927)."""
+    true, false = told.true_positives, told.false_positives
+    low, high = _interval(true, true + false)
+    return {
+        "true_positives": true,
+        "false_positives": false,
+        "precision": told.precision,
+        "precision_low": low,
+        "precision_high": high,
+    }
+
+
+def _interval(hits: int, said: int) -> tuple[float | None, float | None]:
+    """The score interval of a share: few answers say little, and none says nothing."""
+    if not said:
+        return None, None
+    share, z2 = hits / said, Z95 * Z95
+    middle = (share + z2 / (2 * said)) / (1 + z2 / said)
+    half = Z95 * (share * (1 - share) / said + z2 / (4 * said * said)) ** 0.5 / (1 + z2 / said)
+    return round(max(middle - half, 0.0), 4), round(min(middle + half, 1.0), 4)
 
 
 def _source(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import md5
 from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.detectors.rule import Rule
+from gpuwatch.detectors.rule import Rule, version_of
 from gpuwatch.presets import DEFAULT, LADDER, PRESETS, RECLAIM, values_of
 from gpuwatch.presets_card import ALL, POOL, TEAM, Layer, layers
 from gpuwatch.state import State
@@ -33,6 +34,17 @@ class ParameterSet:
     parameters: dict[str, Any] | None
     """None: the rule is switched off for these."""
     preset: str
+    """Where they begin; default also where the preset in force says nothing of the rule."""
+    sql: str = ""
+    """What tells one text of a site's rule from another."""
+
+    @property
+    def version(self) -> str:
+        """By what a verdict was made, as text; another text is judged anew. What is no threshold has no `=`."""
+        if self.parameters is None:
+            return "off"
+        told = [version_of(self.parameters), self.preset != DEFAULT and f"preset:{self.preset}", self.sql]
+        return ",".join(part for part in told if part)
 
 
 def in_force(
@@ -84,8 +96,9 @@ def sets_of(
     store: Store, cluster: str, found: Sequence[Layer], rule: Rule, base: Mapping[str, Any]
 ) -> tuple[ParameterSet, ...]:
     """As `sets`, of layers that need not be in force."""
+    sql = "" if rule.sql is None else f"sql:{md5(rule.sql.encode(), usedforsecurity=False).hexdigest()[:8]}"
     general = in_force(found, rule.id, base, cluster)
-    numbered = {_key(general): ParameterSet(0, general.parameters, general.preset)}
+    numbered = {_key(general, rule): ParameterSet(0, general.parameters, _said(general, rule), sql)}
     rows = []
     named = [layer for layer in found if layer.scope != ALL and layer.cluster in (None, cluster)]
     teams = [None, *dict.fromkeys(layer.name for layer in named if layer.scope == TEAM)]
@@ -93,8 +106,8 @@ def sets_of(
     for team in teams if named else ():
         for pool in pools:
             known = in_force(found, rule.id, base, cluster, pool, team)
-            made = ParameterSet(len(numbered), known.parameters, known.preset)
-            rows.append({"team": team, "pool": pool, "number": numbered.setdefault(_key(known), made).number})
+            made = ParameterSet(len(numbered), known.parameters, _said(known, rule), sql)
+            rows.append({"team": team, "pool": pool, "number": numbered.setdefault(_key(known, rule), made).number})
     if len(numbered) == 1:
         store.run("presets/none")
         return tuple(numbered.values())
@@ -111,5 +124,9 @@ def _applies(layer: Layer, cluster: str | None, pool: str | None, team: str | No
     return True
 
 
-def _key(known: InForce) -> tuple[Any, ...]:
-    return () if known.parameters is None else tuple(sorted(known.parameters.items()))
+def _said(known: InForce, rule: Rule) -> str:
+    return known.preset if values_of(known.preset, rule.id) else DEFAULT
+
+
+def _key(known: InForce, rule: Rule) -> tuple[Any, ...]:
+    return () if known.parameters is None else (_said(known, rule), *sorted(known.parameters.items()))

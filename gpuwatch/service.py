@@ -16,7 +16,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import cost
+from gpuwatch import cost, site_rules
 from gpuwatch.alerting import Alerting
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.analyzer import AnalysisStatus, Analyzer
@@ -158,6 +158,8 @@ class Service:
         """
         with self.reader() as store:
             cost.price_all(store, self.state)
+            # Before the first pass: what a site's own rules found is told in their words.
+            site_rules.load(self.settings.detectors_dir, store)
         self._writer.start()
         if self._live:
             self._analyzer.start()

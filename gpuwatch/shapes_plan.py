@@ -94,7 +94,7 @@ def _item(group: Sequence[Host], names: Names, members: int, gpus: int) -> Row |
     sizes = [host.free + sum(piece.gpus for piece in host.pieces) for host in group]
     if sum(size // gpus for size in sizes) < members:
         return None
-    placeable = fits([host.free for host in group], [gpus] * members)
+    placeable = bool(fits([host.free for host in group], [gpus] * members))
     found = plan(group, gpus, members)
     return {
         "shape": str(gpus) if members == 1 else f"{members}x{gpus}",

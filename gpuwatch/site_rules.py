@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuwatch import sqlfile
-from gpuwatch.detectors.rule import Rule, rules
+from gpuwatch.clock import HOUR_US
+from gpuwatch.detectors.rule import Mode, Rule, rules
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.presets import RECLAIM
 from gpuwatch.site_rules_guard import check
-from gpuwatch.site_rules_header import RESERVED, SiteRuleError, parse
+from gpuwatch.site_rules_header import RESERVED, SEVERITIES, SiteRuleError, parse
 from gpuwatch.store import Store
 
 FILES_MAX = 200
@@ -41,6 +42,18 @@ _ROW = {
 """Columns of a verdict row and what each is made into."""
 _LOOSE = frozenset({"BOOLEAN", "DOUBLE", "VARCHAR", "BIGINT"})
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UINTEGER", "UBIGINT", '"NULL"')
+
+
+_KINDS = ("gpu", "slice", "job", "node", "pool", "team", "queue")
+_TEXTS = ("subject_id", "subject_name", "team")
+TEXT_MAX = 500
+"""Characters of a name in a row."""
+END_US_MAX = 253_402_300_800_000_000
+"""The year 10000: no calendar has a later time."""
+
+
+class RuleTooLarge(GpuwatchError):
+    """A site detector needed more memory than the store may take; it was ended."""
 
 
 class RuleTooSlow(GpuwatchError):
@@ -123,11 +136,11 @@ def read(directory: Path, store: Store) -> Loaded:
                 raise SiteRuleError(1, f"id {rule.id} is already that of {files[rule.id]}", "choose another id")
             if rule.id in rules() or rule.id == RECLAIM:
                 raise SiteRuleError(1, f"id {rule.id} is one of gpuwatch's own", "choose another id")
-            _check(store, rule, line)
+            sql = _check(store, rule, line)
         except SiteRuleError as error:
             bad.append(Refusal(path.name, error.line, error.reason, error.fix))
             continue
-        found[rule.id], files[rule.id] = rule, path.name
+        found[rule.id], files[rule.id] = replace(rule, sql=sql), path.name
     return Loaded(found, tuple(bad), files)
 
 
@@ -153,9 +166,17 @@ def bounded(store: Store, rule: Rule, seconds: float = SECONDS_MAX) -> Iterator[
     try:
         yield
     except BaseException as error:
+        over.set()
+        watcher.join()
         if late.is_set() and not isinstance(error, SystemExit | GeneratorExit):
+            with suppress(Exception):  # An interrupt may have hit the rollback too: nobody could begin anew then.
+                store.sql("rollback")
             raise RuleTooSlow(
                 f"took longer than {seconds:g} s; narrow its hours with $from_us and $until_us"
+            ) from error
+        if "Out of Memory" in str(error):
+            raise RuleTooLarge(
+                "needs more than the memory_limit of the store; narrow its hours with $from_us and $until_us"
             ) from error
         raise
     finally:
@@ -177,13 +198,17 @@ def _text(path: Path) -> str:
         raise SiteRuleError(1, f"is not UTF-8 at byte {error.start}", "save it as UTF-8") from error
 
 
-def _check(store: Store, rule: Rule, line: int) -> None:
-    """1. Parsed and allowed. 2. Parameters known. 3. Bound to the store's tables: its columns are those of a verdict."""
+def _check(store: Store, rule: Rule, line: int) -> str:
+    """1. Parsed and allowed. 2. Parameters known. 3. Bound to the store's tables: its columns are those of a verdict.
+
+    Returns the select with its rows checked.
+    """
     text = rule.sql or ""
     check(store, text, line)
     statements = sqlfile.split(text)
     if len(statements) != 1:
-        raise SiteRuleError(line, f"{len(statements)} statements", "write one select")
+        fix = "write no ; within $$ $$ and /* */"
+        raise SiteRuleError(line, f"{len(statements)} statements, as far as semicolons tell", fix)
     parameters: dict[str, object] = dict.fromkeys(RESERVED, 0) | {"cluster": ""} | dict(rule.parameters)
     for name in sorted(statements[0].names - parameters.keys()):
         raise SiteRuleError(line, f"${name} is no parameter", f"known: {', '.join(sorted(parameters))}")
@@ -195,6 +220,27 @@ def _check(store: Store, rule: Rule, line: int) -> None:
             words = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise SiteRuleError(line, words[:300], "see docs/site-detectors.md for tables and columns") from error
     _columns({row[0]: str(row[1]) for row in rows}, line)
+    return _checked(statements[0].text, {row[0] for row in rows}, rule.mode)
+
+
+def _checked(text: str, names: Collection[str], mode: Mode) -> str:
+    """The select, failing at a row that no finding could be made of: what is stored of it would hurt every reader."""
+    span = f"start_us is null or end_us is null or start_us < 0 or end_us < start_us or end_us > {END_US_MAX}"
+    wrong = {"start_us to end_us is no time": span}
+    if mode == "hours":
+        wrong["start_us to end_us is more than an hour"] = f"end_us - start_us > {HOUR_US}"
+    if "chain" not in names:
+        wrong[f"subject_kind is none of {', '.join(_KINDS)}"] = f"coalesce(subject_kind not in {_KINDS}, true)"
+        wrong["subject_id is empty"] = "coalesce(subject_id, '') = ''"
+    for name in (name for name in _TEXTS if name in names):
+        wrong[f"{name} has more than {TEXT_MAX} characters"] = f"coalesce(length({name}::varchar) > {TEXT_MAX}, false)"
+    if "confidence" in names:
+        ratio = "coalesce(try_cast(confidence as double) between 0 and 1, false)"
+        wrong["confidence is not 0 to 1"] = f"confidence is not null and not {ratio}"
+    if "severity" in names:
+        wrong[f"severity is none of {', '.join(SEVERITIES)}"] = f"coalesce(severity not in {SEVERITIES}, false)"
+    cases = "\n".join(f"    when {test} then error('a row is wrong: {what}')::boolean" for what, test in wrong.items())
+    return f"with site_row as (\n{text}\n)\nselect * from site_row where case\n{cases}\n    else true\nend"
 
 
 def _columns(given: Mapping[str, str], line: int) -> None:

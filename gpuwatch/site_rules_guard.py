@@ -21,6 +21,9 @@ MADE_FOR_RULES = frozenset({"job_chain", "held"})
 REFUSED = frozenset(
     {"getenv", "json_serialize_plan", "json_deserialize_sql", "json_serialize_sql", "query", "query_table", "write_log"}
 )
+AS_LARGE_AS_SAID = frozenset({"repeat", "lpad", "rpad", "list_resize", "array_resize", "format", "printf", "bitstring"})
+"""Functions that make a value as large as a number says, in one piece that no memory limit holds and nobody interrupts;
+so do those of TABLE_FUNCTIONS anywhere but behind `from`, where they come row by row."""
 MACROS = re.compile(
     r"(list|array|map|json_group)_\w+|nullif|split_part|date_add|fmod|fdiv|wavg|weighted_avg|geomean|geometric_mean|if"
     r"|days_in_month|json|md5_number_(lower|upper)"
@@ -30,6 +33,7 @@ MOMENTS = frozenset({"current_date", "current_time", "current_timestamp", "local
 """Words that are functions without parentheses."""
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _NO_PLACE = 2**63
+_NO_SELECT = "Only SELECT statements can be serialized to json!"
 
 _FIX = "a site detector reads the store's tables with one select; see docs/site-detectors.md"
 
@@ -52,14 +56,17 @@ def check(store: Store, sql: str, first_line: int) -> None:
         raise SiteRuleError(first_line, "the select is nested too deep", "write it flatter") from error
     if tree.get("error"):
         at = int(tree["position"]) if str(tree.get("position", "")).isdecimal() else 0
-        words = str(tree.get("error_message", "not SQL")).splitlines()[0]
+        words = (str(tree.get("error_message") or "not SQL")).splitlines()[0].replace(_NO_SELECT, "this is no select")
         raise SiteRuleError(_line(sql, at, first_line), words, _FIX)
     if len(tree["statements"]) != 1:
         raise SiteRuleError(first_line, f"{len(tree['statements'])} statements", _FIX)
     allowed = _allowed(store)
     queries = frozenset(name.lower() for name in _named_queries(tree))
+    behind_from: set[int] = set()
     for node, at in _walk(tree):
-        wrong = _wrong(node, allowed, queries)
+        if node.get("type") == "TABLE_FUNCTION":
+            behind_from.add(id(node.get("function")))
+        wrong = _too_large(node, behind_from) or _wrong(node, allowed, queries)
         if wrong is not None:
             raise SiteRuleError(_line(sql, at, first_line), wrong, _FIX)
 
@@ -77,6 +84,15 @@ def _allowed(store: Store) -> _Allowed:
         or (kind == "macro" and MACROS.fullmatch(name))
     }
     return _Allowed(frozenset(tables | MADE_FOR_RULES), frozenset(functions | TABLE_FUNCTIONS) - REFUSED)
+
+
+def _too_large(node: dict[str, Any], behind_from: set[int]) -> str | None:
+    name = str(node.get("function_name", "")).lower()
+    if name in AS_LARGE_AS_SAID:
+        return f"function {name}() makes a value as large as a number says"
+    if name in TABLE_FUNCTIONS - {"unnest"} and id(node) not in behind_from:
+        return f"function {name}() makes a list as long as a number says: write from t, {name}(...) as r(x)"
+    return None
 
 
 def _wrong(node: dict[str, Any], allowed: _Allowed, queries: frozenset[str]) -> str | None:

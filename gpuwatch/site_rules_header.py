@@ -27,6 +27,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,9})?)\s*([smhd]?)")
 _SPEC = re.compile(r"(,?(\.\d)?f|\.?\d?%|,|d)?")
 _UNITS = {"s": SECOND_US, "m": MINUTE_US, "h": HOUR_US, "d": DAY_US}
+WHOLE_FROM = 100_000
+"""Numbers from here on are said without decimals and in full."""
 CONTINUED = 3
 """Blanks after the dashes from which on a line goes on with the one before."""
 
@@ -201,7 +203,7 @@ def _template(head: _Head, key: str, known: set[str]) -> Callable[[Evidence], st
     def told(evidence: Evidence) -> str:
         values = {**_defaults(head), **_flat(evidence)}
         return "".join(
-            before + ("" if name is None else _said(values.get(name), spec)) for before, name, spec, _ in parts
+            before + ("" if name is None else _said(name, values.get(name), spec)) for before, name, spec, _ in parts
         )
 
     return told
@@ -217,10 +219,15 @@ def _flat(evidence: Evidence) -> dict[str, Any]:
     return {**(thresholds if isinstance(thresholds, Mapping) else {}), **evidence}
 
 
-def _said(value: Any, spec: str) -> str:
-    """A value in a sentence; `?` where nobody knows it."""
+def _said(name: str, value: Any, spec: str) -> str:
+    """A value in a sentence; `?` where nobody knows it. Microseconds become a time as heads write it: 90s, 15m, 2h."""
     if value is None:
         return "?"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return format(float(value), spec if spec not in ("", "d") else ",.0f" if spec else ",g")
-    return str(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return str(value)
+    if spec == "" and is_time(name):
+        unit = next((unit for unit in "dhms" if not value % _UNITS[unit]), None) if value else "s"
+        return f"{value:,.0f} us" if unit is None else f"{value / _UNITS[unit]:,.0f}{unit}"
+    if spec == "":
+        return f"{value:,.0f}" if abs(value) >= WHOLE_FROM else f"{value:,g}"
+    return format(float(value), ",.0f" if spec == "d" else spec)

@@ -10,14 +10,16 @@ from importlib.resources import files
 _NAME = re.compile(r"\$([a-z_][a-z0-9_]*)")
 # A statement ends at a semicolon outside quotes and comments.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|\"[^\"]*\"|;|[^'\";-]+|-", re.DOTALL)
+_MAKES = re.compile(r"\s*create (?:or replace )?(?:temp )?table ([a-z_][a-z0-9_]*) as\b")
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One SQL statement and the `$names` it needs."""
+    """One SQL statement, the `$names` it needs, and the table it makes of a query, where it does."""
 
     text: str
     names: frozenset[str]
+    makes: str | None = None
 
     def pick(self, parameters: dict[str, object]) -> dict[str, object]:
         """The parameters this statement uses. Raises KeyError naming the missing one."""
@@ -37,7 +39,8 @@ def split(text: str) -> tuple[Statement, ...]:
             continue
         if "".join(code).strip():
             names = frozenset(n for part in code if not part.startswith("'") for n in _NAME.findall(part))
-            statements.append(Statement("".join(current).strip(), names))
+            made = _MAKES.match("".join(code))
+            statements.append(Statement("".join(current).strip(), names, made and made[1]))
         current, code = [], []
     return tuple(statements)
 

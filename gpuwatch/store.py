@@ -40,6 +40,7 @@ class Store:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
         self._connection = connection
+        self._within = False
         self.path = path
 
     @classmethod
@@ -109,7 +110,7 @@ class Store:
         """Runs every statement of a SQL file; returns the rows that the last one changed or returned."""
         changed = 0
         for statement in sqlfile.load(name):
-            rows = self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+            rows = self._do(statement, parameters)
             changed = int(rows[0][0]) if rows and len(rows[0]) == 1 and isinstance(rows[0][0], int) else len(rows)
         return changed
 
@@ -117,14 +118,14 @@ class Store:
         """The result of a SQL file's last statement as an Arrow table; earlier statements run first."""
         *first, last = sqlfile.load(name)
         for statement in first:
-            self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+            self._do(statement, parameters)
         return self._arrow(last.text, last.pick(parameters))
 
     def rows(self, name: str, /, **parameters: object) -> list[dict[str, Any]]:
         """The result of a SQL file as dicts, for small answers."""
         *first, last = sqlfile.load(name)
         for statement in first:
-            self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+            self._do(statement, parameters)
         # Not through `table`: a relation is bound twice, which costs a small answer more than the query.
         self._connection.execute(last.text, last.pick(parameters) or None)
         names = [column[0] for column in self._connection.description or ()]
@@ -134,9 +135,9 @@ class Store:
         """Makes a temporary table of the last statement of a SQL text; those before it run first."""
         *first, last = sqlfile.split(text)
         for statement in first:
-            self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+            self._do(statement, parameters)
         made = f"create or replace temp table {_identifier(table)} as\n{last.text}"
-        self._connection.execute(made, last.pick(parameters)).fetchall()
+        self._do(sqlfile.Statement(made, last.names, table), parameters)
 
     def keep_file(self, table: str, name: str, /, **parameters: object) -> None:
         """The same of a SQL file."""
@@ -152,6 +153,17 @@ class Store:
         """A short query written beside its caller (counts, lookups). SQL text is never formatted."""
         return self._connection.execute(text, parameters or None).fetchall()
 
+    def _do(self, statement: sqlfile.Statement, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
+        rows = self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+        if statement.makes is not None and self._within and rows[0][0] == 0:
+            # DuckDB 2.0: rows inserted by several threads into a table that this transaction made of an empty query are counted
+            # but never read again. Once a row was written singly they are.
+            table = _identifier(statement.makes)
+            one = f"insert into {table} select t.* from (select 1) left join {table} t on false"
+            self._connection.execute(one).fetchall()
+            self._connection.execute(f"delete from {table}").fetchall()
+        return rows
+
     def _arrow(self, text: str, parameters: dict[str, object]) -> pa.Table:
         table: pa.Table = self._connection.sql(text, params=parameters or None).to_arrow_table()
         return table
@@ -161,6 +173,7 @@ class Store:
         """All or nothing: commits at the end of the block, rolls back when it raises. Not nestable."""
         try:
             self._connection.execute("begin transaction").fetchall()
+            self._within = True
             try:
                 yield
             except BaseException:
@@ -175,6 +188,8 @@ class Store:
             if str(error) == INTERRUPTED:  # else it would pass for a failure of whatever asked
                 raise KeyboardInterrupt from error
             raise
+        finally:
+            self._within = False
 
     def _explained(self, error: duckdb.Error) -> Exception:
         """A full disk and the like as StoreError; what is our own mistake stays as it is."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from gpuwatch.clock import HOUR_US, MINUTE_US
-from gpuwatch.detectors.rule import Asked, Rule, version_of
+from gpuwatch.detectors.rule import Asked, Rule
 from gpuwatch.store import Store
 
 STILL_US = 10 * MINUTE_US
@@ -44,6 +44,10 @@ class ParameterSet(Protocol):
     def parameters(self) -> dict[str, Any] | None:
         """The thresholds; None: the rule is switched off there."""
 
+    @property
+    def version(self) -> str:
+        """These thresholds as text, with the preset they begin with."""
+
 
 def speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) -> None:
     """Makes new_verdict: what the rule says of the window, the runs and devices of each set by its own thresholds."""
@@ -58,15 +62,15 @@ def speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) 
             store.keep_file("found_row", f"detectors/{rule.stem}", **at.named())
         else:
             store.keep("found_row", rule.sql, **at.named())
-        store.insert_as("new_verdict", _normal(store, rule), **_row_words(rule, at), number=one.number)
+        store.insert_as("new_verdict", _normal(store, rule), **_row_words(rule, at, one.version), number=one.number)
 
 
-def _row_words(rule: Rule, at: Asked) -> dict[str, Any]:
+def _row_words(rule: Rule, at: Asked, version: str) -> dict[str, Any]:
     still_us = max(int(at.parameters.get("still_us", STILL_US)), STILL_US)
     return {
         "detector": rule.id,
         "cluster": at.cluster,
-        "version": version_of(at.parameters),
+        "version": version,
         "from_us": at.since_us,
         "until_us": at.until_us,
         "whole": rule.mode != "hours",

@@ -244,6 +244,35 @@ def test_kueue_gates_and_its_required_topology_counts(world: World) -> None:
     assert [("kube-scheduler", "kueue")] == [(one["authority"], one["gate"]) for one in found["gangs"]]
 
 
+def test_a_gang_that_volcano_gates_does_not_go_past_kueues_queue(world: World) -> None:
+    """As the rule scheduler-conflict has it: both read run_placer."""
+    pods(world, "ddp", 2)
+    add(world, "queue", QUEUE, scheduler="kueue", kind="local_queue", name="lq", namespace="ml")
+    pods(world, "bare", 2)
+    add(
+        world, "workload", WORKLOAD, scheduler="volcano", kind="PodGroup", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
+        pod_count=2, min_count=2,
+    )  # fmt: skip
+    found = told(world)
+
+    assert {("kube-scheduler", "volcano"), ("pods past the queue", None)} == {
+        (each["authority"], each["gate"]) for pool in found["writers"] for each in pool["writers"]
+    }
+
+
+def test_books_of_an_older_version_do_not_say_that_nothing_was_measured(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK))
+    world.job("1", ["GPU-a"], 0, 2 * HOURS)
+    told(world)
+    world.store.sql("delete from device_hour")
+    world.store.sql("delete from workload_hour")
+
+    found = card(read(world.store, world.state, None, NOW_US))
+
+    assert [("not known", None)] * 2 == [decided(found, id) for id in ("links-measured", "link-health")]
+    assert 2 == sum(one["fix"].startswith("gpuwatch analyze --since 2026-01-05T00:00:00Z") for one in found["unknown"])
+
+
 def test_queues_without_quota_or_rules_are_named(world: World) -> None:
     world.gpu("GPU-a", (2 * HOURS, WORK))
     for name, quota, preemption in (("good", '{"":8}', '{"withinClusterQueue":"Never"}'), ("bare", None, None)):

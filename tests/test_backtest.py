@@ -121,8 +121,9 @@ def test_what_owners_said_is_counted(world: World) -> None:
     actions.act(Action(keys["90"], "reopen", None, "again", "ada", us(220)))
     item = as_dict(tried(world, thresholds={"idle_us_min": 30 * MINUTE_US}))
 
-    assert {"true_positives": 1, "false_positives": 0, "unsaid": 1, "precision": 1.0} == item["feedback"]
-    assert {"true_positives": 1, "false_positives": 1, "unsaid": 1, "precision": 0.5} == item["today_feedback"]
+    words = ("true_positives", "false_positives", "unsaid", "precision", "precision_low", "precision_high")
+    assert (1, 0, 1, 1.0, 0.2065, 1.0) == tuple(item["feedback"][word] for word in words)
+    assert (1, 1, 1, 0.5, 0.0945, 0.9055) == tuple(item["today_feedback"][word] for word in words)
     assert 0.5 == actions.feedback()["idle-hoarding"].precision
 
 

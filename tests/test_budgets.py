@@ -234,10 +234,8 @@ def test_a_message_says_the_numbers_and_no_unknown_cost() -> None:
     text = json.dumps([fleet, team])
     assert "unknown" not in text
     assert "http://gw/ui/budgets" in text and "/ui/findings/" not in text
-    assert "Medium · Budget of 2026-11 nearly spent: 85 %: team a · no cost claimed" == team["text"]
-    assert (
-        "High · Budget of 2026-11 passed: 120 % spent: team * (the fleet) · platform · no cost claimed" == fleet["text"]
-    )
+    assert "Medium · Budget of 2026-11 nearly spent: 85 %: team a" == team["text"]
+    assert "High · Budget of 2026-11 passed: 120 % spent: the fleet · platform" == fleet["text"]
     assert "spent 240.00; amount 280; " in text
 
 

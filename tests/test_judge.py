@@ -408,6 +408,23 @@ def test_what_a_failing_rule_owes_it_judges_when_it_works_again(world: World) ->
     assert [(130, 360, 240)] == [(row[2], row[3], row[6]) for row in told(world)]
 
 
+def test_a_rule_that_says_very_much_is_heard(world: World) -> None:
+    """200,000 rows of one transaction, more than a row group of the store has."""
+    world.analyze(now=360, detectors=["blind-spot"])
+    failed = run(
+        world,
+        rule(
+            sql="select 'node' as subject_kind, 'n1' as subject_id, $since_us + range as start_us, $since_us + range + 1 as end_us"
+            " from range(200000)",
+        ),
+        hours=(2, 3),
+    )
+
+    assert [] == failed
+    assert [("n1", 0)] == [(row[1], row[2]) for row in told(world)]
+    assert [(200_000,)] == world.store.sql("select count(*) from verdict")
+
+
 def test_a_dry_run_tells_what_it_would_find_and_stores_nothing(world: World) -> None:
     world.analyze(now=360, detectors=["blind-spot"])
     tables = ("verdict", "verdict_claim", "granted_claim", "finding", "finding_amount", "rule_state")

@@ -74,6 +74,12 @@ SPREAD = (held("1", 0, 2 * HOUR, "n1", 0, 1), held("1", 0, 2 * HOUR, "n2", 0, 1)
 OTHERS = (held("7", 0, HOUR, "n3", 0), held("8", 0, HOUR, "n1", 2), held("9", 0, HOUR, "n2", 2))
 """Jobs that leave three GPUs of every node to job 1, and are over an hour later."""
 
+LATE = (
+    *(held("1", HOUR, 2 * HOUR, host, 0, 1) for host in ("n1", "n2")),
+    *(held(host, 0, 2 * HOUR, host, 2) for host in ("n1", "n2")),
+)
+"""Job 1 begins after an hour; n1 and n2 have no room for it."""
+
 
 @pytest.mark.parametrize(
     ("rows", "words", "expected"),
@@ -105,6 +111,18 @@ OTHERS = (held("7", 0, HOUR, "n3", 0), held("8", 0, HOUR, "n1", 2), held("9", 0,
             id="but for them it had been free",
         ),
         pytest.param(SPREAD, {}, ("D", "with 4 free GPUs was there at 00:00 UTC"), id="a whole domain was free"),
+        pytest.param(
+            [*LATE, held("7", HOUR, 2 * HOUR, "n3", 0)],
+            {},
+            ("A", "nothing nearer was free"),
+            id="a GPU that others got in the same instant was not free",
+        ),
+        pytest.param(
+            [*LATE, held("7", 0, HOUR, "n3", 0)],
+            {},
+            ("D", "with 4 free GPUs was there at 01:00 UTC"),
+            id="a GPU that others left in that instant was free",
+        ),
     ],
 )
 def test_grades(rows: list[Any], words: dict[str, Any], expected: tuple[str | None, str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpuwatch import findings
 from gpuwatch.clock import MINUTE_US
 from gpuwatch.detectors.rule import is_time, rules
 from gpuwatch.errors import UnreadableInput
@@ -173,6 +174,54 @@ def test_each_team_is_judged_by_its_own_thresholds(tmp_path: Path) -> None:
     world.analyze(100, detectors=("idle-hoarding", "small-batch"))
 
     assert ["a"] == [found.job for found in world.findings("idle-hoarding")]
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        pytest.param('pool = "batch"', None, id="a pool of any cluster"),
+        pytest.param('pool = "batch"\ncluster = "c1"', None, id="a pool of its cluster"),
+        pytest.param('pool = "bacth"', "line 2: .*no device is in the pool 'bacth'; did you mean batch", id="a misspelt pool"),
+        pytest.param('pool = "batch"\ncluster = "c2"', "of cluster 'c2'; known: c1/batch, c2/big", id="another cluster's pool"),
+    ],
+)  # fmt: skip
+def test_a_pool_that_nobody_has_is_named(place: str, words: str | None) -> None:
+    text = f'[[pools]]\n{place}\npreset = "princeton"'
+    pools = [("c1", "batch"), ("c2", "big")]
+    if words is None:
+        assert 2 == len(read(text, "card", rules(), None, pools))
+        return
+    with pytest.raises(PolicyError, match=words):
+        read(text, "card", rules(), None, pools)
+
+
+def test_a_bare_number_is_not_taken_for_minutes() -> None:
+    with pytest.raises(PolicyError, match="would be microseconds; write one such as"):
+        read("thresholds.idle-hoarding.idle_us_min = 20", "card", rules(), None)
+    assert 2 == len(
+        read("thresholds.idle-hoarding = {idle_us_min = 900000000, grace_us = 0}", "card", rules(), None)[0].thresholds
+    )
+
+
+def test_a_finding_names_the_preset_that_judged_it(tmp_path: Path) -> None:
+    """Also where a team's own number stands beside it; where the preset says nothing of a rule, it is the rule's own numbers."""
+    world = World(tmp_path)
+    for name in ("a", "b"):
+        world.gpu(name, (30, WORK), (90, IDLE), (30, WORK))
+        world.job(name, [name], 0, 150)
+    world.store.sql("update claim set account = case job_id when 'a' then 'x' else 'y' end")
+    world.state.replace_team_rules([TeamRule("account", "x", "ax"), TeamRule("account", "y", "by")], "t", "t", 0)
+    text = '[[teams]]\nteam="by"\npreset="princeton"\nthresholds.idle-hoarding.warn_us="70m"'
+    put(world.state, read(text, "card", rules(), None), "card", "ada", 1)
+
+    world.analyze(160, detectors=("idle-hoarding",))
+
+    found = {one.subject["id"]: one.evidence for one in findings.read(world.store, detectors=["idle-hoarding"])}
+    assert {"a": "default", "b": "princeton"} == {job: evidence["preset"] for job, evidence in found.items()}
+    assert 70 * MINUTE_US == found["b"]["thresholds"]["warn_us"]
+    put(world.state, read('preset = "princeton"', "card", rules(), None), "card", "ada", 2)
+    other = rules()["small-batch"]
+    assert ["default"] == [one.preset for one in sets(world.store, "c1", world.state, other, other.parameters)]
 
 
 def test_runs_and_devices_of_a_pool_have_their_set(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from gpuwatch import reclaim
+from gpuwatch.alerts.change import enqueue
+from gpuwatch.alerts.guard import Guard
 from gpuwatch.cli import app
 from gpuwatch.clock import MINUTE_US
 from gpuwatch.cost import price_all
@@ -23,6 +25,7 @@ from gpuwatch.reclaim_alerts import alerts
 from gpuwatch.reclaim_steps import END, SHRINK, STEPS, Standing, command, due_step, message_key, standing
 from gpuwatch.state import State
 from gpuwatch.state.actions import Action, Actions
+from gpuwatch.state.channels import Channels
 from gpuwatch.state.outbox_times import OUTBOX
 from gpuwatch.state.reclaims import Reached, Reclaims
 from gpuwatch.store import Store
@@ -410,3 +413,17 @@ def test_lines_of_two_clusters_are_not_mixed(tmp_path: Path, monkeypatch: pytest
 
     assert (2, "") == (told.exit_code, told.stdout)
     assert "c1, c2" in told.stderr + str(told.exception)
+
+
+def test_a_message_in_a_channel_s_outbox_holds_the_next_step(world: World) -> None:
+    """As the service does it: steps, then what is to be told."""
+    hook = {"name": "ops", "kind": "webhook", "url": "http://192.0.2.1/x", "severity_min": "info"}
+    Channels(world.state, Guard.of(["192.0.2.1"])).put(hook, "ada", us(0))
+    enqueue(world.state, alerts(world.store, world.state, us(190)), us(190))
+    held = [one.at.untold for one in found(world, 250)]
+    alerts(world.store, world.state, us(250))
+    with world.state.transaction(write=True) as connection:
+        connection.execute(sa.update(OUTBOX).values(state="sent", sent_us=us(200)))
+    (told,) = alerts(world.store, world.state, us(250))
+
+    assert ([True], "warning") == (held, told.evidence["step"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpuwatch import cost
@@ -17,7 +21,9 @@ from gpuwatch.cli import app
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.commands import shapes as command
 from gpuwatch.errors import UsageError
-from gpuwatch.mig_plan import repartition
+from gpuwatch.mig import maximal_layouts
+from gpuwatch.mig_plan import repartition, served
+from gpuwatch.mig_profiles import GEOMETRIES
 from gpuwatch.model import PENDING, Records
 from gpuwatch.rates import Rate
 from gpuwatch.shapes_history import by_job, history
@@ -214,6 +220,32 @@ def test_held_gpus_keep_their_layout() -> None:
 
     assert () == found.changes
     assert 0 == found.served_after
+
+
+LAYOUTS = sorted(maximal_layouts("H100-80GB"))
+_HOURS = st.lists(
+    st.dictionaries(st.sampled_from(("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb", "none")), st.integers(0, 5 * HOUR_US)),
+    min_size=1,
+    max_size=3,
+)
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(chosen=st.lists(st.sampled_from(LAYOUTS), min_size=1, max_size=4), held=st.integers(0, 3), demand=_HOURS)
+def test_what_a_plan_promises_its_layouts_serve(
+    chosen: list[tuple[str, ...]], held: int, demand: list[dict[str, int]]
+) -> None:
+    """Applied to the fleet; and instances of GPUs that somebody holds stay as they are."""
+    layouts = {f"g{n}": layout for n, layout in enumerate(chosen)}
+    found = repartition("H100-80GB", layouts, list(layouts)[held:], demand, HOUR_US)
+    after = layouts | {gpu: better for gpu, _, better in found.changes}
+    sizes = {name: profile.memory_slices for name, profile in GEOMETRIES["H100-80GB"].profiles.items()}
+    supply = Counter(profile for layout in after.values() for profile in layout)
+
+    assert served(demand, supply, sizes, HOUR_US) == found.served_after
+    assert found.served_before + len(found.changes) <= found.served_after
+    assert not {gpu for gpu, _, _ in found.changes} & {*list(layouts)[:held]}
+    assert all(layouts[gpu] == old for gpu, old, _ in found.changes)
 
 
 def waiting(made: World, rows: list[dict[str, Any]]) -> None:

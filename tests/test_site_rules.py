@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch import site_rules, sqlfile
+from gpuwatch import findings, site_rules, sqlfile
+from gpuwatch.analyze import parameters
 from gpuwatch.clock import HOUR_US, MINUTE_US
 from gpuwatch.detectors.rule import rules
+from gpuwatch.presets_card import put
+from gpuwatch.presets_card import read as read_card
 from gpuwatch.settings import Settings
-from gpuwatch.site_rules import RuleTooSlow, bounded, read
+from gpuwatch.site_rules import RuleTooLarge, RuleTooSlow, bounded, read
 from gpuwatch.site_rules_guard import check
 from gpuwatch.site_rules_header import SiteRuleError, parse
 from gpuwatch.store import Store
@@ -64,6 +67,7 @@ def forget() -> Iterator[None]:
 
 
 def written(directory: Path, **files: str) -> Path:
+    directory.mkdir(exist_ok=True)
     for name, text in files.items():
         (directory / f"{name}.sql").write_text(text, "utf-8")
     return directory
@@ -99,6 +103,9 @@ HOSTILE = {
     "a variable": "select getvariable('a')",
     "a Python name": "select * from store",
     "waiting": "select sleep_ms(1000)",
+    "a list without end": "select unnest(range(start_us, end_us)) from run",
+    "a text without end": "select repeat('x', 2000000000)",
+    "a width without end": "select format('{:>1900000000}', 'a')",
     "chance": "select random()",
     "a sample": "select * from run using sample 3",
     "the clock": "select now()",
@@ -125,13 +132,17 @@ def test_the_line_is_that_of_the_fault(store: Store) -> None:
         check(store, "select\n  1,\n  glob('*')\nfrom run", 10)
 
 
+def test_rows_of_a_range_may_be_counted_off(store: Store) -> None:
+    check(store, "select r.x from run, range(start_us, end_us, 3600000000) as r(x)", 1)
+
+
 @pytest.mark.parametrize("name", [name for name in sqlfile.names_in("detectors") if "false_util" not in name])
 def test_our_own_rules_would_be_let_in(store: Store, name: str) -> None:
-    """What gpuwatch writes itself, a site may write too, but for tables that a Python step makes."""
+    """What gpuwatch writes itself, a site may write too, but for tables that a Python step makes, and lists of hours."""
     try:
         check(store, ";".join(statement.text for statement in sqlfile.load(name)), 1)
     except SiteRuleError as error:
-        if not error.reason.startswith("table "):
+        if not error.reason.startswith(("table ", "function range() makes a list")):
             raise
 
 
@@ -218,8 +229,62 @@ def test_good_files_are_kept_beside_bad_ones(store: Store, tmp_path: Path) -> No
     assert all(each.reason and each.fix for each in loaded.refused)
 
 
+ROW = "select 'node' as subject_kind, 'n' as subject_id, $until_us - 60000000 as start_us, $until_us as end_us{} from range(1)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        pytest.param("'node'", "'board'", "subject_kind is none of gpu", id="an unknown kind of subject"),
+        pytest.param("'n'", "null::varchar", "subject_id is empty", id="no subject"),
+        pytest.param("'n'", "string_agg('n', '') over (rows 600 preceding)", "", id="a window function is none of it"),
+        pytest.param("$until_us - 60000000", "null::bigint", "is no time", id="no begin"),
+        pytest.param("$until_us - 60000000", "$until_us + 1", "is no time", id="backwards"),
+        pytest.param("$until_us as", "9000000000000000000 as", "is no time", id="beyond all calendars"),
+        pytest.param("- 60000000", "- 7200000000", "more than an hour", id="two hours in a row of one"),
+        pytest.param("{}", ", 1.5 as confidence", "confidence is not 0 to 1", id="more than certain"),
+        pytest.param("{}", ", 'nan'::double as confidence", "confidence is not 0 to 1", id="a confidence that is none"),
+        pytest.param("{}", ", 'abc' as confidence", "confidence is not 0 to 1", id="a confidence in words"),
+        pytest.param("{}", ", 'grave' as severity", "severity is none of info", id="an unknown severity"),
+        pytest.param("{}", ", null as severity, null as confidence", "", id="nothing said of it"),
+    ],
+)
+def test_a_row_that_no_finding_can_be_made_of_fails_its_rule(
+    store: Store, tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    """A confidence that is not a number, or a year without a calendar, would hurt every reader of findings."""
+    text = HEAD + ROW.replace(old, new).replace("{}", "")
+    rule = read(written(tmp_path, a=text), store).rules["site-low-power"]
+    asked = {"until_us": 10 * HOUR_US}
+    if not words:
+        assert 1 == len(store.sql(rule.sql or "", **asked))
+        return
+    with pytest.raises(Exception, match=words):
+        store.sql(rule.sql or "", **asked)
+
+
 def test_a_directory_that_is_not_there_is_told(store: Store, tmp_path: Path) -> None:
     assert ["No such file or directory"] == [r.reason for r in read(tmp_path / "nowhere", store).refused]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        pytest.param({"watts": 1234567.25}, "1,234,567 W for 15m", id="a large number is said in full"),
+        pytest.param({"watts": 0.25}, "0.25 W for 15m", id="a small one with its decimals"),
+        pytest.param(
+            {"thresholds": {"windows_us_min": 5400e6}}, "? W for 90m", id="a time in force, not that of the file"
+        ),
+        pytest.param({"thresholds": {"windows_us_min": 0}}, "? W for 0s", id="no time"),
+        pytest.param({"thresholds": {"windows_us_min": 1500}}, "? W for 1,500 us", id="less than a second"),
+    ],
+)
+def test_numbers_and_times_are_said_as_people_write_them(said: dict[str, object], words: str) -> None:
+    text = GOOD.replace(
+        "{devices} devices at {watts:.0f} W, below {watts_max}; {cause}", "{watts} W for {windows_us_min}"
+    )
+
+    assert f"{words}." == parse(text)[0].summary(said)
 
 
 def test_files_are_read_again_when_they_change(store: Store, tmp_path: Path, forget: None) -> None:
@@ -248,6 +313,29 @@ def test_a_rule_that_takes_too_long_is_ended(store: Store) -> None:
     assert 20 > time.monotonic() - began
 
 
+def test_a_rule_that_is_ended_leaves_no_transaction_behind(store: Store) -> None:
+    """An interrupt that hits the rollback too must not stop the rules that follow."""
+    rule, _ = parse(GOOD)
+    with store.cursor() as cursor:
+        with pytest.raises(RuleTooSlow), bounded(cursor, rule, 0.05):
+            cursor.sql("begin transaction")
+            cursor.sql("select count(*) from range(100000000) a, range(100000) b")
+        with cursor.transaction():
+            assert [(3,)] == cursor.sql("select 3")
+
+
+def test_a_rule_that_needs_too_much_memory_says_so(tmp_path: Path) -> None:
+    rule, _ = parse(GOOD)
+    text = "select length(list(concat(a.range, b.range))::varchar) from range(100000) a, range(10000) b"
+    with (
+        Store.open(tmp_path, memory_limit="100MB") as small,
+        pytest.raises(RuleTooLarge, match="memory_limit"),
+        bounded(small, rule),
+        small.transaction(),
+    ):
+        small.sql(text)
+
+
 def test_rules_of_ours_are_not_bounded_here(store: Store) -> None:
     with bounded(store, rules()["idle-hoarding"], 0.0):
         assert [(3,)] == store.sql("select 3")
@@ -270,6 +358,72 @@ def test_a_site_rule_judges_beside_ours(tmp_path: Path, forget: None) -> None:
     assert 60 == found[0].started
     assert "bad.sql" in [line.partition(":")[0] for line in report.failed_rules]
     assert ["1"] == [one.job for one in world.findings("idle-hoarding")]
+
+
+def test_sentences_speak_of_the_thresholds_in_force(tmp_path: Path, forget: None) -> None:
+    """Of those that the card sets, not of those of the file."""
+    folder = written(tmp_path / "rules", good=GOOD)
+    world = World(tmp_path / "data", Settings(detectors_dir=str(folder)))
+    world.gpu("a", (60, WORK), (60, IDLE))
+    world.job("1", ["a"], 0, 120)
+    own = site_rules.load(folder, world.store)
+    put(world.state, read_card("thresholds.site-low-power.watts_max = 150", "card", own, None), "card", "ada", 1)
+
+    world.analyze(130, detectors=("site-low-power",))
+
+    (found,) = findings.read(world.store)
+    assert "below 150;" in found.summary
+    assert [found.key] == [one.key for one in findings.read(world.store, q="below 150;")]
+
+
+def test_a_file_that_changed_judges_anew_what_is_open(tmp_path: Path, forget: None) -> None:
+    folder = written(tmp_path / "rules", good=GOOD)
+    world = World(tmp_path / "data", Settings(detectors_dir=str(folder)))
+    world.gpu("a", (60, WORK), (60, IDLE))
+    world.job("1", ["a"], 0, None, heard=120)
+    world.analyze(121, detectors=("site-low-power",))
+    before = [(one.state, one.resolved_reason) for one in findings.read(world.store)]
+
+    written(folder, good=GOOD.replace("< $watts_max", "< $watts_max - 199"))
+    world.store.run("ledger/mark_dirty", cluster="c1", since_us=None, until_us=None)
+    world.analyze(121, detectors=("site-low-power",))
+
+    assert [("open", None)] == before
+    assert [("resolved", "rule_changed")] == [(one.state, one.resolved_reason) for one in findings.read(world.store)]
+
+
+def test_a_file_that_is_gone_ends_what_it_found(tmp_path: Path, forget: None) -> None:
+    """Nobody judges it again; what it wasted stays, and a slip in another file ends nothing."""
+    folder = written(tmp_path / "rules", good=GOOD)
+    world = World(tmp_path / "data", Settings(detectors_dir=str(folder)))
+    world.gpu("a", (60, WORK), (60, IDLE))
+    world.job("1", ["a"], 0, None, heard=120)
+    world.analyze(121, detectors=("site-low-power",))
+    (before,) = findings.read(world.store)
+    (folder / "good.sql").unlink()
+    (folder / "bad.sql").write_text("select", "utf-8")
+
+    world.analyze(121, detectors=("blind-spot",))
+    slipped = [one.state for one in findings.read(world.store)]
+    (folder / "bad.sql").unlink()
+    world.analyze(121, detectors=("blind-spot",))
+
+    (gone,) = findings.read(world.store)
+    assert ["open"] == slipped
+    assert ("resolved", "rule removed", before.wasted_gpu_seconds) == (
+        gone.state,
+        gone.resolved_reason,
+        gone.wasted_gpu_seconds,
+    )
+
+
+def test_a_threshold_named_like_a_setting_keeps_its_own_number(tmp_path: Path, forget: None) -> None:
+    """The setting idle_minutes is for our rules."""
+    folder = written(tmp_path / "rules", good=GOOD.replace("windows_us_min = 15m", "idle_us_min = 30m"))
+    with Store.open(None) as empty:
+        own = site_rules.load(folder, empty)["site-low-power"]
+
+    assert 30 * MINUTE_US == parameters(own, Settings(idle_minutes=5))["idle_us_min"]
 
 
 def test_the_example_of_the_page_is_let_in(store: Store, tmp_path: Path) -> None:

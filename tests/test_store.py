@@ -138,6 +138,19 @@ def test_the_file_can_be_read_by_the_oldest_engine_that_the_lake_needs(tmp_path:
 # Appending.
 
 
+def test_a_table_made_of_nothing_and_filled_in_one_transaction_is_read_whole() -> None:
+    """More rows than a row group has, written by several threads."""
+    store = Store.open(None, threads=2)
+    store.keep("source", "select range as number, 'n' || range as name from range(300000)")
+
+    with store.transaction():
+        store.keep("filled", "select * from source where false")
+        store.sql("insert into filled select * from source")
+        read = len(store.sql("select * from filled"))
+
+    assert (300_000, 300_000) == (read, len(store.sql("select * from filled")))
+
+
 def test_an_append_is_all_or_nothing_within_a_transaction() -> None:
     store = Store.open(None)
     contexts, rows = batch(samples(A, [30, 90]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from gpuwatch import cost, ledger, stranding
+from gpuwatch.analyze import analyze
 from gpuwatch.charge_id import decode
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.explain import explain
@@ -161,6 +163,19 @@ def test_requests_that_become_known_later_divide_booked_time_anew() -> None:
     assert {name: rows for name, rows in before.items() if name != "ledger_hour"} == {
         name: rows for name, rows in made.derived().items() if name != "ledger_hour"
     }
+
+
+def test_an_analysis_leaves_no_day_to_divide(tmp_path: Path) -> None:
+    """It books a new hour and hears of a request of the day before: all days have the requests of now, at once."""
+    made = world(machine("n1", 4, held=1))
+    with made.store as store, State.open(tmp_path) as state:
+        analyze(store, state, made.settings, now_us=us(END))
+        store.append(Records("pending", pa.Table.from_pylist([asked("big", 4)], schema=PENDING)))
+        made.add(*[row for n in range(4) for row in samples(Gpu(f"GPU-n1-{n}", "n1", n), minutes(END, END + HOUR))])
+        analyze(store, state, made.settings, now_us=us(END + HOUR))
+
+        assert [] == stranding.refresh(store, CLUSTER)
+        assert ((0.0, 3.0), (4.0, 0.0)) == (free(made), free(made, 25))
 
 
 _REQUEST = st.tuples(st.sampled_from((1, 2, 3, 4, 8)), st.integers(1, 2))

@@ -12,7 +12,7 @@ from gpuwatch.alerts import words
 from gpuwatch.alerts.digest import Alert
 from gpuwatch.alerts.slack import clean, plain_line
 from gpuwatch.alerts.templates import Template
-from gpuwatch.clock import MINUTE_US, rfc3339
+from gpuwatch.clock import MINUTE_US, parse_rfc3339, rfc3339
 
 PATH = "/api/v2/alerts"
 TEST_US = MINUTE_US
@@ -56,14 +56,13 @@ def alert(
         "description": body if body is not None else finding.get("summary"),
         "remedy": finding.get("remedy"),
         "owner": words.owner(finding),
-        "cost": words.cost_so_far(finding),
-        "rate": words.a_day(finding),
+        **({"cost": words.cost_so_far(finding), "rate": words.a_day(finding)} if words.claims(finding) else {}),
     }
     link = words.finding_url(base_url, key)
     return {
         "labels": _texts(labels),
         "annotations": _texts(annotations),
-        "startsAt": finding.get("started_at"),
+        "startsAt": rfc3339(min(parse_rfc3339(str(finding["started_at"])), ends_us)),  # no end before its start
         "endsAt": rfc3339(ends_us),
         **({"generatorURL": link} if link else {}),
     }

@@ -81,13 +81,15 @@ def _change(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) 
         return None
     if finding.state == "resolved":
         return _resolved(channel, finding, mark, now_us)
+    if not channel.covers(finding):
+        return _answered(finding, mark, now_us)  # it is another team's now: what waits is theirs to hear
     if mark is not None and mark.state == "open":
         return _worsened(channel, finding, mark, now_us)
     return _opened(channel, finding, mark, now_us)
 
 
 def _answered(finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
-    """When the snooze runs out, or somebody reopens it, it has opened again."""
+    """When the snooze runs out, somebody reopens it, or it is this channel's again, it has opened again."""
     if mark is None or mark.state != "open":
         return None
     return Change(finding.key, Mark(ANSWERED, mark.severity, mark.episode, now_us))
@@ -113,8 +115,6 @@ def _worsened(channel: Channel, finding: Finding, mark: Mark, now_us: int) -> Ch
 
 def _opened(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
     if not channel.hears(finding):
-        if not channel.covers(finding):
-            return None
         quiet = Mark("quiet", finding.severity, 0, now_us)
         return Change(finding.key, quiet) if mark is None else None
     if mark is not None and mark.state == "resolved" and now_us - mark.at_us < REOPEN_QUIET_US:

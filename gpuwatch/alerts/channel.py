@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gpuwatch.findings import Finding
 
 ALWAYS, NOTHING_MORE = Timing(), More()
-KINDS = ("slack", "webhook", "alertmanager", "email")
+ALERTMANAGER = "alertmanager"
+KINDS = ("slack", "webhook", ALERTMANAGER, "email")
 EVENTS = ("opened", "worsened", "resolved")
 """What happens to findings; REPORT is beside them, and only told where a channel names it."""
 REPORT = "report"

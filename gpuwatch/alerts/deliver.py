@@ -23,6 +23,7 @@ from gpuwatch.alerts.guard import Guard
 from gpuwatch.alerts.post import TIMEOUT_S, Outcome, backoff_us, post
 from gpuwatch.alerts.push import Pusher
 from gpuwatch.alerts.report_note import Note
+from gpuwatch.alerts.slack import clean
 from gpuwatch.clock import SECOND_US, rfc3339
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.report.files import files_of
@@ -40,6 +41,9 @@ HOLD_US = 120 * SECOND_US
 
 MESSAGES_MAX = 50
 """Messages to one channel in one pass."""
+
+DRAIN_S = 30.0
+"""Time after which a channel begins no further message in a pass: the others wait for its end."""
 
 
 class Deliverer:
@@ -138,8 +142,11 @@ class Deliverer:
 
     async def _drain(self, channel: Channel) -> int:
         """Messages of a channel in order, until one fails or none is due."""
-        arrived = 0
-        for _ in range(MESSAGES_MAX):
+        arrived, loop = 0, asyncio.get_running_loop()
+        until_s = loop.time() + DRAIN_S
+        for place in range(MESSAGES_MAX):
+            if place and loop.time() >= until_s:
+                break
             now_us = self._now_us()
             quiet = channel.timing.quiet_until_us(now_us) is not None
             batch = await asyncio.to_thread(
@@ -218,7 +225,7 @@ class Deliverer:
         return webhook.payload(alerts[0], url, template), ()
 
     async def _send(self, channel: Channel, message: object, key: str) -> Outcome:
-        headers, more, now_us = {"Idempotency-Key": key}, channel.more, self._now_us()
+        headers, more, now_us = {"Idempotency-Key": clean(key)}, channel.more, self._now_us()
         body = json.dumps(message).encode()
         if more.signing_secret is not None:
             headers |= signature.headers(more.signing_secret, key, body, now_us // SECOND_US)

@@ -22,6 +22,9 @@ PATIENT_ATTEMPTS = 8
 """Tries (about twenty minutes) in which a recipient that is refused for now holds the message up for all; then the others
 get it. Nobody gets it twice."""
 
+MAX_ANSWER = 100_000
+"""Bytes of one answer that are read."""
+
 _STATUS = re.compile(rb"^[245]\.\d{1,3}\.\d{1,3}\b")
 """An enhanced status code (RFC 3463). Nothing else of an answer is repeated: it may hold what nobody should see."""
 
@@ -136,13 +139,24 @@ class _Client(smtplib.SMTP):
             raise smtplib.SMTPConnectError(code, said)
 
     def cut(self) -> None:
-        """Ends whatever it waits for: the time is over."""
+        """Ends whatever it waits for: the time is over. After STARTTLS its socket is another one than that it opened."""
         self.late = True
-        if self._raw is not None:
+        for one in (self._raw, getattr(self, "sock", None)):
             try:
-                self._raw.shutdown(socket.SHUT_RDWR)
+                if one is not None:
+                    one.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+    def getreply(self) -> tuple[int, bytes]:
+        """An answer, of which MAX_ANSWER bytes are read at most."""
+        if self.late:
+            raise TimeoutError
+        if self.file is None and self.sock is not None:
+            self.file = self.sock.makefile("rb")
+        if self.file is not None:
+            self.file = _Bounded(self.file)
+        return super().getreply()
 
     def leave(self) -> None:
         """Says good-bye; the message is taken already, so nothing that happens here matters."""
@@ -155,6 +169,8 @@ class _Client(smtplib.SMTP):
         """The first address that answers of those that may be reached."""
         failed: OSError = OSError("no address")
         for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            if self.late:
+                raise TimeoutError
             try:
                 found = self._gate.socket(info)
             except AddressRefused as error:
@@ -176,3 +192,25 @@ class _Client(smtplib.SMTP):
                 found.close()
                 failed = error
         raise failed
+
+
+class _Bounded:
+    """A server's lines, as long as one answer has no more than MAX_ANSWER bytes of them."""
+
+    def __init__(self, lines: Any) -> None:
+        self._lines: Any = lines.lines() if isinstance(lines, _Bounded) else lines
+        self._left = MAX_ANSWER
+
+    def lines(self) -> Any:
+        """The file itself."""
+        return self._lines
+
+    def readline(self, size: int) -> bytes:
+        """The next line; nothing, as if the server had gone, where there were too many."""
+        line: bytes = self._lines.readline(size) if self._left > 0 else b""
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._lines.close()

@@ -49,12 +49,16 @@ def single(
         ("Owner", words.owner(finding)),
         ("Rate", words.a_day(finding)),
         ("Cost so far" if alert.event != "resolved" else "Cost in all", words.cost_so_far(finding)),
-        ("Since", words.since(finding)),
+        ("Since" if alert.event != "resolved" else "From", words.since(finding)),
         ("Where", words.place(finding)),
         ("Evidence", "; ".join(words.evidence(finding)) or "see the link"),
     ]
+    if not words.claims(finding):
+        facts = [fact for fact in facts if fact[0] in ("Owner", "Since", "Evidence")]
     if finding.get("remedy") and alert.event != "resolved":
         facts.append(("Fix", str(finding["remedy"])))
+    if alert.event == "resolved" and (reason := words.reason(finding)):
+        facts.append(("Why it is over", reason))
     return _message(mail, mail.to, subject, clean(finding.get("summary")), facts, links, key, now_us)
 
 
@@ -69,7 +73,7 @@ def digest(
 ) -> EmailMessage:
     """The message about many findings, the dearest first; `by` names what they have in common."""
     title, dearest = digest_line(alerts, by)
-    facts = [(f"{number}.", plain_line(alert, template)) for number, alert in enumerate(dearest[:MAX_DIGEST], 1)]
+    facts = [(str(number), plain_line(alert, template)) for number, alert in enumerate(dearest[:MAX_DIGEST], 1)]
     left = len(alerts) - MAX_DIGEST
     if left > 0:
         facts.append(("", f"and {left} more"))

@@ -47,15 +47,17 @@ class Pusher:
             return None
         resend_us = min(RESEND_US_MAX, channel.more.resolve_minutes * MINUTE_US // 4)
         chosen = await asyncio.to_thread(self._firing.list, channel.name, now_us - resend_us)
-        outcome = None
+        outcome: Outcome | None = None
         for start in range(0, len(chosen), CHUNK):
             part = chosen[start : start + CHUNK]
-            outcome = await self._send(
+            answer = await self._send(
                 channel, self._message(channel, part, now_us), f"{channel.name}|push|{now_us}|{start}"
             )
-            if not outcome.sent:
-                break
-            await asyncio.to_thread(self._firing.told, channel.name, part, now_us)
+            outcome = answer if outcome is None or outcome.sent else outcome
+            if answer.sent:
+                await asyncio.to_thread(self._firing.told, channel.name, part, now_us)
+            elif not answer.permanent:
+                break  # one that refuses an alert takes the others, those of the next requests too
         if outcome is not None:
             trouble.attempts = 0 if outcome.sent else trouble.attempts + 1
             tries = REFUSED_ATTEMPTS if outcome.permanent else trouble.attempts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -31,6 +32,7 @@ _ICONS = {
     "low": ":large_yellow_circle:",
     "info": ":large_blue_circle:",
 }
+_HALF_ESCAPE = re.compile(r"&[a-z]{0,3}$")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 ACTIONS = {"ack": "Acknowledge", "snooze": "Snooze"}
 """What an owner is offered: links to the page that asks for a reason and does it."""
@@ -50,7 +52,7 @@ def single(alert: Alert, base_url: str | None, template: Template = BUILT_IN) ->
     body = template.text(alert, base_url, _shown)
     blocks = _facts(alert, template) if body is None else _written(alert, template, body)
     if event == "resolved":
-        reason = finding.get("resolved_reason")
+        reason = words.reason(finding)
         blocks += [_section(f"*Why it is over:* {escape(reason, MAX_SUMMARY)}")] if reason and body is None else []
     elif finding.get("remedy") and body is None:
         blocks.append(_section(f"*Fix:* {escape(finding['remedy'], MAX_SUMMARY)}"))
@@ -68,11 +70,13 @@ def _facts(alert: Alert, template: Template) -> list[Payload]:
     facts = {
         "Owner": words.owner(finding),
         "Rate": words.a_day(finding),
-        "Cost so far" if event != "resolved" else "Cost in all": words.cost_so_far(finding),
+        ("Cost so far" if event != "resolved" else "Cost in all"): words.cost_so_far(finding),
         "Since" if event != "resolved" else "From": words.since(finding),
         "Where": words.place(finding),
         "Evidence": "; ".join(words.evidence(finding)) or "see the link",
     }
+    if not words.claims(finding):
+        facts = {name: text for name, text in facts.items() if name in ("Owner", "Since", "Evidence")}
     fields = [_text(f"*{name}*\n{escape(text, MAX_FIELD - 50)}") for name, text in facts.items()]
     return [
         _section(f"{line(alert, template)}\n{escape(finding.get('summary'), MAX_SUMMARY)}"),
@@ -83,7 +87,7 @@ def _facts(alert: Alert, template: Template) -> list[Payload]:
 def _written(alert: Alert, template: Template, body: str) -> list[Payload]:
     """A body that people wrote: its own mrkdwn holds, the values in it are escaped."""
     text = f"{line(alert, template)}\n{body}"
-    return [_section(text if _size(text) <= MAX_SECTION else f"{text[: MAX_SECTION // 2]}…")]
+    return [_section(_cut(text, MAX_SECTION))]
 
 
 def digest(
@@ -113,9 +117,9 @@ def digest_line(alerts: Sequence[Alert], by: Sequence[str] = ()) -> tuple[str, l
     """The line of a digest, and its alerts with the dearest first."""
     counts = {event: sum(alert.event == event for alert in alerts) for event in _EVENTS}
     told = ", ".join(f"{count} {event}" for event, count in counts.items() if count)
-    title = f"{len(alerts)} finding{'s' * (len(alerts) != 1)}: {told} · {_total(alerts)}"
+    title = f"{len(alerts)} finding{'s' * (len(alerts) != 1)}: {told}"
     common = words.common(alerts[0].finding, by) if alerts else []
-    return " · ".join([*common, title]), sorted(alerts, key=_dearness)
+    return " · ".join([*common, title, *_total(alerts)]), sorted(alerts, key=_dearness)
 
 
 def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | None], notes: Sequence[str]) -> Payload:
@@ -138,7 +142,7 @@ def line(alert: Alert, template: Template = BUILT_IN) -> str:
     icon = ":white_check_mark:" if alert.event == "resolved" else _ICONS.get(str(alert.finding.get("severity")), "")
     own = template.line(alert, None, _shown)
     if own is not None:
-        return f"{icon} {own}".strip()
+        return _cut(f"{icon} {own}".strip(), MAX_FIELD)
     what, rest = _parts(alert, lambda text: escape(text, MAX_PART))
     return f"{icon} *{what}* · {rest}".strip()
 
@@ -171,6 +175,14 @@ def escape(text: object, limit: int) -> str:
     return "".join(parts)
 
 
+def _cut(text: str, limit: int) -> str:
+    """Text that is escaped already, in at most `limit` UTF-16 units; no escape is cut in two."""
+    if _size(text) <= limit:
+        return text
+    kept = text.encode("utf-16-le", "replace")[: 2 * (limit - 1)].decode("utf-16-le", "ignore")
+    return f"{_HALF_ESCAPE.sub('', kept)}…"
+
+
 def clean(text: object) -> str:
     """One line without control, bidirectional or half characters."""
     shown = "" if text is None else str(text)
@@ -182,22 +194,24 @@ def _parts(alert: Alert, show: Callable[[object], str]) -> tuple[str, str]:
     what = show(words.what(alert.event, finding, alert.previous_severity, alert.earlier))
     amount = words.cost_so_far(finding) if alert.event == "resolved" else words.a_day(finding)
     about, owner = words.subject(finding), words.owner(finding)
-    parts = [f"{show(finding.get('title'))}: {show(about)}", *([] if owner == about else [show(owner)]), show(amount)]
+    parts = [f"{show(finding.get('title'))}: {show(about)}", *([] if owner == about else [show(owner)])]
+    parts += [show(amount)] if words.claims(finding) else []
     return what, " · ".join(parts)
 
 
-def _total(alerts: Sequence[Alert]) -> str:
-    """Money a day of what is open: of one currency, else unsaid."""
-    alive = [alert.finding for alert in alerts if alert.event != "resolved"]
+def _total(alerts: Sequence[Alert]) -> list[str]:
+    """Money a day of what is open: of one currency, else unsaid; nothing where all is about budgets."""
+    opened = [alert.finding for alert in alerts if alert.event != "resolved"]
+    alive = [finding for finding in opened if words.claims(finding)]
     known = [(words.cost_a_day(f), f.get("currency")) for f in alive]
     priced = [(amount, currency) for amount, currency in known if amount is not None]
     if not alive:
-        return "nothing open"
+        return [] if opened else ["nothing open"]
     if not priced or len({currency for _, currency in priced}) > 1:
-        return "cost unknown" if not priced else "several currencies"
+        return ["cost unknown" if not priced else "several currencies"]
     unpriced = len(alive) - len(priced)
     more = f" and {unpriced} without a price" if unpriced else ""
-    return f"{words.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}/day{more}"
+    return [f"{words.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}/day{more}"]
 
 
 def _dearness(alert: Alert) -> tuple[bool, Decimal]:

@@ -108,7 +108,7 @@ def values(alert: Alert, base_url: str | None) -> dict[str, str]:
         "rate": words.a_day(finding),
         "cost": words.cost_so_far(finding),
         "since": words.since(finding),
-        "reason": finding.get("resolved_reason"),
+        "reason": words.reason(finding),
         "evidence": "; ".join(words.evidence(finding)),
         "confidence": f"{ratio:.0%}" if isinstance(ratio, int | float) else None,
         "link": words.finding_url(base_url, key),

@@ -74,7 +74,8 @@ class Timing:
     def digest_us(self, now_us: int) -> int:
         """At once, at the next full hour, or at the next `digest_at`."""
         if self.digest == "hourly":
-            return now_us - now_us % HOUR_US + HOUR_US
+            offset = self._local(now_us).utcoffset() or timedelta()  # of some zones not whole hours
+            return now_us - (now_us + offset // timedelta(microseconds=1)) % HOUR_US + HOUR_US
         if self.digest == "daily":
             local = self._local(now_us)
             at = datetime.combine(local.date(), time.fromisoformat(self.digest_at), local.tzinfo)

@@ -19,7 +19,7 @@ RECLAIM = "reclaim-"
 """How keys of messages about reclaims begin; the key of their finding and a time follow."""
 
 _NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape"}
-_OWNERS = {"__unallocated__": "nobody known", "__platform__": "platform", "__shared__": "shared"}
+_OWNERS = {"__unallocated__": "nobody known", "__platform__": "platform", "__shared__": "shared", "*": "the fleet"}
 _KINDS = {"gpu": "GPU", "slice": "MIG slice"}
 """Kinds of subjects that are not their own word."""
 _SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
@@ -77,6 +77,17 @@ def cost_a_day(finding: Json) -> Decimal | None:
     if cost is None or started_us is None or seen_us is None:
         return None
     return cost * DAY_US / max(seen_us - started_us, ELAPSED_US_MIN)
+
+
+def claims(finding: Json) -> bool:
+    """Whether it is about money that is wasted: a message about a budget is not, and says in its own words what was spent."""
+    return not str(finding.get("key")).startswith(BUDGET)
+
+
+def reason(finding: Json) -> str | None:
+    """Why it is over, in words."""
+    said = finding.get("resolved_reason")
+    return str(said).replace("_", " ") if said else None
 
 
 def money(amount: Decimal | None, currency: object) -> str:

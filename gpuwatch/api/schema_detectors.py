@@ -15,6 +15,8 @@ class Feedback(Strict):
     true_positives: int
     false_positives: int
     precision: Ratio | None = Field(description="The share that owners called true; null where nobody said.")
+    precision_low: Ratio | None = Field(description="With precision_high: where the share lies by 95 % (Wilson).")
+    precision_high: Ratio | None
 
 
 class Detector(Strict):
@@ -24,6 +26,9 @@ class Detector(Strict):
     remedy: str | None
     bucket: Bucket | None
     mode: str
+    severities: list[Literal["info", "low", "medium", "high", "critical"]] = Field(
+        description="Those that its findings can have, the least first; each finding has its own."
+    )
     origin: Literal["gpuwatch", "site"]
     file: str | None = Field(description="Of a rule of the site.")
     preset: str = Field(description="The preset that holds where the card names no pool and no team.")
@@ -41,8 +46,22 @@ class Refused(Strict):
     fix: str
 
 
+class PresetValue(Strict):
+    rule: str = Field(description="Of a rule, or reclaim.")
+    name: str
+    value: float = Field(description="Microseconds where the name has _us.")
+    source: str
+
+
+class Preset(Strict):
+    name: str
+    title: str
+    values: list[PresetValue] = Field(description="All else is as the rule has it.")
+
+
 class Detectors(Strict):
     items: list[Detector]
+    presets: list[Preset]
     refused: list[Refused] = Field(description="Files of the site that are no rules. Not told to tokens of a team.")
     next: str | None
 

@@ -93,7 +93,10 @@ def _foot(said: dict[str, Any]) -> list[str]:
     lines.append(f"New: {changes['new']}, gone: {changes['gone']}, as today: {changes['same']}.")
     if told["precision"] is not None:
         said_of = told["true_positives"] + told["false_positives"]
-        lines.append(f"Owners called {told['true_positives']} of {said_of} true; {told['unsaid']} nobody spoke of.")
+        between = f"{100 * told['precision_low']:.0f} to {100 * told['precision_high']:.0f} % by 95 %"
+        lines.append(
+            f"Owners called {told['true_positives']} of {said_of} true ({between}); of {told['unsaid']} nobody spoke."
+        )
     if said["left_out"]:
         lines.append(f"{said['left_out']} more are in the sums; JSON has 1,000 at most too: choose a shorter window.")
     return lines

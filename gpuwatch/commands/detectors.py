@@ -28,7 +28,7 @@ from gpuwatch.output import Listing, choose
 detectors = typer.Typer(
     help="Detectors: rules, presets, thresholds, and rules of your own.", rich_markup_mode=None, no_args_is_help=True
 )
-COLUMNS = ("id", "title", "bucket", "origin", "preset", "off", "thresholds", "sources", "feedback", "doc")
+COLUMNS = ("id", "title", "bucket", "severities", "origin", "preset", "off", "thresholds", "sources", "feedback", "doc")
 SHOWN = ("id", "title", "bucket", "preset", "state", "precision")
 REFUSED = ("file", "line", "reason", "fix")
 NO = 1
@@ -44,7 +44,7 @@ def show_(
     """Every rule with its thresholds in force, their sources, and the precision that owners' verdicts give it."""
     from gpuwatch import site_rules
     from gpuwatch.presets_card import answer
-    from gpuwatch.presets_listed import all_rules, listed
+    from gpuwatch.presets_listed import all_rules, listed, presets
 
     chosen = choose(form, sys.stdout.isatty())
     if (note := in_use.find(data)) is not None:
@@ -62,7 +62,10 @@ def show_(
     foot += [f"Refused: {each['file']}:{each['line']}: {each['reason']}; {each['fix']}" for each in refused]
     if chosen == "table":
         items = [item | {"state": "off" if item["off"] else "on", "precision": _precision(item)} for item in items]
-    show(Listing(COLUMNS, items, {"card": card, "refused": refused}, shown=SHOWN, foot=foot), chosen)
+    show(
+        Listing(COLUMNS, items, {"card": card, "presets": presets(), "refused": refused}, shown=SHOWN, foot=foot),
+        chosen,
+    )
 
 
 @detectors.command("set")
@@ -82,11 +85,11 @@ def set_(
     else:
         from gpuwatch.known_names import team_names
         from gpuwatch.presets_card import put, read
-        from gpuwatch.presets_listed import all_rules
+        from gpuwatch.presets_listed import all_rules, pools_of
 
         with opened(data, config) as (store, state, settings):
             teams = team_names(store, state) or None
-            found = read(content, file.name, all_rules(settings, store), teams)
+            found = read(content, file.name, all_rules(settings, store), teams, pools_of(store))
             done = put(state, found, file.name, actor(), now_us(context))
     typer.echo(f"card of detectors, version {done['version']}{'' if done['changed'] else ', as before'}")
 
@@ -117,4 +120,5 @@ def _precision(item: dict[str, Any]) -> str | None:
     told = item["feedback"]
     if told is None or told["precision"] is None:
         return None
-    return f"{100 * told['precision']:.0f} % of {told['true_positives'] + told['false_positives']}"
+    between = f"{100 * told['precision_low']:.0f} to {100 * told['precision_high']:.0f}"
+    return f"{100 * told['precision']:.0f} % of {told['true_positives'] + told['false_positives']} ({between})"

@@ -97,6 +97,10 @@ def opened(
             raise
         raise StoreError(f"{data} is in use by process {note.pid}, which serves {note.url}: {instead}") from error
     with store, State.open(data) as state:
+        if settings.detectors_dir is not None:
+            from gpuwatch import site_rules
+
+            site_rules.load(settings.detectors_dir, store)
         yield store, state, settings
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from gpuwatch.clock import DAY_US
 from gpuwatch.decisions_daily import own_cases
 from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
@@ -9,8 +11,10 @@ from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
 
 def _summary(e: Evidence) -> str:
     used, even = f"{100 * e['utilisation_ratio']:.0f} %", f"{100 * e['break_even_ratio']:.0f} %"
-    prices = f"Owned {e['owned_price']} against cloud {e['cloud_price']} {e['currency']} a GPU-hour"
-    return f"{prices}: break-even at {even} use, measured {used}; {e['saved_a_month']} {e['currency']} a month."
+    owned, cloud = (f"{Decimal(e[name]):,.2f}" for name in ("owned_price", "cloud_price"))
+    prices = f"Owned {owned} against cloud {cloud} {e['currency']} a GPU-hour"
+    saved = f"{Decimal(e['saved_a_month']):,.0f} {e['currency']} a month"
+    return f"{prices}: break-even at {even} use, measured {used}; {saved}."
 
 
 def _remedy(e: Evidence) -> str:

@@ -94,7 +94,7 @@ def _gangs(card: Told) -> list[Block]:
         Column("They start"),
         Column("Topology asked for", part=1.4),
     )
-    return [Table(columns, tuple(rows))]
+    return [Table(columns, tuple(rows)), *_more(len(gangs), "kinds of gangs")]
 
 
 def _maps(card: Told, sources: str, what: str) -> list[Block]:
@@ -196,7 +196,9 @@ def _findings(card: Told, layer: Told) -> list[Block]:
         Column("Cost", number=True, part=1.1),
     )
     count = f"{layer['findings_count']:,} {'finding' if layer['findings_count'] == 1 else 'findings'}, {layer['open_count']:,} open"
-    return [Heading(f"Findings: {count}"), Table(columns, tuple(rows))]
+    more = layer["findings_count"] - len(rows)
+    rest = [Text(f"The dearest are shown; gpuwatch findings tells the {more:,} others.", "soft")] if more else []
+    return [Heading(f"Findings: {count}"), Table(columns, tuple(rows)), *rest]
 
 
 def _price(found: Told) -> str:

@@ -49,7 +49,9 @@ def productive_ratio(facts: Facts, before: bool = False) -> Fraction | None:
 
 
 def price_of_work(facts: Facts, before: bool = False) -> Fraction | None:
-    """Cost of a productive GPU-hour; None where the cost is not known whole, or nothing was productive."""
+    """Cost of a productive GPU-hour; None where the cost or what was productive is not known, or nothing was productive."""
+    if productive_ratio(facts, before) is None:
+        return None
     cost = (facts.total_before or Amount()).cost_in(facts.currency) if before else facts.total.cost_in(facts.currency)
     hours = facts.of(*PRODUCTIVE, before=before).gpu_hours
     return None if cost is None or not hours else Fraction(cost) / hours

@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from gpuwatch.findings import Finding
 from gpuwatch.report import words
 from gpuwatch.report.compose import budgeted, lead, title
 from gpuwatch.report.facts import Facts
@@ -55,9 +56,16 @@ _LISTS = ("numbers", "wastes")
 _TEXTS = ("week", "title", "window", "lead", "budget", "quality", "stem")
 
 
+def _wastes(finding: Finding) -> bool:
+    """Whether a finding says that something is wasted: much of it, or an amount without a price."""
+    if finding.wasted_cost is None:
+        return Decimal(finding.wasted_gpu_seconds) > 0
+    return Decimal(finding.wasted_cost) > 0
+
+
 def summary(facts: Facts, stem: str) -> Summary:
     """What to say of a report whose files are named `stem`."""
-    listed = [f for f in facts.findings if f.state != "exempt"][:WASTES]
+    listed = [f for f in facts.findings if f.state != "exempt" and _wastes(f)][:WASTES]
     measured = facts.quality.unobserved_ratio
     quality = (
         "no GPU time was held" if measured is None else f"{words.percent(1 - Fraction(measured))} of held time measured"

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from gpuwatch.alerts.channel import MAX_CHANNELS, Channel, moved, parse
+from gpuwatch.alerts.channel import ALERTMANAGER, MAX_CHANNELS, Channel, moved, parse
 from gpuwatch.alerts.email_server import Mail
 from gpuwatch.alerts.guard import Guard
 from gpuwatch.alerts.more import More
@@ -136,7 +136,10 @@ def _write(connection: Connection, before: Channel | None, channel: Channel, act
         outbox.revive(connection, channel.name, at_us)  # one that was removed lately, and is back
     else:
         connection.execute(sa.update(_channel).where(_channel.c.name == channel.name).values(**values))
-        if _moved(before, channel):
+        if before.kind != channel.kind and ALERTMANAGER in (before.kind, channel.kind):
+            outbox.drop(connection, channel.name)  # an Alertmanager is told in another way than the others
+            firing.drop(connection, channel.name)
+        elif _moved(before, channel):
             outbox.revive(connection, channel.name, at_us)
             firing.anew(connection, channel.name)
         if before.timing != channel.timing:

@@ -25,9 +25,9 @@ GIVE_UP_US = 3 * DAY_US
 """Time after it was to go out at which a message that cannot be delivered is given up."""
 
 ANSWERED = "answered"
-"""State of a mark: it was told of the finding, or would have been, and then an owner spoke."""
+"""State of a mark: it was told of the finding, or would have been, and then an owner spoke, or it went to another team."""
 WITHDRAWN = "withdrawn"
-"""State of a message that waited until an owner had spoken: it is not sent."""
+"""State of a message that waited until then: it is not sent."""
 
 _mark = sa.Table(
     "alert_mark",
@@ -128,7 +128,7 @@ class Outbox:
 
         A message whose dedup key was written before is not written again. It is due at `due_us`; where a rule and an owner
         were told of already, `throttle_us` after that; where its severity is one of `urgent`, now. What waits about a
-        finding whose owner has spoken is withdrawn, and the end of what never arrived is not told.
+        finding that is ANSWERED is withdrawn, and the end of what never arrived is not told.
         """
         with self._state.transaction(write=True) as connection:
             settled = _outbox.c.state.not_in(QUEUED) & (_outbox.c.created_us < now_us - KEEP_US)
@@ -305,11 +305,11 @@ def revive(connection: Connection, channel: str, now_us: int) -> None:
 
 def _withdraw(connection: Connection, channel: str, keys: Sequence[str]) -> None:
     """What was not tried yet is not told any more."""
-    if not keys:
-        return
     waiting = (_outbox.c.channel == channel) & (_outbox.c.state == "pending") & (_outbox.c.attempts == 0)
-    news = waiting & _outbox.c.event.in_(THROTTLED) & (_outbox.c.finding_key == sa.bindparam("key"))
-    connection.execute(sa.update(_outbox).where(news).values(state=WITHDRAWN), [{"key": key} for key in keys])
+    news = waiting & _outbox.c.event.in_(THROTTLED)
+    for start in range(0, len(keys), MAX_QUEUED):
+        about = _outbox.c.finding_key.in_(keys[start : start + MAX_QUEUED])
+        connection.execute(sa.update(_outbox).where(news, about).values(state=WITHDRAWN))
 
 
 def _untold(connection: Connection, channel: str, keys: Sequence[str]) -> dict[str, str]:

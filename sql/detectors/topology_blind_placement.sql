@@ -70,10 +70,8 @@ lost as (
     select
         b.*,
         least(s.windows * 300000000, b.held_us) as talking_us,
-        -- Neither end is more than the books have in the buckets where waiting on links stands.
-        b.communication_us + b.stalled_us + b.below_roof_us as waiting_us,
-        least(floor(s.lost_low * talking_us)::bigint, waiting_us) as lost_us,
-        least(s.lost_high * talking_us, waiting_us) as lost_high_us
+        floor(s.lost_low * talking_us)::bigint as lost_us,
+        s.lost_high * talking_us as lost_high_us
     from booked b
     join slowed s using (run_id, hour_us)
 ),

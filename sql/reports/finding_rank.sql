@@ -87,9 +87,9 @@ ranked as (
     select
         key,
         state,
-        case $sort when 'started' then started_us when 'severity' then severity else round(coalesce(cost, -1), 6) end::double
+        case $sort when 'started' then started_us when 'severity' then severity else round(coalesce(cost, 0), 6) end::double
             as first_rank,
-        round(case when $sort = 'severity' then coalesce(cost, -1) else wasted_s end, 6) as second_rank
+        round(case when $sort = 'severity' then coalesce(cost, 0) else wasted_s end, 6) as second_rank
     from sought
 )
 select key, state, first_rank, second_rank

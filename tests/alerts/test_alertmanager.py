@@ -353,3 +353,23 @@ def test_the_test_button_pushes_an_alert_that_ends_by_itself(state: State, clock
             assert ("GpuwatchTest", rfc3339(clock() + 60_000_000)) == (told["labels"]["alertname"], told["endsAt"])
 
     run(story())
+
+
+def test_one_request_that_is_refused_does_not_hold_up_the_next(state: State, clock: Clock) -> None:
+    async def story() -> None:
+        async with hook(400, 200) as receiver:
+            add(state, receiver)
+            enqueue(state, several(CHUNK + 1), clock())
+            await deliverer(state, clock).deliver_due()
+            assert [CHUNK, 1] == [len(body) for body in receiver.bodies]
+            assert CHUNK == fares(state)["pending"]
+            assert "it answers 400; check url and authorization" == fares(state)["last_error"]
+
+    run(story())
+
+
+def test_no_alert_ends_before_it_starts() -> None:
+    """An Alertmanager refuses it: a clock that is ahead must not take the other alerts along."""
+    told = alertmanager.alert(finding().as_dict(), "high", T0_US - 1_000_000, None, {}, BUILT_IN)
+
+    assert ("2026-11-01T23:59:59Z", "2026-11-01T23:59:59Z") == (told["startsAt"], told["endsAt"])

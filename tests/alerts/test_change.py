@@ -90,7 +90,14 @@ OVER = finding(state="resolved")
         ),
         pytest.param([(0, finding(state="snoozed")), (1, HIGH)], OPS, [("opened", "high")], id="a snooze that ran out"),
         pytest.param(
-            [(0, HIGH), (1, finding(state="snoozed")), (2, finding(state="snoozed")), (60, HIGH), (61, HIGH), (62, OVER)],
+            [
+                (0, HIGH),
+                (1, finding(state="snoozed")),
+                (2, finding(state="snoozed")),
+                (60, HIGH),
+                (61, HIGH),
+                (62, OVER),
+            ],
             OPS,
             [("opened", "high"), ("opened", "high"), ("resolved", "high")],
             id="a snooze that ran out after it was told",

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from gpuwatch.alerts import deliver
 from gpuwatch.alerts.change import enqueue
 from gpuwatch.alerts.deliver import HOLD_US, Deliverer, listing
 from gpuwatch.alerts.post import BACKOFF_S_MAX, RETRY_AFTER_US_MAX, judge, wait_us
@@ -559,3 +560,33 @@ def test_a_defect_in_sending_is_a_failed_try(state: State, clock: Clock, monkeyp
 
 async def _once(sender: Deliverer) -> None:
     await sender.deliver_due()
+
+
+def test_a_channel_whose_receiver_is_slow_leaves_the_rest_to_the_next_pass(
+    state: State, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others wait for its end, and what fires at an Alertmanager must be pushed again in time."""
+
+    async def story() -> None:
+        async with hook(200) as receiver:
+            add_channel(state, receiver.url)
+            enqueue(state, several(3), clock())
+            monkeypatch.setattr(deliver, "DRAIN_S", 0.0)
+
+            assert [1, 1, 1, 0] == [await deliverer(state, clock).deliver_due() for _ in range(4)]
+
+    run(story())
+
+
+def test_a_key_cannot_end_a_header(state: State, clock: Clock) -> None:
+    """A budget's key has the name of a team, which anybody may have chosen."""
+
+    async def story() -> None:
+        async with hook(200) as receiver:
+            add_channel(state, receiver.url)
+            enqueue(state, [finding("budget:a\r\nX-Evil: 1:2026-11:80")], clock())
+
+            assert 1 == await deliverer(state, clock).deliver_due()
+            assert "x-evil" not in receiver.requests[0].headers
+
+    run(story())

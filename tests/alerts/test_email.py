@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import select
 import socket
 import ssl
 import threading
@@ -18,16 +20,21 @@ from typing import Any
 
 import pytest
 
+from gpuwatch import alerting
 from gpuwatch.alerts import report_note
 from gpuwatch.alerts.change import enqueue
 from gpuwatch.alerts.deliver import Deliverer, listing
-from gpuwatch.alerts.email_text import ATTACHED_MAX_BYTES, message_id
-from gpuwatch.alerts.guard import Guard
+from gpuwatch.alerts.digest import Alert
+from gpuwatch.alerts.email_send import _Client
+from gpuwatch.alerts.email_server import Mail
+from gpuwatch.alerts.email_text import ATTACHED_MAX_BYTES, message_id, single
+from gpuwatch.alerts.guard import Gate, Guard
 from gpuwatch.clock import HOUR_US
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import SourceUnreachable, UsageError
 from gpuwatch.report.files import SETTLE_US, last_week
 from gpuwatch.report.recipients import Recipients, replace
 from gpuwatch.report.summary import Summary
+from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.state.channels import Channels
 from tests.alerts.alert_world import T0_US, Clock, add_channel, deliverer, finding, hook
@@ -336,6 +343,11 @@ def odd(answer: bytes | None) -> Iterator[int]:
         pytest.param(
             b"\x00\xff" * 50 + b"\r\n", "127.0.0.1 closed or broke the exchange", id="one that speaks no SMTP"
         ),
+        pytest.param(
+            b"220-welcome\r\n" * 20_000 + b"421 4.3.2 shutting down\r\n",
+            "127.0.0.1 closed or broke the exchange",
+            id="one whose answer has no end",
+        ),
     ],
 )
 def test_what_may_pass_is_tried_again(state: State, clock: Clock, answer: bytes | None, expected: str) -> None:
@@ -560,3 +572,78 @@ def test_recipients_are_taken_whole_or_not_at_all(state: State) -> None:
         replace(state, rows, "ann", "test", T0_US)
 
     assert {"*": ("ann@example.com",)} == dict(Recipients.read(state).by_team)
+
+
+def test_who_drips_after_starttls_is_left_when_the_time_is_over(
+    state: State, clock: Clock, certificate: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    """Each line comes in time, and there is no end of them."""
+    serves, trusts = certificate
+    lines: list[int] = []
+    with socket.create_server((HERE, 0)) as listener:
+
+        def serve() -> None:
+            plain, _ = listener.accept()
+            plain.sendall(b"220 hello\r\n")
+            plain.recv(1000)
+            plain.sendall(b"250-hello\r\n250 STARTTLS\r\n")
+            plain.recv(1000)
+            plain.sendall(b"220 go ahead\r\n")
+            with serves.wrap_socket(plain, server_side=True) as wrapped, contextlib.suppress(OSError):
+                wrapped.recv(1000)
+                while len(lines) < 40 and not select.select([wrapped], [], [], 0.05)[0]:
+                    wrapped.sendall(b"250-more\r\n")
+                    lines.append(len(lines))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        channel(state, listener.getsockname()[1], host="localhost", security="starttls")
+        enqueue(state, [finding()], clock())
+        assert 0 == deliver(state, clock, tls=trusts, timeout_s=0.4)
+        thread.join(10)
+
+    assert "localhost gave no answer within 0.4 s" == fares(state)[0]
+    assert len(lines) < 40
+
+
+def test_no_further_address_is_tried_when_the_time_is_over() -> None:
+    mail = Mail(HERE, 9, "none", "a@example.com", ("b@example.com",))
+    client = _Client(mail, Gate(Guard.of([HERE]), HERE), 1.0, ssl.create_default_context())
+    client.cut()
+
+    with pytest.raises(TimeoutError):
+        client.open()
+
+
+@pytest.mark.parametrize(
+    ("try_s", "wait_s", "expected"),
+    [
+        pytest.param(0.2, 10.0, "channel ops: 127.0.0.1 gave no answer within 0.2 s", id="the server hangs"),
+        pytest.param(0.6, 0.2, "channel ops: no answer within 0.2 s", id="more than the server hangs"),
+    ],
+)
+def test_the_test_button_answers_in_time(
+    state: State, monkeypatch: pytest.MonkeyPatch, try_s: float, wait_s: float, expected: str
+) -> None:
+    monkeypatch.setattr(alerting, "TEST_TRY_S", try_s)
+    monkeypatch.setattr(alerting, "TEST_WAIT_S", wait_s)
+    config = alerting.AlertConfig([HERE], [])
+    button = alerting.Alerting(state, config, lambda: T0_US, lambda: "", Settings(), lambda *_: None)
+    with odd(None) as port:
+        channel(state, port)
+        with pytest.raises(SourceUnreachable) as raised:
+            button.send_test("ops")
+
+    assert expected == str(raised.value)
+
+
+def test_an_end_says_why_and_a_budget_claims_no_waste(state: State, clock: Clock) -> None:
+    over = Alert("resolved", "k", "", finding(state="resolved", resolved_reason="rule_changed").as_dict())
+    budget = Alert("opened", "k", "", finding(key="budget:red:2026-11:100", title="Budget passed").as_dict())
+    mail = Mail(HERE, 25, "none", "a@example.com", ("b@example.com",))
+    told = [single(mail, alert, None, "k", T0_US).get_body(("plain",)) for alert in (over, budget)]
+    texts = [part.get_content() for part in told if part is not None]
+
+    assert "Why it is over: rule changed" in texts[0].splitlines()
+    assert "High · Budget passed: job 4711 (train-llm) · team red, alice" == texts[1].splitlines()[0]
+    assert "Rate" not in texts[1] and "Cost" not in texts[1]

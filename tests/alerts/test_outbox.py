@@ -268,6 +268,13 @@ def test_a_digest_that_crashed_is_repeated_whole_in_quiet_hours_too(state: State
     assert (first.key, [row.id for row in first.rows]) == (again.key, [row.id for row in again.rows])
 
 
+def test_nothing_waits_for_a_channel_that_became_an_alertmanager(state: State) -> None:
+    enqueue(state, world("a"), T0_US)
+    add_channel(state, kind="alertmanager")
+
+    assert frozenset() == Outbox(state).waiting()
+
+
 def test_an_end_overtakes_what_was_not_told(state: State) -> None:
     """Down for a day: what opened and was resolved meanwhile is one message, also if its first attempts failed."""
     enqueue(state, world("a", severity="medium"), T0_US)

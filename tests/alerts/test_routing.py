@@ -86,6 +86,18 @@ def test_a_finding_that_grows_out_of_a_channel_goes_to_the_next_and_ends_in_both
     assert [[("f1", "resolved")]] == hear(state, T0_US + 3)
 
 
+def test_what_waits_for_a_team_is_not_told_when_it_is_anothers_and_told_when_it_is_theirs_again(state: State) -> None:
+    add_channel(state, name="red", teams=["red"], digest="hourly")
+    add_channel(state, name="blue", teams=["blue"])
+    for place, team in enumerate(("red", "blue", "blue")):
+        tell(state, T0_US + place, finding("a", team=team))
+    assert [[("a", "opened")]] == hear(state, T0_US + 3, "blue")
+    assert [] == hear(state, T0_US + HOUR_US, "red")
+    tell(state, T0_US + HOUR_US, finding("a", team="red"))
+
+    assert [[("a", "opened")]] == hear(state, T0_US + 2 * HOUR_US, "red")
+
+
 def test_a_fallback_hears_what_nobody_else_does(state: State) -> None:
     add_channel(state, teams=["red"])
     add_channel(state, name="off", enabled=False)

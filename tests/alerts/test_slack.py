@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.alerts import slack, webhook, words
 from gpuwatch.alerts.digest import Alert
+from gpuwatch.alerts.templates import Template
 from tests.alerts.alert_world import finding
 
 BASE = "https://gpuwatch.example/"
@@ -300,3 +302,26 @@ def test_a_message_about_a_reclaim_leads_to_its_finding() -> None:
 
     assert "http://x/ui/findings/idle-hoarding-9577be'" in told
     assert "http://x/ui/findings/idle-hoarding-9577be?action=snooze'" in told
+
+
+def test_slacks_limits_hold_for_words_that_people_wrote() -> None:
+    told = alert(summary="a&" * 600, nodes=[f"node-{place}" for place in range(300)])
+    template = Template(subject="$summary $nodes $remedy " * 12, body="x $summary " * 150)
+    payload = slack.single(told, BASE, template)
+    shown = [text for _, text in texts(payload)]
+
+    assert slack.MAX_SECTION >= max(map(len, shown))
+    assert [] == [text for text in shown if re.search(r"&(?!amp;|lt;|gt;)", text)]
+
+
+def test_a_budget_is_no_waste() -> None:
+    told = alert(key="budget:red:2026-11:100", title="Budget of 2026-11 passed: 104 % spent", wasted_cost="0")
+    shown = json.dumps(slack.single(told, BASE))
+
+    assert (
+        "High · Budget of 2026-11 passed: 104 % spent: job 4711 (train-llm) · team red, alice"
+        == (slack.single(told, None)["text"])
+    )
+    assert "no cost claimed" not in shown and "GPU-h" not in shown
+    assert "1 finding: 1 opened" == slack.digest([told], None)["text"]
+    assert "2 findings: 2 opened · $480/day" == slack.digest([told, alert()], None)["text"]

@@ -76,6 +76,12 @@ def test_after_a_quiet_time_it_is_not_quiet(minutes: int, zone: str, hours: str 
             id="a digest in its time zone",
         ),
         pytest.param(
+            Timing(digest="hourly", timezone="Asia/Kolkata"),
+            "2026-11-21T08:10:00Z",
+            "2026-11-21T08:30:00Z",
+            id="the full hour of a zone that is half an hour off",
+        ),
+        pytest.param(
             Timing(digest="daily", quiet_hours="07:00-09:00"),
             "2026-11-21T01:00:00Z",
             "2026-11-21T09:00:00Z",

@@ -26,6 +26,21 @@ def test_every_rule_is_listed_with_its_numbers_and_their_sources(filled: Api) ->
     assert ("default", False, "gpuwatch") == (rule["preset"], rule["off"], rule["origin"])
     assert rule["thresholds"].keys() == rule["sources"].keys()
     assert [] == found["refused"]
+    assert (["info", "low", "medium", "high"], ["info"]) == (
+        rule["severities"],
+        next(item["severities"] for item in found["items"] if item["id"] == "right-sizing"),
+    )
+
+
+def test_presets_say_what_they_set_and_from_where(filled: Api) -> None:
+    found = {one["name"]: one for one in filled.get("/api/v1/detectors").json()["presets"]}
+
+    assert ["default", "meta-rsc", "princeton", "gpu-pruner"] == [*found]
+    assert {(60 * 60_000_000, "job_defense_shield, cancel_gpu_jobs: warns at 60 minutes")} == {
+        (value["value"], value["source"])
+        for value in found["princeton"]["values"]
+        if (value["rule"], value["name"]) == ("idle-hoarding", "warn_us")
+    }
 
 
 def test_a_card_is_set_and_holds(books: Api) -> None:
@@ -143,7 +158,10 @@ def test_a_verdict_counts_for_its_rule(books: Api) -> None:
     rules = {item["id"]: item for item in books.get("/api/v1/detectors", params={"limit": 1000}).json()["items"]}
 
     assert ("false_positive", 400) == (said["verdict"], wrong.status_code)
-    assert {"true_positives": 0, "false_positives": 1, "precision": 0.0} == rules["idle-hoarding"]["feedback"]
+    told = rules["idle-hoarding"]["feedback"]
+    assert (0, 1, 0.0, 0.0, 0.7935) == tuple(
+        told[word] for word in ("true_positives", "false_positives", "precision", "precision_low", "precision_high")
+    )
     assert "false_positive" == books.get(f"/api/v1/findings/{key}").json()["actions"][0]["verdict"]
 
 

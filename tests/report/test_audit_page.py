@@ -14,6 +14,7 @@ import pytest
 from gpuwatch.audit_card import RULE, card
 from gpuwatch.clock import HOUR_US, Window, parse_window
 from gpuwatch.report.audit_files import files
+from gpuwatch.report.audit_layers_shown import FINDINGS_MAX, POOLS_MAX
 from gpuwatch.report.audit_page import document, lead
 from gpuwatch.report.document import Card, Numbers, Table
 from gpuwatch.report.markup import escape
@@ -140,6 +141,19 @@ def test_the_table_says_the_waste_that_the_first_sentence_says() -> None:
     assert "$300 of the" in lead(known).replace("\u00a0", " ")
     assert "$300" == shown[-1]
     assert 300 == sum(int(each.cells[2].text.strip("$")) for each in table.rows if each.cells[5].text == "waste")
+
+
+def test_what_a_table_leaves_out_is_said() -> None:
+    gang = facts()["gang"][0]
+    many = facts(
+        gang=[gang | {"authority": f"scheduler {n}"} for n in range(POOLS_MAX + 1)],
+        findings=[finding("idle-hoarding", str(cost)) for cost in range(1, FINDINGS_MAX + 3)],
+    )
+    html = page(document(card(many)))
+
+    assert "1 more kinds of gangs are in scorecard.json." in html
+    assert "The dearest are shown; gpuwatch findings tells the 2 others." in html
+    assert "The dearest are shown" not in page(document(card(facts())))
 
 
 @pytest.mark.parametrize(

@@ -264,6 +264,21 @@ def test_a_policy_is_bridged_line_by_line(fleet: Fleet) -> None:
     assert {"ants": Decimal(0), "bees": Decimal("2.00")} == {b.owner: b.shared for b in found if b.owner in TEAMS}
 
 
+def test_a_message_names_only_findings_that_waste_something(fleet: Fleet) -> None:
+    """One without a price is named, one that claims nothing is not."""
+    told = facts(fleet)
+    (one,) = told.findings
+    others = [
+        replace(one, key="free", title="Costs nothing", wasted_cost="0.00", wasted_gpu_seconds="0"),
+        replace(one, key="none", title="Claims nothing", wasted_cost=None, wasted_gpu_seconds="0.000000"),
+        replace(one, key="unpriced", title="Has no price", wasted_cost=None),
+    ]
+
+    made = summary(replace(told, findings=(one, *others)), f"{WEEK}/fleet")
+
+    assert [one.title, "Has no price"] == [what.partition(":")[0] for what, *_ in made.wastes]
+
+
 def test_a_summary_survives_the_outbox(fleet: Fleet) -> None:
     """As JSON and back; what is none is refused."""
     import json

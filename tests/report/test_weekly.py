@@ -364,4 +364,5 @@ def test_work_that_nobody_measured_is_not_known(tmp_path: Path) -> None:
     said = " ".join(Read(fleet.analyse().files()["fleet.html"]).text.split())
 
     assert "Productive GPU time not known" in said
+    assert "Per productive GPU-hour not known" in said
     assert "did productive work" not in said

@@ -165,7 +165,7 @@ def capacity_stranded(
     service: Svc,
     window: WindowText = "7d",
     cluster: Name = None,
-    limit: Limit = 100,
+    limit: Limit = 1000,
     cursor: CursorText = None,
 ) -> Response:
     """Free GPU-hours that usual requests could not use because the rest of their node was held, by the jobs that held it,

@@ -37,9 +37,9 @@ router = APIRouter(prefix=PREFIX, tags=["findings"])
 @router.get("/detectors", response_model=Detectors, responses=errors(), summary="The rules")
 def detectors(access: Reader, service: Svc, limit: Limit = 100, cursor: CursorText = None) -> Response:
     """Title, reason, and thresholds in force with their sources; what owners called true and false. The remedy depends on
-    the evidence: each finding has its own. `refused` names files of the site that are no rules, with line and reason.
+    the evidence: each finding has its own. `presets` says what each preset sets. `refused` names files of the site that are no rules, with line and reason.
     """
-    from gpuwatch.presets_listed import all_rules, listed
+    from gpuwatch.presets_listed import all_rules, listed, presets
 
     with service.reader() as store:
         known = all_rules(service.settings, store)
@@ -48,7 +48,7 @@ def detectors(access: Reader, service: Svc, limit: Limit = 100, cursor: CursorTe
     asked = question({"route": "detectors"})
     chosen, following = page(items, limit, decode(cursor, asked), asked, lambda item: str(item["id"]))
     refused = [] if bound else [asdict(each) for each in site_rules.refused()]
-    return answer({"items": chosen, "refused": refused, "next": following})
+    return answer({"items": chosen, "presets": presets(), "refused": refused, "next": following})
 
 
 @router.get("/detectors/card", response_model=DetectorsCard, responses=errors(), summary="Presets and thresholds")
@@ -78,11 +78,12 @@ async def put_card(request: Request, access: Admin, service: Svc) -> Response:
 def _put(service: Any, content: bytes, actor: str) -> Response:
     from gpuwatch.known_names import team_names
     from gpuwatch.presets_card import put, read
-    from gpuwatch.presets_listed import all_rules
+    from gpuwatch.presets_listed import all_rules, pools_of
 
     try:
         with service.reader() as store:
-            found = read(content, "body", all_rules(service.settings, store), team_names(store, service.state) or None)
+            teams = team_names(store, service.state) or None
+            found = read(content, "body", all_rules(service.settings, store), teams, pools_of(store))
     except PolicyError as error:
         named = "; ".join(map(str, error.problems[:NAMED_MAX]))
         more = f"; and {len(error.problems) - NAMED_MAX} more" if len(error.problems) > NAMED_MAX else ""
