@@ -10,16 +10,17 @@ from importlib.resources import files
 _NAME = re.compile(r"\$([a-z_][a-z0-9_]*)")
 # A statement ends at a semicolon outside quotes and comments.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|\"[^\"]*\"|;|[^'\";-]+|-", re.DOTALL)
-_MAKES = re.compile(r"\s*create (?:or replace )?(?:temp )?table ([a-z_][a-z0-9_]*) as\b")
+_WRITES = re.compile(r"\s*(create (?:or replace )?(?:temp )?table|insert into) ([a-z_][a-z0-9_]*)\b")
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One SQL statement, the `$names` it needs, and the table it makes of a query, where it does."""
+    """One SQL statement, the `$names` it needs, and the table it makes or inserts into, where it does."""
 
     text: str
     names: frozenset[str]
-    makes: str | None = None
+    writes: str | None = None
+    inserts: bool = False
 
     def pick(self, parameters: dict[str, object]) -> dict[str, object]:
         """The parameters this statement uses. Raises KeyError naming the missing one."""
@@ -39,8 +40,10 @@ def split(text: str) -> tuple[Statement, ...]:
             continue
         if "".join(code).strip():
             names = frozenset(n for part in code if not part.startswith("'") for n in _NAME.findall(part))
-            made = _MAKES.match("".join(code))
-            statements.append(Statement("".join(current).strip(), names, made and made[1]))
+            text = "".join(current).strip()
+            writes = _WRITES.match("".join(code))
+            told = (None, False) if writes is None else (writes[2], writes[1] == "insert into")
+            statements.append(Statement(text, names, *told))
         current, code = [], []
     return tuple(statements)
 

@@ -41,6 +41,8 @@ class Store:
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
         self._connection = connection
         self._within = False
+        self._hollow: dict[str, bool] = {}
+        """Tables this transaction has written, and whether only empty results so far."""
         self.path = path
 
     @classmethod
@@ -147,21 +149,29 @@ class Store:
         """Inserts what a SELECT returns into the columns of the same names."""
         (statement,) = sqlfile.split(text)
         made = f"insert into {_identifier(table)} by name\n{statement.text}"
-        self._connection.execute(made, statement.pick(parameters)).fetchall()
+        self._do(sqlfile.Statement(made, statement.names, table, inserts=True), parameters)
 
     def sql(self, text: str, **parameters: object) -> list[tuple[Any, ...]]:
         """A short query written beside its caller (counts, lookups). SQL text is never formatted."""
         return self._connection.execute(text, parameters or None).fetchall()
 
     def _do(self, statement: sqlfile.Statement, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
+        """Runs a statement.
+
+        DuckDB 2.0.0 counts rows that several threads insert, but never reads them again, where the same transaction has put
+        nothing but an empty result into that table before. A row that is put there and deleted mends it.
+        """
+        table = statement.writes
+        if table is not None and statement.inserts and self._within and self._hollow.get(table):
+            name = _identifier(table)
+            self._connection.execute(
+                f"insert into {name} select t.* from (select 1) left join {name} t on false"
+            ).fetchall()
+            self._connection.execute(f"delete from {name} where rowid = (select max(rowid) from {name})").fetchall()
         rows = self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
-        if statement.makes is not None and self._within and rows[0][0] == 0:
-            # DuckDB 2.0: rows inserted by several threads into a table that this transaction made of an empty query are counted
-            # but never read again. Once a row was written singly they are.
-            table = _identifier(statement.makes)
-            one = f"insert into {table} select t.* from (select 1) left join {table} t on false"
-            self._connection.execute(one).fetchall()
-            self._connection.execute(f"delete from {table}").fetchall()
+        if table is not None and self._within:
+            empty = bool(rows) and rows[0][0] == 0
+            self._hollow[table] = empty and (not statement.inserts or self._hollow.get(table, True))
         return rows
 
     def _arrow(self, text: str, parameters: dict[str, object]) -> pa.Table:
@@ -173,7 +183,7 @@ class Store:
         """All or nothing: commits at the end of the block, rolls back when it raises. Not nestable."""
         try:
             self._connection.execute("begin transaction").fetchall()
-            self._within = True
+            self._within, self._hollow = True, {}
             try:
                 yield
             except BaseException:
@@ -245,9 +255,8 @@ class Store:
     def insert(self, table: str, names: Sequence[str], source: str) -> None:
         """Inserts the named columns of `source` into `table`. Names come from our own schemas, never from input."""
         listed = ", ".join(_identifier(n) for n in names)
-        self._connection.execute(
-            f"insert into {_identifier(table)} ({listed}) select {listed} from {_identifier(source)}"
-        ).fetchall()
+        text = f"insert into {_identifier(table)} ({listed}) select {listed} from {_identifier(source)}"
+        self._do(sqlfile.Statement(text, frozenset(), table, inserts=True), {})
 
     def checkpoint(self) -> None:
         """Moves committed changes from the log into the file; not now where another connection is writing, or room lacks."""
