@@ -36,10 +36,13 @@ def rfc3339(us: int) -> str:
 def parse_rfc3339(text: str) -> int:
     """Microseconds of an RFC 3339 time; a date alone is its midnight, a missing zone is UTC.
 
-    Raises ValueError.
+    Raises ValueError, also for one that is outside the years 1 to 9999 of UTC.
     """
     moment = datetime.fromisoformat(text.strip())
-    return to_us(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    try:
+        return to_us((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC))
+    except OverflowError as error:
+        raise ValueError(f"{text!r}: not within the years 1 to 9999 of UTC") from error
 
 
 def zone(name: str) -> ZoneInfo:

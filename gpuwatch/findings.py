@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import cache, lru_cache
+from math import isfinite
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -221,8 +222,11 @@ def read_cursor(text: str) -> tuple[float, float, str]:
     """The place that write_cursor wrote down. Raises UsageError."""
     try:
         first, second, name = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        return float(first), float(second), str(name)
-    except (ValueError, TypeError) as error:
+        ranks = float(first), float(second)
+        if not (isfinite(ranks[0]) and isfinite(ranks[1]) and str(name).encode()):
+            raise ValueError("no place in a list")
+        return *ranks, str(name)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise UsageError("cursor: not one that a page of this list gave; leave it out to begin again") from error
 
 

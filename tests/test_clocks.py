@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from gpuwatch import doctor
+from gpuwatch.clock import parse_rfc3339, rfc3339
 from gpuwatch.clocks import FRESH_US, LOOK_EVERY_US, LOOKS_LEAST, SENDERS_MAX, Clocks, WrongClock
 from gpuwatch.model import CONTEXT, POINT, SERIES, Points, Records
 
@@ -96,3 +97,11 @@ def test_the_check_names_them_and_the_fix() -> None:
     assert "2 clocks differ from this machine's: c1/n1 (20 s ahead), c1/n3 (90 s behind)" == check.what
     assert "chronyc" in check.fix
     assert "ok" == doctor.clocks([]).status
+
+
+def test_a_time_that_cannot_be_written_again_is_refused() -> None:
+    """The ends of the calendar, in a zone that leads beyond them."""
+    for text in ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"):
+        with pytest.raises(ValueError, match="years 1 to 9999"):
+            parse_rfc3339(text)
+    assert "9999-12-31T23:59:59Z" == rfc3339(parse_rfc3339("9999-12-31T23:59:59Z"))

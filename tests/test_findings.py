@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +16,11 @@ from gpuwatch.errors import UsageError
 from gpuwatch.store import Store
 from tests.facts_world import fleet_of_three
 from tests.world import H100, T0_US
+
+
+def forged(text: str) -> str:
+    """A text as cursors carry it."""
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 @pytest.mark.parametrize(
@@ -193,6 +199,10 @@ def test_no_rate_is_no_cost_and_comes_last() -> None:
         pytest.param({"severities": ["dire"]}, "dire", id="a severity"),
         pytest.param({"cursor": "%%%"}, "cursor", id="a cursor that is no text of ours"),
         pytest.param({"cursor": "WzEsMl0"}, "cursor", id="a cursor that is short"),
+        pytest.param({"cursor": forged("[" * 1400)}, "cursor", id="a cursor that is nested deeply"),
+        pytest.param({"cursor": forged(f'[1{"0" * 400},1,"x"]')}, "cursor", id="a cursor whose number is too large"),
+        pytest.param({"cursor": forged('[1,2,"\\ud800"]')}, "cursor", id="a cursor whose name is no text"),
+        pytest.param({"cursor": forged('[NaN,2,"x"]')}, "cursor", id="a cursor that is not a number"),
     ],
 )
 def test_a_name_that_is_not_known_is_told(store: Store, asked: dict[str, Any], message: str) -> None:
