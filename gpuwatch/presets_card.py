@@ -88,6 +88,8 @@ def read(
         plain = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         braced = plain.lstrip().startswith("{")
         document = json.loads(plain) if braced else tomllib.loads(plain)
+        # Halves of characters are JSON, and no text: nothing could keep or send them.
+        json.dumps(document, default=str, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise UnreadableInput(f"{name}: neither TOML nor JSON ({error}); see docs/presets.md") from error
     problems: list[Problem] = []

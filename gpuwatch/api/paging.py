@@ -68,7 +68,7 @@ def decode(text: str | None, asked: str) -> Cursor | None:
         span = None if window is None else Window(*map(_whole, window))
         if not isinstance(key, str) or len(key) > _MAX_KEY:
             raise ValueError("no key")
-        cursor = Cursor(key, max(0, _whole(position)), span)
+        cursor = Cursor(key, _whole(position), span)
     except (binascii.Error, ValueError, TypeError, RecursionError, UsageError):
         raise ApiError(400, "cursor: not one of ours", "take `next` of the page before", "cursor") from None
     if told != asked:
@@ -101,6 +101,6 @@ def page(
 
 
 def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _MOST:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
         raise ValueError("not a whole number, or not an instant of these centuries")
     return value

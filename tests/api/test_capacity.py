@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.api.paging import Cursor, encode, question
 from gpuwatch.api.routes.capacity import Capacity
-from gpuwatch.clock import rfc3339
+from gpuwatch.clock import Window, rfc3339
 from tests.api.api_world import NOW_US, Api
 from tests.world import H100, HOUR, us
 
@@ -32,8 +33,16 @@ def test_nothing_is_known_of_a_service_without_data(bare: Api) -> None:
     assert ([], [], [], None) == (found["items"], found["clusters"], found["stranded"], found["next"])
 
 
+ASKED = question({"cluster": None, "at": None, "days": 28})
+BEFORE_TIME = Cursor("x", 0, Window(-253_402_300_799_000_000, 5))
+
+
 @pytest.mark.parametrize(
-    "query", ["at=yesterday", "at=1960-01-01", "cursor=abc", "limit=0", "days=6", "days=29", "days=x", "where=x"]
+    "query",
+    [
+        *("at=yesterday", "at=1960-01-01", "at=9999-12-31T23:59:59-23:59", "cursor=abc"),
+        *(f"cursor={encode(BEFORE_TIME, ASKED)}", "limit=0", "days=6", "days=29", "days=x", "where=x"),
+    ],
 )
 def test_what_cannot_be_asked(bare: Api, query: str) -> None:
     response = bare.get(f"{ROUTE}?{query}", token=bare.service.local_secret)
