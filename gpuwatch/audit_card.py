@@ -10,7 +10,7 @@ from gpuwatch.audit_decision import DEFAULT, NONE, PART, UNKNOWN, Decision, gang
 from gpuwatch.audit_layers import LAYERS, OTHER, layer_of
 from gpuwatch.audit_network import fabric, placement
 from gpuwatch.audit_partition import partitioning
-from gpuwatch.audit_plan import a_month, actions, dearest
+from gpuwatch.audit_plan import a_month, actions, asks, dearest
 from gpuwatch.audit_schedulers import scheduling, writers
 from gpuwatch.clock import HOUR_US, rfc3339
 from gpuwatch.findings import SEVERITY_ORDER
@@ -94,13 +94,14 @@ def card(facts: Row) -> dict[str, Any]:
         "topology": [dict(row) for row in facts["topology"]],
         "mig": [dict(row) for row in facts["mig"]],
         "actions": [_action(action) for action in told],
+        "left_out": sum(not asks(one) for one in facts["findings"]),
         "unknown": _unknown(facts, decided),
         "rule": list(RULE),
     }
 
 
 def worst(told: Row) -> str | None:
-    """The gravest severity of findings that are not over nor exempt; None where there is none."""
+    """The gravest severity of findings that are not over and ask for something; None where there is none."""
     found = [layer["worst"] for layer in [*told["layers"], told["other"]] if layer.get("worst")]
     return max(found, key=SEVERITY_ORDER.index) if found else None
 
@@ -147,7 +148,7 @@ def _layer(facts: Row, decided: Sequence[Decision], found: Sequence[Row], window
 
 def _claimed(facts: Row, found: Sequence[Row], window_us: int) -> dict[str, Any]:
     """How many findings, how many are open, the worst of these, and what all claimed of the window."""
-    live = [one["severity"] for one in found if one["state"] not in ("resolved", "exempt")]
+    live = [one["severity"] for one in found if one["state"] != "resolved" and asks(one)]
     cost = _sum(found, facts["currency"])
     monthly = None if cost is None else a_month(cost, window_us)
     return {
@@ -327,6 +328,7 @@ def _empty(facts: Row) -> dict[str, Any]:
         "topology": [],
         "mig": [],
         "actions": [],
+        "left_out": 0,
         "unknown": [{"layer": "", "what": what, "fix": fix}],
         "rule": list(RULE),
     }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch import cost, demo, findings, queues, topology_store
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.state import State
-from gpuwatch.state.actions import Actions
+from gpuwatch.state.actions import FALSE_POSITIVE, Actions
 from gpuwatch.store import Store
 
 DEFAULT_US = 7 * DAY_US
@@ -93,7 +93,8 @@ def _findings(store: Store, state: State, span: Window, now_us: int, words: Mapp
     for row in store.rows("audit/claimed", **words):
         claims[row["key"]].append(row)
     told = []
-    for found in findings.read(store, window=span, actions=Actions(state).current(now_us)):
+    in_force, verdicts = Actions(state).current(now_us), Actions(state).verdicts()
+    for found in findings.read(store, window=span, actions=in_force):
         hours: dict[str, Fraction] = defaultdict(Fraction)
         costs: dict[str, Fraction] = defaultdict(Fraction)
         unpriced = Fraction(0)
@@ -111,6 +112,7 @@ def _findings(store: Store, state: State, span: Window, now_us: int, words: Mapp
                 "title": found.title,
                 "severity": found.severity,
                 "state": found.state,
+                "called_false": found.key in in_force and verdicts.get(found.key) == FALSE_POSITIVE,
                 "cluster": found.cluster,
                 "subject": found.subject,
                 "team": found.team,

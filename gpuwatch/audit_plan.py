@@ -29,15 +29,22 @@ def a_month(amount: Fraction, window_us: int) -> Fraction | None:
     return amount * MONTH_US / window_us if window_us >= WINDOW_US_MIN else None
 
 
+def asks(found: Row) -> bool:
+    """Whether anything is to be done about a finding: not where its owner exempted it or, while that is in force, called
+    it false. One that is snoozed asks: its waste goes on.
+    """
+    return found["state"] != "exempt" and not found["called_false"]
+
+
 def actions(findings: Iterable[Row], decided: Mapping[str, Sequence[Decision]], window_us: int) -> list[dict[str, Any]]:
     """Every action, the most money a month first; what costs nothing that is known by severity, decisions last.
 
-    Findings of one detector are one action, what its remedy is worth is what its findings claimed. Those that their
-    owners exempted ask for nothing. Money: {currency: Fraction} in `costs`, of the window; `saves` likewise, a month.
+    Findings of one detector are one action, what its remedy is worth is what its findings claimed; of those that ask
+    (`asks`). Money: {currency: Fraction} in `costs`, of the window; `saves` likewise, a month.
     """
     groups: dict[str, list[Row]] = {}
     for found in findings:
-        if found["state"] != "exempt":
+        if asks(found):
             groups.setdefault(found["detector"], []).append(found)
     told = [_of_findings(detector, rows, window_us) for detector, rows in sorted(groups.items())]
     told += [

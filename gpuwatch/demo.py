@@ -15,6 +15,15 @@ from gpuwatch.store import Store
 LARGEST = 3
 """Findings that are shown."""
 
+STEP_WORDS = {
+    "total": "Owned",
+    "reporting": "Reporting",
+    "allocated": "Held, measured",
+    "active": "Active",
+    "effective": "Effective",
+}
+"""What a step of the funnel is called on screen: of held time, that which nobody measured is not in `allocated`."""
+
 
 def whole_window(store: Store) -> Window | None:
     """From the first to the last whole hour that the books know; None when they are empty."""
@@ -24,7 +33,7 @@ def whole_window(store: Store) -> Window | None:
 
 def funnel(books: Ledger) -> Listing:
     """From what is owned to what works: each step is part of the one before."""
-    return _listing("step", books.funnel, books)
+    return _listing("step", {STEP_WORDS[step]: amount for step, amount in books.funnel.items()}, books)
 
 
 def waterfall(books: Ledger) -> Listing:

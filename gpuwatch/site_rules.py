@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -217,10 +218,21 @@ def _check(store: Store, rule: Rule, line: int) -> str:
         try:
             rows = scratch.sql(f"describe {statements[0].text}", **statements[0].pick(parameters))
         except Exception as error:
-            words = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise SiteRuleError(line, words[:300], "see docs/site-detectors.md for tables and columns") from error
+            raise _unbound(error, text, line) from error
     _columns({row[0]: str(row[1]) for row in rows}, line)
     return _checked(statements[0].text, {row[0] for row in rows}, rule.mode)
+
+
+def _unbound(error: Exception, text: str, line: int) -> SiteRuleError:
+    """What the binder says, at the line that it names, with the columns that it thinks were meant."""
+    first, *more = str(error).splitlines() or [type(error).__name__]
+    at = re.search(r"^LINE (\d+):", str(error), re.MULTILINE)
+    above = text[: len(text) - len(text.lstrip())].count("\n")
+    meant = next((part.partition(": ")[2] for part in more if part.startswith("Candidate bindings: ")), None)
+    fix = "see docs/site-detectors.md for tables and columns"
+    if meant is not None:
+        fix = f"did you mean one of {meant[:200]}? {fix}"
+    return SiteRuleError(line if at is None else line + above + int(at[1]) - 1, first[:300], fix)
 
 
 def _checked(text: str, names: Collection[str], mode: Mode) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -424,6 +425,31 @@ def test_a_threshold_named_like_a_setting_keeps_its_own_number(tmp_path: Path, f
         own = site_rules.load(folder, empty)["site-low-power"]
 
     assert 30 * MINUTE_US == parameters(own, Settings(idle_minutes=5))["idle_us_min"]
+
+
+def test_a_column_that_is_misspelt_is_named_at_its_line(store: Store, tmp_path: Path) -> None:
+    """With those that may have been meant."""
+    text = GOOD.replace("    w.start_us,\n", "    w.strt_us,\n")
+    (refused,) = read(written(tmp_path, bad=text), store).refused
+
+    assert 1 + text.splitlines().index("    w.strt_us,") == refused.line
+    assert "strt_us" in refused.reason and "start_us" in refused.fix
+
+
+def test_the_tables_of_the_page_are_those_of_the_store(store: Store, checkout: Path) -> None:
+    """Every table and column that the page names."""
+    page = (checkout / "docs/site-detectors.md").read_text("utf-8")
+    listed = page.partition("| table | a row is | columns |")[2].partition("\n\n")[0].splitlines()[2:]
+    told = {}
+    for line in listed:
+        _, tables, _, columns, _ = line.split("|")
+        names = (re.findall(r"`([a-z_]+)`", part) for part in columns.split(";"))
+        told |= dict(zip(re.findall(r"`([a-z_]+)`", tables), names, strict=True))
+
+    assert {"job_chain", "held", "device_window", "ledger_hour", "run_team", "pending"} <= told.keys()
+    for table, columns in told.items():
+        known = {row[0] for row in store.sql(f"select column_name from (describe {table})")}
+        assert set() == set(columns) - known - {"device_minute"}, table
 
 
 def test_the_example_of_the_page_is_let_in(store: Store, tmp_path: Path) -> None:

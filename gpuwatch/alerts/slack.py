@@ -200,16 +200,21 @@ def _parts(alert: Alert, show: Callable[[object], str]) -> tuple[str, str]:
 
 
 def _total(alerts: Sequence[Alert]) -> list[str]:
-    """Money a day of what is open: of one currency, else unsaid; nothing where all is about budgets."""
+    """Money a day of what is open: of one currency, else unsaid; nothing where all is about budgets.
+
+    What claims no money has no currency, and is no other one.
+    """
     opened = [alert.finding for alert in alerts if alert.event != "resolved"]
     alive = [finding for finding in opened if words.claims(finding)]
     known = [(words.cost_a_day(f), f.get("currency")) for f in alive]
-    priced = [(amount, currency) for amount, currency in known if amount is not None]
+    priced = [(amount, currency) for amount, currency in known if amount]
+    unpriced = sum(amount is None for amount, _ in known)
     if not alive:
         return [] if opened else ["nothing open"]
-    if not priced or len({currency for _, currency in priced}) > 1:
-        return ["cost unknown" if not priced else "several currencies"]
-    unpriced = len(alive) - len(priced)
+    if not priced:
+        return ["cost unknown" if unpriced else words.NO_COST]
+    if len({currency for _, currency in priced}) > 1:
+        return ["several currencies"]
     more = f" and {unpriced} without a price" if unpriced else ""
     return [f"{words.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}/day{more}"]
 

@@ -18,6 +18,9 @@ BUDGET = "budget:"
 RECLAIM = "reclaim-"
 """How keys of messages about reclaims begin; the key of their finding and a time follow."""
 
+NO_COST = "no cost claimed"
+"""Of a finding such as blind-spot: it says what is not known, not what is wasted."""
+
 _NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape"}
 _OWNERS = {"__unallocated__": "nobody known", "__platform__": "platform", "__shared__": "shared", "*": "the fleet"}
 _KINDS = {"gpu": "GPU", "slice": "MIG slice"}
@@ -102,13 +105,15 @@ def a_day(finding: Json) -> str:
     """`$412/day`, or that it is unknown; a finding such as blind-spot says that time is not known to be used, at no cost."""
     amount = cost_a_day(finding)
     if amount == 0:
-        return "no cost claimed"
+        return NO_COST
     return money(amount, finding.get("currency")) + ("/day" if amount is not None else "")
 
 
 def cost_so_far(finding: Json) -> str:
-    """`$1,234 (310.5 GPU-h)`."""
+    """`$1,234 (310.5 GPU-h)`, or that nothing was claimed."""
     seconds = _decimal(finding.get("wasted_gpu_seconds"))
+    if not seconds and cost_a_day(finding) == 0:
+        return NO_COST
     hours = "" if seconds is None else f" ({seconds / 3600:,.1f} GPU-h)"
     return money(_decimal(finding.get("wasted_cost")), finding.get("currency")) + hours
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpuwatch import in_use
-from gpuwatch.commands import known, remote
+from gpuwatch.commands import known, no_time, remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     WINDOW_HELP,
@@ -38,7 +40,9 @@ BINARY_FORMATS = ("parquet", "xlsx")
 OPEN_STATES = "open,acked,snoozed,exempt"
 NO = 1
 """Exit code of an answer that is "no"."""
-FINDING_SHOWN = ("severity", "state", "detector", "subject", "team", "started_at", "wasted_cost", "summary")
+FINDING_SHOWN = ("severity", "state", "detector", "subject", "team", "started_at", "wasted_cost", "key", "summary")
+NOT_CLAIMED = "-"
+"""Of a finding such as blind-spot in a table: it says what is not known, not what is wasted."""
 
 
 def findings(
@@ -51,7 +55,7 @@ def findings(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Findings, open and resolved, the dearest first."""
+    """Findings, open and resolved, the dearest first. A table shows keys where there is room; --format json always has them."""
     from gpuwatch.cost import price_all
     from gpuwatch.findings import FIELDS, read
     from gpuwatch.known_names import team_names
@@ -74,9 +78,15 @@ def findings(
                 known.doubt_teams([team], team_names(store, state))
         items = [f.as_dict() for f in found]
     if choose(form, sys.stdout.isatty()) == "table":
-        items = [item | {"subject": item["subject"]["id"]} for item in items]
+        items = [item | {"subject": item["subject"]["id"], "wasted_cost": _wasted(item)} for item in items]
     foot = [] if items else ["No findings."]
-    show(Listing(FIELDS, items, shown=FINDING_SHOWN, foot=foot), form)
+    show(Listing(FIELDS, items, shown=FINDING_SHOWN, foot=foot, spare=["key"]), form)
+
+
+def _wasted(item: Mapping[str, Any]) -> str | None:
+    """The money of a finding as a table shows it; NOT_CLAIMED where it claims no time and no money."""
+    claimed = any(Decimal(item[name] or 0) for name in ("wasted_cost", "wasted_gpu_seconds"))
+    return item["wasted_cost"] if claimed else NOT_CLAIMED
 
 
 def ledger(
@@ -97,11 +107,14 @@ def ledger(
     if (note := in_use.find(data)) is not None:
         asked = {"window": _exact(span), "by": dimensions}
         listing = ledger_answer(remote.every(note, "/api/v1/ledger", asked), dimensions)
+        hint = no_time.served(note, listing.extra["capacity_gpu_seconds"])
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             listing = ledger_listing(books(store, state, span, dimensions))
+            hint = no_time.stored(store, listing.extra["capacity_gpu_seconds"])
     show(listing, form)
+    no_time.tell(hint)
 
 
 def chargeback(
@@ -151,14 +164,17 @@ def chargeback(
     if (note := in_use.find(data)) is not None:
         asked = {"window": _exact(span), "by": dimensions}
         listing = chargeback_answer(remote.every(note, "/api/v1/chargeback", asked), dimensions)
+        hint = no_time.served(note, listing.extra["total"]["gpu_seconds"])
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             listing = chargeback_listing(charge(store, state, span, dimensions))
+            hint = no_time.stored(store, listing.extra["total"]["gpu_seconds"])
     if form in (*BINARY_FORMATS, "csv"):
         _write_bytes(listing, form, out)
     else:
         show(listing, form, out)
+    no_time.tell(hint)
 
 
 def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:

@@ -227,7 +227,7 @@ def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str
     """Writes the files, and says on the terminal what their first page says."""
     from gpuwatch.report import words
     from gpuwatch.report.audit_files import files
-    from gpuwatch.report.audit_page import lead, worth
+    from gpuwatch.report.audit_page import lead, owners_said, worth
     from gpuwatch.report.files import write
 
     written = [str(path) for path in write(files(card, source, paper), out)]
@@ -237,6 +237,7 @@ def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str
     if card["window"] is None:
         foot += [f"{one['what']} {one['fix']}" for one in card["unknown"]]
     foot += [f"{action['rank']}. {action['title']}: {worth(action)}. {action['remedy']}" for action in first]
+    foot += [said] if (said := owners_said(card)) else []
     foot += [f"Written: {', '.join(written)}"]
     waste = {name: value for name, value in card["waste"].items() if name != "buckets"}
     extra = {

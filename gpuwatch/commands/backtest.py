@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Annotated, Any
 
 import typer
 
 from gpuwatch import in_use
-from gpuwatch.commands import remote
+from gpuwatch.commands import no_time, remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -54,6 +55,10 @@ def backtest(
         body: dict[str, Any] = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"}
         body |= {"preset": preset, "thresholds": given or None, "cluster": cluster}
         said = remote.post(note, f"/api/v1/detectors/{rule}/backtest", body)
+        hint = None
+        if not said["items"]:
+            books = json.loads(remote.get(note, "/api/v1/ledger", {"window": body["window"]}))
+            hint = no_time.served(note, books["capacity_gpu_seconds"])
     else:
         from gpuwatch.backtest import as_dict
         from gpuwatch.backtest import backtest as tried
@@ -66,6 +71,7 @@ def backtest(
                 raise UsageError(f"detector {rule}: unknown; known: {', '.join(known)}")
             asked, thresholds = asked_thresholds(known[rule], preset, given)
             price_all(store, state)
+            hint = no_time.outside(store, span)
             said = as_dict(
                 tried(
                     store,
@@ -84,6 +90,7 @@ def backtest(
         items = [item | {"subject": item["subject"]["id"]} for item in items]
     extra = {name: value for name, value in said.items() if name != "items"}
     show(Listing(COLUMNS, items, extra, shown=SHOWN, foot=_foot(said)), chosen)
+    no_time.tell(hint)
 
 
 def _foot(said: dict[str, Any]) -> list[str]:

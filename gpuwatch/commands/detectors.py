@@ -41,7 +41,7 @@ def show_(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Every rule with its thresholds in force, their sources, and the precision that owners' verdicts give it."""
+    """Every rule, whether it is on, and the precision that owners' verdicts give it."""
     from gpuwatch import site_rules
     from gpuwatch.presets_card import answer
     from gpuwatch.presets_listed import all_rules, listed, presets

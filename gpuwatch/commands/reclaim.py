@@ -16,6 +16,7 @@ from gpuwatch.commands.shared import (
     FormatOption,
     now_us,
     opened,
+    say,
     show,
     write,
 )
@@ -76,6 +77,8 @@ def reclaim(
             )
         lines = [item["command"] for item in ready]
         write("".join(f"{visible(line)}\n" for line in lines))
+        if not lines:
+            say("Nothing to paste: no job has a recommended command. gpuwatch reclaim lists jobs and their steps.")
         return
     if chosen == "table":
         items = [item | {"contended_cost": (item["contention"] or {}).get("cost")} for item in items]

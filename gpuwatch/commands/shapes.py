@@ -152,9 +152,9 @@ def _foot(found: dict[str, Any], cluster: str | None = None) -> Iterator[str]:
             models.setdefault(gang["gpu_model"], []).append(f"{gang['level']} {most}")
         for model, levels in models.items():
             yield f"{name}: largest gang of {model or 'unknown model'}: {', '.join(levels)}"
-        starved = [] if one["demand"] is None else [s["shape"] for s in one["demand"]["shapes"] if s["starved"]]
+        starved = [] if one["demand"] is None else [_asked(s) for s in one["demand"]["shapes"] if s["starved"]]
         if starved:
-            yield f"{name}: asked for, and no place now: {', '.join(dict.fromkeys(starved))}"
+            yield f"{name}: asked for, and no place now: {'; '.join(dict.fromkeys(starved))}"
         for told in one["notes"]:
             gpus = "" if told["gpus"] is None else f" of {told['gpus']} GPUs"
             yield f"{name}: not known: {told['what']}{gpus}. {told['fix'].splitlines()[0]}"
@@ -162,6 +162,12 @@ def _foot(found: dict[str, Any], cluster: str | None = None) -> Iterator[str]:
         yield f"Stranded: {price['amount']} {price['currency']} an hour"
     if found["total"]["unpriced_gpus"]:
         yield f"Stranded without a price: {found['total']['unpriced_gpus']:g} GPUs"
+
+
+def _asked(shape: dict[str, Any]) -> str:
+    """A shape as it was asked for: `2x8 of NVIDIA H100`; one of any model by its name alone."""
+    models = shape["gpu_models"]
+    return f"{shape['shape']} of {' or '.join(models)}" if models else str(shape["shape"])
 
 
 def _percent(ratio: float | None) -> str | None:

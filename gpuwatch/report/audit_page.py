@@ -69,7 +69,19 @@ def _head(card: Told, source: str) -> list[Block]:
     if first:
         blocks.append(Heading("Do first" if len(first) > 1 else "Do"))
         blocks += [_card(card, action) for action in first]
-    return blocks
+    return blocks + left_out(card)
+
+
+def left_out(card: Told) -> list[Block]:
+    """How many findings the plan leaves out because of what their owners said; nothing where none."""
+    return [Text(said, "soft")] if (said := owners_said(card)) else []
+
+
+def owners_said(card: Told) -> str:
+    """The sentence of it; empty where none is left out."""
+    many = card["left_out"]
+    what = "finding that its owner" if many == 1 else "findings that their owners"
+    return f"Left out: {many:,} {what} exempted or called a false positive." if many else ""
 
 
 def lead(card: Told) -> str:
@@ -241,7 +253,8 @@ def _plan(card: Told) -> Section:
     acts = card["actions"]
     if not acts:
         return Section(
-            "Action plan: nothing to do is known", (Text("No finding, and no decision that is left to a default."),)
+            "Action plan: nothing to do is known",
+            (Text("No finding asks for anything, and no decision is left to a default."), *left_out(card)),
         )
     rows: list[Row] = []
     for action in acts[:PLAN_MAX]:
@@ -260,6 +273,7 @@ def _plan(card: Told) -> Section:
     blocks: list[Block] = [Table(columns, tuple(rows), "plain")]
     if len(acts) > PLAN_MAX:
         blocks.append(Text(f"{len(acts) - PLAN_MAX} more are in scorecard.json.", "soft"))
+    blocks += left_out(card)
     count = f"{len(acts)} {'action' if len(acts) == 1 else 'actions'}"
     return Section(f"Action plan: {count}, the most money first", tuple(blocks))
 
