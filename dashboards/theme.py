@@ -38,7 +38,9 @@ BUCKETS: tuple[Bucket, ...] = (
     Bucket("unobserved", "Not measured", "#7F8C8D", "#A5B1B2", "Nobody measured it: neither busy nor idle.", True),
     Bucket("schedulable", "Free", "#D5DBDF", "#4A555C", "Nobody held it; it could have been placed.", False),
     Bucket("stranded", "Free but stranded", "#9FB3C8", "#6C8299", "Free, in a shape nobody could use.", False, True),
-    Bucket("mig_remainder", "MIG remainder", "#B7C4DA", "#5A6B8A", "Left over beside the slices of a GPU.", False, True),
+    Bucket(
+        "mig_remainder", "MIG remainder", "#B7C4DA", "#5A6B8A", "Left over beside the slices of a GPU.", False, True
+    ),
     Bucket("out_of_service", "Out of service", "#3E4A52", "#8C99A1", "Drained, down or broken.", False, True),
 )
 """In the order of every stack: bottom to top, left to right."""

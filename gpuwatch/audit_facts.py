@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch import cost, demo, findings, queues, topology_store
 from gpuwatch.clock import DAY_US, HOUR_US, Window
 from gpuwatch.state import State
-from gpuwatch.state.actions import FALSE_POSITIVE, Actions
+from gpuwatch.state.actions import Actions
 from gpuwatch.store import Store
 
 DEFAULT_US = 7 * DAY_US
@@ -93,8 +93,9 @@ def _findings(store: Store, state: State, span: Window, now_us: int, words: Mapp
     for row in store.rows("audit/claimed", **words):
         claims[row["key"]].append(row)
     told = []
-    in_force, verdicts = Actions(state).current(now_us), Actions(state).verdicts()
-    for found in findings.read(store, window=span, actions=in_force):
+    said = Actions(state).current(now_us)
+    let_be = {key for key, one in said.items() if one.action == "exempt" or one.verdict == "false_positive"}
+    for found in findings.read(store, window=span, actions=said):
         hours: dict[str, Fraction] = defaultdict(Fraction)
         costs: dict[str, Fraction] = defaultdict(Fraction)
         unpriced = Fraction(0)
@@ -112,7 +113,7 @@ def _findings(store: Store, state: State, span: Window, now_us: int, words: Mapp
                 "title": found.title,
                 "severity": found.severity,
                 "state": found.state,
-                "called_false": found.key in in_force and verdicts.get(found.key) == FALSE_POSITIVE,
+                "let_be": found.key in let_be,
                 "cluster": found.cluster,
                 "subject": found.subject,
                 "team": found.team,

@@ -30,10 +30,10 @@ def a_month(amount: Fraction, window_us: int) -> Fraction | None:
 
 
 def asks(found: Row) -> bool:
-    """Whether anything is to be done about a finding: not where its owner exempted it or, while that is in force, called
-    it false. One that is snoozed asks: its waste goes on.
+    """Whether anything is to be done about a finding: not while its owner exempts it or calls it false, whether it is open
+    or resolved. One that is snoozed asks: its waste goes on.
     """
-    return found["state"] != "exempt" and not found["called_false"]
+    return not found["let_be"]
 
 
 def actions(findings: Iterable[Row], decided: Mapping[str, Sequence[Decision]], window_us: int) -> list[dict[str, Any]]:

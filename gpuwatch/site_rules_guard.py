@@ -21,8 +21,11 @@ MADE_FOR_RULES = frozenset({"job_chain", "held"})
 REFUSED = frozenset(
     {"getenv", "json_serialize_plan", "json_deserialize_sql", "json_serialize_sql", "query", "query_table", "write_log"}
 )
-AS_LARGE_AS_SAID = frozenset({"repeat", "lpad", "rpad", "list_resize", "array_resize", "format", "printf", "bitstring"})
-"""Functions that make a value as large as a number says, in one piece that no memory limit holds and nobody interrupts;
+AS_LARGE_AS_SAID = frozenset(
+    {"repeat", "lpad", "rpad", "list_resize", "array_resize", "format", "printf", "bitstring"}
+    | {"replace", "regexp_replace", "translate"}
+)
+"""Functions that make a value as large as their arguments say, in one piece that no memory limit holds and nobody interrupts;
 so do those of TABLE_FUNCTIONS anywhere but behind `from`, where they come row by row."""
 MACROS = re.compile(
     r"(list|array|map|json_group)_\w+|nullif|split_part|date_add|fmod|fdiv|wavg|weighted_avg|geomean|geometric_mean|if"
@@ -89,7 +92,7 @@ def _allowed(store: Store) -> _Allowed:
 def _too_large(node: dict[str, Any], behind_from: set[int]) -> str | None:
     name = str(node.get("function_name", "")).lower()
     if name in AS_LARGE_AS_SAID:
-        return f"function {name}() makes a value as large as a number says"
+        return f"function {name}() makes a value as large as its arguments say"
     if name in TABLE_FUNCTIONS - {"unnest"} and id(node) not in behind_from:
         return f"function {name}() makes a list as long as a number says: write from t, {name}(...) as r(x)"
     return None

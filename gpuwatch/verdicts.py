@@ -8,8 +8,11 @@ from typing import Any, Protocol
 
 from gpuwatch.clock import HOUR_US, MINUTE_US
 from gpuwatch.detectors.rule import Asked, Rule
+from gpuwatch.errors import GpuwatchError
 from gpuwatch.store import Store
 
+SITE_SUBJECTS_MAX = 100_000
+"""What a site's rule may speak of in one pass: each is a finding in memory."""
 STILL_US = 10 * MINUTE_US
 """A condition that held within this of the end of what is known holds still, where a rule does not say otherwise."""
 
@@ -63,6 +66,12 @@ def speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) 
         else:
             store.keep("found_row", rule.sql, **at.named())
         store.insert_as("new_verdict", _normal(store, rule), **_row_words(rule, at, one.version), number=one.number)
+    if rule.sql is not None:
+        (subjects,) = store.sql("select count(distinct (subject_kind, subject_id)) from new_verdict")[0]
+        if subjects > SITE_SUBJECTS_MAX:
+            raise GpuwatchError(
+                f"speaks of {subjects:,} subjects, and at most {SITE_SUBJECTS_MAX:,} are heard; narrow its select"
+            )
 
 
 def _row_words(rule: Rule, at: Asked, version: str) -> dict[str, Any]:
@@ -107,7 +116,7 @@ def _normal(store: Store, rule: Rule) -> str:
         f" {given['start_us']} as start_us, {given['end_us']} as end_us,"
         f" coalesce({given['still']}, f.end_us >= $still_from_us and not {ended}) as still,"
         f" coalesce({given['confidence']}, 1.0) as confidence, {given['severity']} as severity,"
-        f" coalesce({given['device_ids']}, []) as device_ids, {given['nodes']} as nodes,"
+        f" list_sort(coalesce({given['device_ids']}, [])) as device_ids, {given['nodes']} as nodes,"
         f" {given['numbers']} as numbers, {given['words']} as words, $version as rule_version, {claims} as claims"
         f" from {joined}"
         f" where ($whole or (f.start_us >= $from_us and f.start_us < $until_us))"

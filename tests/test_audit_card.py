@@ -26,6 +26,8 @@ from gpuwatch.detectors.rule import rules
 from gpuwatch.ledger import FREE_BUCKETS, HELD_BUCKETS
 from gpuwatch.model import LINK, NODE, QUEUE, WORKLOAD, Records
 from gpuwatch.rates import Rate
+from gpuwatch.report.audit_page import owners_said
+from gpuwatch.state.actions import Action, Actions
 from tests.detectors.detector_world import IDLE, WORK, World, us
 
 ROOT = Path(__file__).parents[1]
@@ -448,18 +450,49 @@ def test_an_exempt_finding_asks_for_nothing() -> None:
     row = {
         "detector": "idle-hoarding", "key": "k", "title": "t", "remedy": "r", "severity": "high", "state": "exempt",
         "hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(2)}, "unpriced_gpu_hours": Fraction(0), "saving": {},
-        "saving_hours": None, "saving_currency": None,
+        "saving_hours": None, "saving_currency": None, "let_be": True,
     }  # fmt: skip
 
     assert [] == actions([row], {}, DAY_US)
-    (told_,) = actions([row | {"state": "open"}], {}, 2 * DAY_US)
+    (told_,) = actions([row | {"state": "open", "let_be": False}], {}, 2 * DAY_US)
     assert {"USD": Fraction(30)} == told_["costs_a_month"]
+
+
+@pytest.mark.parametrize(
+    ("action", "verdict", "left_out"),
+    [
+        pytest.param("ack", "true_positive", 0, id="one that its owner called true stays"),
+        pytest.param("ack", None, 0, id="one that its owner knows stays"),
+        pytest.param("snooze", None, 0, id="one that is put off stays"),
+        pytest.param("ack", "false_positive", 1, id="one that its owner called false is left out"),
+        pytest.param("exempt", None, 1, id="one that its owner exempted is left out"),
+    ],
+)
+def test_what_owners_said_is_heeded(world: World, action: str, verdict: str | None, left_out: int) -> None:
+    hoard(world)
+    before = told(world)
+    (key,) = before["actions"][0]["keys"]
+    until = NOW_US + DAY_US if action == "snooze" else None
+    owners = Actions(world.state)
+    owners.act(Action(key, action, until, "looked", "ada", NOW_US - 2, verdict))
+
+    found = told(world)
+
+    assert (0, left_out) == (before["left_out"], found["left_out"])
+    assert left_out == len(before["actions"]) - len(found["actions"])
+    assert bool(left_out) is all(key not in one["keys"] for one in found["actions"])
+    assert bool(left_out) is (f"Left out: {left_out} finding " in owners_said(found))
+    assert (before["waste"], before["layers"][2]["cost"]) == (found["waste"], found["layers"][2]["cost"])
+
+    owners.act(Action(key, "reopen", None, "again", "ada", NOW_US - 1))
+    assert 0 == told(world)["left_out"], "what is reopened asks again"
 
 
 def test_savings_are_told_apart_and_ranked_by_their_worth() -> None:
     base = {
         "key": "k", "title": "t", "remedy": "r", "severity": "info", "state": "open", "hours": {}, "costs": {},
         "unpriced_gpu_hours": Fraction(0), "saving": {}, "saving_hours": None, "saving_currency": "USD",
+        "let_be": False,
     }  # fmt: skip
     rows = [
         base | {"detector": "spot-suitability", "saving": {"saving": "10.00"}},

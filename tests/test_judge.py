@@ -425,6 +425,17 @@ def test_a_rule_that_says_very_much_is_heard(world: World) -> None:
     assert [(200_000,)] == world.store.sql("select count(*) from verdict")
 
 
+def test_a_rule_that_speaks_of_too_many_is_not_heard(world: World) -> None:
+    """Each subject is a finding in memory."""
+    world.analyze(now=360, detectors=["blind-spot"])
+    text = "select 'node' as subject_kind, 'n' || range as subject_id, $since_us as start_us, $since_us + 1 as end_us from range(100001)"
+
+    (failed,) = run(world, rule(sql=text), hours=(2, 3))
+
+    assert "100,001 subjects" in failed
+    assert [] == told(world)
+
+
 def test_a_dry_run_tells_what_it_would_find_and_stores_nothing(world: World) -> None:
     world.analyze(now=360, detectors=["blind-spot"])
     tables = ("verdict", "verdict_claim", "granted_claim", "finding", "finding_amount", "rule_state")

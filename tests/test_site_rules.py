@@ -106,6 +106,7 @@ HOSTILE = {
     "waiting": "select sleep_ms(1000)",
     "a list without end": "select unnest(range(start_us, end_us)) from run",
     "a text without end": "select repeat('x', 2000000000)",
+    "a text that doubles": "select replace(replace('xxxxxxxx', 'x', 'xxxxxxxx'), 'x', 'xxxxxxxx')",
     "a width without end": "select format('{:>1900000000}', 'a')",
     "chance": "select random()",
     "a sample": "select * from run using sample 3",
@@ -425,6 +426,16 @@ def test_a_threshold_named_like_a_setting_keeps_its_own_number(tmp_path: Path, f
         own = site_rules.load(folder, empty)["site-low-power"]
 
     assert 30 * MINUTE_US == parameters(own, Settings(idle_minutes=5))["idle_us_min"]
+
+
+def test_nothing_is_computed_when_a_file_is_looked_at(store: Store, tmp_path: Path) -> None:
+    """A constant of a gigabyte is bound, not made."""
+    doubled = "'x'"
+    for _ in range(12):
+        doubled = f"concat({doubled}, {doubled})"
+    text = GOOD.replace("'it rests'", f"(select error({doubled})::varchar)")
+
+    assert () == read(written(tmp_path, good=text), store).refused
 
 
 def test_a_column_that_is_misspelt_is_named_at_its_line(store: Store, tmp_path: Path) -> None:

@@ -119,5 +119,6 @@ class AuditCard(Shape):
     topology: list[dict[str, Any]]
     mig: list[dict[str, Any]]
     actions: list[AuditAction]
+    left_out: int = Field(description="Findings that no action is about: exempt, or called a false positive.")
     unknown: list[AuditUnknown]
     rule: list[str]

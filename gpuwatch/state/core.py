@@ -378,6 +378,7 @@ def _cause(error: BaseException) -> str:
         "locked": "another process writes for long; wait for it, or stop it",
         "readonly": "give this user write permission to the file and its directory",
         "full": "free space on its disk",
+        "disk I/O": "free space on its disk, or see what is wrong with it",
     }
     fix = next((fix for word, fix in fixes.items() if word in said), "check that the database can be reached")
     return f"{said}; {fix}"

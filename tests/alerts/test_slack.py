@@ -21,6 +21,10 @@ BASE = "https://gpuwatch.example/"
 KEY = "ops|f1|opened|1|high"
 
 
+BLIND: dict[str, Any] = {"wasted_cost": "0.00", "wasted_gpu_seconds": "0.000000", "currency": None}
+"""What blind-spot claims: nothing."""
+
+
 def alert(event: str = "opened", key: str = "f1", **changed: Any) -> Alert:
     """An alert about a finding."""
     state = "resolved" if event == "resolved" else "open"
@@ -260,12 +264,28 @@ def test_a_digest_shows_the_ten_dearest_and_sums_all() -> None:
             id="one without a price",
         ),
         pytest.param(
+            [alert(), alert(key="b", **BLIND)], "2 findings: 2 opened · $480/day", id="nothing claimed is no currency"
+        ),
+        pytest.param([alert(**BLIND)], "1 finding: 1 opened · no cost claimed", id="nothing claimed at all"),
+        pytest.param(
+            [alert(**BLIND), alert(key="b", wasted_cost=None, currency=None)],
+            "2 findings: 2 opened · cost unknown",
+            id="nothing claimed, and no price",
+        ),
+        pytest.param(
             [alert(), alert(key="b", currency="EUR")], "2 findings: 2 opened · several currencies", id="two currencies"
         ),
     ],
 )
 def test_a_sum_is_not_made_up(told: list[Alert], expected: str) -> None:
     assert expected == slack.digest(told, BASE)["text"]
+    assert expected == webhook.digest(told, BASE, key="k")["text"]
+
+
+def test_what_claims_nothing_has_cost_nothing_so_far() -> None:
+    """Also in e-mails, and in `$cost` of people's own texts."""
+    assert "no cost claimed" == words.cost_so_far(finding(**BLIND).as_dict())
+    assert "$480 (192.0 GPU-h)" == words.cost_so_far(finding().as_dict())
 
 
 def test_evidence_is_its_first_plain_numbers() -> None:

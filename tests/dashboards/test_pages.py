@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from dash.development.base_component import Component
 
+from gpuwatch.audit_card import WASTE
 from gpuwatch.dashboards import books, finding_decide, findings_list, tenancy, words
 from gpuwatch.dashboards import page as registry
 from gpuwatch.dashboards.books import History, Sum
@@ -20,6 +21,8 @@ from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
 from gpuwatch.dashboards.pages import finding, findings, jobs, mig, overview, quality, teams
 from gpuwatch.dashboards.query import Query
 from gpuwatch.dashboards.states import failed
+from gpuwatch.dashboards.theme import BUCKETS, STAGES
+from gpuwatch.demo import STEP_WORDS
 from tests.dashboards import fake_api, fake_rules
 
 PATHS = (
@@ -147,6 +150,18 @@ def test_the_overview_names_the_largest_loss_and_closes() -> None:
     assert "Owned 100 % 21,504 $51.6 k" in said
     assert "All of it 100 % 21,504 $51.6 k" in said
     assert "32 % of the GPU time owned did effective work" in said
+
+
+def test_the_largest_loss_may_be_time_that_nobody_held() -> None:
+    """As the audit counts waste."""
+    said = text(blind({"compute": "20", "gap": "13", "stranded": "17", "schedulable": "50"}))
+
+    assert "The largest loss: free but stranded, 17 GPU-h" in said
+    assert set(WASTE) == {bucket.name for bucket in BUCKETS if bucket.waste}
+
+
+def test_the_page_and_the_command_line_have_one_word_for_a_step() -> None:
+    assert {name: word for name, word, _ in STAGES} == STEP_WORDS
 
 
 def test_an_overview_without_books_leads_to_the_last_week_that_has_some() -> None:
