@@ -428,16 +428,6 @@ def test_a_threshold_named_like_a_setting_keeps_its_own_number(tmp_path: Path, f
     assert 30 * MINUTE_US == parameters(own, Settings(idle_minutes=5))["idle_us_min"]
 
 
-def test_nothing_is_computed_when_a_file_is_looked_at(store: Store, tmp_path: Path) -> None:
-    """A constant of a gigabyte is bound, not made."""
-    doubled = "'x'"
-    for _ in range(12):
-        doubled = f"concat({doubled}, {doubled})"
-    text = GOOD.replace("'it rests'", f"(select error({doubled})::varchar)")
-
-    assert () == read(written(tmp_path, good=text), store).refused
-
-
 def test_a_column_that_is_misspelt_is_named_at_its_line(store: Store, tmp_path: Path) -> None:
     """With those that may have been meant."""
     text = GOOD.replace("    w.start_us,\n", "    w.strt_us,\n")
