@@ -20,6 +20,7 @@ from gpuwatch.collectors.kubernetes_json import (
     string,
 )
 from gpuwatch.collectors.kubernetes_owner import Owner, owner_of
+from gpuwatch.model import RUN_US_MAX
 
 MAX_LABELS = 200
 SCHEDULER_LABEL = "gpuwatch.io/scheduler-name"
@@ -259,6 +260,8 @@ def _end(pod: Object, status: Object, phase: str | None, start: int) -> int | No
         raise Malformed("has ended, but no time says when")
     if end < start:
         raise Malformed("ends before it starts")
+    if end - start > RUN_US_MAX:
+        raise Malformed("lasts longer than five years")
     return end
 
 

@@ -24,7 +24,7 @@ from gpuwatch.collectors.slurm_text import (
     tres_gpus,
 )
 from gpuwatch.collectors.slurm_workload import PENDING_STATES, Facts, workload_rows
-from gpuwatch.model import Source
+from gpuwatch.model import RUN_US_MAX, Source
 
 SHOWN_FIRST = ("COMPLETING", "CONFIGURING", "RESIZING", "REQUEUED", "STOPPED", "SIGNALING")
 """Flags that `scontrol` prints instead of the state they come with."""
@@ -92,6 +92,8 @@ def controller_rows(job: Object, cluster: str, now_us: int | None = None) -> lis
         return []
     if end_us is not None and end_us < start_us:
         raise ValueError("end precedes start")
+    if end_us is not None and end_us - start_us > RUN_US_MAX:
+        raise ValueError("lasts longer than five years")
     run = _run(job, cluster, shown, start_us, end_us)
     labels = comment_labels(string(job, "comment"))
     if located := _located(job, nodes):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpuwatch.clock import SECOND_US, to_us
+from gpuwatch.model import RUN_US_MAX
 
 MAX_HOSTS = 100_000
 MAX_DEVICES = 1_000_000
@@ -172,7 +173,7 @@ def instant(text: str | None, tz: ZoneInfo) -> int | None:
 def run_span(start: str | None, end: str | None, length_us: int | None, tz: ZoneInfo) -> tuple[int | None, int | None]:
     """Start and end (µs) read so that end - start comes nearest to `length_us`; None where not told.
 
-    Raises ValueError when the end precedes the start in every reading.
+    Raises ValueError when the end precedes the start in every reading, or is years behind it.
     """
     starts, ends = readings(start, tz), readings(end, tz)
     if not starts or not ends:
@@ -185,6 +186,8 @@ def run_span(start: str | None, end: str | None, length_us: int | None, tz: Zone
     best = min(product(starts, ends), key=misfit)
     if best[1] < best[0]:
         raise ValueError("end precedes start")
+    if best[1] - best[0] > RUN_US_MAX:
+        raise ValueError("lasts longer than five years")
     return best
 
 

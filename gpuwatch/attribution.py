@@ -12,7 +12,7 @@ from gpuwatch import gpu_models, mig, workload_class
 from gpuwatch.attribution_shares import method_spans, method_table, unit_table, unseen_table
 from gpuwatch.clock import MINUTE_US, SECOND_US
 from gpuwatch.estimate import WHOLE_UNITS, Node, Placed, Slot, Wanted, place
-from gpuwatch.model import WHOLE_GPU, device_key
+from gpuwatch.model import RUN_US_MAX, WHOLE_GPU, device_key
 from gpuwatch.nesting import Holder, Inner, InnerHold, OuterHold, refine, short
 from gpuwatch.settings import Settings
 from gpuwatch.store import Store
@@ -81,6 +81,7 @@ def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[
         "interval_us_max": INTERVAL_US_MAX,
         "label_lag_us": LABEL_LAG_US,
         "layout_silence_us": LAYOUT_SILENCE_US,
+        "run_us_max": RUN_US_MAX,
     }
     with store.transaction():
         store.run("attribution/10_device", **times)

@@ -15,6 +15,9 @@ import pyarrow as pa
 WHOLE_GPU = -1
 """`gi` of a row about the whole GPU: MIG GPU-instance ids start at 0."""
 
+RUN_US_MAX = 5 * 366 * 86_400_000_000
+"""A run that is told to have lasted longer than five years is a slip of its record: its hours would fill the books."""
+
 CONTEXT = pa.schema(
     [
         ("context_id", pa.int64()),  # hash of all the other columns: see context_key

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([\w-]+)(?:\.([\w-]+))?\s*\]")
+LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
+"""A key of more than 32 parts: reading one takes the square of its parts."""
 _KEY = re.compile(r"""\s*(?:([\w-]+)|"([^"\n]*)"|'([^'\n]*)')\s*=""")
 
 

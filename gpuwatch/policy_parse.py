@@ -15,7 +15,7 @@ from gpuwatch import policy as p
 from gpuwatch.clock import rfc3339
 from gpuwatch.errors import UnreadableInput
 from gpuwatch.money import EXACT_PLACES
-from gpuwatch.policy_lines import line_of, lines
+from gpuwatch.policy_lines import LONG_KEY, line_of, lines
 from gpuwatch.policy_presets import POLICIES
 from gpuwatch.policy_values import (
     ANYTHING,
@@ -38,8 +38,6 @@ GPU_DIGITS, AMOUNT_DIGITS = 7, 10
 
 _LABEL = re.compile(r"[\w./:@-]{1,317}")
 """Keys of labels: a domain, a slash and a name."""
-# Reading a key takes the square of its parts.
-_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 _FIELDS = (
     "name",
@@ -85,7 +83,7 @@ def read(text: str | bytes, name: str, known: Known = ANYTHING) -> tuple[p.Polic
             # Halves of characters are JSON, and no text: nothing could keep or send them.
             json.dumps(document, default=str, ensure_ascii=False).encode()
         else:
-            if _LONG_KEY.search(plain):
+            if LONG_KEY.search(plain):
                 raise ValueError("a key has more than 32 parts")
             document = tomllib.loads(plain, parse_float=Decimal)
     except (ValueError, RecursionError) as error:

@@ -15,7 +15,7 @@ from typing import Any
 from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.detectors.rule import Rule, is_time
 from gpuwatch.errors import UnreadableInput, UsageError
-from gpuwatch.policy_lines import line_of, lines
+from gpuwatch.policy_lines import LONG_KEY, line_of, lines
 from gpuwatch.policy_values import SHOWN_MAX, PolicyError, Problem, Values, shown
 from gpuwatch.policy_values import Known as AnyName
 from gpuwatch.presets import DEFAULT, LADDER, PRESETS, RECLAIM
@@ -87,6 +87,8 @@ def read(
     try:
         plain = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         braced = plain.lstrip().startswith("{")
+        if not braced and LONG_KEY.search(plain):
+            raise ValueError("a key has more than 32 parts")
         document = json.loads(plain) if braced else tomllib.loads(plain)
         # Halves of characters are JSON, and no text: nothing could keep or send them.
         json.dumps(document, default=str, ensure_ascii=False).encode()

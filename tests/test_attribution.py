@@ -8,6 +8,7 @@ import pytest
 
 from gpuwatch.clock import Window
 from gpuwatch.cost import chargeback
+from gpuwatch.model import RUN_US_MAX
 from gpuwatch.state import State
 from tests.world import BUSY, H100, HOUR, Gpu, Sample, Seconds, World, claim, minutes, node, pod, samples, us
 
@@ -41,6 +42,15 @@ def test_a_job_without_gpus_or_time_holds_nothing() -> None:
     world = World().add(seen(A, 0, HOUR), claim("1", 600, 600), claim("2", None, None)).book()
 
     assert [("GPU-a", 0, 3600, FREE, "1")] == world.segments()
+
+
+def test_an_end_in_the_year_9999_does_not_fill_the_books() -> None:
+    """Nor do other jobs of that scheduler hold their devices until then."""
+    wild = claim("1", 0, HOUR, "node-a") | {"end_us": 253_402_300_799_000_000}
+    world = World().add(seen(A, 0, 2 * HOUR), wild, claim("2", HOUR, None, "node-a")).attribute()
+
+    (longest,) = world.store.sql("select max(end_us - start_us) from run")[0]
+    assert 0 < longest <= RUN_US_MAX
 
 
 def test_a_silence_in_the_middle_never_ends_ownership() -> None:

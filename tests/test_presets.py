@@ -144,7 +144,9 @@ def test_what_is_wrong_is_named_with_its_fix(text: str, path: str, words: str) -
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("text", [b"\xff", b"{", b"a = ", b"[" * 5000, b"{" + b'"a":[' * 5000, b'{"\\ud800":1}'])
+@pytest.mark.parametrize(
+    "text", [b"\xff", b"{", b"a = ", b"[" * 5000, b"{" + b'"a":[' * 5000, b'{"\\ud800":1}', b".a" * 33 + b"=1"]
+)
 def test_what_is_no_document_is_refused_whole(text: bytes) -> None:
     with pytest.raises((UnreadableInput, PolicyError)):
         read(text, "card.toml", rules(), None)

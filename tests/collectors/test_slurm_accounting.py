@@ -248,6 +248,7 @@ def test_files_joined_with_their_headers_are_one(tmp_path: Path) -> None:
         pytest.param({"JobID": "abc"}, "JobID is not a job number", id="no job number"),
         pytest.param({"Start": "yesterday"}, "a time is not readable", id="no time"),
         pytest.param({"End": "2026-11-21T01:00:00"}, "end precedes start", id="an end before the start"),
+        pytest.param({"End": "9999-12-31T23:59:59"}, "longer than five years", id="an end in the year 9999"),
         pytest.param({"NodeList": "gpu[1-"}, "host list", id="a torn host list"),
         pytest.param({"NodeList": "None assigned"}, "no node", id="GPUs on no node"),
         pytest.param({"AllocTRES": "gres/gpu=many"}, "GPU count", id="a count that is a word"),
