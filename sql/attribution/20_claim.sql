@@ -109,7 +109,7 @@ spoken as (
     select
         scheduler,
         case when scheduler = 'ray' then split_part(run_key, '@', -1) end as session,
-        max(greatest(start_us, least(end_us, start_us + $run_us_max), evidence_us)) as last_us
+        max(greatest(start_us, case when end_us <= start_us + $run_us_max then end_us end, evidence_us)) as last_us
     from claim
     where cluster = $cluster
     group by all
@@ -125,7 +125,7 @@ timed as (
         pod_uid,
         min(start_us) as start_us,
         -- An end of the year 9999 is a slip of its record: millions of hours would be booked.
-        least(max(end_us), min(start_us) + $run_us_max) as end_us,
+        case when max(end_us) is not null then least(max(end_us), min(start_us) + $run_us_max) end as end_us,
         max(greatest(start_us, evidence_us)) as last_us
     from claim
     where cluster = $cluster
