@@ -494,7 +494,9 @@ def test_a_node_list_without_a_time_has_none(tmp_path: Path) -> None:
         pytest.param(squeue({"start_time": "soon"}), "a number is not one", id="a time in words"),
         pytest.param(squeue({"start_time": 10**30}), "a number is larger than 99999999999", id="a time beyond all"),
         pytest.param(squeue({"job_state": "FAILED", "end_time": 5}), "end precedes start", id="it ends before"),
-        pytest.param(squeue({"job_state": "FAILED", "end_time": 99999999998}), "five years", id="it ends in 5138"),
+        pytest.param(
+            squeue({"job_state": "FAILED", "end_time": 99999999998}), "lasts longer than five years", id="in 5138"
+        ),
         pytest.param(
             squeue({"nodes": "n[1-", "job_resources": {}}), "host list: brackets do not match", id="a torn list"
         ),
