@@ -94,7 +94,7 @@ def test_the_page_names_seeds_rates_and_what_is_below_its_goal() -> None:
     told = {"straggler": Outcome(planted=20, found=17, right=17, false=0, decoys=40, decoys_hit=0)}
     text = report({"base": Counts(20, 0, told)}, {"base": "All fields"}, list(range(101, 121)))
 
-    assert "The seeds below, 101-120, were not." in text
+    assert "The seeds\nbelow, 101-120, were not." in text
     line = next(line for line in text.splitlines() if line.startswith("| `straggler`"))
     assert (
         "| `straggler` | 20 | 17 | 0.850 (0.640-0.948) **below goal** | 17 | 0 | 1.000 (0.816-1.000) | 40 | 0 |" == line
