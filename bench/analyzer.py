@@ -107,6 +107,8 @@ def hour(directory: Path, gpus: int) -> Facts:
         maker = get_context("spawn").Process(target=made, args=(directory / "data", gpus))
         maker.start()
         maker.join()
+        if maker.exitcode:
+            raise RuntimeError("the fleet could not be made")
     with Store.open(directory / "data") as store, State.open(directory / "data") as state:
         start = time.perf_counter()
         report = analyze(store, state, Settings(), now_us=end_us)

@@ -15,6 +15,7 @@ from gpuwatch.collectors.slurm_text import (
     MAX_DEVICES,
     Gpus,
     array_size,
+    check_span,
     comment_labels,
     expand_hostlist,
     gres_gpus,
@@ -24,7 +25,7 @@ from gpuwatch.collectors.slurm_text import (
     tres_gpus,
 )
 from gpuwatch.collectors.slurm_workload import PENDING_STATES, Facts, workload_rows
-from gpuwatch.model import RUN_US_MAX, Source
+from gpuwatch.model import Source
 
 SHOWN_FIRST = ("COMPLETING", "CONFIGURING", "RESIZING", "REQUEUED", "STOPPED", "SIGNALING")
 """Flags that `scontrol` prints instead of the state they come with."""
@@ -90,10 +91,8 @@ def controller_rows(job: Object, cluster: str, now_us: int | None = None) -> lis
         return []
     if not running and end_us is None:
         return []
-    if end_us is not None and end_us < start_us:
-        raise ValueError("end precedes start")
-    if end_us is not None and end_us - start_us > RUN_US_MAX:
-        raise ValueError("lasts longer than five years")
+    if end_us is not None:
+        check_span(start_us, end_us)
     run = _run(job, cluster, shown, start_us, end_us)
     labels = comment_labels(string(job, "comment"))
     if located := _located(job, nodes):

@@ -184,11 +184,16 @@ def run_span(start: str | None, end: str | None, length_us: int | None, tz: Zone
         return length < 0, abs(length - length_us) if length_us is not None else 0
 
     best = min(product(starts, ends), key=misfit)
-    if best[1] < best[0]:
-        raise ValueError("end precedes start")
-    if best[1] - best[0] > RUN_US_MAX:
-        raise ValueError("lasts longer than five years")
+    check_span(*best)
     return best
+
+
+def check_span(start_us: int, end_us: int) -> None:
+    """Raises ValueError for a run that ends before it starts, or years later."""
+    if end_us < start_us:
+        raise ValueError("end precedes start")
+    if end_us - start_us > RUN_US_MAX:
+        raise ValueError("lasts longer than five years")
 
 
 def comment_labels(comment: str | None) -> dict[str, Any]:
