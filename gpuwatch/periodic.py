@@ -40,10 +40,12 @@ def find(
     gap: Series,
     length: Counts,
     pauses_min: Counts,
+    pauses_many: Counts,
     *,
     period_min: int,
     period_max: int,
     score_min: float,
+    score_few_min: float,
     height_min: float,
     baseline_max: float,
     on_time_min: float,
@@ -54,8 +56,8 @@ def find(
     A row is a window of `length` minutes, NaN after them. Pauses are minutes at least `height_min` above the median, which
     is at most `baseline_max`: work goes on between them. There are `pauses_min` of them or more. In those of three minutes
     and more nothing runs: `depth_min` of the minutes between their first and last one. The period is a local peak of the
-    autocorrelation at `score_min` or above between `period_min` and `period_max` minutes, and `on_time_min` of the pauses
-    follow each other by it.
+    autocorrelation at `score_min` or above (of fewer than `pauses_many` pauses `score_few_min`: few come on time by chance)
+    between `period_min` and `period_max` minutes, and `on_time_min` of the pauses follow each other by it.
     """
     known = np.isfinite(gap).sum(axis=1)
     row = np.flatnonzero(known >= np.maximum(pauses_min * period_min, 2))
@@ -75,7 +77,7 @@ def find(
     row, gap, known, baseline, marks, starts, pauses = _only(keep, row, gap, known, baseline, marks, starts, pauses)
     excess = np.where(marks, gap - baseline[:, None], 0.0)
     period, score = _periods(excess, length[row], period_min, period_max)
-    keep = (period > 0) & (score >= score_min)
+    keep = (period > 0) & (score >= np.where(pauses < pauses_many[row], score_few_min, score_min))
     row, known, marks, starts, pauses, excess, period, score = _only(
         keep, row, known, marks, starts, pauses, excess, period, score
     )

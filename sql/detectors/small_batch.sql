@@ -1,9 +1,12 @@
 -- A row is an hour of a device of a job whose kernels are too small for it, for two hours or longer: D18 of domain.md 3.2.
--- Hours of which false-utilization speaks are left to it.
+-- Hours of which false-utilization speaks, and those next to them, are left to it: a cause has one finding.
 with told as (
-    select distinct hour_us, unnest(device_ids) as device_id
-    from verdict
-    where cluster = $cluster and detector = 'false-utilization' and hour_us >= $since_us and hour_us < $until_us
+    select distinct j.chain, v.hour_us + next_us as hour_us, unnest(v.device_ids) as device_id
+    from verdict v
+    join job_chain j on j.job_id = v.subject_id and j.chain_start_us = v.cause_us
+    cross join unnest([-3600000000, 0, 3600000000]) as hours (next_us)
+    where v.cluster = $cluster and v.detector = 'false-utilization' and v.subject_kind = 'job'
+        and v.hour_us >= $since_us - 3600000000 and v.hour_us < $until_us + 3600000000
 ),
 -- Only hours in which a device is active and few of its SMs are: most of a fleet is left out here.
 candidate as (
@@ -114,7 +117,7 @@ guilty as (
     -- An hour is judged by what is known an hour later.
     where small and confirmed_us < hour_us + 7200000000
         and start_us >= $since_us and start_us < $until_us
-        and (hour_us, device_id) not in (select (hour_us, device_id) from told)
+        and (chain, device_id, hour_us) not in (select (chain, device_id, hour_us) from told)
 ),
 booked as (
     select g.run_id, g.device_id, g.hour_us, sum(m.stalled_us) as stalled_us, sum(m.below_roof_us) as below_roof_us

@@ -175,6 +175,7 @@ ASKED = {
     "period_min": 5,
     "period_max": 360,
     "score_min": 0.6,
+    "score_few_min": 0.7,
     "height_min": 0.15,
     "baseline_max": 0.3,
     "on_time_min": 0.75,
@@ -193,7 +194,9 @@ def searched(*windows: np.ndarray, pauses_min: int = 4) -> periodic.Patterns:
     gap = np.full((len(windows), lengths.max()), np.nan)
     for row, window in enumerate(windows):
         gap[row, : len(window)] = window
-    return periodic.find(gap, lengths, np.full(len(windows), pauses_min), **ASKED)
+    return periodic.find(
+        gap, lengths, np.full(len(windows), pauses_min), np.full(len(windows), 2 * pauses_min), **ASKED
+    )
 
 
 PERIODS = (5, 7, 15, 45, 90, 240, 360)
@@ -238,6 +241,16 @@ def test_noise_has_no_period() -> None:
     assert len(found.row) <= 1
 
 
+def test_a_few_pauses_that_are_almost_on_time_are_chance() -> None:
+    """An evaluation that loads now and then: six times in an hour, unless six are many."""
+    hour = np.full(65, 0.24)
+    for start, half in ((16, 0.41), (25, 0.42), (34, 0.76), (43, 0.76), (54, 0.76), (63, 0.41)):
+        hour[[start, start + 1]] = half, 0.41
+
+    assert 0 == len(searched(hour, pauses_min=6).row)
+    assert [9] == list(searched(hour, pauses_min=3).period)
+
+
 def test_pauses_that_come_ever_sooner_have_no_period() -> None:
     """No lag at which the pauses are like themselves at all."""
     gap = np.full(200, 0.02)
@@ -249,7 +262,7 @@ def test_pauses_that_come_ever_sooner_have_no_period() -> None:
 def test_nothing_known_has_no_pattern() -> None:
     """All minutes unknown, or no window at all."""
     assert 0 == len(searched(np.full(600, np.nan)).row)
-    assert 0 == len(periodic.find(np.empty((0, 10)), np.empty(0, int), np.empty(0, int), **ASKED).row)
+    assert 0 == len(periodic.find(np.empty((0, 10)), *[np.empty(0, int)] * 3, **ASKED).row)
 
 
 def test_a_long_look_tells_what_its_hours_tell(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ GIB = 2**30
 MEMORY = {"fb_used_bytes": 20 * GIB, "fb_total_bytes": 80 * GIB}
 SMALL = level(0.75, 0.24, 0.05, 0.10, 250, sm_occupancy_ratio=0.1) | MEMORY
 """A server that takes one request at a time: .25 of a second is a gap, .51 stalled, .115 below the roof, .125 memory."""
+HOLLOW = SMALL | {"gr_engine_ratio": 0.95, "gpu_util_ratio": 0.95}
+"""The same, but busy all the time: false-utilization speaks of it."""
 LOST = Fraction(1, 2)
 """1 - .24 / .8 is .7: at most half is claimed, of `stalled`."""
 WORK = level(0.97, 0.87, 0.45, 0.43, 600) | MEMORY
@@ -68,7 +70,11 @@ MUST_NOT_FIRE: dict[str, Scene] = {
     "80 minutes between warm-up and end": held(SMALL, 92),
     "small for an hour": lambda w, n: w.gpu(n, (60, SMALL), (180, WORK)).job(n, [n], 0, 240),
     "half of all windows": lambda w, n: w.gpu(n, *(((10, SMALL), (10, WORK)) * 12)).job(n, [n], 0, 240),
-    "hours of which false-utilization speaks": held(SMALL | {"gr_engine_ratio": 0.95, "gpu_util_ratio": 0.95}),
+    "hours of which false-utilization speaks": held(HOLLOW),
+    "the hour after it, of which little is known": lambda w, n: w.gpu(n, (175, HOLLOW), (20, None), (8, HOLLOW)).job(
+        n, [n], 0, 203
+    ),
+    "the hour before it": lambda w, n: w.gpu(n, (40, None), (205, HOLLOW)).job(n, [n], 25, 245),
     "clocks held down by heat": held(SMALL | {"clocks_event_reasons": 0x20}),
     "label latency-critical": held(SMALL, labels={"latency-critical": "true"}),
     "an exempt label that has not expired": held(SMALL, labels={"gpuwatch.io/exempt-until": "2026-12-31"}),
