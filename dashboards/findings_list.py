@@ -20,6 +20,11 @@ STATE_WORDS = {
     "snoozed": "Snoozed",
     "exempt": "Exempt",
 }
+TAKEN_BACK = {
+    "rule_changed": "Withdrawn: its rule changed",
+    "records changed": "Withdrawn: later records say otherwise",
+}
+"""Reasons to resolve that take a finding back: it costs nothing, and was no waste."""
 KINDS = {
     "job": "Job",
     "gpu": "GPU",
@@ -45,6 +50,14 @@ class Saving:
     amount: Decimal | None
     currency: str
     span: str = ""
+
+
+def state_words(finding: Row) -> str:
+    """The state in words; of what was resolved, whether it was taken back."""
+    state = str(finding.get("state"))
+    if state == "resolved" and str(finding.get("resolved_reason")) in TAKEN_BACK:
+        return TAKEN_BACK[str(finding["resolved_reason"])]
+    return STATE_WORDS.get(state, state)
 
 
 def saving(finding: Row) -> Saving | None:

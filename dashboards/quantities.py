@@ -30,6 +30,7 @@ SHORT = {
     "xids": "XIDs",
     "cuda": "CUDA",
     "cpu": "CPU",
+    "fragmentation": "lost to the usual requests",
 }
 UNITS = {
     "_gb_per_s": "GB/s",

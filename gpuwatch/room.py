@@ -103,7 +103,9 @@ def _words(store: Store, cluster: str, row: dict[str, Any]) -> dict[str, Any]:
         "wait": row["wait"],
         "moved_gpus": None if found is None else found.gpus,
         "exact": None if found is None else found.exact,
-        "moves": listed([f"{m['job']} ({m['gpus']} GPUs on {m['node']})" for m in moves_told(found, names)]),
+        "moves": listed(
+            [f"{m['job']} ({m['gpus']} GPU{'s' * (m['gpus'] > 1)} on {m['node']})" for m in moves_told(found, names)]
+        ),
         "blockers": listed(told),
         "nodes": sorted({host.name for group in groups for host in group if host.free and host.pieces}),
     }

@@ -12,7 +12,7 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards import books, figures, finding_cards, finding_decide, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.findings_list import KINDS, STATE_WORDS, per_day, saving, subject, wasted, wasted_seconds
+from gpuwatch.dashboards.findings_list import KINDS, per_day, saving, state_words, subject, wasted, wasted_seconds
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query
 from gpuwatch.dashboards.theme import Scheme
@@ -71,7 +71,6 @@ def decide(data: Data, asked: str = "") -> Component:
 def summary(data: Data, query: Query) -> Component:
     """The card: severity, one sentence, dollars, owner, since when, remedy."""
     finding = data.finding
-    state = str(finding.get("state"))
     ended = finding.get("ended_at")
     since = f"since {words.when(finding.get('started_at'))}" + (f", ended {words.when(ended)}" if ended else "")
     kind = str((finding.get("subject") or {}).get("kind") or "")
@@ -81,7 +80,7 @@ def summary(data: Data, query: Query) -> Component:
             html.Div(
                 [
                     parts.severity(finding.get("severity")),
-                    parts.tag(STATE_WORDS.get(state, state)),
+                    parts.tag(state_words(finding)),
                     html.Span(since, className="soft"),
                 ],
                 className="facts",

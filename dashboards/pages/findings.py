@@ -11,7 +11,15 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards import books, filters, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.findings_list import STATE_WORDS, amount, per_day, subject, wasted_seconds
+from gpuwatch.dashboards.findings_list import (
+    STATE_WORDS,
+    TAKEN_BACK,
+    amount,
+    per_day,
+    state_words,
+    subject,
+    wasted_seconds,
+)
 from gpuwatch.dashboards.page import page
 from gpuwatch.dashboards.query import Query, finding_link
 from gpuwatch.dashboards.theme import SEVERITIES
@@ -123,6 +131,7 @@ def inbox(items: list[Row], query: Query) -> Component:
                             "title two-lines",
                         ),
                         html.Div(words.clip(item.get("summary"), 200), className="two-lines soft"),
+                        parts.tag(state_words(item)) if item.get("resolved_reason") in TAKEN_BACK else None,
                         html.Div(
                             [parts.severity(item.get("severity")), words.clip(words.owner(item.get("team")), 24)],
                             className="facts narrow-only",

@@ -220,6 +220,8 @@ class Finding(Shape):
     devices: list[str]
     nodes: list[str]
     suppressed_by: str | None
+    resolved_reason: str | None
+    """Why it is over; `records changed` and `rule_changed` take it back: it was no waste."""
 
 
 class Findings(Shape):

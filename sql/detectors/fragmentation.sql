@@ -48,7 +48,8 @@ found as (
         h.pool,
         h.hour_us,
         h.free_gpus,
-        h.lost_gpus / nullif(h.free_gpus, 0) as fragmentation_ratio,
+        -- Of a handful of requests nobody can say what is usual.
+        case when a.requests >= $requests_min then h.lost_gpus / nullif(h.free_gpus, 0) end as fragmentation_ratio,
         h.node_gpus,
         h.largest_gpus,
         h.apart_part,
@@ -57,12 +58,7 @@ found as (
         w.wanted_gpus,
         w.starved_us,
         w.wait,
-        coalesce(
-            h.lost_gpus / nullif(h.free_gpus, 0) >= $fragmentation_min
-                and h.free_gpus >= h.node_gpus
-                and a.requests >= $requests_min,
-            false
-        ) as split_up,
+        coalesce(fragmentation_ratio >= $fragmentation_min and h.free_gpus >= h.node_gpus, false) as split_up,
         coalesce(least(w.wanted_gpus / nullif(w.free_gpus, 0), 1) * w.starved_us / 3.6e9, 0) as starved_part,
         w.start_us as starved_from_us,
         w.end_us as starved_to_us

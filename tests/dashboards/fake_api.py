@@ -165,6 +165,7 @@ def finding(place: int, state: str = "open") -> Json:
         "devices": [f"GPU-1c1abed6-d93c-21e0-71c7-{place:012x}", "GPU-353d56e8/GI-3"],
         "nodes": ["gpu-h100-01"],
         "suppressed_by": None,
+        "resolved_reason": "condition ended" if state == "resolved" else None,
     }
 
 

@@ -23,7 +23,7 @@ from gpuwatch.dashboards import (
 from gpuwatch.dashboards.app import FOCUS_SCRIPT
 from gpuwatch.dashboards.client import ApiFailure, Caller, Client
 from gpuwatch.dashboards.page import find
-from gpuwatch.dashboards.pages import capacity, detector, reclaim
+from gpuwatch.dashboards.pages import capacity, detector, findings, reclaim
 from gpuwatch.dashboards.query import Query
 from tests.dashboards import fake_api, fake_rules
 from tests.dashboards.test_pages import api, asked, links, shown, text
@@ -77,6 +77,21 @@ def test_a_saving_without_a_price_says_no_number() -> None:
 
 def test_a_wait_without_a_bucket_is_neither_waste_nor_saving() -> None:
     assert "–" == text(findings_list.amount(fake_rules.FINDINGS["starvation-00a5"]))
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        pytest.param("condition ended", "Resolved", id="it is over"),
+        pytest.param("records changed", "Withdrawn: later records say otherwise", id="late samples"),
+        pytest.param("rule_changed", "Withdrawn: its rule changed", id="other thresholds"),
+    ],
+)
+def test_what_was_taken_back_is_not_called_resolved(reason: str, expected: str) -> None:
+    finding = {**fake_api.finding(0, "resolved"), "resolved_reason": reason}
+
+    assert expected == findings_list.state_words(finding)
+    assert ("Withdrawn" in text(findings.inbox([finding], Query("/findings")))) == expected.startswith("Withdrawn")
 
 
 def test_a_placement_is_shown_beside_the_better_one() -> None:

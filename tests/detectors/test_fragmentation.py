@@ -93,7 +93,7 @@ def test_a_shape_that_waits_beside_enough_free_gpus(tmp_path: Path) -> None:
     assert ("4", "big", 110, 1) == tuple(
         one.evidence[n] for n in ("shape", "waiting_job", "starved_minutes", "moved_gpus")
     )
-    assert "job-n1 (1 GPUs on n1)" == one.evidence["moves"]
+    assert "job-n1 (1 GPU on n1)" == one.evidence["moves"]
     assert one.evidence["blockers"].startswith("job-n1 (")
 
 
