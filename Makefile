@@ -15,7 +15,7 @@ DEMO_ARGS ?=
 PORT ?= 8765
 TEST_ARGS ?=
 TEST_WORKERS ?= 2
-ACCURACY_SEEDS ?= 201-220
+ACCURACY_SEEDS ?= 301-320
 
 # Debian packages of the real servers that tests/real starts; a test that lacks its server skips and names it.
 TEST_PACKAGES ?= openssl prometheus slurm-wlm slurmdbd slurmrestd slurm-client munge \

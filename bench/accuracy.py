@@ -1,6 +1,6 @@
 """Accuracy of the detectors on simulated fleets: what was planted, what was found, who was accused for nothing.
 
-Run as `python -m bench.accuracy --seeds 201-220 [--variant base ...] [--out docs/accuracy.md]`.
+Run as `python -m bench.accuracy --seeds 301-320 [--variant base ...] [--out docs/accuracy.md]`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Outcome:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Simulates, imports and analyses each fleet whose result is not there yet, then writes the table of all."""
     parser = argparse.ArgumentParser(prog="bench.accuracy", description=__doc__)
-    parser.add_argument("--seeds", default="201-220", help="first-last, or numbers separated by commas")
+    parser.add_argument("--seeds", default="301-320", help="first-last, or numbers separated by commas")
     parser.add_argument("--variant", action="append", choices=sorted(VARIANTS), help="default: all")
     parser.add_argument("--out", type=Path, default=None, help="the page to write, such as docs/accuracy.md")
     parser.add_argument("--scenes", default="", help="one fleet with the scenes of these detectors (commas) or all")
@@ -235,6 +235,7 @@ def _counts(results: Path, variant: str, seeds: Sequence[int]) -> Counts:
         failed += bool(result["failed_rules"])
         for name, told in result["detectors"].items():
             mine = total.setdefault(name, Outcome())
+            told["wrong"] = [f"seed {seed}, {text}" for text in told["wrong"]]
             for key, value in told.items():
                 setattr(mine, key, getattr(mine, key) + value)
     return Counts(fleets, failed, total)

@@ -14,8 +14,8 @@ def _summary(e: Evidence) -> str:
             f"{count(e['attempts'], 'attempt')} in 24 hours."
         )
     return (
-        f"Seven days on {e['profile']} used at most {count(e['memory_gib'], 'GiB')} and {100 * e['sm_active_max_ratio']:.0f} % "
-        f"of its SMs: {e['fit']} holds that in {100 * (1 - e['peak_hours_ratio']):.0f} % of the hours."
+        f"{e['active_hours']:.0f} active hours within seven days on {e['profile']} used at most {e['memory_gib']:.1f} GiB and "
+        f"{100 * e['sm_active_max_ratio']:.0f} % of its SMs: {e['fit']} holds that in {100 * (1 - e['peak_hours_ratio']):.0f} % of the hours."
     )
 
 
