@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuwatch.clock import Window
@@ -86,6 +86,7 @@ def test_a_long_run_with_checkpoints_is_for_spot() -> None:
 
 
 @given(st.floats(0.01, 100), st.floats(0, 2))
+@example(0.5, 5e-324)
 def test_interruptions_never_make_a_run_shorter(hours: float, rate: float) -> None:
     assert spot_overhead(hours, rate, None) >= 1
 

@@ -291,9 +291,15 @@ def _database(folder: Path, port: int, children: list[subprocess.Popen[bytes]]) 
     data = folder / "mysql"
     data.mkdir()
     shutil.chown(data, "mysql", "mysql")
+    # The server's own user writes its temporary files, and may not write where ours go.
+    settings = {**os.environ, "TMPDIR": str(data)}
     install = ["mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={data}", "--skip-test-db"]
     subprocess.run(
-        [*install, "--auth-root-authentication-method=socket"], check=True, capture_output=True, timeout=READY_S_MAX
+        [*install, "--auth-root-authentication-method=socket"],
+        check=True,
+        capture_output=True,
+        timeout=READY_S_MAX,
+        env=settings,
     )
     socket_path = data / "m.sock"
     command = [
@@ -302,7 +308,7 @@ def _database(folder: Path, port: int, children: list[subprocess.Popen[bytes]]) 
         *("--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"),
     ]
     log = (folder / "log" / "mariadbd.out").open("wb")
-    children.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+    children.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=settings))
     client = ["mariadb", "--no-defaults", f"--socket={socket_path}", "--user=root"]
     setup = (
         "create database slurm_acct; create user slurm@localhost identified by 'slurm'; "
