@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch import workload_class
 from gpuwatch.clock import HOUR_US, MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
+from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
 
 
 def _percent(value: float | None) -> str:
@@ -14,7 +14,7 @@ def _percent(value: float | None) -> str:
 def _summary(e: Evidence) -> str:
     busy = e.get("gr_engine_ratio", e.get("gpu_util_ratio"))
     return (
-        f"{e['hollow_devices']} of {e['devices']} devices busy {_percent(busy)} of the time with "
+        f"{e['hollow_devices']} of {count(e['devices'], 'device')} busy {_percent(busy)} of the time with "
         f"{_percent(e['sm_active_ratio'])} of SMs active and tensor cores at {_percent(e.get('tensor_active_ratio'))}."
     )
 

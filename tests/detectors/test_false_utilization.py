@@ -249,7 +249,7 @@ def test_it_names_the_cause(fleet: World) -> None:
     assert ("host", "small kernels") == (host.evidence["cause"], small.evidence["cause"])
     assert FALSE_UTILIZATION.remedy(host.evidence).startswith("The host feeds the GPU too slowly")
     assert (
-        "1 of 1 devices busy 95 % of the time with 20 % of SMs active and tensor cores at 3 %."
+        "1 of 1 device busy 95 % of the time with 20 % of SMs active and tensor cores at 3 %."
         == FALSE_UTILIZATION.summary(small.evidence)
     )
 
