@@ -52,12 +52,15 @@ class Saving:
     span: str = ""
 
 
+def taken_back(finding: Row) -> str | None:
+    """Why a finding was taken back, in words; None of one that was not. Only what is resolved has a reason."""
+    return TAKEN_BACK.get(str(finding.get("resolved_reason")))
+
+
 def state_words(finding: Row) -> str:
     """The state in words; of what was resolved, whether it was taken back."""
     state = str(finding.get("state"))
-    if state == "resolved" and str(finding.get("resolved_reason")) in TAKEN_BACK:
-        return TAKEN_BACK[str(finding["resolved_reason"])]
-    return STATE_WORDS.get(state, state)
+    return taken_back(finding) or STATE_WORDS.get(state, state)
 
 
 def saving(finding: Row) -> Saving | None:

@@ -75,8 +75,8 @@ def spot_overhead(run_hours: float, interruptions_an_hour: float, checkpoint_hou
     anew, so a run of T hours takes (e^(rate T) - 1) / rate hours: also where it ends before its first checkpoint. inf
     where that is beyond reason.
     """
-    load = max(interruptions_an_hour, 0.0) * max(run_hours, 0.0)
-    if load == 0:  # also of two numbers whose product is too small to be told from none
+    load = interruptions_an_hour * run_hours
+    if interruptions_an_hour <= 0 or run_hours <= 0 or load == 0:  # a product may be too small to be told from none
         return 1.0
     anew = inf if load > 50 else expm1(load) / load
     return anew if checkpoint_hours is None else min(anew, 1 + interruptions_an_hour * checkpoint_hours / 2)

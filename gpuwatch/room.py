@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gpuwatch.clock import HOUR_US
 from gpuwatch.defrag import Host, Piece, Plan, plan
-from gpuwatch.detectors.rule import Asked
+from gpuwatch.detectors.rule import Asked, count
 from gpuwatch.store import Store
 from gpuwatch.waiting import prepare as prepare_waits
 
@@ -103,9 +103,7 @@ def _words(store: Store, cluster: str, row: dict[str, Any]) -> dict[str, Any]:
         "wait": row["wait"],
         "moved_gpus": None if found is None else found.gpus,
         "exact": None if found is None else found.exact,
-        "moves": listed(
-            [f"{m['job']} ({m['gpus']} GPU{'s' * (m['gpus'] > 1)} on {m['node']})" for m in moves_told(found, names)]
-        ),
+        "moves": listed([f"{m['job']} ({count(m['gpus'], 'GPU')} on {m['node']})" for m in moves_told(found, names)]),
         "blockers": listed(told),
         "nodes": sorted({host.name for group in groups for host in group if host.free and host.pieces}),
     }

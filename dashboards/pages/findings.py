@@ -13,11 +13,10 @@ from gpuwatch.dashboards import books, filters, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
 from gpuwatch.dashboards.findings_list import (
     STATE_WORDS,
-    TAKEN_BACK,
     amount,
     per_day,
-    state_words,
     subject,
+    taken_back,
     wasted_seconds,
 )
 from gpuwatch.dashboards.page import page
@@ -120,7 +119,7 @@ def inbox(items: list[Row], query: Query) -> Component:
     ]
     rows = []
     for item in items:
-        currency, daily = str(item.get("currency") or ""), per_day(item)
+        currency, daily, taken = str(item.get("currency") or ""), per_day(item), taken_back(item)
         rows.append(
             [
                 html.Div(
@@ -131,7 +130,7 @@ def inbox(items: list[Row], query: Query) -> Component:
                             "title two-lines",
                         ),
                         html.Div(words.clip(item.get("summary"), 200), className="two-lines soft"),
-                        parts.tag(state_words(item)) if item.get("resolved_reason") in TAKEN_BACK else None,
+                        parts.tag(taken) if taken else None,
                         html.Div(
                             [parts.severity(item.get("severity")), words.clip(words.owner(item.get("team")), 24)],
                             className="facts narrow-only",

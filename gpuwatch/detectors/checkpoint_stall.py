@@ -160,12 +160,12 @@ def _found(windows: Windows, minutes: Minutes, p: Mapping[str, Any]) -> tuple[pa
 
 def _searched(w: Windows, span: Column, minutes: Minutes, p: Mapping[str, Any]) -> tuple[pa.Table, pa.Table]:
     """The same of windows that are searched together."""
-    begin = minutes.minute[w.first]
+    begin, alone = minutes.minute[w.first], w.devices == 1
     pattern = periodic.find(
         _matrix(minutes.gap, w, span, minutes),
         span,
-        np.where(w.devices == 1, p["pauses_alone_min"], p["pauses_min"]),
-        np.where(w.devices == 1, p["pauses_alone_many"], p["pauses_many"]),
+        np.where(alone, p["pauses_alone_min"], p["pauses_min"]),
+        np.where(alone, p["pauses_alone_many"], p["pauses_many"]),
         period_min=int(p["period_least_us"] // MINUTE_US),
         period_max=int(p["period_most_us"] // MINUTE_US),
         score_min=p["autocorrelation_min"],
