@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.accuracy_report import Counts, report
-from gpuwatch import findings
-from gpuwatch.analyze import analyze
-from gpuwatch.clock import parse_rfc3339
-from gpuwatch.ingest import import_paths
+from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.core.clock import parse_rfc3339
+from gpuwatch.findings import read as findings_read
+from gpuwatch.imports.files import import_paths
 from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
 from gpuwatch.simulate.fleet import GPUS_MAX
@@ -29,7 +29,7 @@ from gpuwatch.simulate.scenarios import BLIND, BLIND_SPOT, SCENARIOS
 from gpuwatch.simulate.scene import scenes
 from gpuwatch.simulate.staging import stage
 from gpuwatch.state import State
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 
 RESULTS = Path("build/accuracy")
 PARTS = (("all", 3.0, 24), ("mig-speculative,own-vs-cloud", 8.0, 8))
@@ -161,7 +161,7 @@ def _judged(folder: Path, seed: int, variant: Variant, wanted: str, days: float,
         clocks.append(time.monotonic())
         done = analyze(store, state, settings, now_us=parse_rfc3339(str(truth["window"]["end"])))  # type: ignore[index]
         clocks.append(time.monotonic())
-        told = [finding.as_dict() for finding in findings.read(store) if finding.suppressed_by is None]
+        told = [finding.as_dict() for finding in findings_read.read(store) if finding.suppressed_by is None]
     finally:
         store.close()
         state.close()

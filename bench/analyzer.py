@@ -12,16 +12,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench import fleet
-from gpuwatch import judge, topology_store
-from gpuwatch.analyze import analyze, parameters
-from gpuwatch.clock import DAY_US, HOUR_US
-from gpuwatch.detectors.rule import rules
-from gpuwatch.model import LINK, NODE, PENDING, Records
-from gpuwatch.presets_sets import sets
-from gpuwatch.rates import Rate
+from gpuwatch.analysis.pipeline import analyze, parameters
+from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.core.model import LINK, NODE, PENDING, Records
+from gpuwatch.core.rule import rules
+from gpuwatch.findings import evaluate
+from gpuwatch.findings.effective_thresholds import sets
+from gpuwatch.rates.card import Rate
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
+from gpuwatch.topology import derive as topology_derive
 
 Facts = dict[str, object]
 
@@ -79,7 +80,7 @@ def judged(store: Store, state: State, since_us: int, until_us: int, now_us: int
 
     settings = Settings()
     start = time.perf_counter()
-    failed = judge.judge(
+    failed = evaluate.judge(
         store,
         state,
         fleet.CLUSTER,
@@ -115,7 +116,7 @@ def hour(directory: Path, gpus: int) -> Facts:
         day_s = time.perf_counter() - start
         if report.failed_rules:
             raise RuntimeError("; ".join(report.failed_rules))
-        topology_store.derive(store, fleet.CLUSTER)
+        topology_derive.derive(store, fleet.CLUSTER)
         runs = [judged(store, state, end_us - 2 * HOUR_US, end_us + HOUR_US, end_us) for _ in range(RUNS)]
         runs.sort(key=lambda run: run["all"])
         findings = store.sql("select count(*) from finding")[0][0]
@@ -158,7 +159,7 @@ def backtest(directory: Path, gpus: int) -> Facts:
             settings = Settings()
             start = time.perf_counter()
             thresholds = sets(store, fleet.CLUSTER, state, rule, parameters(rule, settings))
-            found = judge.dry_run(
+            found = evaluate.dry_run(
                 store, state, fleet.CLUSTER, settings, rule, thresholds, (fleet.START_US, end_us), end_us
             )
             told[rule.id] = {"s": round(time.perf_counter() - start, 2), "findings": len(found.findings)}

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.programs import cpu_s, program
-from gpuwatch.clock import rfc3339
-from gpuwatch.fields import FIELDS, columns
-from gpuwatch.store import Store
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.core.fields import FIELDS, columns
+from gpuwatch.store.database import Store
 
 GPUS, GPUS_A_NODE, FIELD_COUNT, STEP_S = 1_000, 8, 25, 30
 HOURS, WEEK_HOURS = 12, 168

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from gpuwatch.commands.serve import HOST, run
-from gpuwatch.plan import load
-from gpuwatch.service import Service
+from gpuwatch.service.config import load
+from gpuwatch.service.service import Service
 
 
 def main(lag_us: str, config: str, data: str, port: str) -> None:

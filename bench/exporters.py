@@ -12,7 +12,7 @@ import random
 import sys
 import time
 
-from gpuwatch.fields import FIELDS
+from gpuwatch.core.fields import FIELDS
 
 GPUS, FIELD_COUNT = 8, 25
 PAGES = 4

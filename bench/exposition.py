@@ -12,10 +12,10 @@ import statistics
 import time
 from collections.abc import Callable
 
-from gpuwatch.collectors.exposition import Reader
-from gpuwatch.collectors.openmetrics import read_stream
-from gpuwatch.fields import FIELDS
-from gpuwatch.model import Points, Rejects
+from gpuwatch.collectors.dcgm.exposition import Reader
+from gpuwatch.collectors.dcgm.openmetrics import read_stream
+from gpuwatch.core.fields import FIELDS
+from gpuwatch.core.model import Points, Rejects
 
 GPUS = 8
 FIELD_COUNT = 25

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu_workloads import LABELS, METRICS
-from gpuwatch import cost, findings
-from gpuwatch.analyze import analyze
-from gpuwatch.clock import HOUR_US, Window
-from gpuwatch.errors import GpuwatchError, UnreadableInput
-from gpuwatch.ingest import import_paths
+from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.billing import chargeback
+from gpuwatch.core.clock import HOUR_US, Window
+from gpuwatch.core.errors import GpuwatchError, UnreadableInput
+from gpuwatch.findings import read as findings_read
+from gpuwatch.imports.files import import_paths
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 
 CLUSTER = "recorded"
 RULE = "false-utilization"
@@ -83,12 +84,12 @@ def verdicts(fixture: Path, folder: Path) -> list[Verdict]:
     with Store.open(folder / "data") as store, State.open(folder / "data") as state:
         import_paths(store, state, "openmetrics", [text], cluster=CLUSTER, now_us=end_us)
         analyze(store, state, Settings(), now_us=end_us)
-        accused = {f.subject["id"] or "" for f in findings.read(store, detectors=[RULE])}
+        accused = {f.subject["id"] or "" for f in findings_read.read(store, detectors=[RULE])}
         return [_verdict(store, state, load, first_us + at * HOUR_US, accused) for at, load in enumerate(ran)]
 
 
 def _verdict(store: Store, state: State, load: dict[str, Any], start_us: int, accused: set[str]) -> Verdict:
-    books = cost.ledger(store, state, Window(start_us, start_us + HOUR_US), ["bucket"])
+    books = chargeback.ledger(store, state, Window(start_us, start_us + HOUR_US), ["bucket"])
     seconds: defaultdict[str, Decimal] = defaultdict(Decimal)
     for row in books.items:
         seconds[row.bucket] += row.gpu_seconds

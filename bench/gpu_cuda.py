@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bench import gpu_kernels
-from gpuwatch.errors import SourceUnreachable
+from gpuwatch.core.errors import SourceUnreachable
 
 LIBRARY = "libcuda.so.1"
 MIB = 1 << 20

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu_cuda import LOADS
-from gpuwatch.collectors.nvml import NodeReader, open_library
-from gpuwatch.collectors.nvml_page import page
-from gpuwatch.errors import SourceUnreachable
+from gpuwatch.collectors.nvml.node import NodeReader, open_library
+from gpuwatch.collectors.nvml.page import page
+from gpuwatch.core.errors import SourceUnreachable
 
 HOST = "node0"
 """Stands for the machine in a fixture."""

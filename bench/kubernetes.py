@@ -22,8 +22,8 @@ from typing import Any
 
 from aiohttp import web
 
-from gpuwatch.clock import SECOND_US, rfc3339
-from gpuwatch.service import Service
+from gpuwatch.core.clock import SECOND_US, rfc3339
+from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
 
 PODS, JOBS = 10_000, 10_000

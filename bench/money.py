@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from bench import fleet, money_fleet, money_peers, programs
-from gpuwatch.analyze import analyze
-from gpuwatch.clock import DAY_US, Window
+from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.billing.chargeback import ANSWERED, Chargeback, chargeback, price_all
 from gpuwatch.commands.focus import export
-from gpuwatch.cost import ANSWERED, Chargeback, chargeback, price_all
-from gpuwatch.rates import Rate
+from gpuwatch.core.clock import DAY_US, Window
+from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.rates.card import Rate
 from gpuwatch.report.weekly import weekly
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
-from gpuwatch.store import Store
-from gpuwatch.teams import TeamRule
+from gpuwatch.store.database import Store
 
 DAYS, STEP_S = 30, 120
 END_US = fleet.START_US + DAYS * DAY_US

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from bench import fleet
-from gpuwatch.clock import DAY_US, SECOND_US
-from gpuwatch.ingest import seal_all
-from gpuwatch.model import CLAIM, CONTEXT, Records, context_key, device_key
-from gpuwatch.store import Store
+from gpuwatch.core.clock import DAY_US, SECOND_US
+from gpuwatch.core.model import CLAIM, CONTEXT, Records, context_key, device_key
+from gpuwatch.imports.files import seal_all
+from gpuwatch.store.database import Store
 
 LAYOUTS = (
     ("1g.10gb",) * 7,

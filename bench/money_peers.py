@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import fleet, programs
-from gpuwatch.clock import DAY_US
-from gpuwatch.store import Store
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.store.database import Store
 
 METRIC, RULE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "namespace:gpu_hours:1h"
 SHARES = {"": "1", "1g.10gb": "1 / 7", "1g.20gb": "1 / 4", "2g.20gb": "2 / 7", "3g.40gb": "1 / 2"}

@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from bench.remote_write import FIELD_COUNT, GPUS, NODES, NOW_MS, RUNS, STEP_MS, ZEROS, field
-from gpuwatch.collectors.otlp import Otlp
-from gpuwatch.fields import FIELDS
-from gpuwatch.model import Points, Rejects
+from gpuwatch.collectors.push.otlp import Otlp
+from gpuwatch.core.fields import FIELDS
+from gpuwatch.core.model import Points, Rejects
 
 NODES_A_REQUEST = 10
 GAUGE, SUM = 5, 7

@@ -17,13 +17,13 @@ import numpy as np
 
 from bench import fleet
 from bench.stages import DAYS, NOW_US, WEEK, latency
-from gpuwatch.analyze import analyze
-from gpuwatch.clock import DAY_US
-from gpuwatch.cost import chargeback
-from gpuwatch.fields import columns
+from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.billing.chargeback import chargeback
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.fields import columns
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 
 GPUS = 16
 PROMETHEUS, VICTORIA = "127.0.0.1:19390", "127.0.0.1:19428"

@@ -27,7 +27,7 @@ import pyarrow as pa
 from bench import otlp, programs
 from bench.remote_write import FIELD_COUNT, GPUS, field, series_bytes
 from bench.sender import NAMES, labels
-from gpuwatch.collectors.remote_write_wire import varint
+from gpuwatch.collectors.push.remote_write_wire import varint
 
 NODES, REQUEST_NODES, ROUNDS, WARM = 120, 10, 30, 2
 CONNECTIONS = NODES // REQUEST_NODES

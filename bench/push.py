@@ -22,7 +22,7 @@ from pathlib import Path
 from bench import programs, sender
 from bench.remote_write import FIELD_COUNT, GPUS, series_bytes
 from bench.remote_write import field as protobuf
-from gpuwatch.clock import MINUTE_US, SECOND_US
+from gpuwatch.core.clock import MINUTE_US, SECOND_US
 
 NODES = 125
 SHARDS, SCRAPES_A_BODY = 50, 4

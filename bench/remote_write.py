@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from gpuwatch.collectors.remote_write import RemoteWrite
-from gpuwatch.fields import FIELDS
-from gpuwatch.model import Points, Rejects
-from gpuwatch.service import Service
+from gpuwatch.collectors.push.remote_write import RemoteWrite
+from gpuwatch.core.fields import FIELDS
+from gpuwatch.core.model import Points, Rejects
+from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
 
 NODES, GPUS, FIELD_COUNT = 100, 8, 25

@@ -135,7 +135,7 @@ def _peers(facts: Facts) -> list[str]:
     return [
         (
             f"The same {facts['samples']:,} samples ({facts['gpus']} GPUs, {DAYS} days, {facts['jobs']} jobs: a "
-            "small fleet, because promtool is slow), and the GPU-hours of the week by job: `gpuwatch.cost.chargeback` by job in this "
+            "small fleet, because promtool is slow), and the GPU-hours of the week by job: `gpuwatch.billing.chargeback.chargeback` by job in this "
             "process, with prices, rounding and the rows of what nobody held, against "
             f"`{peers.QUERY}` over HTTP on the same machine."
         ),

@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.exposition import FIELD_COUNT, GPUS, PAGES, pages
-from gpuwatch.collectors.scrape import configure
-from gpuwatch.model import Points, Records, Rejects
-from gpuwatch.registry import LiveSource
+from gpuwatch.collectors.dcgm.scrape.source import configure
+from gpuwatch.core.model import Points, Records, Rejects
+from gpuwatch.core.registry import LiveSource
 
 ENDPOINTS = 1000
 ROUNDS = 3

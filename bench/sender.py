@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from bench.remote_write import FIELD_COUNT, GPUS, series_bytes
 from bench.remote_write import field as protobuf
-from gpuwatch.fields import FIELDS
+from gpuwatch.core.fields import FIELDS
 
 NAMES = [known.name for known in FIELDS if known.column and not known.divisor > 1][:FIELD_COUNT]
 MODEL = "NVIDIA H100 80GB HBM3"

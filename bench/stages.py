@@ -13,17 +13,17 @@ from pathlib import Path
 
 from bench import analyzer, backfill, fleet, kubernetes, live, money, protocols, push, remote_write, scrape
 from bench import serve as served
-from gpuwatch.analyze import analyze
-from gpuwatch.clock import DAY_US, Window
-from gpuwatch.cost import chargeback
-from gpuwatch.fields import columns
-from gpuwatch.ingest import import_paths
-from gpuwatch.rates import Rate
+from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.billing.chargeback import chargeback
+from gpuwatch.core.clock import DAY_US, Window
+from gpuwatch.core.fields import columns
+from gpuwatch.imports.files import import_paths
+from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.rates.card import Rate
 from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
 from gpuwatch.state import State
-from gpuwatch.store import FILE_NAME, Store
-from gpuwatch.teams import TeamRule
+from gpuwatch.store.database import FILE_NAME, Store
 
 Facts = dict[str, object]
 

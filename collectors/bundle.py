@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.clock import zone
-from gpuwatch.errors import UnreadableInput, UsageError
+from gpuwatch.core.clock import zone
+from gpuwatch.core.errors import UnreadableInput, UsageError
 
 DEFAULT_CLUSTER = "default"
 MAX_FILES = 100_000

@@ -14,15 +14,17 @@ from dash.exceptions import PreventUpdate
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from gpuwatch.dashboards import filters, parts, rule_trial, shell, states
 from gpuwatch.dashboards.client import COOKIE, FORWARDED, Api, ApiFailure, Caller, Client
-from gpuwatch.dashboards.finding_decide import ACTIONS, MAX_REASON, until_after, verdict_of
-from gpuwatch.dashboards.login import login_routes
-from gpuwatch.dashboards.page import Page, find
+from gpuwatch.dashboards.components import parts, rule_trial
+from gpuwatch.dashboards.components.finding_decide import ACTIONS, MAX_REASON, until_after, verdict_of
 from gpuwatch.dashboards.pages.finding import key_of
-from gpuwatch.dashboards.query import ROOT, Query
-from gpuwatch.dashboards.theme import Scheme
-from gpuwatch.dashboards.web import Guarded, policy
+from gpuwatch.dashboards.shell import filters, states
+from gpuwatch.dashboards.shell import frame as shell_frame
+from gpuwatch.dashboards.shell.login import login_routes
+from gpuwatch.dashboards.shell.page import Page, find
+from gpuwatch.dashboards.shell.query import ROOT, Query
+from gpuwatch.dashboards.shell.responses import Guarded, policy
+from gpuwatch.dashboards.shell.theme import Scheme
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -86,7 +88,7 @@ def create(server: Any, client: Client) -> Dash:
     )
     # Callbacks go over plain requests: without this every page would start a worker for sockets nobody opens.
     dash.backend.websocket_capability = False
-    dash.layout = shell.frame()
+    dash.layout = shell_frame.frame()
     _register(dash, client)
     return dash
 
@@ -124,8 +126,8 @@ def _register(dash: Dash, client: Client) -> None:
         return (
             filters.layout(choices, query, page.filters if page else ()),
             f"{pathname}{search}",
-            [shell.navigation(query), shell.who(choices)],
-            shell.drawer(query, choices),
+            [shell_frame.navigation(query), shell_frame.who(choices)],
+            shell_frame.drawer(query, choices),
         )
 
     @dash.callback(

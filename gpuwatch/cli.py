@@ -13,29 +13,29 @@ from typer.core import TyperGroup
 
 from gpuwatch.commands import (
     agent,
-    answers,
     audit,
     audit_log,
     backfill,
     backtest,
     budget,
+    capacity,
     data,
     decide,
+    demo,
     detectors,
     explain,
     period,
     policy,
+    queries,
     rates,
     reclaim,
     reconcile,
     report,
     serve,
-    shapes,
-    show,
     token,
 )
 from gpuwatch.commands.shared import say
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
 
 INTERRUPTED = 130
 QUERY_INTERRUPTED = "Query interrupted"
@@ -70,19 +70,19 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command("demo")(show.demo)
+app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
 app.command("agent")(agent.agent)
 app.command("import")(data.import_)
 app.command("backfill")(backfill.backfill)
 app.command("analyze")(data.analyze)
-app.command("findings")(answers.findings)
-app.command("chargeback")(answers.chargeback)
-app.command("ledger")(answers.ledger)
+app.command("findings")(queries.findings)
+app.command("chargeback")(queries.chargeback)
+app.command("ledger")(queries.ledger)
 app.command("explain")(explain.explain)
 app.command("reconcile")(reconcile.reconcile)
-app.command("doctor")(answers.doctor)
-app.command("shapes")(shapes.shapes)
+app.command("doctor")(queries.doctor)
+app.command("shapes")(capacity.shapes)
 app.command("simulate")(data.simulate)
 app.command("backup")(serve.backup)
 app.command("audit")(audit.audit)

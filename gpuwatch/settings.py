@@ -11,9 +11,9 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gpuwatch import roofs
-from gpuwatch.errors import UnreadableInput, UsageError
-from gpuwatch.mig import SHARE_METHODS, ShareMethod
+from gpuwatch.core import rooflines
+from gpuwatch.core.errors import UnreadableInput, UsageError
+from gpuwatch.hardware.shares import SHARE_METHODS, ShareMethod
 
 SECTION = "gpuwatch"
 """The table of gpuwatch.toml that holds the settings."""
@@ -86,7 +86,7 @@ def _url() -> _Rule:
 def _roofs() -> _Rule:
     def test(value: object) -> bool:
         try:
-            return isinstance(value, str) and bool(roofs.read(value) or not value.strip())
+            return isinstance(value, str) and bool(rooflines.read(value) or not value.strip())
         except UsageError:
             return False
 

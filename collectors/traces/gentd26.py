@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from gpuwatch.errors import UnreadableInput
-from gpuwatch.model import (
+from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.core.model import (
     CONTEXT,
     POINT,
     SERIES,
@@ -25,7 +25,7 @@ from gpuwatch.model import (
     context_key,
     device_key,
 )
-from gpuwatch.registry import importer
+from gpuwatch.core.registry import importer
 
 BLOCK_BYTES = 4 << 20
 PROBE_BYTES = 64 << 10

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuwatch.clock import to_us
-from gpuwatch.collectors.slurm_files import Row, batches
-from gpuwatch.collectors.slurm_text import labels_json
+from gpuwatch.collectors.slurm.text import labels_json
+from gpuwatch.collectors.slurm.text_files import Row, batches
 from gpuwatch.collectors.traces.first_fit import FirstFit
 from gpuwatch.collectors.traces.trace_table import seconds_us, table_rows, whole
-from gpuwatch.model import Rejects, Rows, Source
-from gpuwatch.registry import importer
+from gpuwatch.core.clock import to_us
+from gpuwatch.core.model import Rejects, Rows, Source
+from gpuwatch.core.registry import importer
 
 COLUMNS = ("job_id", "submission_time", "duration", "num_gpu")
 FIRST_DAY_US = to_us(datetime(2021, 3, 4, tzinfo=UTC))

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpuwatch.collectors.slurm_files import Row, batches
-from gpuwatch.collectors.slurm_text import labels_json
+from gpuwatch.collectors.slurm.text import labels_json
+from gpuwatch.collectors.slurm.text_files import Row, batches
 from gpuwatch.collectors.traces.first_fit import FirstFit
 from gpuwatch.collectors.traces.trace_table import header, seconds_us, table_rows, whole
-from gpuwatch.errors import UnreadableInput
-from gpuwatch.model import Rejects, Rows, Source
-from gpuwatch.registry import importer
+from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.core.model import Rejects, Rows, Source
+from gpuwatch.core.registry import importer
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = (

@@ -6,10 +6,10 @@ import csv
 import re
 from collections.abc import Iterator
 
-from gpuwatch.clock import SECOND_US
-from gpuwatch.collectors.slurm_files import numbered_lines
-from gpuwatch.errors import UnreadableInput
-from gpuwatch.model import Rejects
+from gpuwatch.collectors.slurm.text_files import numbered_lines
+from gpuwatch.core.clock import SECOND_US
+from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.core.model import Rejects
 
 MAX_FILE_BYTES = 1 << 30
 MAX_LINE_BYTES = 1 << 16

@@ -7,12 +7,14 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import charts, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.components import charts, parts
+from gpuwatch.dashboards.components import text as components_text
 from gpuwatch.dashboards.pages.finding import fact
-from gpuwatch.dashboards.query import Query
-from gpuwatch.dashboards.theme import Scheme
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.theme import Scheme
 
 CARDS_A_PAGE = 12
 FLEET = "*"
@@ -48,23 +50,25 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
 
 def urgency(item: Row) -> tuple[Decimal, str]:
     """Largest part of its amount first: of the forecast, else of what is spent; unknown last."""
-    amount = words.number(item.get("amount"))
-    ends = words.number((item.get("forecast") or {}).get("amount"))
-    spent = ends if ends is not None else words.number(item.get("spent"))
+    amount = components_text.number(item.get("amount"))
+    ends = components_text.number((item.get("forecast") or {}).get("amount"))
+    spent = ends if ends is not None else components_text.number(item.get("spent"))
     part = spent / amount if spent is not None and amount else Decimal(-1)
     return -part, str(item.get("team"))
 
 
 def whose(item: Row) -> str:
     """Whose budget it is."""
-    return "The fleet" if item.get("team") == FLEET else words.clip(words.owner(item.get("team")), 40)
+    return (
+        "The fleet" if item.get("team") == FLEET else components_text.clip(components_text.owner(item.get("team")), 40)
+    )
 
 
 def verdict(item: Row) -> tuple[str, str]:
     """(kind of tag, word): passed, will be passed, may be passed, holds, or not known."""
-    amount, spent = words.number(item.get("amount")), words.number(item.get("spent"))
+    amount, spent = components_text.number(item.get("amount")), components_text.number(item.get("spent"))
     told = item.get("forecast") or {}
-    middle, high = words.number(told.get("amount")), words.number(told.get("high"))
+    middle, high = components_text.number(told.get("amount")), components_text.number(told.get("high"))
     if amount is None or spent is None:
         return "plain", "Not known"
     if spent > amount:
@@ -78,23 +82,27 @@ def verdict(item: Row) -> tuple[str, str]:
 
 def sentence(item: Row, currency: str) -> str:
     """The card's title: what became of the money."""
-    amount = words.money(item.get("amount"), currency)
+    amount = components_text.money(item.get("amount"), currency)
     if item.get("spent") is None:
-        return f"{whose(item)}: {amount} for {words.period(item.get('period'))}"
-    spent = words.percent(item.get("spent_ratio"))
-    return f"{whose(item)} has spent {spent} of {amount} for {words.period(item.get('period'))}"
+        return f"{whose(item)}: {amount} for {components_text.period(item.get('period'))}"
+    spent = components_text.percent(item.get("spent_ratio"))
+    return f"{whose(item)} has spent {spent} of {amount} for {components_text.period(item.get('period'))}"
 
 
 def card(item: Row, query: Query, scheme: Scheme) -> Component:
     """One budget: the sentence, the bar with the forecast, the numbers, the burn-down."""
     currency, (kind, word) = str(item.get("currency") or ""), verdict(item)
     told = item.get("forecast") or {}
-    amount, spent = words.number(item.get("amount")), words.number(item.get("spent"))
+    amount, spent = components_text.number(item.get("amount")), components_text.number(item.get("spent"))
     left = amount - spent if amount is not None and spent is not None else None
-    ends = parts.money(told.get("amount"), currency) if told else parts.num(words.MISSING, "Less than a week of days")
+    ends = (
+        parts.money(told.get("amount"), currency)
+        if told
+        else parts.num(components_text.MISSING, "Less than a week of days")
+    )
     between = (
         html.Span(
-            f"{words.money(told.get('low'), currency)} to {words.money(told.get('high'), currency)}",
+            f"{components_text.money(told.get('low'), currency)} to {components_text.money(told.get('high'), currency)}",
             className="soft small",
             title=f"{told.get('level')} of such periods end in between",
         )
@@ -103,9 +111,11 @@ def card(item: Row, query: Query, scheme: Scheme) -> Component:
     )
     team = str(item.get("team"))
     href = query.link("/teams", team=None if team == FLEET else team, window=str(item.get("period")))
-    runs_out: parts.Node = parts.num(words.day(item["runs_out"])) if item.get("runs_out") else "not in this period"
+    runs_out: parts.Node = (
+        parts.num(components_text.day(item["runs_out"])) if item.get("runs_out") else "not in this period"
+    )
     if spent is None or (not told and not item.get("runs_out")):
-        runs_out = parts.num(words.MISSING, "Nothing is foretold yet")
+        runs_out = parts.num(components_text.MISSING, "Nothing is foretold yet")
     facts = [
         fact("Spent", parts.money(item.get("spent"), currency)),
         fact("Left", parts.money(left, currency, "num lost" if left is not None and left < 0 else "num")),
@@ -113,8 +123,8 @@ def card(item: Row, query: Query, scheme: Scheme) -> Component:
         fact("Runs out", runs_out),
     ]
     if item.get("gpu_hours_quota") is not None:
-        quota = words.short(words.number(item["gpu_hours_quota"]) or Decimal(0))
-        part = parts.num(words.percent(item.get("gpu_hours_ratio")), f"{item.get('gpu_hours')} GPU-hours")
+        quota = components_text.short(components_text.number(item["gpu_hours_quota"]) or Decimal(0))
+        part = parts.num(components_text.percent(item.get("gpu_hours_ratio")), f"{item.get('gpu_hours')} GPU-hours")
         facts.append(fact("GPU-hours", html.Div([part, html.Span(f"of {quota}", className="soft small")])))
     return html.Section(
         [
@@ -135,15 +145,20 @@ def drawn(item: Row, scheme: Scheme) -> list[Component]:
     if figure is None:
         return [] if item.get("missing") else [states.advice("No day of it is booked yet.")]
     ahead = f"; dotted: the forecast; shaded: where {told.get('level')} of such periods end" if told else ""
-    said = f"What is left at the end of each day{ahead} ({words.span(window.get('start'), window.get('end'))})"
+    said = (
+        f"What is left at the end of each day{ahead} ({components_text.span(window.get('start'), window.get('end'))})"
+    )
     return [parts.graph(figure, charts.SMALL), html.P(said, className="soft small")]
 
 
 def gauge(item: Row) -> Component:
     """Spent as a bar, the forecast's interval behind it, the amount as a line: all on one scale."""
     told = item.get("forecast") or {}
-    amount, spent = words.number(item.get("amount")) or Decimal(0), words.number(item.get("spent")) or Decimal(0)
-    low, high = (words.number(told.get(name)) for name in ("low", "high"))
+    amount, spent = (
+        components_text.number(item.get("amount")) or Decimal(0),
+        components_text.number(item.get("spent")) or Decimal(0),
+    )
+    low, high = (components_text.number(told.get(name)) for name in ("low", "high"))
     top = max(amount, spent, high or Decimal(0)) * Decimal("1.04") or Decimal(1)
 
     def at(value: Decimal) -> str:
@@ -156,7 +171,7 @@ def gauge(item: Row) -> Component:
         pieces.append(html.Span(className="between", style=span, title="Where it will end, as a rule"))
     pieces.append(html.Span(className="done over" if over else "done", style={"width": at(spent)}))
     pieces.append(html.Span(className="mark", style={"left": at(amount)}, title="The budget"))
-    said = f"spent {words.percent(item.get('spent_ratio'))} of the budget"
+    said = f"spent {components_text.percent(item.get('spent_ratio'))} of the budget"
     return html.Div(pieces, className="gauge", role="img", **parts.aria(said))
 
 

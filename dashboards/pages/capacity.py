@@ -9,11 +9,13 @@ from datetime import timedelta
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, capacity_moves, capacity_now, capacity_slots, parts, states, words
 from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query
-from gpuwatch.dashboards.theme import Scheme
+from gpuwatch.dashboards.components import capacity_moves, capacity_now, capacity_slots, ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.theme import Scheme
 
 WEEK = timedelta(days=7)
 HOURLY = ("24h", "today", "yesterday", "7d", "week", "lastweek")
@@ -35,13 +37,13 @@ async def load(api: Api, query: Query) -> Data:
     step = step_of(query.window)
     shapes, plans, history, stranded = await asyncio.gather(
         api.capacity("shapes", cluster=cluster, limit=MAX_LIMIT),
-        books.optional(api.capacity("plan", cluster=cluster)),
-        books.optional(api.capacity("history", cluster=cluster, window=query.window, step=step, limit=MAX_LIMIT)),
-        books.optional(api.capacity("stranded", cluster=cluster, window=query.window)),
+        ledger_math.optional(api.capacity("plan", cluster=cluster)),
+        ledger_math.optional(api.capacity("history", cluster=cluster, window=query.window, step=step, limit=MAX_LIMIT)),
+        ledger_math.optional(api.capacity("stranded", cluster=cluster, window=query.window)),
     )
     if step == "1h" and (history or {}).get("next"):
         # More pools than hours fit: by the day all of the window is seen.
-        history = await books.optional(
+        history = await ledger_math.optional(
             api.capacity("history", cluster=cluster, window=query.window, step="1d", limit=MAX_LIMIT)
         )
     return Data(shapes, plans, history, stranded)
@@ -50,7 +52,7 @@ async def load(api: Api, query: Query) -> Data:
 def step_of(window: str) -> str:
     """Hours for windows of up to a week, days for others."""
     start, _, end = window.partition(",")
-    low, high = words.moment(start), words.moment(end)
+    low, high = components_text.moment(start), components_text.moment(end)
     return "1h" if window in HOURLY or (low and high and high - low <= WEEK) else "1d"
 
 
@@ -61,7 +63,7 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     if not clusters:
         return html.Div([parts.heading("Capacity"), nothing(query)])
     ends = sorted({str(one["as_of"]) for one in clusters if one.get("as_of")})
-    note = f"As of {words.when(ends[0])}" if ends else "Not known yet"
+    note = f"As of {components_text.when(ends[0])}" if ends else "Not known yet"
     left = [
         capacity_slots.slots(data.shapes, query),
         capacity_moves.plans(data.plans, query),

@@ -10,12 +10,14 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, charge_lines, parts, states, words
-from gpuwatch.dashboards.charge_lines import cause_word
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
-from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.components import charge_lines, ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.charge_lines import cause_word
 from gpuwatch.dashboards.pages.finding import fact
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
 
 LINES_A_PAGE = 50
 MAX_POLICIES = 6
@@ -49,7 +51,7 @@ class Data:
 
 async def load(api: Api, query: Query) -> Data:
     """The charge of the path."""
-    (told, refused), policies = await asyncio.gather(_told(api, query), books.optional(api.policies()))
+    (told, refused), policies = await asyncio.gather(_told(api, query), ledger_math.optional(api.policies()))
     items = sorted((policies or {}).get("items") or [], key=lambda one: str(one.get("valid_from")), reverse=True)
     return Data(told, tuple(dict.fromkeys(str(one.get("name")) for one in items[:MAX_POLICIES])), refused)
 
@@ -91,7 +93,7 @@ def summary(data: Row, query: Query) -> Component:
     policies = [str(one.get("name")) for one in data.get("policies") or []]
     head: list[Component] = [
         parts.tag(KINDS.get(kind, kind)),
-        html.Span(words.span(window.get("start"), window.get("end")), className="soft"),
+        html.Span(components_text.span(window.get("start"), window.get("end")), className="soft"),
     ]
     if frozen:
         name = str(frozen.get("period"))
@@ -101,7 +103,7 @@ def summary(data: Row, query: Query) -> Component:
         fact("GPU time", parts.gpu_time(data.get("gpu_seconds"))),
     ]
     if policies:
-        facts.append(fact("Policy", words.clip(", then ".join(policies), 80)))
+        facts.append(fact("Policy", components_text.clip(", then ".join(policies), 80)))
     team = str((data.get("group") or {}).get("team") or "__")
     if not team.startswith("__"):
         facts.append(
@@ -110,7 +112,7 @@ def summary(data: Row, query: Query) -> Component:
     return html.Section(
         [
             html.Div(head, className="facts"),
-            html.H1(words.clip(data.get("summary"), 300)),
+            html.H1(components_text.clip(data.get("summary"), 300)),
             html.Div(facts, className="keyfacts"),
             states.fix(str(data["error"])) if data.get("error") else None,
         ],
@@ -122,14 +124,14 @@ def what_if(data: Data, query: Query) -> list[Component | None]:
     """The choice of another policy, and what everything would be under it."""
     asked, known = query.get("policy"), {**PRESETS, **{name: name for name in data.names if name not in PRESETS}}
     choices = [
-        (words.clip(word, 40), query.link(policy=name or None, cursor=None), name == asked)
+        (components_text.clip(word, 40), query.link(policy=name or None, cursor=None), name == asked)
         for name, word in known.items()
     ]
     head = html.Div(
         [html.H2("What would it be under another policy?"), parts.picks(choices, "Policy")], className="asking"
     )
     if data.refused:
-        return [head, states.advice(words.sentence(words.clip(data.refused, 300)))]
+        return [head, states.advice(components_text.sentence(components_text.clip(data.refused, 300)))]
     return [head, under_policy(data.told, known.get(asked, asked)) if asked else None]
 
 
@@ -143,10 +145,10 @@ def under_policy(data: Row, name: str) -> Component:
             else "Nobody knows what it would be."
         )
     currency = str(then.get("currency") or data.get("currency") or "")
-    against = words.change(then.get("cost"), then.get("now"))
+    against = components_text.change(then.get("cost"), then.get("now"))
     title = (
-        f"{words.clip(name, 40)}: {words.money(then.get('cost'), currency)} instead of "
-        f"{words.money(then.get('now'), currency)}{f' ({against})' if against else ''}"
+        f"{components_text.clip(name, 40)}: {components_text.money(then.get('cost'), currency)} instead of "
+        f"{components_text.money(then.get('now'), currency)}{f' ({against})' if against else ''}"
     )
     columns = [parts.Column("What for"), *(parts.Column(word, "r") for word in ("Now", "Then", "Difference"))]
     rows = [
@@ -164,7 +166,7 @@ def under_policy(data: Row, name: str) -> Component:
 
 def largest(one: Mapping[str, object]) -> Decimal:
     """Parts by money, now or then, the largest first."""
-    return -max(abs(words.number(one.get(name)) or Decimal(0)) for name in ("now", "cost"))
+    return -max(abs(components_text.number(one.get(name)) or Decimal(0)) for name in ("now", "cost"))
 
 
 def part_word(kind: str, cause: object) -> str:
@@ -190,10 +192,10 @@ def priced(data: Row) -> Component | None:
     rows = [
         [
             priced_name(one),
-            parts.num(str(one.get("share") or words.MISSING)),
+            parts.num(str(one.get("share") or components_text.MISSING)),
             parts.hours(one.get("gpu_seconds")),
             parts.num(price(one.get("price"), one.get("currency")), one.get("price")),
-            html.Span(str(one.get("pricing") or words.MISSING).replace("_", " "), className="soft"),
+            html.Span(str(one.get("pricing") or components_text.MISSING).replace("_", " "), className="soft"),
             parts.money(one.get("cost_exact"), str(one.get("currency") or "")),
         ]
         for one in sums
@@ -205,9 +207,9 @@ def priced(data: Row) -> Component | None:
 def priced_name(one: Mapping[str, object]) -> Component:
     """Model and profile; on a phone its share and price under them."""
     profile = f" {one['mig_profile']}" if one.get("mig_profile") else ""
-    told = f"{one.get('share') or words.MISSING} × {price(one.get('price'), one.get('currency'))}"
+    told = f"{one.get('share') or components_text.MISSING} × {price(one.get('price'), one.get('currency'))}"
     return html.Div(
-        [words.clip(f"{model(one)}{profile}", 50), html.Div(told, className="soft small narrow-only")],
+        [components_text.clip(f"{model(one)}{profile}", 50), html.Div(told, className="soft small narrow-only")],
     )
 
 
@@ -218,9 +220,9 @@ def model(one: Mapping[str, object]) -> str:
 
 def price(value: object, currency: object) -> str:
     """A price of an hour, with its places."""
-    amount = words.number(value)
+    amount = components_text.number(value)
     return (
-        words.MISSING
+        components_text.MISSING
         if amount is None
-        else f"{words.SIGNS.get(str(currency), f'{currency} ')}{amount:,.4f}".removesuffix("00")
+        else f"{components_text.SIGNS.get(str(currency), f'{currency} ')}{amount:,.4f}".removesuffix("00")
     )

@@ -10,10 +10,12 @@ import dash_mantine_components as dmc  # type: ignore[import-untyped]
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, owning, parts, proposals, states, words
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.components import ledger_math, owning, parts, proposals
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
 
 MAX_POOLS = 50
 MAX_CHIPS = 100
@@ -86,7 +88,7 @@ async def load(api: Api, query: Query) -> Data:
         scope = {} if question.fleet else {"team": query.get("team")}
         answer, failure = await _tried(api.decision(question.route, query.window, **given, **scope))
         return Data(answer, failure, None)
-    fleet = await books.optional(api.fleet())
+    fleet = await ledger_math.optional(api.fleet())
     cluster, pools = chosen(fleet, query)
     if not cluster or not pools:
         return Data(None, None, fleet)
@@ -203,13 +205,15 @@ def pool_choice(fleet: Row | None, query: Query) -> Component | None:
     cluster, picked = chosen(fleet, query)
     clusters = [
         parts.link(
-            words.clip(name, 40), query.link(cluster=name, pools=None), "chip current" if name == cluster else "chip"
+            components_text.clip(name, 40),
+            query.link(cluster=name, pools=None),
+            "chip current" if name == cluster else "chip",
         )
         for name in list(known)[:MAX_CHIPS]
     ]
     chips = [
         parts.link(
-            words.clip(pool, 40),
+            components_text.clip(pool, 40),
             query.link(cluster=cluster, pools=",".join(toggled(picked, pool)) or None),
             "chip current" if pool in picked else "chip",
         )

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, parts, quantities, rule_trial, rules_list, states, words
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
-from gpuwatch.dashboards.findings_list import card
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.components import ledger_math, parts, quantities, rule_trial, rules_list
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.findings_list import card
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
 
 TOP = 5
 
@@ -31,8 +33,8 @@ async def load(api: Api, query: Query) -> Data:
     ident = query.path.removeprefix("/detectors/")
     rules = {str(row.get("id")): row for row in (await api.detectors()).get("items") or []}
     if ident not in rules:
-        raise ApiFailure(404, "not_found", f"No rule has the id {words.clip(ident, 60)}.")
-    findings = await books.optional(api.findings(limit=TOP, detector=ident, state="open"))
+        raise ApiFailure(404, "not_found", f"No rule has the id {components_text.clip(ident, 60)}.")
+    findings = await ledger_math.optional(api.findings(limit=TOP, detector=ident, state="open"))
     body = rule_trial.asked(rules[ident], query)
     if body is None:
         return Data(rules[ident], findings, None, None)
@@ -71,18 +73,18 @@ def about(rule: Row, query: Query) -> Component:
     """Its words, what it claims, and how right owners found it."""
     facts = [
         ("Claims", rules_list.claims(rule)),
-        ("Preset in general", html.Span(words.clip(rule.get("preset") or words.MISSING, 30))),
+        ("Preset in general", html.Span(components_text.clip(rule.get("preset") or components_text.MISSING, 30))),
         ("Precision", rules_list.precision(rule.get("feedback"))),
-        ("Page", html.Span(words.clip(rule.get("doc") or words.MISSING, 80), className="mono")),
+        ("Page", html.Span(components_text.clip(rule.get("doc") or components_text.MISSING, 80), className="mono")),
     ]
-    tags: list[Component] = [html.Span(words.clip(rule.get("id"), 60), className="soft mono")]
+    tags: list[Component] = [html.Span(components_text.clip(rule.get("id"), 60), className="soft mono")]
     tags += [parts.tag("Switched off in general", "warn")] if rule.get("off") else []
     tags += [parts.tag("Of this site")] if rule.get("origin") == "site" else []
     return html.Section(
         [
             html.Div(tags, className="facts"),
-            html.H1(words.clip(rule.get("title"), 120)),
-            html.P(words.clip(rule.get("why"), 600), className="lead"),
+            html.H1(components_text.clip(rule.get("title"), 120)),
+            html.P(components_text.clip(rule.get("why"), 600), className="lead"),
             html.Div(
                 [html.Div([html.Div(name, className="label"), shown]) for name, shown in facts], className="keyfacts"
             ),
@@ -112,7 +114,7 @@ def limits(rule: Row) -> Component:
             html.Div(
                 [
                     html.Div(quantities.label(name), title=name),
-                    html.Div(words.clip(sources.get(name) or "no source told", 240), className="soft small"),
+                    html.Div(components_text.clip(sources.get(name) or "no source told", 240), className="soft small"),
                 ]
             ),
             quantities.value(name, entry),

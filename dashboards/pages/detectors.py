@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, parts, rules_list, states, words
 from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.components import ledger_math, parts, rules_list
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,9 @@ async def load(api: Api, query: Query) -> Data:
     """The rules; the rest where it can be had."""
     rules, card, findings, quality = await asyncio.gather(
         api.detectors(),
-        books.optional(api.detectors_card()),
-        books.optional(api.findings(limit=MAX_LIMIT, state="open")),
-        books.optional(api.quality()),
+        ledger_math.optional(api.detectors_card()),
+        ledger_math.optional(api.findings(limit=MAX_LIMIT, state="open")),
+        ledger_math.optional(api.quality()),
     )
     return Data(rules, card, findings, quality)
 
@@ -63,7 +65,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
             trouble,
             html.Div([body, rules_list.layers(data.card)], className="stack"),
             html.P(
-                words.sentence(
+                components_text.sentence(
                     "severity is money a day unless a rule's page says otherwise: below 10 info, below 100 low, below 1,000 medium, else high; low without a price."
                 ),
                 className="soft small",

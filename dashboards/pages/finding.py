@@ -10,12 +10,22 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, figures, finding_cards, finding_decide, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.findings_list import KINDS, per_day, saving, state_words, subject, wasted, wasted_seconds
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query
-from gpuwatch.dashboards.theme import Scheme
+from gpuwatch.dashboards.components import figures, finding_cards, finding_decide, ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.findings_list import (
+    KINDS,
+    per_day,
+    saving,
+    state_words,
+    subject,
+    wasted,
+    wasted_seconds,
+)
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.theme import Scheme
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,7 @@ class Data:
 async def load(api: Api, query: Query) -> Data:
     """The finding of the path's last part."""
     finding, detectors, me = await asyncio.gather(
-        api.finding(key_of(query)), books.optional(api.detectors()), books.optional(api.me())
+        api.finding(key_of(query)), ledger_math.optional(api.detectors()), ledger_math.optional(api.me())
     )
     rules = {str(row.get("id")): row for row in (detectors or {}).get("items") or []}
     return Data(finding, rules.get(str(finding.get("detector")), {}), me)
@@ -72,7 +82,9 @@ def summary(data: Data, query: Query) -> Component:
     """The card: severity, one sentence, dollars, owner, since when, remedy."""
     finding = data.finding
     ended = finding.get("ended_at")
-    since = f"since {words.when(finding.get('started_at'))}" + (f", ended {words.when(ended)}" if ended else "")
+    since = f"since {components_text.when(finding.get('started_at'))}" + (
+        f", ended {components_text.when(ended)}" if ended else ""
+    )
     kind = str((finding.get("subject") or {}).get("kind") or "")
     work = (finding.get("evidence") or {}).get("workload_class")
     return html.Section(
@@ -85,20 +97,22 @@ def summary(data: Data, query: Query) -> Component:
                 ],
                 className="facts",
             ),
-            html.H1(words.clip(finding.get("title"), 120)),
-            html.P(words.clip(finding.get("summary"), 600), className="lead"),
+            html.H1(components_text.clip(finding.get("title"), 120)),
+            html.P(components_text.clip(finding.get("summary"), 600), className="lead"),
             html.Div(
                 [
                     *money(finding),
                     fact("Team", parts.team_link(query, finding.get("team"))),
-                    fact("User", words.clip(words.owner(finding.get("user")), 32)) if finding.get("user") else None,
+                    fact("User", components_text.clip(components_text.owner(finding.get("user")), 32))
+                    if finding.get("user")
+                    else None,
                     fact(KINDS.get(kind, "Subject"), subject(finding, query, 60, kind_word=kind not in KINDS)),
-                    fact("Workload", words.workload(work)) if work else None,
-                    fact("Cluster", words.clip(finding.get("cluster"), 32)),
+                    fact("Workload", components_text.workload(work)) if work else None,
+                    fact("Cluster", components_text.clip(finding.get("cluster"), 32)),
                 ],
                 className="keyfacts",
             ),
-            html.Div([html.B("Do this: "), words.clip(finding.get("remedy"), 600)], className="remedy"),
+            html.Div([html.B("Do this: "), components_text.clip(finding.get("remedy"), 600)], className="remedy"),
         ],
         className="card",
     )
@@ -111,7 +125,7 @@ def money(finding: Row) -> list[Component]:
         shown = (
             parts.money(found.amount, found.currency)
             if found.amount is not None
-            else parts.num(words.MISSING, "No price")
+            else parts.num(components_text.MISSING, "No price")
         )
         return [fact(f"Could save {found.span}".strip(), shown)]
     currency, daily = str(finding.get("currency") or ""), per_day(finding)
@@ -138,7 +152,7 @@ def preset(data: Data, query: Query) -> Component | None:
     way = parts.link("Try other limits on the past", query.link(f"/detectors/{ident}"), "button")
     text = f"{named}{off}; pools and teams may have their own. The limits above are those it was judged by."
     return parts.card(
-        f"The rule: {words.clip(ident, 60)}",
+        f"The rule: {components_text.clip(ident, 60)}",
         html.P(text, className="soft"),
         html.Div(way, className="buttons"),
         name="late",
@@ -163,6 +177,6 @@ def chart(data: Data, scheme: Scheme) -> Component:
     window: Row = evidence.get("window") or {}
     graph = parts.graph(figure, figures.TALL)
     limits = "; dashed: limits of the rule" if figure["layout"]["shapes"] else ""
-    times = words.span(window.get("start"), window.get("end")) if window else "UTC"
+    times = components_text.span(window.get("start"), window.get("end")) if window else "UTC"
     note = f"{times}{limits}; a gap was not measured"
     return parts.card("What was measured while it lasted", graph, note=note, name="late")

@@ -9,9 +9,10 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, filters, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.findings_list import (
+from gpuwatch.dashboards.components import ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.findings_list import (
     STATE_WORDS,
     amount,
     per_day,
@@ -19,9 +20,10 @@ from gpuwatch.dashboards.findings_list import (
     taken_back,
     wasted_seconds,
 )
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query, finding_link
-from gpuwatch.dashboards.theme import SEVERITIES
+from gpuwatch.dashboards.shell import filters, states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query, finding_link
+from gpuwatch.dashboards.shell.theme import SEVERITIES
 
 PAGE_SIZE = 100
 PASSED = ("detector", "severity", "q", "cursor")
@@ -49,7 +51,7 @@ async def load(api: Api, query: Query) -> Data:
             pool=query.get("pool"),
             **query.scope,
         ),
-        books.optional(api.detectors()),
+        ledger_math.optional(api.detectors()),
     )
     return Data(findings, detectors)
 
@@ -65,7 +67,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     ]
     note = f"{len(items)}{'+' if data.findings.get('next') else ''} shown" if items else None
     if note and (sums := wasted_sums(items)):
-        note += f", {' and '.join(words.money(cost, currency) for currency, cost in sums.items())} so far"
+        note += f", {' and '.join(components_text.money(cost, currency) for currency, cost in sums.items())} so far"
     return html.Div(
         [
             parts.heading("Findings", note),
@@ -81,7 +83,7 @@ def wasted_sums(items: list[Row]) -> dict[str, Decimal]:
     """Money that the findings cost so far, by currency."""
     sums: dict[str, Decimal] = {}
     for item in items:
-        if cost := words.number(item.get("wasted_cost")):
+        if cost := components_text.number(item.get("wasted_cost")):
             currency = str(item.get("currency") or "")
             sums[currency] = sums.get(currency, Decimal(0)) + cost
     return sums
@@ -125,14 +127,17 @@ def inbox(items: list[Row], query: Query) -> Component:
                 html.Div(
                     [
                         parts.link(
-                            words.clip(item.get("title"), 90),
+                            components_text.clip(item.get("title"), 90),
                             finding_link(query, str(item.get("key"))),
                             "title two-lines",
                         ),
-                        html.Div(words.clip(item.get("summary"), 200), className="two-lines soft"),
+                        html.Div(components_text.clip(item.get("summary"), 200), className="two-lines soft"),
                         parts.tag(taken) if taken else None,
                         html.Div(
-                            [parts.severity(item.get("severity")), words.clip(words.owner(item.get("team")), 24)],
+                            [
+                                parts.severity(item.get("severity")),
+                                components_text.clip(components_text.owner(item.get("team")), 24),
+                            ],
                             className="facts narrow-only",
                         ),
                     ]
@@ -143,7 +148,7 @@ def inbox(items: list[Row], query: Query) -> Component:
                 amount(item),
                 parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency),
                 parts.hours(wasted_seconds(item)),
-                html.Span(words.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+                html.Span(components_text.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
             ]
         )
     return parts.plain(parts.table(columns, rows, query, "Findings", "cost"))

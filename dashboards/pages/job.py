@@ -5,15 +5,17 @@ from __future__ import annotations
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, figures, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.findings_list import card as finding_card
-from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.components import figures, ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.findings_list import card as finding_card
+from gpuwatch.dashboards.components.waterfall import waterfall
 from gpuwatch.dashboards.pages.finding import fact
 from gpuwatch.dashboards.pages.jobs import state_tag
-from gpuwatch.dashboards.query import Query
-from gpuwatch.dashboards.theme import BUCKET, Scheme
-from gpuwatch.dashboards.waterfall import waterfall
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.theme import BUCKET, Scheme
 
 MAX_RUNS = 20
 MAX_MISSING = 3
@@ -48,31 +50,35 @@ def summary(data: Row, query: Query) -> Component:
     """Name, owner, cost and time."""
     currency, ident = str(data.get("currency") or ""), str(data.get("id"))
     name = str(data.get("name") or ident)
-    times = (
-        f"{words.when(data.get('started_at'))} to {words.when(data.get('ended_at')) if data.get('ended_at') else 'now'}"
-    )
-    waited = books.ratio(seconds_between(data.get("submitted_at"), data.get("started_at")), 1)
+    times = f"{components_text.when(data.get('started_at'))} to {components_text.when(data.get('ended_at')) if data.get('ended_at') else 'now'}"
+    waited = ledger_math.ratio(seconds_between(data.get("submitted_at"), data.get("started_at")), 1)
     return html.Section(
         [
             html.Div([state_tag(data.get("state")), html.Span(times, className="soft")], className="facts"),
-            html.H1(words.clip(name, 90), title=name),
+            html.H1(components_text.clip(name, 90), title=name),
             html.P(
-                [html.Span(words.clip(ident, 120), className="mono"), f" on {data.get('cluster') or words.MISSING}"],
+                [
+                    html.Span(components_text.clip(ident, 120), className="mono"),
+                    f" on {data.get('cluster') or components_text.MISSING}",
+                ],
                 className="soft",
             ),
             html.Div(
                 [
                     fact("Cost", parts.money(data.get("cost"), currency)),
                     fact("GPU time", parts.gpu_time(data.get("gpu_seconds"))),
-                    fact("Effective", parts.percent(books.effective(data))),
-                    fact("GPUs", parts.num(str(data.get("gpus") if data.get("gpus") is not None else words.MISSING))),
-                    fact("Waited", parts.num(words.duration(waited))),
-                    fact("Workload", words.workload(data.get("workload_class"))),
+                    fact("Effective", parts.percent(ledger_math.effective(data))),
+                    fact(
+                        "GPUs",
+                        parts.num(str(data.get("gpus") if data.get("gpus") is not None else components_text.MISSING)),
+                    ),
+                    fact("Waited", parts.num(components_text.duration(waited))),
+                    fact("Workload", components_text.workload(data.get("workload_class"))),
                     fact("Team", parts.team_link(query, data.get("team"))),
-                    fact("User", words.clip(words.owner(data.get("user")), 32)),
-                    fact("Account", words.clip(data.get("account"), 32)),
-                    fact("Queue", words.clip(data.get("queue"), 32)),
-                    fact("Scheduler", words.clip(data.get("scheduler"), 32)),
+                    fact("User", components_text.clip(components_text.owner(data.get("user")), 32)),
+                    fact("Account", components_text.clip(data.get("account"), 32)),
+                    fact("Queue", components_text.clip(data.get("queue"), 32)),
+                    fact("Scheduler", components_text.clip(data.get("scheduler"), 32)),
                 ],
                 className="keyfacts",
             ),
@@ -83,19 +89,19 @@ def summary(data: Row, query: Query) -> Component:
 
 def seconds_between(start: object, end: object) -> float | None:
     """Seconds from one time to another."""
-    first, last = words.moment(start), words.moment(end)
+    first, last = components_text.moment(start), components_text.moment(end)
     return (last - first).total_seconds() if first and last else None
 
 
 def time(data: Row) -> Component:
     """Where the job's GPU time went."""
-    sums = books.by_key(data.get("waterfall") or [], "bucket")
-    whole = books.total(sums)
+    sums = ledger_math.by_key(data.get("waterfall") or [], "bucket")
+    whole = ledger_math.total(sums)
     if not whole.seconds:
         return parts.card("No booked time yet", states.advice("The books of its first minutes are being made."))
     largest = max(sums, key=lambda name: sums[name].seconds)
     word = BUCKET[largest].word if largest in BUCKET else largest
-    title = f"Most of its time: {words.inside(word)}, {words.percent(sums[largest].seconds / whole.seconds)}"
+    title = f"Most of its time: {components_text.inside(word)}, {components_text.percent(sums[largest].seconds / whole.seconds)}"
     return parts.card(title, waterfall(sums, str(data.get("currency") or ""), "Waterfall of the job"), name="tight")
 
 
@@ -134,13 +140,15 @@ def placement(data: Row) -> Component | None:
         title = f"Placement {grade}: its GPUs could have been nearer"
     speed, slow = told.get("gb_per_s"), told.get("slowdown")
     rows = [
-        fact("Grade", str(grade or words.MISSING)),
-        fact("Farthest pair", words.clip(told.get("worst_level"), 24)),
-        fact("Slowest link", parts.num(f"{speed:.0f} GB/s" if speed is not None else words.MISSING)),
+        fact("Grade", str(grade or components_text.MISSING)),
+        fact("Farthest pair", components_text.clip(told.get("worst_level"), 24)),
+        fact("Slowest link", parts.num(f"{speed:.0f} GB/s" if speed is not None else components_text.MISSING)),
     ]
     note = None
     if slow:
-        lost = f"{words.percent(slow['lost_ratio_low'])} to {words.percent(slow['lost_ratio_high'])}"
+        lost = (
+            f"{components_text.percent(slow['lost_ratio_low'])} to {components_text.percent(slow['lost_ratio_high'])}"
+        )
         rows.append(fact("Work lost", parts.num(lost)))
         shares = f"{100 * slow['exposed_ratio_low']:.1f} to {100 * slow['exposed_ratio_high']:.1f} %"
         note = f"Estimated: {shares} of a step waits for links on the best placement; nobody measured that share"
@@ -148,7 +156,9 @@ def placement(data: Row) -> Component | None:
         states.fix(str(one.get("fix")), f"Not known: {one.get('what')}. ")
         for one in (told.get("missing") or [])[:MAX_MISSING]
     ]
-    why = html.P(words.sentence(words.clip(str(told.get("why") or "").removeprefix("Not graded: "), MAX_WHY)))
+    why = html.P(
+        components_text.sentence(components_text.clip(str(told.get("why") or "").removeprefix("Not graded: "), MAX_WHY))
+    )
     return parts.card(title, why, html.Div(rows, className="keyfacts"), *lacking, note=note)
 
 
@@ -160,10 +170,10 @@ def runs(data: Row) -> Component | None:
     columns = [parts.Column("Started"), parts.Column("Ended"), parts.Column("State"), parts.Column("GPUs", "r")]
     rows = [
         [
-            words.when(item.get("started_at") or item.get("start")),
-            words.when(item.get("ended_at") or item.get("end")),
+            components_text.when(item.get("started_at") or item.get("start")),
+            components_text.when(item.get("ended_at") or item.get("end")),
             state_tag(item.get("state")),
-            parts.num(str(item.get("gpus") if item.get("gpus") is not None else words.MISSING)),
+            parts.num(str(item.get("gpus") if item.get("gpus") is not None else components_text.MISSING)),
         ]
         for item in items[:MAX_RUNS]
     ]
@@ -178,7 +188,7 @@ def devices(data: Row) -> Component | None:
         return None
     names = [device_name(item) for item in items]
     more = html.P(f"and {len(names) - MAX_DEVICES} more", className="soft") if len(names) > MAX_DEVICES else None
-    shown = html.Ul([html.Li(words.clip(name, 70), className="mono") for name in names[:MAX_DEVICES]])
+    shown = html.Ul([html.Li(components_text.clip(name, 70), className="mono") for name in names[:MAX_DEVICES]])
     title = f"{len(names)} device{'s' if len(names) > 1 else ''}"
     return html.Section(html.Details([html.Summary(title), shown, more], open=len(names) <= FEW), className="card")
 

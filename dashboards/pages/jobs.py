@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query, job_link
+from gpuwatch.dashboards.components import ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query, job_link
 
 PAGE_SIZE = 100
 STATES = ("running", "completed", "failed")
@@ -34,7 +36,7 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
     choices += [(name.capitalize(), query.link(state=name, cursor=None), state == name) for name in STATES]
     note = f"{len(items)}{'+' if data.get('next') else ''} {query.window_words}"
     if query.get("user"):
-        note += f", user {words.clip(query.get('user'), 40)}"
+        note += f", user {components_text.clip(query.get('user'), 40)}"
     body = listing(items, query) if items else nothing(query)
     return html.Div([parts.heading("Jobs", note), parts.picks(choices, "State"), body, parts.pager(data, query)])
 
@@ -59,12 +61,12 @@ def listing(items: list[Row], query: Query) -> Component:
             parts.team_link(query, item.get("team")),
             user(item, query),
             state_tag(item.get("state")),
-            parts.num(words.MISSING if item.get("gpus") is None else str(item["gpus"]), item.get("gpus")),
+            parts.num(components_text.MISSING if item.get("gpus") is None else str(item["gpus"]), item.get("gpus")),
             parts.hours(item.get("gpu_seconds")),
             parts.money(item.get("cost"), str(item.get("currency") or "")),
-            parts.percent(books.effective(item)),
+            parts.percent(ledger_math.effective(item)),
             parts.strip(buckets(item), f"job {item.get('id')}"),
-            html.Span(words.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+            html.Span(components_text.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
         ]
         for item in items
     ]
@@ -75,12 +77,14 @@ def title(item: Row, query: Query) -> Component:
     """Name and id, and a mark where findings hang on it."""
     ident, found = str(item.get("id")), len(item.get("findings") or [])
     name = str(item.get("name") or ident)
-    under = [html.Span(words.clip(ident, 44), className="soft mono")] if name != ident else []
-    team = html.Span(words.clip(words.owner(item.get("team")), 24), className="narrow-only soft")
+    under = [html.Span(components_text.clip(ident, 44), className="soft mono")] if name != ident else []
+    team = html.Span(components_text.clip(components_text.owner(item.get("team")), 24), className="narrow-only soft")
     mark = [parts.tag(f"{found} finding{'s' if found > 1 else ''}", "warn")] if found else []
     return html.Div(
         [
-            parts.link(words.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name),
+            parts.link(
+                components_text.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name
+            ),
             html.Div([*under, team, *mark], className="jobname"),
         ]
     )
@@ -90,8 +94,8 @@ def user(item: Row, query: Query) -> Component:
     """A user, leading to their jobs."""
     name = item.get("user")
     if not name:
-        return html.Span(words.MISSING, className="missing", title="No source says whose it is")
-    return parts.link(words.clip(name, 28), query.link(user=str(name), cursor=None), title=str(name))
+        return html.Span(components_text.MISSING, className="missing", title="No source says whose it is")
+    return parts.link(components_text.clip(name, 28), query.link(user=str(name), cursor=None), title=str(name))
 
 
 def state_tag(state: object) -> Component:
@@ -105,7 +109,7 @@ def state_tag(state: object) -> Component:
         if lowered.startswith(("fail", "out_of", "node_f"))
         else "plain"
     )
-    return parts.tag(words.clip(text.replace("_", " ").capitalize(), 20), kind)
+    return parts.tag(components_text.clip(text.replace("_", " ").capitalize(), 20), kind)
 
 
 def buckets(item: Row) -> Mapping[str, object]:

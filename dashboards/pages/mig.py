@@ -9,11 +9,13 @@ from fractions import Fraction
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import parts, states, tenancy, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query, job_link
-from gpuwatch.dashboards.tenancy import COMPUTE_ROWS, MEMORY_COLUMNS, Slice
+from gpuwatch.dashboards.components import parts, slice_use
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.slice_use import COMPUTE_ROWS, MEMORY_COLUMNS, Slice
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query, job_link
 
 GPUS_A_PAGE = 24
 MAX_PAGES = 10
@@ -63,7 +65,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     """What is lost inside and beside slices, then the GPUs."""
     if not data.gpus:
         return html.Div([parts.heading("How the sliced GPUs are used"), nothing(query)])
-    held, sort = tenancy.slices(data.rows), query.get("sort", "idle")
+    held, sort = slice_use.slices(data.rows), query.get("sort", "idle")
     gpus = sorted(data.gpus, key=lambda gpu: gpu_order(gpu, held, sort))
     shown, links = parts.numbered(gpus, GPUS_A_PAGE, query)
     choices = [(word, query.link(sort=name, page=None), sort == name) for name, word in SORTS.items()]
@@ -112,7 +114,7 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
     held = sum((part.held_s for part in slices), Decimal(0))
     free = sum((part.free_s for part in slices), Decimal(0))
     taken = [part for part in slices if part.owner]
-    rest = sum((tenancy.share(gpu.get("remainder_share")) or Fraction(0) for gpu in data.gpus), start=Fraction(0))
+    rest = sum((slice_use.share(gpu.get("remainder_share")) or Fraction(0) for gpu in data.gpus), start=Fraction(0))
     return parts.headlines(
         [
             parts.Headline("Held slices cost", parts.money(sum(costs, Decimal(0)) if costs else None, currency)),
@@ -145,9 +147,9 @@ def counted(held: dict[str, list[Slice]]) -> list[Component]:
     splits = dict.fromkeys(name for part in slices for name in part.split.split(", ") if name)
     said = []
     if methods:
-        said.append("Shares are counted by " + ", then ".join(tenancy.METHODS.get(name, name) for name in methods))
+        said.append("Shares are counted by " + ", then ".join(slice_use.METHODS.get(name, name) for name in methods))
     if splits:
-        said.append("slices of several owners are " + "; ".join(tenancy.SPLITS.get(name, name) for name in splits))
+        said.append("slices of several owners are " + "; ".join(slice_use.SPLITS.get(name, name) for name in splits))
     return [html.Div("; ".join(said))] if said else []
 
 
@@ -160,7 +162,7 @@ def remainder(rest: Fraction | None) -> Component | None:
             html.Span(className="dot m-rest"),
             html.Span("remainder", className="soft one-line"),
             html.Span("in no slice", className="soft one-line", title="The platform's, or shared by policy"),
-            parts.num(str(rest), f"{words.percent(float(rest))} of the GPU"),
+            parts.num(str(rest), f"{components_text.percent(float(rest))} of the GPU"),
             html.Span(),
         ]
     )
@@ -184,14 +186,16 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
     placed = [part for part in now if part.placement is not None]
     gone = len(slices) - len(now)
     older = html.P(f"and {gone} slice{'s' if gone > 1 else ''} of earlier layouts", className="soft small")
-    rest = tenancy.share(gpu.get("remainder_share"))
-    over = f"remainder {words.percent(float(rest))}" if rest is not None else "remainder unknown"
+    rest = slice_use.share(gpu.get("remainder_share"))
+    over = f"remainder {components_text.percent(float(rest))}" if rest is not None else "remainder unknown"
     return html.Section(
         [
             html.Header(
                 [
-                    html.H2(words.clip(f"{gpu.get('node')} · {words.device(ident)}", 44), title=ident),
-                    html.Div(f"{words.clip(model, 30)}, {over}", className="note"),
+                    html.H2(
+                        components_text.clip(f"{gpu.get('node')} · {components_text.device(ident)}", 44), title=ident
+                    ),
+                    html.Div(f"{components_text.clip(model, 30)}, {over}", className="note"),
                 ]
             ),
             *(
@@ -224,8 +228,10 @@ def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component
     row_at, taken = COMPUTE_ROWS + 1, set[int]()
     for part in slices:
         where = part.placement or {}
-        size = min(tenancy.whole(where.get("memory_slices") or where.get("size"), 1), MEMORY_COLUMNS - part.start) or 1
-        compute = max(1, min(tenancy.whole(where.get("compute_slices"), 1), row_at - 1))
+        size = (
+            min(slice_use.whole(where.get("memory_slices") or where.get("size"), 1), MEMORY_COLUMNS - part.start) or 1
+        )
+        compute = max(1, min(slice_use.whole(where.get("compute_slices"), 1), row_at - 1))
         row_at = max(1, row_at - compute)
         taken |= set(range(part.start, part.start + size))
         columns = f"{part.start + 1} / span {size}"
@@ -268,9 +274,9 @@ def sizes(slices: list[Slice], rest: Fraction | None) -> Component:
     """Slices by their share of the GPU, side by side, where nobody says where they lie."""
     pieces = [
         html.Div(
-            html.Span(fitting(part, int((tenancy.share(part.share) or Fraction(0)) * MEMORY_COLUMNS))),
+            html.Span(fitting(part, int((slice_use.share(part.share) or Fraction(0)) * MEMORY_COLUMNS))),
             className=f"slice m-{part.state}",
-            style=parts.width(float(tenancy.share(part.share) or 0)),
+            style=parts.width(float(slice_use.share(part.share) or 0)),
             title=part.words,
         )
         for part in slices
@@ -294,12 +300,12 @@ def fitting(part: Slice, columns: int) -> str:
 
 def short_owner(name: str) -> str:
     """An owner where there is room for few words."""
-    return "no team" if name == "__unallocated__" else words.owner(name)
+    return "no team" if name == "__unallocated__" else components_text.owner(name)
 
 
 def line(part: Slice, query: Query) -> Component:
     """A slice in the list under the drawing."""
-    who = words.clip(short_owner(part.owner), 22) if part.owner else "free"
+    who = components_text.clip(short_owner(part.owner), 22) if part.owner else "free"
     said = f"{who} and {part.others} more" if part.others else who
     name = (
         parts.link(said, job_link(query, part.cluster, part.job), title=f"{part.words}; longest: job {part.job}")
@@ -311,7 +317,7 @@ def line(part: Slice, query: Query) -> Component:
     return html.Li(
         [
             html.Span(className=f"dot m-{part.state}"),
-            html.Span(words.clip(part.profile, 14), className="mono one-line"),
+            html.Span(components_text.clip(part.profile, 14), className="mono one-line"),
             name,
             use,
             cost,

@@ -11,17 +11,19 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, figures, parts, states, words
-from gpuwatch.dashboards.books import History, Sum
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.findings_list import card as finding_card
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query
-from gpuwatch.dashboards.theme import BUCKETS, PRODUCTIVE, STAGES, Scheme
-from gpuwatch.dashboards.waterfall import waterfall
+from gpuwatch.dashboards.components import figures, ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.findings_list import card as finding_card
+from gpuwatch.dashboards.components.ledger_math import History, Sum
+from gpuwatch.dashboards.components.waterfall import waterfall
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.theme import BUCKETS, PRODUCTIVE, STAGES, Scheme
 
 TOP_FINDINGS = 4
-PARTLY = 1 - books.UNSEEN_MAX
+PARTLY = 1 - ledger_math.UNSEEN_MAX
 """Part of the held time that nobody measured, above which a ratio is of what is measured."""
 NOTHING_BEFORE = "no period before"
 
@@ -38,17 +40,17 @@ class Data:
 async def load(api: Api, query: Query) -> Data:
     """Asks for everything at once; only the ledger is needed."""
     top = api.findings(limit=TOP_FINDINGS, state="open", sort="cost", pool=query.get("pool"), **query.scope)
-    told, findings = await asyncio.gather(books.history(api, query), books.optional(top))
+    told, findings = await asyncio.gather(ledger_math.history(api, query), ledger_math.optional(top))
     return Data(told, told.fleet, findings)
 
 
 @page("/", "Overview", load, icon="overview", order=1)
 def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     """Headline numbers, then the funnel and the waterfall, then the trend and what to act on."""
-    sums = books.by_key(books.within(data.books.now, query), "bucket")
-    whole = books.total(sums)
+    sums = ledger_math.by_key(ledger_math.within(data.books.now, query), "bucket")
+    whole = ledger_math.total(sums)
     window = data.books.now.get("window") or {}
-    note = f"{words.span(window.get('start'), window.get('end'))}" if window else query.window_words
+    note = f"{components_text.span(window.get('start'), window.get('end'))}" if window else query.window_words
     top = parts.heading("Where the GPU-hours went", note)
     if not whole.seconds:
         return html.Div(
@@ -80,26 +82,28 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
 
 def earlier(fleet: Row, query: Query) -> Component | None:
     """Leads to the last week that has books, where they ended before the window."""
-    end = words.moment(fleet.get("as_of"))
+    end = components_text.moment(fleet.get("as_of"))
     if end is None:
         return None
-    window = books.text_of(end - timedelta(days=7), end)
+    window = ledger_math.text_of(end - timedelta(days=7), end)
     return parts.link(
-        f"Show the week up to {words.when(fleet.get('as_of'))}", query.link(window=window), "button primary"
+        f"Show the week up to {components_text.when(fleet.get('as_of'))}", query.link(window=window), "button primary"
     )
 
 
 def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, query: Query) -> Component:
     """Cost, productive, allocated, held idle, not measured: each against the window before."""
-    before = books.by_key(books.within(data.books.before, query), "bucket")
-    past = books.total(before)
-    known = books.comparable(past, whole)
+    before = ledger_math.by_key(ledger_math.within(data.books.before, query), "bucket")
+    past = ledger_math.total(before)
+    known = ledger_math.comparable(past, whole)
     alone = None if known else NOTHING_BEFORE
-    steps = books.trend(books.within(data.books.stepped, query), data.books.step, books.window_of(data.books.now))
+    steps = ledger_math.trend(
+        ledger_math.within(data.books.stepped, query), data.books.step, ledger_math.window_of(data.books.now)
+    )
     allocated = [bucket.name for bucket in BUCKETS if bucket.allocated]
 
     def part(of: Mapping[str, Sum], names: list[str], all_: Sum) -> Decimal | None:
-        return books.ratio(books.total(of, names).seconds, all_.seconds)
+        return ledger_math.ratio(ledger_math.total(of, names).seconds, all_.seconds)
 
     def productive() -> parts.Headline:
         now, then = worked(sums), worked(before) if known else None
@@ -108,7 +112,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
         return parts.Headline(
             "Productive",
             parts.percent(now),
-            words.points(now, then) if alike else None,
+            components_text.points(now, then) if alike else None,
             None if now is None or then is None else now >= then,
             worked_by_step(steps),
             not_measured(query) if now is None and whole.seconds else "of the measured" if partial else alone,
@@ -118,7 +122,9 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
         now = part(sums, names, whole)
         then = part(before, names, past) if known else None
         good = None if good_up is None or now is None or then is None else (now >= then) is good_up
-        return parts.Headline(label, parts.percent(now), words.points(now, then), good, steps.share(names), alone, href)
+        return parts.Headline(
+            label, parts.percent(now), components_text.points(now, then), good, steps.share(names), alone, href
+        )
 
     idle, idle_before = sums.get("hoarded", Sum()), before.get("hoarded", Sum())
     return parts.headlines(
@@ -126,7 +132,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
             parts.Headline(
                 "GPU cost",
                 parts.money(whole.cost, currency),
-                words.change(whole.cost, past.cost if known else None),
+                components_text.change(whole.cost, past.cost if known else None),
                 series=steps.sums(list(steps.hours)),
                 note=parts.gpu_time(whole.seconds),
                 href=query.link("/teams"),
@@ -135,8 +141,8 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
             share("Allocated", allocated, None),
             parts.Headline(
                 "Held idle",
-                parts.money(books.nothing_costs(idle, whole), currency),
-                words.change(idle.seconds, idle_before.seconds if known else None),
+                parts.money(ledger_math.nothing_costs(idle, whole), currency),
+                components_text.change(idle.seconds, idle_before.seconds if known else None),
                 idle.seconds <= idle_before.seconds,
                 steps.sums(["hoarded"]),
                 note=parts.gpu_time(idle.seconds),
@@ -149,7 +155,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
 
 def unseen(sums: Mapping[str, Sum]) -> Decimal:
     """The part of the held time that nobody measured (0..1)."""
-    held = books.total(sums, [bucket.name for bucket in BUCKETS if bucket.allocated]).seconds
+    held = ledger_math.total(sums, [bucket.name for bucket in BUCKETS if bucket.allocated]).seconds
     return sums.get("unobserved", Sum()).seconds / held if held else Decimal(0)
 
 
@@ -160,15 +166,15 @@ def measured_partly(sums: Mapping[str, Sum]) -> bool:
 
 def worked(sums: Mapping[str, Sum]) -> Decimal | None:
     """Productive part of the time (0..1), of what is measured where much is not; None where (nearly) nothing held is."""
-    if unseen(sums) > books.UNSEEN_MAX:
+    if unseen(sums) > ledger_math.UNSEEN_MAX:
         return None
-    whole = books.total(sums).seconds
+    whole = ledger_math.total(sums).seconds
     if measured_partly(sums):
         whole -= sums.get("unobserved", Sum()).seconds
-    return books.ratio(books.total(sums, PRODUCTIVE).seconds, whole)
+    return ledger_math.ratio(ledger_math.total(sums, PRODUCTIVE).seconds, whole)
 
 
-def worked_by_step(steps: books.Trend) -> list[float | None]:
+def worked_by_step(steps: ledger_math.Trend) -> list[float | None]:
     """The productive part of each step; None where it is not known."""
     found: list[float | None] = []
     for at in range(len(steps.starts)):
@@ -189,11 +195,11 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
     # Which free GPUs report is not in the buckets; what is held and measured is.
     stages: Row = priced if query.get("pool") else {**(data.books.now.get("funnel") or {}), **priced}
     now = running(data.fleet or {}, query)
-    whole, team = words.number((stages.get("total") or {}).get("gpu_seconds")), query.get("team")
+    whole, team = components_text.number((stages.get("total") or {}).get("gpu_seconds")), query.get("team")
     rows = []
     for name, word, meaning in STAGES:
         stage: Row = stages.get(name) or {}
-        share = books.ratio(stage.get("gpu_seconds"), whole)
+        share = ledger_math.ratio(stage.get("gpu_seconds"), whole)
         # A stage says 0.00 also where no bucket of it has a price.
         known = name in stages and (priced.get(name) or priced["total"])["cost"] is not None
         cost = stage.get("cost") if known else None
@@ -219,7 +225,7 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
         columns.append(parts.Column("Now", "r now", hint=hint))
     effective, partial = worked(sums), measured_partly(sums)
     of = "of what is measured" if partial else f"of the GPU time {'held' if team else 'owned'}"
-    title = f"{words.percent(effective)} {of} did effective work"
+    title = f"{components_text.percent(effective)} {of} did effective work"
     if effective is None:
         title = "How much of the GPU time did effective work is not known" if partial else "How far the GPU time got"
     note = not_measured(query) if effective is None and partial else None
@@ -237,9 +243,9 @@ def pool_stages(sums: Mapping[str, Sum]) -> Row:
         "active": [name for name in held if name != "hoarded"],
         "effective": list(PRODUCTIVE),
     }
-    found = {name: books.total(sums, names) for name, names in stages.items()}
+    found = {name: ledger_math.total(sums, names) for name, names in stages.items()}
     rows: Row = {name: {"gpu_seconds": part.seconds, "cost": part.cost} for name, part in found.items()}
-    if unseen(sums) > books.UNSEEN_MAX:
+    if unseen(sums) > ledger_math.UNSEEN_MAX:
         rows |= {name: {"gpu_seconds": None, "cost": None} for name in ("active", "effective")}
     return rows
 
@@ -259,7 +265,7 @@ def running(fleet: Row, query: Query) -> dict[str, tuple[Decimal | None, Decimal
 
 def added(items: list[Row], kind: str, stage: str) -> Decimal | None:
     """The sum of what is known; None where nothing is."""
-    known = [found for row in items if (found := words.number((row.get(kind) or {}).get(stage))) is not None]
+    known = [found for row in items if (found := components_text.number((row.get(kind) or {}).get(stage))) is not None]
     return sum(known, Decimal(0)) if known else None
 
 
@@ -274,8 +280,8 @@ def alive(counts: tuple[Decimal | None, Decimal | None] | None) -> Component:
 
 def count(value: object) -> str:
     """GPUs: whole numbers as such, averages with one decimal."""
-    found = words.number(value)
-    return words.MISSING if found is None else f"{found:,.0f}" if found == int(found) else f"{found:,.1f}"
+    found = components_text.number(value)
+    return components_text.MISSING if found is None else f"{found:,.0f}" if found == int(found) else f"{found:,.1f}"
 
 
 def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
@@ -283,7 +289,7 @@ def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
     waste = [(sums[b.name].seconds, b.word) for b in BUCKETS if b.waste and b.name in sums and sums[b.name].seconds]
     seconds, word = max(waste, default=(Decimal(0), ""))
     title = (
-        f"The largest loss: {words.inside(word)}, {words.gpu_time(seconds)} {query.window_words}"
+        f"The largest loss: {components_text.inside(word)}, {components_text.gpu_time(seconds)} {query.window_words}"
         if word
         else "Every GPU-hour in one bucket"
     )
@@ -292,7 +298,9 @@ def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
 
 def trend(data: Data, query: Query, scheme: Scheme) -> Component:
     """Buckets over time."""
-    steps = books.trend(books.within(data.books.stepped, query), data.books.step, books.window_of(data.books.now))
+    steps = ledger_math.trend(
+        ledger_math.within(data.books.stepped, query), data.books.step, ledger_math.window_of(data.books.now)
+    )
     unit = "hour" if data.books.step == "1h" else "day"
     if not steps.starts:
         return parts.card("Trend", states.advice("No books over time for this window yet."))
@@ -304,7 +312,7 @@ def trend(data: Data, query: Query, scheme: Scheme) -> Component:
     ]
     best = max(known, default=None)
     title = (
-        f"The best {unit}, {words.when(best[1]) if unit == 'hour' else words.day(best[1])}, was {words.percent(best[0])} productive"
+        f"The best {unit}, {components_text.when(best[1]) if unit == 'hour' else components_text.day(best[1])}, was {components_text.percent(best[0])} productive"
         if best and len(known) > 1
         else f"GPU-hours by {unit}"
     )

@@ -9,12 +9,14 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.page import page
+from gpuwatch.dashboards.components import ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
 from gpuwatch.dashboards.pages.finding import fact
 from gpuwatch.dashboards.pages.periods import corrected, state_tag
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
 
 MAX_TEAMS = 100
 MAX_LINES = 200
@@ -59,8 +61,8 @@ def summary(period: Row, query: Query) -> Component:
     """The bill by team, as frozen and with its corrections."""
     name, currency, window = str(period.get("period")), str(period.get("currency") or ""), period.get("window") or {}
     frozen, later = (
-        books.by_key(period.get("rows") or [], "team"),
-        books.by_key(period.get("corrections") or [], "team"),
+        ledger_math.by_key(period.get("rows") or [], "team"),
+        ledger_math.by_key(period.get("corrections") or [], "team"),
     )
     teams = sorted(frozen.keys() | later.keys(), key=lambda team: (-(amount(frozen, team) or 0), team))
     columns = [
@@ -90,7 +92,10 @@ def summary(period: Row, query: Query) -> Component:
     return html.Section(
         [
             html.Div(
-                [state_tag(period), html.Span(words.span(window.get("start"), window.get("end")), className="soft")],
+                [
+                    state_tag(period),
+                    html.Span(components_text.span(window.get("start"), window.get("end")), className="soft"),
+                ],
                 className="facts",
             ),
             html.H1(f"The bill of {name}"),
@@ -112,7 +117,7 @@ def summary(period: Row, query: Query) -> Component:
 
 def whose(team: str, name: str, query: Query) -> Component:
     """A team, leading to its charges of the period."""
-    said = words.clip(words.owner("" if team == "None" else team), 60)
+    said = components_text.clip(components_text.owner("" if team == "None" else team), 60)
     if team == "None" or team.startswith("__"):
         return html.Span(said, className="soft")
     return parts.link(said, query.link("/teams", window=name, team=team, by="user"), "title", team)
@@ -125,7 +130,7 @@ def onward(name: str, query: Query) -> Component:
     return html.Div([charges, ", ", report] if "W" in name else charges)
 
 
-def amount(sums: dict[str, books.Sum], team: str) -> Decimal | None:
+def amount(sums: dict[str, ledger_math.Sum], team: str) -> Decimal | None:
     """The money of a team; None where it has none or no price."""
     return sums[team].cost if team in sums else None
 
@@ -143,8 +148,13 @@ def lines(data: Row, query: Query) -> Component:
     ]
     rows = [
         [
-            html.Div([words.clip(one.why, 100), html.Div(words.when(one.posted_at), className="soft small nowrap")]),
-            words.clip(words.owner(one.team), 40),
+            html.Div(
+                [
+                    components_text.clip(one.why, 100),
+                    html.Div(components_text.when(one.posted_at), className="soft small nowrap"),
+                ]
+            ),
+            components_text.clip(components_text.owner(one.team), 40),
             parts.hours(one.seconds),
             parts.more(one.cost, one.currency),
         ]
@@ -158,13 +168,13 @@ def lines(data: Row, query: Query) -> Component:
 
 def grouped(items: Iterable[Row]) -> list[Group]:
     """Lines added up by instant, cause and team, the newest first; those of one instant by money."""
-    sums: dict[tuple[str, str, str, str], books.Sum] = {}
+    sums: dict[tuple[str, str, str, str], ledger_math.Sum] = {}
     for item in items:
         key = tuple(str(item.get(name) or "") for name in ("posted_at", "why", "team", "currency"))
         at, why, team, currency = key
-        seconds = words.number(item.get("gpu_seconds")) or Decimal(0)
-        sums[at, why, team, currency] = sums.get((at, why, team, currency), books.Sum()).plus(
-            seconds, words.number(item.get("cost"))
+        seconds = components_text.number(item.get("gpu_seconds")) or Decimal(0)
+        sums[at, why, team, currency] = sums.get((at, why, team, currency), ledger_math.Sum()).plus(
+            seconds, components_text.number(item.get("cost"))
         )
     ordered = sorted(sums.items(), key=lambda entry: (-abs(entry[1].cost or Decimal(0)), entry[0]))
     ordered.sort(key=lambda entry: entry[0][0], reverse=True)
@@ -182,7 +192,7 @@ def history(period: Row) -> Component:
                     html.Div(
                         [
                             html.B(f"Closing {closing.get('number')}"),
-                            f" {words.when(closing.get('closed_at'))} by {words.clip(closing.get('closed_by'), 60)}",
+                            f" {components_text.when(closing.get('closed_at'))} by {components_text.clip(closing.get('closed_by'), 60)}",
                         ]
                     ),
                     html.Div(["SHA-256 ", html.Span(str(closing.get("digest")), className="mono")], className="soft"),
@@ -197,21 +207,23 @@ def history(period: Row) -> Component:
 def priced_with(period: Row) -> Component | None:
     """Versions of the cards that the closing in force was priced with."""
     versions = period.get("versions") or {}
-    told = [f"{words.clip(name, 30)} version {version}" for name, version in versions.items() if version]
+    told = [f"{components_text.clip(name, 30)} version {version}" for name, version in versions.items() if version]
     return html.P(f"Priced with {', '.join(told)}", className="soft small") if told else None
 
 
 def signature(one: Row) -> str:
     """A signature in words."""
-    note = f": {words.clip(one['note'], 200)}" if one.get("note") else ""
-    return f"Signed by {words.clip(one.get('signer'), 60)}, {words.when(one.get('signed_at'))}{note}"
+    note = f": {components_text.clip(one['note'], 200)}" if one.get("note") else ""
+    return (
+        f"Signed by {components_text.clip(one.get('signer'), 60)}, {components_text.when(one.get('signed_at'))}{note}"
+    )
 
 
 def reopened(closing: Row) -> str:
     """Who opened it again and why, as far as the caller may know."""
-    why = f": {words.clip(closing['reason'], 200)}" if closing.get("reason") else ""
-    by = words.clip(closing.get("reopened_by"), 60)
-    return f"Opened again {words.when(closing.get('reopened_at'))} by {by}{why}"
+    why = f": {components_text.clip(closing['reason'], 200)}" if closing.get("reason") else ""
+    by = components_text.clip(closing.get("reopened_by"), 60)
+    return f"Opened again {components_text.when(closing.get('reopened_at'))} by {by}{why}"
 
 
 def check(period: Row) -> Component:

@@ -11,10 +11,12 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.components import ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
 
 PAGE_SIZE = 26
 DIGEST_SHOWN = 12
@@ -31,8 +33,8 @@ class Data:
 
 async def load(api: Api, query: Query) -> Data:
     """A page of periods."""
-    found, fleet = await asyncio.gather(api.periods(PAGE_SIZE, query.get("cursor")), books.optional(api.fleet()))
-    return Data(found, words.moment((fleet or {}).get("at")))
+    found, fleet = await asyncio.gather(api.periods(PAGE_SIZE, query.get("cursor")), ledger_math.optional(api.fleet()))
+    return Data(found, components_text.moment((fleet or {}).get("at")))
 
 
 @page("/periods", "Periods", load, icon="periods", order=8, filters=(), under="/teams")
@@ -90,7 +92,7 @@ def in_force(item: Row) -> list[Row]:
 
 def state_tag(item: Row) -> Component:
     """closed or open again, with how often it was closed."""
-    number = words.number(item.get("number")) or Decimal(1)
+    number = components_text.number(item.get("number")) or Decimal(1)
     again = f", closing {number}" if number > 1 else ""
     return parts.tag(f"Closed{again}", "ok") if item.get("state") == "closed" else parts.tag("Open again", "warn")
 
@@ -98,13 +100,13 @@ def state_tag(item: Row) -> Component:
 def corrected(item: Row) -> Decimal | None:
     """Money of all corrections posted so far; zero where there is none, None where they have no price."""
     lines: list[Row] = item.get("corrections") or []
-    costs = [cost for line in lines if (cost := words.number(line.get("cost"))) is not None]
+    costs = [cost for line in lines if (cost := components_text.number(line.get("cost"))) is not None]
     return sum(costs, Decimal(0)) if costs or not lines else None
 
 
 def digest(text: object) -> Component:
     """A hash by its first figures; all of it on hover."""
-    return html.Span(str(text or words.MISSING)[:DIGEST_SHOWN], className="mono", title=str(text))
+    return html.Span(str(text or components_text.MISSING)[:DIGEST_SHOWN], className="mono", title=str(text))
 
 
 def listing(items: Sequence[Row], query: Query) -> Component:
@@ -125,7 +127,8 @@ def listing(items: Sequence[Row], query: Query) -> Component:
             parts.money(item.get("cost"), str(item.get("currency") or "")),
             parts.money(corrected(item), str(item.get("currency") or "")),
             html.Span(
-                f"{words.when(item.get('closed_at'))} by {words.clip(item.get('closed_by'), 40)}", className="soft"
+                f"{components_text.when(item.get('closed_at'))} by {components_text.clip(item.get('closed_by'), 40)}",
+                className="soft",
             ),
             signers(item),
             digest(item.get("digest")),
@@ -137,5 +140,5 @@ def listing(items: Sequence[Row], query: Query) -> Component:
 
 def signers(item: Row) -> Component:
     """Who stands up for the closing in force."""
-    found = [words.clip(one.get("signer"), 40) for one in in_force(item)]
+    found = [components_text.clip(one.get("signer"), 40) for one in in_force(item)]
     return html.Span(", ".join(found[:3])) if found else html.Span("nobody yet", className="missing")

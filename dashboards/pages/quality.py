@@ -7,10 +7,12 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.components import parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
 
 KINDS = {"ok": "ok", "late": "warn", "failing": "bad", "never": "bad", "warn": "warn", "fail": "bad"}
 WORDS = {
@@ -89,10 +91,17 @@ def numbers(data: Row, items: list[Row], checks: list[Row]) -> Component:
                 "Held, team unknown", parts.percent(data.get("unattributed_ratio")), note="charged to nobody"
             ),
             parts.Headline(
-                "Sources that speak", parts.num(f"{good} of {len(items)}" if items else words.MISSING, "No live source")
+                "Sources that speak",
+                parts.num(f"{good} of {len(items)}" if items else components_text.MISSING, "No live source"),
             ),
-            parts.Headline("Readings taken", parts.num(words.short(words.number(samples) or Decimal(0)), samples)),
-            parts.Headline("Readings refused", parts.num(words.short(words.number(rejected) or Decimal(0)), rejected)),
+            parts.Headline(
+                "Readings taken",
+                parts.num(components_text.short(components_text.number(samples) or Decimal(0)), samples),
+            ),
+            parts.Headline(
+                "Readings refused",
+                parts.num(components_text.short(components_text.number(rejected) or Decimal(0)), rejected),
+            ),
         ]
     )
 
@@ -121,10 +130,12 @@ def sources(items: list[Row]) -> Component:
         ]
         rows = [
             [
-                html.Span(words.clip(row.get("source"), 60), title=str(row.get("source"))),
-                words.clip(row.get("cluster"), 24),
+                html.Span(components_text.clip(row.get("source"), 60), title=str(row.get("source"))),
+                components_text.clip(row.get("cluster"), 24),
                 ago(row),
-                parts.num(words.short(words.number(row.get("samples")) or Decimal(0)), row.get("samples")),
+                parts.num(
+                    components_text.short(components_text.number(row.get("samples")) or Decimal(0)), row.get("samples")
+                ),
             ]
             for row in well
         ]
@@ -139,7 +150,7 @@ def sources(items: list[Row]) -> Component:
 def ago(row: Row) -> Component:
     """How long ago a source was heard."""
     lag = row.get("lag_s")
-    said = words.MISSING if lag is None else f"{words.duration(lag)} ago"
+    said = components_text.MISSING if lag is None else f"{components_text.duration(lag)} ago"
     return parts.num(said, row.get("last_seen") or "Never seen")
 
 
@@ -156,26 +167,26 @@ def source(row: Row) -> Component:
     refused = [
         html.Li(
             [
-                f"{words.clip(one.get('reason'), 160)}: {one.get('count')}",
-                html.Div(words.clip(example(one.get("example")), 200), className="mono soft"),
+                f"{components_text.clip(one.get('reason'), 160)}: {one.get('count')}",
+                html.Div(components_text.clip(example(one.get("example")), 200), className="mono soft"),
             ]
         )
         for one in rejects
     ]
-    name = html.Span(words.clip(row.get("source"), 70), title=str(row.get("source")))
+    name = html.Span(components_text.clip(row.get("source"), 70), title=str(row.get("source")))
     return parts.card(
         name,
         html.Div(
             [
                 state_tag(row.get("state")),
-                html.Span(words.clip(row.get("cluster"), 30)),
+                html.Span(components_text.clip(row.get("cluster"), 30)),
                 html.Span(["last seen ", ago(row)], className="soft"),
             ],
             className="facts",
         ),
-        html.P(words.clip(row.get("error"), 400), className="error") if row.get("error") else None,
+        html.P(components_text.clip(row.get("error"), 400), className="error") if row.get("error") else None,
         html.Ul(refused, className="rejects") if refused else None,
-        html.P(f"Fields it lacks: {words.clip(', '.join(missing), 300)}") if missing else None,
+        html.P(f"Fields it lacks: {components_text.clip(', '.join(missing), 300)}") if missing else None,
         states.fix(str(row["fix"]), "Fix: ") if row.get("fix") else None,
     )
 
@@ -192,7 +203,7 @@ def well(checks: list[Row]) -> Component | None:
     good = [row for row in checks if row.get("status") == "ok"]
     if not good:
         return None
-    rows = [[html.B(name_of(row)), words.clip(row.get("what"), 200)] for row in good]
+    rows = [[html.B(name_of(row)), components_text.clip(row.get("what"), 200)] for row in good]
     title = f"{len(good)} check{'s' if len(good) > 1 else ''} passed"
     return parts.card(title, parts.table([parts.Column("Check"), parts.Column("")], rows, label="Checks passed"))
 
@@ -212,7 +223,7 @@ def check(row: Row) -> Component:
                 [state_tag(row.get("status")), html.B(name_of(row))],
                 className="facts",
             ),
-            html.P(words.clip(row.get("what"), 600)),
+            html.P(components_text.clip(row.get("what"), 600)),
             body,
         ],
         className="card",

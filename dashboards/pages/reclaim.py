@@ -5,10 +5,12 @@ from __future__ import annotations
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import parts, states, words
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query, finding_link, job_link
+from gpuwatch.dashboards.components import parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
 
 PAGE_SIZE = 100
 STEPS = {
@@ -77,7 +79,7 @@ def row(item: Row, query: Query) -> list[Component | str]:
     ident = str(item.get("job"))
     name = str(item.get("name") or ident)
     waited: Row = item.get("contention") or {}
-    hours = words.number(waited.get("gpu_hours"))
+    hours = components_text.number(waited.get("gpu_hours"))
     contended = (
         html.Div(
             [
@@ -95,13 +97,18 @@ def row(item: Row, query: Query) -> list[Component | str]:
         parts.tag("Some of it works: shrink, never end") if item.get("action") == "shrink" else None,
     ]
     brief = html.Div(
-        [html.Span(f"{idle} idle, {words.clip(words.owner(item.get('team')), 20)}"), following(item)],
+        [
+            html.Span(f"{idle} idle, {components_text.clip(components_text.owner(item.get('team')), 20)}"),
+            following(item),
+        ],
         className="facts narrow-only soft",
     )
     return [
         html.Div(
             [
-                parts.link(words.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name),
+                parts.link(
+                    components_text.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name
+                ),
                 html.Div(under, className="jobname"),
                 brief,
             ]
@@ -111,8 +118,8 @@ def row(item: Row, query: Query) -> list[Component | str]:
         parts.team_link(query, item.get("team")),
         parts.num(idle, f"{idle} devices"),
         parts.num(
-            words.duration((words.number(item.get("idle_minutes")) or 0) * 60),
-            f"since {words.when(item.get('idle_since'))}",
+            components_text.duration((components_text.number(item.get("idle_minutes")) or 0) * 60),
+            f"since {components_text.when(item.get('idle_since'))}",
         ),
         contended,
         parts.lost(item.get("wasted_cost"), str(item.get("currency") or "")),
@@ -125,11 +132,13 @@ def stands(item: Row) -> Component:
     held = HELD.get(str(item.get("held_by")))
     shown: list[Component] = [parts.tag(STEPS.get(name, name), MARKS.get(name, "plain"))]
     if held:
-        until = f" until {words.when(item.get('held_until'))}" if item.get("held_until") else ""
+        until = f" until {components_text.when(item.get('held_until'))}" if item.get("held_until") else ""
         shown.append(html.Div(f"{held}{until}", className="soft small"))
     elif item.get("step_at"):
         shown.append(
-            html.Div(f"since {words.when(item.get('step_at')).removesuffix(' UTC')}", className="soft small nowrap")
+            html.Div(
+                f"since {components_text.when(item.get('step_at')).removesuffix(' UTC')}", className="soft small nowrap"
+            )
         )
     return html.Div(shown)
 
@@ -141,7 +150,7 @@ def following(item: Row) -> Component:
         return html.Span("held" if item.get("held_by") else "none: people decide", className="soft")
     word = STEPS.get(str(following), str(following))
     when = (
-        words.when(item.get("next_at")).removesuffix(" UTC")
+        components_text.when(item.get("next_at")).removesuffix(" UTC")
         if item.get("next_at")
         else "when it was told long enough ago"
     )
@@ -155,7 +164,7 @@ def lines(items: list[Row]) -> Component | None:
         return None
     return parts.card(
         f"For whoever decides: {len(told)} command{'s' if len(told) != 1 else ''}",
-        html.Pre("\n".join(words.clip(line, 400) for line in told), tabIndex="0"),
+        html.Pre("\n".join(components_text.clip(line, 400) for line in told), tabIndex="0"),
         html.P("Look at them before you run them. gpuwatch runs none.", className="soft small"),
         note="Jobs whose recommendation stands and that nobody holds",
     )

@@ -14,10 +14,12 @@ from urllib.parse import urlencode
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, parts, states, words
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.components import ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
 
 WEEKS = 8
 """Weeks that are offered: those that ended last."""
@@ -53,7 +55,7 @@ class Data:
 async def load(api: Api, query: Query) -> Data:
     """What teams paid in the week of the address, else in the one that ended last."""
     me, fleet = await asyncio.gather(api.me(), api.fleet())
-    weeks = ended(words.moment(fleet.get("at")))
+    weeks = ended(components_text.moment(fleet.get("at")))
     wanted = query.get("week")
     week = wanted if WEEK.fullmatch(wanted) else weeks[0] if weeks else ""
     if not week:
@@ -98,7 +100,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
 def note_of(data: Data) -> str:
     """The week by its days."""
     window = (data.charges or {}).get("window") or {}
-    days = f", {words.span(window.get('start'), window.get('end'))}" if window else ""
+    days = f", {components_text.span(window.get('start'), window.get('end'))}" if window else ""
     return f"Week {data.week}{days}" if data.week else ""
 
 
@@ -115,12 +117,12 @@ def reports(data: Data, query: Query) -> list[Report]:
     """The fleet's first, then teams by what they paid. Nobody's time has no report of its own."""
     rows: list[Row] = (data.charges or {}).get("items") or []
     currency = str(next((row["currency"] for row in rows if row.get("currency")), ""))
-    sums = books.by_key(rows, "team")
+    sums = ledger_math.by_key(rows, "team")
     teams = [Report(team, part.cost, currency) for team, part in sums.items() if team != "None" and team[:2] != "__"]
     teams.sort(key=lambda one: (one.cost is None, -(one.cost or Decimal(0)), one.team))
     if query.get("team"):
         return [one for one in teams if one.team == query.get("team")]
-    whole = [Report("", books.total(sums).cost, currency)] if rows and data.me.get("teams") is None else []
+    whole = [Report("", ledger_math.total(sums).cost, currency)] if rows and data.me.get("teams") is None else []
     return [*whole, *teams]
 
 
@@ -139,7 +141,7 @@ def listed(rows: Sequence[Report], data: Data, query: Query) -> list[Component |
 def title(one: Report, data: Data, query: Query) -> Component:
     """Whose report it is; leads to its charges of the week."""
     href = query.link("/teams", team=one.team or None, window=data.week, by="user" if one.team else None)
-    said = words.clip(words.owner(one.team), 60) if one.team else "The fleet"
+    said = components_text.clip(components_text.owner(one.team), 60) if one.team else "The fleet"
     return parts.link(said, href, "title", one.team or None)
 
 
@@ -153,7 +155,7 @@ def file(form: str, team: str, week: str, whose: str) -> Component:
     """Opens in a tab of its own where the browser can show it, else it is saved."""
     word, hint = FORMATS[form]
     how: dict[str, Any] = {"target": "_blank", "rel": "noopener"} if form in OPENED else {"download": ""}
-    said: dict[str, Any] = parts.aria(f"{word} report of {words.clip(whose, 60)}, week {week}")
+    said: dict[str, Any] = parts.aria(f"{word} report of {components_text.clip(whose, 60)}, week {week}")
     return html.A(word, href=address(week, form, team), className="button small", title=hint, **how, **said)
 
 

@@ -11,12 +11,14 @@ from urllib.parse import urlencode
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import books, parts, states, words
-from gpuwatch.dashboards.books import Sum
-from gpuwatch.dashboards.charge_lines import cause_word
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.page import page
-from gpuwatch.dashboards.query import Query, job_link
+from gpuwatch.dashboards.components import ledger_math, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.charge_lines import cause_word
+from gpuwatch.dashboards.components.ledger_math import Sum
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query, job_link
 
 VIEWS = {
     "team": "Team",
@@ -69,15 +71,17 @@ async def load(api: Api, query: Query) -> Data:
     view = view_of(query)
     by = ",".join([*dimensions(query), *(["cluster"] if view == "job" else [])])
     charges, fleet, policies = await asyncio.gather(
-        api.chargeback(query.window, by, **query.scope), books.optional(api.fleet()), books.optional(api.policies())
+        api.chargeback(query.window, by, **query.scope),
+        ledger_math.optional(api.fleet()),
+        ledger_math.optional(api.policies()),
     )
-    window = books.window_of(charges)
-    past = books.period_before(window, query.window, words.moment((fleet or {}).get("as_of")))
-    earlier = api.chargeback(books.text_of(*past), by, **query.scope) if past else None
+    window = ledger_math.window_of(charges)
+    past = ledger_math.period_before(window, query.window, components_text.moment((fleet or {}).get("as_of")))
+    earlier = api.chargeback(ledger_math.text_of(*past), by, **query.scope) if past else None
     mixed = f"{','.join(dimensions(query))},bucket" if view in MIX_VIEWS else None
     before, mixes = await asyncio.gather(
-        books.booked(api, past, query, earlier),
-        books.optional(api.ledger(query.window, mixed, **query.scope) if mixed else None),
+        ledger_math.booked(api, past, query, earlier),
+        ledger_math.optional(api.ledger(query.window, mixed, **query.scope) if mixed else None),
     )
     return Data(charges, before, mixes, policies)
 
@@ -112,7 +116,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     view = view_of(query)
     rows = narrowed(data.charges, query)
     window = data.charges.get("window") or {}
-    note = words.span(window.get("start"), window.get("end")) if window else query.window_words
+    note = components_text.span(window.get("start"), window.get("end")) if window else query.window_words
     exports = html.Div(
         [
             html.Span("Export ", className="soft"),
@@ -147,11 +151,13 @@ def policy_words(data: Data) -> list[Component]:
     # One without an end holds until the next begins.
     later = [str(item.get("valid_from")) for item in held[1:]] + ["9"]
     held = [item for item, until in zip(held, later, strict=False) if until > start]
-    name = words.clip(held[-1].get("name"), 60) if held else ""
+    name = components_text.clip(held[-1].get("name"), 60) if held else ""
     if not name:
         return [html.Div("Policy: teams pay for what they hold, the platform for the rest")]
-    since = f", since {words.day(held[-1].get('valid_from'))}" if str(held[-1].get("valid_from")) > start else ""
-    before = f"; before: {words.clip(held[-2].get('name'), 60)}" if len(held) > 1 else ""
+    since = (
+        f", since {components_text.day(held[-1].get('valid_from'))}" if str(held[-1].get("valid_from")) > start else ""
+    )
+    before = f"; before: {components_text.clip(held[-2].get('name'), 60)}" if len(held) > 1 else ""
     return [html.Div(f"Policy: {name}{since}{before}", title=f"version {data.policies.get('version')}")]
 
 
@@ -166,26 +172,26 @@ def crumbs(query: Query) -> Component | None:
     """The way back up from a drill."""
     steps = [("All teams", query.link("/teams", team=None))]
     if query.get("team"):
-        steps.append((words.owner(query.get("team")), query.link("/teams", by="user")))
+        steps.append((components_text.owner(query.get("team")), query.link("/teams", by="user")))
     for name, value in fixed(query).items():
         steps.append((f"{VIEWS[name]} {value}", query.link()))
     if len(steps) == 1:
         return None
-    items = [html.Li(parts.link(words.clip(word, 40), href)) for word, href in steps]
+    items = [html.Li(parts.link(components_text.clip(word, 40), href)) for word, href in steps]
     return html.Nav(html.Ol(items), className="crumbs", **parts.aria("Drill"))
 
 
 def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
     """The total, what teams pay, what the platform carries, what has no owner."""
     currency = currency_of(data, rows)
-    kinds, past = books.by_key(rows, "kind"), books.by_key(narrowed(data.before, query), "kind")
-    whole, before = books.total(kinds), books.total(past)
-    known = books.comparable(before, whole)
-    orphan = books.by_key(rows, "team").get("__unallocated__", Sum())
+    kinds, past = ledger_math.by_key(rows, "kind"), ledger_math.by_key(narrowed(data.before, query), "kind")
+    whole, before = ledger_math.total(kinds), ledger_math.total(past)
+    known = ledger_math.comparable(before, whole)
+    orphan = ledger_math.by_key(rows, "team").get("__unallocated__", Sum())
 
     def headline(label: str, now: Sum, then: Sum) -> parts.Headline:
-        cost = books.nothing_costs(now, whole)
-        against = words.change(cost, then.cost if known else None)
+        cost = ledger_math.nothing_costs(now, whole)
+        against = components_text.change(cost, then.cost if known else None)
         return parts.Headline(label, parts.money(cost, currency), against, note=parts.gpu_time(now.seconds))
 
     shown = [headline("Total", whole, before)]
@@ -203,7 +209,7 @@ def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
         )
     if view_of(query) == "team" and not query.get("team"):
         note = parts.link("Name its teams", query.link("/quality")) if orphan.seconds else "Every held hour has a team"
-        cost = parts.money(books.nothing_costs(orphan, whole), currency)
+        cost = parts.money(ledger_math.nothing_costs(orphan, whole), currency)
         shown.append(parts.Headline("Held, team unknown", cost, note=note))
     return parts.headlines(shown)
 
@@ -211,10 +217,10 @@ def bill(data: Data, rows: Sequence[Row], query: Query) -> Component:
 def external(data: Data, query: Query) -> str:
     """The money in the bill that no GPU costs; nothing where the rows are only a part of the bill."""
     told = data.charges.get("total") or {}
-    amount = words.number(told.get("external_cost"))
+    amount = components_text.number(told.get("external_cost"))
     if not amount or fixed(query):
         return ""
-    return f"{words.money(amount, str(told.get('currency') or ''))} of it no GPU's"
+    return f"{components_text.money(amount, str(told.get('currency') or ''))} of it no GPU's"
 
 
 def currency_of(data: Data, rows: Sequence[Row]) -> str:
@@ -225,11 +231,11 @@ def currency_of(data: Data, rows: Sequence[Row]) -> str:
 def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Component:
     """One row a value, sorted by money, with its share, its change and where its time went."""
     currency = currency_of(data, rows)
-    sums = books.by_key(rows, view)
-    before = books.by_key(narrowed(data.before, query), view)
-    mixes = books.mixes(narrowed(data.mixes, query), view)
-    whole = books.total(sums)
-    known = books.comparable(books.total(before), whole)
+    sums = ledger_math.by_key(rows, view)
+    before = ledger_math.by_key(narrowed(data.before, query), view)
+    mixes = ledger_math.mixes(narrowed(data.mixes, query), view)
+    whole = ledger_math.total(sums)
+    known = ledger_math.comparable(ledger_math.total(before), whole)
     top = max((part.cost or Decimal(0) for part in sums.values()), default=Decimal(0))
     clusters = {str(row.get(view)): row.get("cluster") for row in rows}
     ordered = sorted(sums.items(), key=lambda entry: place(entry[0], entry[1], query.get("sort", "cost")))
@@ -252,7 +258,7 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
             *(amount_cell(opened.get((name, kind), []), name, view, currency, query) for kind in kinds),
             amount_cell(every(opened, name), name, view, currency, query),
             parts.bar(float(part.cost / top), "b-owner") if part.cost is not None and top > 0 else html.Span(),
-            parts.percent(books.ratio(part.cost, whole.cost)),
+            parts.percent(ledger_math.ratio(part.cost, whole.cost)),
             change_cell(part, before.get(name), known),
             *([parts.strip(mixes.get(name, {}), name)] if mixes else []),
         ]
@@ -293,7 +299,7 @@ def amount_cell(charges: Sequence[Row], name: str, view: str, currency: str, que
     """Money that opens to how it was computed; where it is of several charges, to the rows that tell them apart."""
     if not charges:
         return html.Span()
-    costs = [cost for row in charges if (cost := words.number(row.get("cost"))) is not None]
+    costs = [cost for row in charges if (cost := components_text.number(row.get("cost"))) is not None]
     said = parts.money(sum(costs, Decimal(0)) if costs else None, currency)
     if len(charges) == 1:
         if not charges[0].get("charge"):
@@ -316,17 +322,17 @@ def place(name: str, part: Sum, sort: str) -> tuple[Decimal, str]:
 def change_cell(now: Sum, then: Sum | None, known: bool) -> Component:
     """Cost against the window before."""
     if not known:
-        return parts.num(words.MISSING, "No window before to compare with")
+        return parts.num(components_text.MISSING, "No window before to compare with")
     if then is not None and then.seconds and not then.cost:
-        return parts.num(words.MISSING, "No price for the window before")
+        return parts.num(components_text.MISSING, "No price for the window before")
     if then is None or not then.cost:
         return html.Span("new", className="soft", title="Nothing in the window before")
-    return parts.num(words.change(now.cost, then.cost) or words.MISSING, f"before: {then.cost}")
+    return parts.num(components_text.change(now.cost, then.cost) or components_text.MISSING, f"before: {then.cost}")
 
 
 def name_cell(name: str, view: str, cluster: object, query: Query) -> Component:
     """The value of the row; leads one step down, a job to its page."""
-    said = words.clip(words.owner("" if name in ("None", "") else name), 60)
+    said = components_text.clip(components_text.owner("" if name in ("None", "") else name), 60)
     if view == "cause":
         return html.Span(cause_word(name), title=name)
     if name in ("None", "", "__platform__"):
@@ -335,7 +341,7 @@ def name_cell(name: str, view: str, cluster: object, query: Query) -> Component:
     if view == "job":
         return parts.link(said, job_link(query, cluster, name), "title", name)
     if view == "slice":
-        return html.Span(words.clip(words.device(name), 60), title=name, className="mono")
+        return html.Span(components_text.clip(components_text.device(name), 60), title=name, className="mono")
     if view not in DRILL:
         return html.Span(said, title=name)
     return parts.link(said, query.link(**{view: name, "by": DRILL[view], "sort": None}), "title", name)

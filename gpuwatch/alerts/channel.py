@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuwatch.alerts.email_server import FIELDS as MAIL_FIELDS
-from gpuwatch.alerts.email_server import Mail, mail_of
-from gpuwatch.alerts.guard import Guard
-from gpuwatch.alerts.more import MORE, More, more_of
+from gpuwatch.alerts.channel_options import MORE, More, more_of
+from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.channels.email_server import FIELDS as MAIL_FIELDS
+from gpuwatch.alerts.channels.email_server import Mail, mail_of
 from gpuwatch.alerts.timing import SEVERITIES, Timing, timing_of
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.findings import Finding
+    from gpuwatch.findings.read import Finding
 
 ALWAYS, NOTHING_MORE = Timing(), More()
 ALERTMANAGER = "alertmanager"

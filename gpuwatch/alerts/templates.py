@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from string import Template as Dollars
 from typing import TYPE_CHECKING, Any
 
-from gpuwatch.alerts import words
+from gpuwatch.alerts import text as alerts_text
 
 if TYPE_CHECKING:
-    from gpuwatch.alerts.digest import Alert
+    from gpuwatch.alerts.outbox.digest import Alert
 
 MAX_SUBJECT = 300
 MAX_BODY = 2000
@@ -97,23 +97,23 @@ def values(alert: Alert, base_url: str | None) -> dict[str, str]:
     ratio = finding.get("confidence")
     found: dict[str, object] = {
         "event": alert.event,
-        "what": words.what(alert.event, finding, alert.previous_severity, alert.earlier),
+        "what": alerts_text.what(alert.event, finding, alert.previous_severity, alert.earlier),
         "previous_severity": alert.previous_severity,
         "rule": finding.get("detector"),
-        "owner": words.owner(finding),
-        "subject": words.subject(finding),
+        "owner": alerts_text.owner(finding),
+        "subject": alerts_text.subject(finding),
         "subject_kind": subject.get("kind"),
         "subject_id": subject.get("id"),
         "nodes": ", ".join(str(node) for node in finding.get("nodes") or []),
-        "rate": words.a_day(finding),
-        "cost": words.cost_so_far(finding),
-        "since": words.since(finding),
-        "reason": words.reason(finding),
-        "evidence": "; ".join(words.evidence(finding)),
+        "rate": alerts_text.a_day(finding),
+        "cost": alerts_text.cost_so_far(finding),
+        "since": alerts_text.since(finding),
+        "reason": alerts_text.reason(finding),
+        "evidence": "; ".join(alerts_text.evidence(finding)),
         "confidence": f"{ratio:.0%}" if isinstance(ratio, int | float) else None,
-        "link": words.finding_url(base_url, key),
-        "ack_link": words.action_url(base_url, key, "ack"),
-        "snooze_link": words.action_url(base_url, key, "snooze"),
+        "link": alerts_text.finding_url(base_url, key),
+        "ack_link": alerts_text.action_url(base_url, key, "ack"),
+        "snooze_link": alerts_text.action_url(base_url, key, "snooze"),
         "key": key,
     }
     shown = {name: found[name] if name in found else finding.get(name) for name in FIELDS}

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from gpuwatch.clock import HOUR_US, MINUTE_US, from_us, to_us
+from gpuwatch.core.clock import HOUR_US, MINUTE_US, from_us, to_us
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 """From harmless to worst: contract.md section 4."""

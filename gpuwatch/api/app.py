@@ -18,15 +18,20 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gpuwatch.api import browse, errors, schema_budgets, schema_detectors, schema_policies, schema_rates, schema_set
+from gpuwatch.api import browse, errors
 from gpuwatch.api import routes as packaged
 from gpuwatch.api.auth import Guard
 from gpuwatch.api.codes import CODES
 from gpuwatch.api.envelope import Envelope
 from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
+from gpuwatch.api.schema import budgets as schema_budgets
+from gpuwatch.api.schema import detectors as schema_detectors
+from gpuwatch.api.schema import policies as schema_policies
+from gpuwatch.api.schema import rates as schema_rates
+from gpuwatch.api.schema import requests as schema_requests
 
 if TYPE_CHECKING:
-    from gpuwatch.service import Service
+    from gpuwatch.service.service import Service
 
 OPENAPI = "/api/openapi.json"
 ABOUT = """Where the GPU-seconds of a fleet went. Times are RFC 3339 UTC, ratios 0..1, money is decimal text beside its
@@ -36,14 +41,14 @@ BODIES: tuple[type[BaseModel], ...] = (
     schema_detectors.BacktestBody,
     schema_detectors.DetectorsBody,
     schema_policies.PoliciesBody,
-    schema_set.ActionBody,
-    schema_set.ChannelsBody,
-    schema_set.PeriodBody,
-    schema_set.RatesBody,
-    schema_set.RecipientsBody,
-    schema_set.ReopenBody,
-    schema_set.SignBody,
-    schema_set.TeamsBody,
+    schema_requests.ActionBody,
+    schema_requests.ChannelsBody,
+    schema_requests.PeriodBody,
+    schema_requests.RatesBody,
+    schema_requests.RecipientsBody,
+    schema_requests.ReopenBody,
+    schema_requests.SignBody,
+    schema_requests.TeamsBody,
     schema_rates.FxBody,
     schema_rates.OwnedBody,
 )
@@ -97,9 +102,10 @@ def create_app(
 
 
 def _routers() -> list[APIRouter]:
-    """The `router` of every module below routes/, by name."""
-    names = sorted(module.name for module in pkgutil.iter_modules(packaged.__path__))
-    modules = (importlib.import_module(f"{packaged.__name__}.{name}") for name in names)
+    """The `router` of every module below routes/, by the module's own name."""
+    found = pkgutil.walk_packages(packaged.__path__, prefix=f"{packaged.__name__}.")
+    names = sorted((module.name for module in found if not module.ispkg), key=lambda name: name.rpartition(".")[2])
+    modules = (importlib.import_module(name) for name in names)
     return [module.router for module in modules]
 
 

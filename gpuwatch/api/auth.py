@@ -15,11 +15,11 @@ from fastapi import Depends, Request
 
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.limits import Buckets, Clock
+from gpuwatch.state.actor import HEADER, decoded, sent_by, typed_by
 from gpuwatch.state.tokens import Tokens
-from gpuwatch.typist import HEADER, decoded, sent_by, typed_by
 
 if TYPE_CHECKING:
-    from gpuwatch.service import Service
+    from gpuwatch.service.service import Service
 
 COOKIE = "gpuwatch_token"
 """Holds a browser's token once somebody has signed in on the pages: HttpOnly, and sent by no other site."""

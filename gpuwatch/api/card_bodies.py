@@ -13,9 +13,9 @@ from gpuwatch.api.bodies import plain
 from gpuwatch.api.common import answer
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import decode, page, question
-from gpuwatch.errors import UnreadableInput, UsageError
-from gpuwatch.model import Rejects
-from gpuwatch.rate_table import RowsRefused, checked, whole
+from gpuwatch.core.errors import UnreadableInput, UsageError
+from gpuwatch.core.model import Rejects
+from gpuwatch.rates.csv_table import RowsRefused, checked, whole
 
 KINDS = ("application/json", "text/csv")
 SOURCE = "PUT"

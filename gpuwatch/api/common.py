@@ -9,12 +9,12 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from gpuwatch.api.errors import ApiError
-from gpuwatch.api.schema import Error
-from gpuwatch.clock import Window, parse_rfc3339, parse_window, rfc3339
-from gpuwatch.errors import UsageError
+from gpuwatch.api.schema.answers import Error
+from gpuwatch.core.clock import Window, parse_rfc3339, parse_window, rfc3339
+from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.service import Service
+    from gpuwatch.service.service import Service
 
 PREFIX = "/api/v1"
 NAME_MAX = 256

@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from gpuwatch.api.codes import CODES
-from gpuwatch.errors import GpuwatchError, SourceUnreachable, StoreBusy, StoreError, UnreadableInput, UsageError
-from gpuwatch.state.periods import PeriodConflict
+from gpuwatch.billing.periods.repository import PeriodConflict
+from gpuwatch.core.errors import GpuwatchError, SourceUnreachable, StoreBusy, StoreError, UnreadableInput, UsageError
 
 BUSY_RETRY_S = 2
 """What a sender is told to wait when the queue is full."""

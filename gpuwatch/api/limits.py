@@ -10,7 +10,7 @@ from threading import Lock
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuwatch.api.errors import BUSY_RETRY_S, ApiError, encoded
-from gpuwatch.bills import FILE_BYTES_MAX
+from gpuwatch.imports.uploads import FILE_BYTES_MAX
 
 MIB = 1 << 20
 BODY_MAX = MIB

@@ -13,8 +13,8 @@ from typing import Annotated, TypeVar
 from fastapi import Query
 
 from gpuwatch.api.errors import ApiError
-from gpuwatch.clock import Window
-from gpuwatch.errors import UsageError
+from gpuwatch.core.clock import Window
+from gpuwatch.core.errors import UsageError
 
 LIMIT, LIMIT_MAX = 100, 1000
 MAX_CURSOR = 2000

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands.shared import say, write
-from gpuwatch.errors import UnreadableInput
+from gpuwatch.core.errors import UnreadableInput
 
 HOST, PORT = "127.0.0.1", 9400
 INTERVAL_MS = 15_000
@@ -35,7 +35,7 @@ def agent(
     """On a GPU node without DCGM: NVML readings with dcgm-exporter's metric names and labels."""
     if job_mapping_dir is not None and not job_mapping_dir.is_dir():
         raise UnreadableInput(f"--job-mapping-dir {job_mapping_dir}: no such directory")
-    readings: Any = importlib.import_module("gpuwatch.collectors.nvml_agent").make(
+    readings: Any = importlib.import_module("gpuwatch.collectors.nvml.agent").make(
         interval_ms / 1000, job_mapping_dir, lambda text: say(f"gpuwatch: {text}")
     )
     if once:
@@ -49,7 +49,7 @@ def agent(
 
 def _serve(readings: Any, host: str, port: int) -> None:
     """Serves until SIGINT or SIGTERM."""
-    pages = importlib.import_module("gpuwatch.collectors.nvml_http")
+    pages = importlib.import_module("gpuwatch.collectors.nvml.http")
     try:
         server = pages.server(readings.page, host, port)
     except BaseException:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
-from gpuwatch.commands.answers import NO
+from gpuwatch.commands.queries import NO
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     WINDOW_HELP,
@@ -28,14 +27,15 @@ from gpuwatch.commands.shared import (
     show,
     window_of,
 )
-from gpuwatch.errors import UnreadableInput, UsageError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import UnreadableInput, UsageError
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
-    from gpuwatch.clock import Window
+    from gpuwatch.core.clock import Window
     from gpuwatch.settings import Settings
     from gpuwatch.state import State
-    from gpuwatch.store import Store
+    from gpuwatch.store.database import Store
 
 COLUMNS = (
     "layer", "grade", "points", "decisions_judged", "decisions", "findings", "open", "worst", "gpu_hours", "cost",
@@ -94,7 +94,7 @@ def audit(
 ) -> None:
     """Who decides over placement, partitioning, scheduling and fabric, what is left to defaults, and what that costs."""
     from gpuwatch.commands.shared import settings_of
-    from gpuwatch.findings import SEVERITY_ORDER
+    from gpuwatch.findings.read import SEVERITY_ORDER
 
     choose(form, True)
     if fail_on is not None and fail_on not in SEVERITY_ORDER:
@@ -143,7 +143,7 @@ def _of_bundle(
 ) -> dict[str, Any]:
     """Imports it into a directory that is gone afterwards."""
     from gpuwatch.commands.data import tell
-    from gpuwatch.ingest import import_paths
+    from gpuwatch.imports.files import import_paths
 
     if not bundle.is_dir():
         raise UnreadableInput(
@@ -166,9 +166,9 @@ def _of_prometheus(
     config: Path | None,
 ) -> dict[str, Any]:
     """Asks it for its history into a directory that is gone afterwards."""
-    from gpuwatch.backfill import backfill, look, open_history
     from gpuwatch.commands.backfill import DEFAULT_CLUSTER, moment
     from gpuwatch.commands.data import tell
+    from gpuwatch.imports.backfill import backfill, look, open_history
 
     at_us = now_us(context)
     name = cluster or DEFAULT_CLUSTER
@@ -185,10 +185,10 @@ def _of_prometheus(
 
 def _of_data(context: typer.Context, data: Path | None, span: Window | None, config: Path | None) -> dict[str, Any]:
     """Of the books of a directory; of the server that holds it, where one does."""
-    from gpuwatch.clock import rfc3339
+    from gpuwatch.core.clock import rfc3339
 
     place = data or Path(os.environ.get("GPUWATCH_DATA") or DEFAULT_DATA)
-    if (note := in_use.find(place)) is not None:
+    if (note := lockfile.find(place)) is not None:
         asked = None if span is None else f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
         told: dict[str, Any] = json.loads(remote.get(note, "/api/v1/audit-card", {"window": asked}))
         return told
@@ -210,10 +210,10 @@ def _judged(
     context: typer.Context, store: Store, state: State, settings: Settings, span: Window | None, step: Step
 ) -> dict[str, Any]:
     """Analyses what is new, prices it, and makes the card."""
-    from gpuwatch.analyze import analyze
-    from gpuwatch.audit_card import card
-    from gpuwatch.audit_facts import read
-    from gpuwatch.cost import price_all
+    from gpuwatch.analysis.pipeline import analyze
+    from gpuwatch.audit.facts import read
+    from gpuwatch.audit.scorecard import card
+    from gpuwatch.billing.chargeback import price_all
 
     at_us = now_us(context)
     report = analyze(store, state, settings, now_us=at_us, progress=lambda what, done, total: step(done, total, what))
@@ -225,10 +225,10 @@ def _judged(
 
 def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str | None) -> None:
     """Writes the files, and says on the terminal what their first page says."""
-    from gpuwatch.report import words
-    from gpuwatch.report.audit_files import files
-    from gpuwatch.report.audit_page import lead, owners_said, worth
+    from gpuwatch.report import text as report_text
     from gpuwatch.report.files import write
+    from gpuwatch.report.scorecard.document import lead, owners_said, worth
+    from gpuwatch.report.scorecard.files import files
 
     written = [str(path) for path in write(files(card, source, paper), out)]
     rows = [_row(card, layer) for layer in card["layers"]]
@@ -247,7 +247,7 @@ def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str
         "actions": first,
         "files": written,
     }
-    show(Listing(COLUMNS, rows, extra, SHOWN, [line.replace(words.GAP, " ") for line in foot]), form)
+    show(Listing(COLUMNS, rows, extra, SHOWN, [line.replace(report_text.GAP, " ") for line in foot]), form)
 
 
 def _row(card: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,8 +260,8 @@ def _row(card: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answer(card: Mapping[str, Any], fail_on: str | None) -> None:
     """Exits 1 where a finding that is open is at least as grave as asked."""
-    from gpuwatch.audit_card import worst
-    from gpuwatch.findings import SEVERITY_ORDER
+    from gpuwatch.audit.scorecard import worst
+    from gpuwatch.findings.read import SEVERITY_ORDER
 
     found = worst(card)
     if fail_on is not None and found is not None and SEVERITY_ORDER.index(found) >= SEVERITY_ORDER.index(fail_on):

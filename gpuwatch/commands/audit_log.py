@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, moment_us, names, show
-from gpuwatch.errors import StoreError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import StoreError
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 COLUMNS = ("id", "at", "actor", "what", "before", "after", "difference")
 SHOWN = ("at", "actor", "what", "change")
@@ -32,12 +32,12 @@ def audit_log(
     """Every change of rates, policies, owners, periods and access, the newest first."""
     choose(form, True)
     since_us, words = moment_us(since, "--since"), names(what or ())
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         asked = {"since": since, "what": ",".join(words) or None, "limit": limit}
         items = json.loads(remote.get(note, "/api/v1/audit", asked))["items"]
     else:
         from gpuwatch.state import State
-        from gpuwatch.state.audit import entries, entry_words
+        from gpuwatch.state.audit_log import entries, entry_words
 
         if not data.is_dir():
             raise StoreError(f"no gpuwatch data in {data}: import something first, or give --data DIR")

@@ -21,8 +21,8 @@ from gpuwatch.commands.shared import (
     progress,
     show,
 )
-from gpuwatch.errors import UsageError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import UsageError
+from gpuwatch.output.listing import Listing, choose
 
 DEFAULT_CLUSTER = "default"
 _AGO = re.compile(r"([1-9]\d{0,5})([mhdw])")
@@ -62,9 +62,9 @@ def backfill(
     form: FormatOption = None,
 ) -> None:
     """History from Prometheus, Thanos, Mimir, VictoriaMetrics; stopped at any time, it continues where it was."""
-    from gpuwatch.backfill import backfill as run
-    from gpuwatch.backfill import look, open_history
     from gpuwatch.commands.data import tell
+    from gpuwatch.imports.backfill import backfill as run
+    from gpuwatch.imports.backfill import look, open_history
 
     choose(form, True)
     at_us = now_us(context)

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
-from gpuwatch.commands import no_time, remote
+from gpuwatch.commands import empty_window, remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -21,8 +20,9 @@ from gpuwatch.commands.shared import (
     show,
     window_of,
 )
-from gpuwatch.errors import UsageError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import UsageError
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 COLUMNS = (
     "change", "key", "cluster", "subject", "team", "started_at", "ended_at", "confidence", "gpu_hours", "cost", "currency",
@@ -45,12 +45,12 @@ def backtest(
     form: FormatOption = None,
 ) -> None:
     """Who a rule would have flagged over a past window, and what that changes against today's; nothing is stored."""
-    from gpuwatch.backtest_asked import asked_thresholds, pairs
+    from gpuwatch.analysis.backtest_request import asked_thresholds, pairs
 
     chosen = choose(form, sys.stdout.isatty())
     given, span = pairs(threshold or []), window_of(window, context)
-    if (note := in_use.find(data)) is not None:
-        from gpuwatch.clock import rfc3339
+    if (note := lockfile.find(data)) is not None:
+        from gpuwatch.core.clock import rfc3339
 
         body: dict[str, Any] = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"}
         body |= {"preset": preset, "thresholds": given or None, "cluster": cluster}
@@ -58,12 +58,12 @@ def backtest(
         hint = None
         if not said["items"]:
             books = json.loads(remote.get(note, "/api/v1/ledger", {"window": body["window"]}))
-            hint = no_time.served(note, books["capacity_gpu_seconds"])
+            hint = empty_window.served(note, books["capacity_gpu_seconds"])
     else:
-        from gpuwatch.backtest import as_dict
-        from gpuwatch.backtest import backtest as tried
-        from gpuwatch.cost import price_all
-        from gpuwatch.presets_listed import all_rules
+        from gpuwatch.analysis.backtest import as_dict
+        from gpuwatch.analysis.backtest import backtest as tried
+        from gpuwatch.analysis.rules_listing import all_rules
+        from gpuwatch.billing.chargeback import price_all
 
         with opened(data, config) as (store, state, settings):
             known = all_rules(settings, store)
@@ -71,7 +71,7 @@ def backtest(
                 raise UsageError(f"detector {rule}: unknown; known: {', '.join(known)}")
             asked, thresholds = asked_thresholds(known[rule], preset, given)
             price_all(store, state)
-            hint = no_time.outside(store, span)
+            hint = empty_window.outside(store, span)
             said = as_dict(
                 tried(
                     store,
@@ -90,7 +90,7 @@ def backtest(
         items = [item | {"subject": item["subject"]["id"]} for item in items]
     extra = {name: value for name, value in said.items() if name != "items"}
     show(Listing(COLUMNS, items, extra, shown=SHOWN, foot=_foot(said)), chosen)
-    no_time.tell(hint)
+    empty_window.tell(hint)
 
 
 def _foot(said: dict[str, Any]) -> list[str]:

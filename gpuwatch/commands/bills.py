@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuwatch.bills import FILE_BYTES_MAX
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import Step
-from gpuwatch.errors import UnreadableInput, UsageError
-from gpuwatch.in_use import Note
-from gpuwatch.ingest import DEFAULT_CLUSTER, ImportReport, parts_of
-from gpuwatch.model import Rejects
+from gpuwatch.core.errors import UnreadableInput, UsageError
+from gpuwatch.core.model import Rejects
+from gpuwatch.imports.files import DEFAULT_CLUSTER, ImportReport, parts_of
+from gpuwatch.imports.uploads import FILE_BYTES_MAX
+from gpuwatch.store.lockfile import Note
 
 FOLDERS_SENT = 8
 """Parts of a file's path that are told to the server: the folder of a delivery is near the file."""

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
-from gpuwatch.commands import known, remote
+from gpuwatch.commands import remote, unknown_names
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -24,7 +23,8 @@ from gpuwatch.commands.shared import (
     say,
     show,
 )
-from gpuwatch.output import Listing, choose
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 budget = typer.Typer(help="Budgets of teams.", rich_markup_mode=None, no_args_is_help=True)
 COLUMNS = ("team", "period", "amount", "spent", "currency", "spent_ratio", "forecast", "runs_out", "gpu_hours")
@@ -43,22 +43,22 @@ def show_(
     form: FormatOption = None,
 ) -> None:
     """Each budget in the period that runs now: spent, the forecast for its end, and when it runs out."""
-    from gpuwatch.budgets import statuses
-    from gpuwatch.cost import price_all
-    from gpuwatch.known_names import team_names
+    from gpuwatch.billing.budgets import statuses
+    from gpuwatch.billing.chargeback import price_all
+    from gpuwatch.policy.known_names import team_names
 
     choose(form, True)
     wanted = names(team or ()) or None
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         items: list[dict[str, Any]] = json.loads(remote.get(note, "/api/v1/budgets", {"team": wanted}))["items"]
         if wanted and not items:
-            known.doubt_teams(wanted, known.served_teams(note))
+            unknown_names.doubt_teams(wanted, unknown_names.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             items = [status.as_dict() for status in statuses(store, state, now_us(context), wanted)]
             if wanted and not items:
-                known.doubt_teams(wanted, team_names(store, state))
+                unknown_names.doubt_teams(wanted, team_names(store, state))
     none = (
         "No budgets of these teams."
         if wanted
@@ -78,12 +78,12 @@ def set_(
     config: ConfigOption = None,
 ) -> None:
     """Replaces the budgets: all of the file, or nothing where a row is wrong."""
-    from gpuwatch.budgets import CARD, parse_budgets, replace
-    from gpuwatch.known_names import team_doubts, team_names
-    from gpuwatch.rate_table import whole
+    from gpuwatch.billing.budgets import CARD, parse_budgets, replace
+    from gpuwatch.policy.known_names import team_doubts, team_names
+    from gpuwatch.rates.csv_table import whole
 
     content = file_content(file, FILE_MAX_BYTES)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         done = remote.send(note, "PUT", "/api/v1/budgets", content, "text/csv", {})
         warnings = done["warnings"]
     else:

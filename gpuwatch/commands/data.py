@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     MAX_NOTES,
@@ -23,11 +22,12 @@ from gpuwatch.commands.shared import (
     say,
     show,
 )
-from gpuwatch.errors import UnreadableInput, UsageError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import UnreadableInput, UsageError
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
-    from gpuwatch.ingest import ImportReport
+    from gpuwatch.imports.files import ImportReport
 
 BUNDLE = "bundle"
 BILLS = "bill-"
@@ -47,10 +47,10 @@ def import_(
     form: FormatOption = None,
 ) -> None:
     """History from files; repeating it changes nothing."""
-    from gpuwatch.clock import zone
     from gpuwatch.commands.bills import send_bills
-    from gpuwatch.ingest import import_paths
-    from gpuwatch.registry import importers
+    from gpuwatch.core.clock import zone
+    from gpuwatch.core.registry import importers
+    from gpuwatch.imports.files import import_paths
 
     choose(form, True)
     zone(timezone)
@@ -62,7 +62,7 @@ def import_(
             raise UnreadableInput(f"{path}: no such file or directory")
         if kind == BUNDLE and not path.is_dir():
             raise UnreadableInput(f"{path}: a bundle is a directory")
-    note = in_use.find(data) if kind.startswith(BILLS) else None
+    note = lockfile.find(data) if kind.startswith(BILLS) else None
     with progress("import") as step:
         if note is not None:
             report = send_bills(note, kind, paths, step)
@@ -93,7 +93,7 @@ def import_(
 
 def tell(report: ImportReport) -> None:
     """Says on stderr what is missing, what was unreadable, and the first of each reason for rejects."""
-    from gpuwatch.ingest import IGNORED
+    from gpuwatch.imports.files import IGNORED
 
     lines = [*report.notes, *(f"unreadable: {text}" for text in report.unreadable)]
     totals: dict[str, int] = {}
@@ -124,8 +124,8 @@ def analyze(
     form: FormatOption = None,
 ) -> None:
     """Ledger and findings over a window (default: all that is new or changed); idempotent."""
-    from gpuwatch.analyze import analyze as run_analysis
-    from gpuwatch.clock import Window
+    from gpuwatch.analysis.pipeline import analyze as run_analysis
+    from gpuwatch.core.clock import Window
 
     choose(form, True)
     since_us, until_us = moment_us(since, "--since"), moment_us(until, "--until")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
-from gpuwatch.commands import known as names_known
 from gpuwatch.commands import remote
+from gpuwatch.commands import unknown_names as names_known
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     WINDOW_HELP,
@@ -24,11 +23,12 @@ from gpuwatch.commands.shared import (
     show,
     window_of,
 )
-from gpuwatch.errors import UsageError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import UsageError
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
-    from gpuwatch.clock import Window
+    from gpuwatch.core.clock import Window
 
 decide = typer.Typer(
     help="Own or rent, spot, slices, pools: what the measured use says.", rich_markup_mode=None, no_args_is_help=True
@@ -81,7 +81,7 @@ def own_vs_cloud(
     form: FormatOption = None,
 ) -> None:
     """Break-even utilisation and payback of owned GPUs, with sensitivity (in JSON)."""
-    from gpuwatch.decisions_read import own_vs_cloud as look
+    from gpuwatch.advisor.fleet import own_vs_cloud as look
 
     given = {"cloud_price": cloud_price}
     _tell("own-vs-cloud", context, (data, config, form), window, given, {}, OWN_SHOWN, look)
@@ -103,7 +103,7 @@ def spot(
     form: FormatOption = None,
 ) -> None:
     """Jobs that spot capacity would make cheaper, lost work counted."""
-    from gpuwatch.decisions_jobs import spot_suitability
+    from gpuwatch.advisor.jobs import spot_suitability
 
     given = {"spot_discount": discount, "interruptions_an_hour": interruptions}
     asked = {"team": names(team or ()) or None}
@@ -125,7 +125,7 @@ def right_sizing(
     form: FormatOption = None,
 ) -> None:
     """Jobs that held a whole GPU and would fit in a MIG slice of it."""
-    from gpuwatch.decisions_jobs import right_sizing as size
+    from gpuwatch.advisor.jobs import right_sizing as size
 
     asked = {"team": names(team or ()) or None}
 
@@ -147,7 +147,7 @@ def consolidate(
     form: FormatOption = None,
 ) -> None:
     """Several pools as one: the new utilisation, nodes freed, and what they cost."""
-    from gpuwatch.decisions_read import consolidation
+    from gpuwatch.advisor.fleet import consolidation
 
     asked = {"cluster": cluster, "pool": names(pool)}
 
@@ -168,16 +168,16 @@ def _tell(
     look: Callable[[Any, Any, Window, Any], dict[str, Any]],
 ) -> None:
     """Asks the files, or the server that has them open, and prints the answer."""
-    from gpuwatch.clock import rfc3339
-    from gpuwatch.cost import price_all
-    from gpuwatch.decisions_books import Assumptions
-    from gpuwatch.known_names import team_names
+    from gpuwatch.advisor.inputs import Assumptions
+    from gpuwatch.billing.chargeback import price_all
+    from gpuwatch.core.clock import rfc3339
+    from gpuwatch.policy.known_names import team_names
 
     data, config, form = options
     choose(form, True)
     span, known = window_of(window, context), {name: _number(name, text) for name, text in given.items() if text}
     assumed = Assumptions(**known)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         question = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", **given, **asked}
         found = json.loads(remote.get(note, f"/api/v1/decisions/{what}", question))
         if asked.get("team") and not found["items"]:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -23,7 +22,8 @@ from gpuwatch.commands.shared import (
     say,
     show,
 )
-from gpuwatch.output import Listing, choose
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 detectors = typer.Typer(
     help="Detectors: rules, presets, thresholds, and rules of your own.", rich_markup_mode=None, no_args_is_help=True
@@ -42,19 +42,19 @@ def show_(
     form: FormatOption = None,
 ) -> None:
     """Every rule, whether it is on, and the precision that owners' verdicts give it."""
-    from gpuwatch import site_rules
-    from gpuwatch.presets_card import answer
-    from gpuwatch.presets_listed import all_rules, listed, presets
+    from gpuwatch.analysis.rules_listing import all_rules, listed, presets
+    from gpuwatch.findings import custom_rules
+    from gpuwatch.findings.threshold_overrides import answer
 
     chosen = choose(form, sys.stdout.isatty())
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         said = remote.every(note, "/api/v1/detectors", {})
         items, refused = said["items"], said["refused"]
         card: dict[str, Any] = json.loads(remote.get(note, "/api/v1/detectors/card", {}))
     else:
         with opened(data, config) as (store, state, settings):
             items = listed(all_rules(settings, store), state, settings)
-            refused = [each.__dict__ for each in site_rules.refused()]
+            refused = [each.__dict__ for each in custom_rules.refused()]
             card = answer(state)
     foot = [
         f"Card version {card['version']}: {len(card['pools'])} pools and {len(card['teams'])} teams have their own."
@@ -76,16 +76,16 @@ def set_(
     config: ConfigOption = None,
 ) -> None:
     """Sets presets, thresholds and rules that are off: the whole file, or nothing where anything in it is wrong."""
-    from gpuwatch.presets_card import MAX_BYTES
+    from gpuwatch.findings.threshold_overrides import MAX_BYTES
 
     content = file_content(file, MAX_BYTES)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         kind = "application/json" if content.lstrip().startswith(b"{") else "application/toml"
         done = remote.send(note, "PUT", "/api/v1/detectors/card", content, kind, {})
     else:
-        from gpuwatch.known_names import team_names
-        from gpuwatch.presets_card import put, read
-        from gpuwatch.presets_listed import all_rules, pools_of
+        from gpuwatch.analysis.rules_listing import all_rules, pools_of
+        from gpuwatch.findings.threshold_overrides import put, read
+        from gpuwatch.policy.known_names import team_names
 
         with opened(data, config) as (store, state, settings):
             teams = team_names(store, state) or None
@@ -102,8 +102,8 @@ def validate(
     form: FormatOption = None,
 ) -> None:
     """Checks detectors of your own before they are used: each file that is refused, with line, reason and fix."""
-    from gpuwatch.site_rules import read
-    from gpuwatch.store import Store
+    from gpuwatch.findings.custom_rules import read
+    from gpuwatch.store.database import Store
 
     chosen = choose(form, sys.stdout.isatty())
     with Store.open(None) as store:

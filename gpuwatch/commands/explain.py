@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, FormatOption, opened, say, show
-from gpuwatch.errors import UnreadableInput
-from gpuwatch.output import BUCKET_WORDS, Listing, choose
+from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.output.listing import BUCKET_WORDS, Listing, choose
+from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
-    from gpuwatch.in_use import Note
+    from gpuwatch.store.lockfile import Note
 
 PAGE = 1000
 """Lines that a server is asked for at once."""
@@ -83,28 +83,28 @@ def explain(
     form: FormatOption = None,
 ) -> None:
     """What a charge is the sum of, line by line; the id of a charge stands in each row of gpuwatch chargeback."""
-    from gpuwatch.charge_id import decode
+    from gpuwatch.billing.charge_id import decode
 
     table = choose(form, sys.stdout.isatty()) == "table"
     most = limit or (SHOWN_LINES if table else LINES_MAX)
     document = None if policy is None else _document(policy)
     asked = decode(charge)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         told = _remote(note, charge, policy, document, most, offset)
     else:
-        from gpuwatch import explain as opening
-        from gpuwatch import explain_under
-        from gpuwatch.cost import price_all
-        from gpuwatch.policy_card import proposed
+        from gpuwatch.billing.chargeback import price_all
+        from gpuwatch.billing.explain import charge as opening
+        from gpuwatch.billing.explain import counterfactual
+        from gpuwatch.billing.policy_document import proposed
 
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             rules = None
             if policy is not None:
-                rules = explain_under.policies_of(state, policy) if document is None else None
+                rules = counterfactual.policies_of(state, policy) if document is None else None
                 rules = rules or proposed(store, state, document or b"", policy)
             told = opening.explain(store, state, asked, limit=most, offset=offset)
-            told["under"] = None if rules is None else explain_under.under(store, state, asked, rules)
+            told["under"] = None if rules is None else counterfactual.under(store, state, asked, rules)
     items = told.pop("items")
     if not table and limit is None and told["next_offset"] is not None:
         say(f"gpuwatch: {len(items)} of {told['lines']} lines; --offset {told['next_offset']} tells the next")
@@ -139,7 +139,7 @@ def _remote(
 
 def _document(policy: str) -> bytes | None:
     """The content of a file of policies; None where it is no file, but a name."""
-    from gpuwatch.policy_presets import POLICIES
+    from gpuwatch.rates.presets import POLICIES
 
     path = Path(policy)
     if policy in POLICIES or not (path.suffix or path.exists()):

@@ -11,13 +11,13 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, BinaryIO
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import in_folder, opened, say
-from gpuwatch.errors import UnreadableInput, UsageError
+from gpuwatch.core.errors import UnreadableInput, UsageError
+from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
-    from gpuwatch.clock import Window
+    from gpuwatch.core.clock import Window
 
 COPY_BYTES = 1 << 20
 
@@ -29,9 +29,9 @@ def export(
 
     A file is put in its place when it is whole: a failed export leaves what was there.
     """
-    from gpuwatch.clock import rfc3339
-    from gpuwatch.focus import DEFAULT_VERSION, check_version
-    from gpuwatch.focus_file import check_form
+    from gpuwatch.billing.focus.export import DEFAULT_VERSION, check_version
+    from gpuwatch.billing.focus.files import check_form
+    from gpuwatch.core.clock import rfc3339
 
     version = version or DEFAULT_VERSION
     form = form or ("parquet" if out is not None and out.suffix == ".parquet" else "csv")
@@ -40,7 +40,7 @@ def export(
     if form == "parquet" and out is None and sys.stdout.isatty():
         raise UsageError("--focus-format parquet: bytes are not for a terminal; add --out FILE")
     with _target(out) as file:
-        if (note := in_use.find(data)) is not None:
+        if (note := lockfile.find(data)) is not None:
             window = f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
             asked = {"window": window, "format": "focus", "focus_version": version, "focus_format": form}
             warnings = remote.save(note, "/api/v1/chargeback", asked, file)
@@ -51,8 +51,8 @@ def export(
 
 
 def _write(span: Window, data: Path, config: Path | None, file: BinaryIO, version: str, form: str) -> list[str]:
-    from gpuwatch.cost import price_all
-    from gpuwatch.focus import write
+    from gpuwatch.billing.chargeback import price_all
+    from gpuwatch.billing.focus.export import write
 
     with opened(data, config) as (store, state, _):
         price_all(store, state)

@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -27,8 +26,9 @@ from gpuwatch.commands.shared import (
     show,
     write,
 )
-from gpuwatch.errors import StoreError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import StoreError
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
     from gpuwatch.state import State
@@ -77,11 +77,11 @@ def close(
 ) -> None:
     """Freezes a finished week or month; what changes later becomes corrections."""
     choose(form, True)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         answer = remote.post(note, ROUTE, {"period": name, "force": force})
     else:
-        from gpuwatch.periods import close as freeze
-        from gpuwatch.periods_told import told
+        from gpuwatch.billing.periods.close import close as freeze
+        from gpuwatch.billing.periods.view import told
 
         with opened(data, config) as (store, state, _):
             freeze(store, state, name, actor(), now_us(context), force=force)
@@ -94,12 +94,12 @@ def close(
 def list_(data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
     """Every closing, the newest first: also those that were opened again, with their digest and the reason."""
     choose(form, True)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         found = remote.every(note, ROUTE, {})["items"]
         rows = [{"period": item["period"], **closing} for item in found for closing in item["closings"]]
     else:
-        from gpuwatch.periods_told import closing_words
-        from gpuwatch.state.periods import Periods
+        from gpuwatch.billing.periods.repository import Periods
+        from gpuwatch.billing.periods.view import closing_words
 
         with _state(data) as state:
             periods = Periods(state)
@@ -127,15 +127,15 @@ def show_(
         write(_contents(data, name)[0][2])
         return
     of = "corrections" if corrections else "rows"
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         found = remote.every(note, f"{ROUTE}/{quote(name, safe='')}", {"of": of})
         answer, items = found["period"], found["items"]
     else:
-        from gpuwatch import periods_told
+        from gpuwatch.billing.periods import view as periods_view
 
         with _state(data) as state:
-            answer = periods_told.told(state, name)
-            items = (periods_told.lines if corrections else periods_told.rows)(state, name)
+            answer = periods_view.told(state, name)
+            items = (periods_view.lines if corrections else periods_view.rows)(state, name)
     head, signed = _head(answer), answer["signatures"]
     extra = {"period": head, "signatures": signed}
     if corrections:
@@ -163,10 +163,10 @@ def reopen(
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Opens a closed period again; its closing stays listed, its corrections are taken back."""
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         remote.post(note, f"{ROUTE}/{quote(name, safe='')}/reopen", {"reason": reason})
     else:
-        from gpuwatch.state.periods import Periods
+        from gpuwatch.billing.periods.repository import Periods
 
         with _state(data) as state:
             Periods(state).reopen(name, actor(), reason, now_us(context))
@@ -182,11 +182,11 @@ def sign(
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Notes who signs the closing in force; several may."""
-    if (server := in_use.find(data)) is not None:
+    if (server := lockfile.find(data)) is not None:
         body = {"name": signer, "note": note}
         digest = remote.post(server, f"{ROUTE}/{quote(name, safe='')}/sign", body)["digest"]
     else:
-        from gpuwatch.state.periods import Periods
+        from gpuwatch.billing.periods.repository import Periods
 
         with _state(data) as state:
             digest = Periods(state).sign(name, signer, note, actor(), now_us(context)).digest
@@ -196,7 +196,7 @@ def sign(
 @period.command("verify")
 def verify(name: Name, data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
     """Computes the digest of every closing anew; exit code 1 where one does not hold."""
-    from gpuwatch.periods_rows import digest_of
+    from gpuwatch.billing.periods.frozen import digest_of
 
     choose(form, True)
     rows = [
@@ -210,15 +210,15 @@ def verify(name: Name, data: DataOption = DEFAULT_DATA, form: FormatOption = Non
 
 def _contents(data: Path, name: str) -> list[tuple[int, str, str]]:
     """(number, digest, text) of every closing of a period, the newest first."""
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         place = f"{ROUTE}/{quote(name, safe='')}"
         closings = json.loads(remote.get(note, place, {"limit": 1}))["period"]["closings"]
         return [
             (n, said, remote.get(note, f"{place}/content", {"number": n}).decode())
             for n, said in ((one["number"], one["digest"]) for one in closings)
         ]
-    from gpuwatch.periods_told import history
-    from gpuwatch.state.periods import Periods
+    from gpuwatch.billing.periods.repository import Periods
+    from gpuwatch.billing.periods.view import history
 
     with _state(data) as state:
         found = history(state, name)

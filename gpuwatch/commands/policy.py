@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -23,10 +22,11 @@ from gpuwatch.commands.shared import (
     show,
     window_of,
 )
-from gpuwatch.output import Listing, choose
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
-    from gpuwatch.clock import Window
+    from gpuwatch.core.clock import Window
 
 policy = typer.Typer(help="Policies: which team pays for what.", rich_markup_mode=None, no_args_is_help=True)
 COLUMNS = ("name", "valid_from", "valid_to", "basis", "payers", "more")
@@ -43,11 +43,11 @@ def show_(
     form: FormatOption = None,
 ) -> None:
     """The policies in force by day; JSON has them whole, as `policy set` takes them, and the versions there were."""
-    from gpuwatch.policy_card import answer, summary
-    from gpuwatch.policy_parse import stored
+    from gpuwatch.billing.policy_document import answer, summary
+    from gpuwatch.policy.parse import stored
 
     choose(form, True)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         said: dict[str, Any] = json.loads(remote.get(note, "/api/v1/policies", {}))
     else:
         with opened(data, config) as (_, state, _settings):
@@ -67,14 +67,14 @@ def set_(
     context: typer.Context, file: FileArgument, data: DataOption = DEFAULT_DATA, config: ConfigOption = None
 ) -> None:
     """Replaces the policies: the whole file, or nothing where anything in it is wrong."""
-    from gpuwatch.policy_parse import MAX_BYTES
+    from gpuwatch.policy.parse import MAX_BYTES
 
     content = file_content(file, MAX_BYTES)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         done = remote.send(note, "PUT", "/api/v1/policies", content, _kind(content), {})
     else:
-        from gpuwatch.cost import price_all
-        from gpuwatch.policy_card import replace
+        from gpuwatch.billing.chargeback import price_all
+        from gpuwatch.billing.policy_document import replace
 
         with opened(data, config) as (store, state, _):
             price_all(store, state)
@@ -92,17 +92,17 @@ def what_if_(
     form: FormatOption = None,
 ) -> None:
     """What each team pays now, and would pay under the policies of a file; nothing is changed."""
-    from gpuwatch.policy_parse import MAX_BYTES
+    from gpuwatch.policy.parse import MAX_BYTES
 
     choose(form, True)
     content, span = file_content(file, MAX_BYTES), window_of(window, context)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         asked = {"window": _exact(span)}
         said = remote.send(note, "POST", "/api/v1/policies/what-if", content, _kind(content), asked)
     else:
-        from gpuwatch.cost import price_all
-        from gpuwatch.policy_card import difference_answer, proposed
-        from gpuwatch.what_if import compare
+        from gpuwatch.billing.chargeback import price_all
+        from gpuwatch.billing.policy_document import difference_answer, proposed
+        from gpuwatch.billing.what_if import compare
 
         with opened(data, config) as (store, state, _):
             price_all(store, state)
@@ -123,6 +123,6 @@ def _is_table(form: str | None) -> bool:
 
 
 def _exact(span: Window) -> str:
-    from gpuwatch.clock import rfc3339
+    from gpuwatch.core.clock import rfc3339
 
     return f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"

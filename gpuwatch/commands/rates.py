@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -27,12 +26,13 @@ from gpuwatch.commands.shared import (
     show,
     window_of,
 )
-from gpuwatch.errors import UsageError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import UsageError
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
     from gpuwatch.state import State
-    from gpuwatch.store import Store
+    from gpuwatch.store.database import Store
 
 CSV, JSON = "text/csv", "application/json"
 RATE_COLUMNS = (
@@ -58,15 +58,15 @@ app = typer.Typer(help="Prices: what a GPU-hour costs, in which currency.", rich
 @app.command("show")
 def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
     """Every rate in force: of the rate card, of owned hardware, of spot prices."""
-    from gpuwatch import rate_cards
-    from gpuwatch.rates import shown
+    from gpuwatch.rates import in_force
+    from gpuwatch.rates.card import shown
 
     choose(form, True)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         items = remote.every(note, "/api/v1/rates/in-force", {})["items"]
     else:
         with opened(data, config) as (_, state, _settings):
-            items = [{"card": c} | shown(rate) for c, kept in rate_cards.by_card(state).items() for rate in kept]
+            items = [{"card": c} | shown(rate) for c, kept in in_force.by_card(state).items() for rate in kept]
     foot = [] if items else ["No rates: nothing has a price. docs/rates.md shows the file."]
     placed = tuple(name for name in PLACES if any(item.get(name) is not None for item in items))
     show(Listing(RATE_COLUMNS, items, shown=(*SHOWN, *placed), foot=foot), form)
@@ -77,18 +77,18 @@ def set_(
     context: typer.Context, file: FileArgument, data: DataOption = DEFAULT_DATA, config: ConfigOption = None
 ) -> None:
     """Replaces the rate card by a rates.csv: all of it, or nothing where a row is wrong."""
-    from gpuwatch import rate_cards
-    from gpuwatch.rate_checks import rate_warnings
-    from gpuwatch.rate_table import whole
-    from gpuwatch.rates import parse_rates
+    from gpuwatch.quality.rate_checks import rate_warnings
+    from gpuwatch.rates import in_force
+    from gpuwatch.rates.card import parse_rates
+    from gpuwatch.rates.csv_table import whole
 
     content = file_content(file, FILE_MAX_BYTES)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         _told("rates", remote.send(note, "PUT", "/api/v1/rates", content, CSV, {}))
         return
     rates = whole(parse_rates, content, str(file))
     with _written(data, config, "rates") as (store, state, done):
-        done["changed"] = rate_cards.set_rates(state, rates, actor(), file.name, now_us(context))
+        done["changed"] = in_force.set_rates(state, rates, actor(), file.name, now_us(context))
         done |= {"rows": len(rates), "warnings": rate_warnings(store, rates)}
 
 
@@ -109,12 +109,12 @@ def fx_(
     """Exchange rates (from,to,rate,valid_from) and the reporting currency; without a file or option, shows them."""
     from dataclasses import replace
 
-    from gpuwatch import fx
-    from gpuwatch.rate_checks import fx_warnings
-    from gpuwatch.rate_table import whole
+    from gpuwatch.quality.rate_checks import fx_warnings
+    from gpuwatch.rates import fx
+    from gpuwatch.rates.csv_table import whole
 
     choose(form, True)
-    note = in_use.find(data)
+    note = lockfile.find(data)
     if file is None and currency is None and max_age_days is None:
         if note is not None:
             found = remote.every(note, "/api/v1/fx", {})
@@ -159,13 +159,13 @@ def owned_(
     form: FormatOption = None,
 ) -> None:
     """Owned hardware: capex, power, operations. Without a file shows it, and the formula of each price."""
-    from gpuwatch import owned, rate_cards
-    from gpuwatch.owned_power import measured
-    from gpuwatch.rate_checks import rate_warnings
-    from gpuwatch.rate_table import whole
+    from gpuwatch.quality.rate_checks import rate_warnings
+    from gpuwatch.rates import in_force, owned
+    from gpuwatch.rates.csv_table import whole
+    from gpuwatch.rates.owned_power import measured
 
     choose(form, True)
-    note = in_use.find(data)
+    note = lockfile.find(data)
     if file is None:
         if measure is not None:
             raise UsageError("--measure: name the file of the hardware that is measured")
@@ -173,7 +173,7 @@ def owned_(
             items = remote.every(note, "/api/v1/owned", {})["items"]
         else:
             with opened(data, config) as (_, state, _settings):
-                items = [owned.priced(one) for one in rate_cards.owned_hardware(state)]
+                items = [owned.priced(one) for one in in_force.owned_hardware(state)]
         columns = (*owned.REQUIRED, *owned.OPTIONAL, "usd_per_gpu_hour", "formula")
         foot = [f"{item['name']}: {line}" for item in items for line in item["formula"].splitlines()]
         show(Listing(columns, items, shown=OWNED_SHOWN, foot=foot or ["No owned hardware."]), form)
@@ -186,7 +186,7 @@ def owned_(
     hardware = whole(owned.parse_owned, content, str(file))
     with _written(data, config, "owned hardware") as (store, state, done):
         known = hardware if window is None else measured(store, hardware, window)
-        done["changed"] = rate_cards.set_owned(state, known, actor(), file.name, now_us(context))
+        done["changed"] = in_force.set_owned(state, known, actor(), file.name, now_us(context))
         done |= {"rows": len(known), "warnings": rate_warnings(store, [one.rate() for one in known])}
 
 
@@ -206,21 +206,22 @@ def spot(
     config: ConfigOption = None,
 ) -> None:
     """Adds spot prices as they were; repeating it changes nothing."""
-    from gpuwatch import rate_cards, rate_spot
-    from gpuwatch.rate_checks import rate_warnings
+    from gpuwatch.quality.rate_checks import rate_warnings
+    from gpuwatch.rates import in_force
+    from gpuwatch.rates import spot as rates_spot
 
     content = file_content(file, FILE_MAX_BYTES)
     words: dict[str, Any] = {"zone": zone, "product": product, "currency": currency, "cluster": cluster, "pool": pool}
-    mapping = rate_spot.instances_of(names(instance or []))
-    if (note := in_use.find(data)) is not None:
+    mapping = rates_spot.instances_of(names(instance or []))
+    if (note := lockfile.find(data)) is not None:
         kind = JSON if content.lstrip()[:1] in (b"{", b"[") else CSV
         asked = words | {"instance": names(instance or [])}
         _told("spot prices", remote.send(note, "POST", "/api/v1/spot", content, kind, asked))
         return
-    new = rate_spot.parse_spot(content, str(file), mapping, **words)
+    new = rates_spot.parse_spot(content, str(file), mapping, **words)
     with _written(data, config, "spot prices") as (store, state, done):
-        done["changed"] = rate_cards.add_spot(state, new, actor(), file.name, now_us(context))
-        done |= {"rows": len(new), "warnings": rate_warnings(store, rate_spot.spot_rates(new))}
+        done["changed"] = in_force.add_spot(state, new, actor(), file.name, now_us(context))
+        done |= {"rows": len(new), "warnings": rate_warnings(store, rates_spot.spot_rates(new))}
 
 
 @app.command("commitments")
@@ -232,15 +233,15 @@ def commitments(
     form: FormatOption = None,
 ) -> None:
     """What was committed to, and how much of it was used."""
-    from gpuwatch.clock import rfc3339
-    from gpuwatch.commitments import COLUMNS, shown
-    from gpuwatch.commitments import commitments as used
-    from gpuwatch.cost import price_all
+    from gpuwatch.billing.chargeback import price_all
+    from gpuwatch.core.clock import rfc3339
+    from gpuwatch.rates.commitments import COLUMNS, shown
+    from gpuwatch.rates.commitments import commitments as used
 
     choose(form, True)
     span = window_of(window, context)
     told = {"start": rfc3339(span.start_us), "end": rfc3339(span.end_us)}
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         asked = {"window": f"{told['start']},{told['end']}"}
         items = json.loads(remote.get(note, "/api/v1/commitments", asked))["items"]
     else:
@@ -273,7 +274,7 @@ def _told(what: str, done: Mapping[str, Any]) -> None:
     say(f"{what}: {done['rows']} rows, {'in force' if done['changed'] else 'nothing changed'}")
 
 
-def _fx_file(note: in_use.Note) -> bytes:
+def _fx_file(note: lockfile.Note) -> bytes:
     """The exchange rates of the server as a file, to be set again with other options."""
     items = remote.every(note, "/api/v1/fx", {})["items"]
     rows = [",".join(FX_COLUMNS), *(",".join(item[name] for name in FX_COLUMNS) for item in items)]

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -20,8 +19,9 @@ from gpuwatch.commands.shared import (
     show,
     write,
 )
-from gpuwatch.errors import UsageError
-from gpuwatch.output import Listing, choose, visible
+from gpuwatch.core.errors import UsageError
+from gpuwatch.output.listing import Listing, choose, visible
+from gpuwatch.store import lockfile
 
 COLUMNS = (
     "step", "key", "cluster", "job", "name", "scheduler", "team", "user", "nodes", "devices", "idle_devices", "idle_since",
@@ -47,17 +47,17 @@ def reclaim(
     form: FormatOption = None,
 ) -> None:
     """Jobs that hold idle devices: notice, grace, two warnings, recommendation. Never ends anything."""
-    from gpuwatch.reclaim import advance, as_dict, check_step, proposals
+    from gpuwatch.reclaim.state import advance, as_dict, check_step, proposals
 
     chosen = choose(form, sys.stdout.isatty())
     check_step(step)
     items: list[dict[str, Any]]
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         if record:
             raise UsageError(f"--record: process {note.pid} serves {data} and takes the steps itself; leave it out")
         items = remote.every(note, "/api/v1/reclaim", {"team": team, "cluster": cluster, "step": step})["items"]
     else:
-        from gpuwatch.cost import price_all
+        from gpuwatch.billing.chargeback import price_all
 
         with opened(data, config) as (store, state, _):
             price_all(store, state)

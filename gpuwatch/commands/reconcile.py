@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -20,7 +19,8 @@ from gpuwatch.commands.shared import (
     show,
     window_of,
 )
-from gpuwatch.output import choose
+from gpuwatch.output.listing import choose
+from gpuwatch.store import lockfile
 
 
 def reconcile(
@@ -36,14 +36,14 @@ def reconcile(
     form: FormatOption = None,
 ) -> None:
     """What the cloud billed beside what gpuwatch charges, with the difference explained."""
-    from gpuwatch.clock import rfc3339
-    from gpuwatch.cost import price_all
-    from gpuwatch.reconcile import reconcile as compared
-    from gpuwatch.reconcile_listing import reconcile_answer, reconcile_listing
+    from gpuwatch.billing.chargeback import price_all
+    from gpuwatch.billing.reconcile.compare import reconcile as compared
+    from gpuwatch.billing.reconcile.listing import reconcile_answer, reconcile_listing
+    from gpuwatch.core.clock import rfc3339
 
     chosen = choose(form, sys.stdout.isatty())
     span = window_of(window, context)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         asked = {
             "window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}",
             "provider": provider,

@@ -14,10 +14,10 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
-from gpuwatch import typist
 from gpuwatch.api.codes import OF_REQUESTS
-from gpuwatch.errors import SourceUnreachable, UnreadableInput, UsageError
-from gpuwatch.in_use import Note
+from gpuwatch.core.errors import SourceUnreachable, UnreadableInput, UsageError
+from gpuwatch.state import actor as state_actor
+from gpuwatch.store.lockfile import Note
 
 TIMEOUT_S = 300.0
 PAGES_MAX = 100_000
@@ -97,8 +97,8 @@ def _open(note: Note, request: Request) -> bytes:
 def _answer(note: Note, request: Request) -> Iterator[Any]:
     """The open answer to a request. Raises UsageError or SourceUnreachable, also where reading it fails."""
     request.add_header("Authorization", f"Bearer {note.secret}")
-    if (name := typist.user()) is not None:
-        request.add_header(typist.HEADER, typist.encoded(name))
+    if (name := state_actor.user()) is not None:
+        request.add_header(state_actor.HEADER, state_actor.encoded(name))
     try:
         with _opened(request) as answer:
             yield answer

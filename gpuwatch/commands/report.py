@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuwatch import in_use
 from gpuwatch.commands import remote
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
@@ -23,8 +22,9 @@ from gpuwatch.commands.shared import (
     say,
     show,
 )
-from gpuwatch.errors import UsageError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import UsageError
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
 
 report = typer.Typer(help="Reports to forward.", rich_markup_mode=None, no_args_is_help=True)
 recipients = typer.Typer(help="Who gets reports by e-mail.", rich_markup_mode=None, no_args_is_help=True)
@@ -55,11 +55,11 @@ def weekly(
     form: FormatOption = None,
 ) -> None:
     """What a week cost, where it went and who pays: a set of files for the fleet and for each team."""
-    from gpuwatch.cost import price_all
+    from gpuwatch.billing.chargeback import price_all
     from gpuwatch.report.files import last_week, write
     from gpuwatch.report.formats import FORMATS, check_formats
     from gpuwatch.report.weekly import weekly as make
-    from gpuwatch.report.zipped import unzipped
+    from gpuwatch.report.zip_file import unzipped
 
     choose(form, True)
     asked = names([formats]) if formats else list(FORMATS)
@@ -67,7 +67,7 @@ def weekly(
     if paper not in (None, "a4", "letter"):
         raise UsageError(f"--paper {paper}: use a4 or letter")
     at_us, teams = now_us(context), list(dict.fromkeys(team)) if team else None
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         question = {"week": week, "format": "zip", "formats": ",".join(asked), "paper": paper}
         each: list[str | None] = [None] if teams is None else [*teams]
         route = "/api/v1/reports/weekly"
@@ -94,10 +94,10 @@ def weekly(
 @recipients.command("show")
 def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
     """Addresses by team; team `*` is the fleet."""
-    from gpuwatch.report.recipients import Recipients
+    from gpuwatch.alerts.report_recipients import Recipients
 
     choose(form, True)
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         items: list[dict[str, Any]] = remote.every(note, RECIPIENTS, {})["items"]
     else:
         with opened(data, config) as (_, state, _settings):
@@ -115,11 +115,11 @@ def set_(
     config: ConfigOption = None,
 ) -> None:
     """Replaces who gets reports: all of the file, or nothing where a row is wrong."""
-    from gpuwatch.known_names import team_doubts, team_names
-    from gpuwatch.report.recipients import KIND, parse, replace
+    from gpuwatch.alerts.report_recipients import KIND, parse, replace
+    from gpuwatch.policy.known_names import team_doubts, team_names
 
     items = parse(file_content(file, FILE_MAX_BYTES), str(file))
-    if (note := in_use.find(data)) is not None:
+    if (note := lockfile.find(data)) is not None:
         body = json.dumps({"items": items}).encode()
         done = remote.send(note, "PUT", RECIPIENTS, body, "application/json", {})
     else:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, opened, program, say, write
-from gpuwatch.errors import SourceUnreachable, StoreError, UnreadableInput, UsageError
+from gpuwatch.core.errors import SourceUnreachable, StoreError, UnreadableInput, UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.plan import Plan
-    from gpuwatch.service import Service
+    from gpuwatch.service.config import Plan
+    from gpuwatch.service.service import Service
 
 HOST, PORT = "127.0.0.1", 8765
 BACKLOG = 2048
@@ -49,13 +49,13 @@ def serve(
     again = Again()
     before = signal.signal(signal.SIGHUP, lambda *_: again.ask())
     try:
-        from gpuwatch.plan import load
+        from gpuwatch.service.config import load
 
         plan = load(config, os.environ)
         if check:
             write(described(plan))
             return
-        from gpuwatch.service import Service
+        from gpuwatch.service.service import Service
 
         service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj)
         again.call = lambda: service.reload(lambda: read_again(config, os.environ))
@@ -70,7 +70,7 @@ def read_again(config: Path | None, environ: Mapping[str, str]) -> Plan:
 
     Raises as plan.load, and UsageError for what is no file: a pipe that was read once would seem empty, and end all.
     """
-    from gpuwatch.plan import load
+    from gpuwatch.service.config import load
 
     if config is not None and config.exists() and not (config.is_file() or config.is_dir()):
         raise UsageError(f"{config}: is not a file and cannot be read again; restart the service")
@@ -105,11 +105,11 @@ def backup(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="An empty or new directory.")] = Path("gpuwatch-backup"),
 ) -> None:
     """A consistent copy of a data directory, also while it is served; to restore, serve the copy."""
-    from gpuwatch import in_use
-    from gpuwatch.backup import backup as copy
     from gpuwatch.commands.remote import post
+    from gpuwatch.service.backup import backup as copy
+    from gpuwatch.store import lockfile
 
-    note = in_use.find(data)
+    note = lockfile.find(data)
     if note is not None:
         answer = post(note, "/api/v1/backup", {"directory": str(target.absolute())})
         total = int(answer["telemetry_bytes"]) + int(answer["state_bytes"])
@@ -135,8 +135,10 @@ def run(
     Raises SourceUnreachable for an address that cannot be bound, UsageError for one beyond this machine without a token,
     StoreError when the store broke: then the process must be started again.
     """
-    from gpuwatch import in_use, logs, web
     from gpuwatch.api.app import create_app
+    from gpuwatch.core import logs
+    from gpuwatch.service import web
+    from gpuwatch.store import lockfile
 
     try:
         if not web.is_loopback(host):
@@ -149,10 +151,10 @@ def run(
     logs.set_up()
     web.raise_file_limit()
     at = listening.getsockname()[1]
-    url = in_use.url_of(host, at)
+    url = lockfile.url_of(host, at)
     # Bound to every address, it does not know the one that others use: then messages have no link.
-    service.own_url = "" if host in in_use.ANYWHERE else url
-    app = create_app(service, hosts=() if host in in_use.ANYWHERE else (host,))
+    service.own_url = "" if host in lockfile.ANYWHERE else url
+    app = create_app(service, hosts=() if host in lockfile.ANYWHERE else (host,))
     importlib.import_module("gpuwatch.dashboards.app").mount(app)
     server = web.server(app, host, at)
     broken: list[str] = []
@@ -173,7 +175,7 @@ def run(
         if beside is not None:
             beside.start()
         if service.directory is not None:
-            in_use.leave(service.directory, in_use.Note(os.getpid(), url, service.local_secret))
+            lockfile.leave(service.directory, lockfile.Note(os.getpid(), url, service.local_secret))
         log.info("serving", extra={"url": url, "data": str(service.directory)})
         ready(url)
         server.run(sockets=[listening])
@@ -182,7 +184,7 @@ def run(
         if beside is not None:
             beside.stop()
         if service.directory is not None:
-            in_use.take_away(service.directory)
+            lockfile.take_away(service.directory)
         service.stop()
         listening.close()
         for number, handler in before.items():

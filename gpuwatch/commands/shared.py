@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch import in_use, output
-from gpuwatch.errors import StoreError, UnreadableInput
-from gpuwatch.typist import typed_by, user
+from gpuwatch.core.errors import StoreError, UnreadableInput
+from gpuwatch.output import listing as output_listing
+from gpuwatch.state.actor import typed_by, user
+from gpuwatch.store import lockfile
 
 if TYPE_CHECKING:
-    from gpuwatch.clock import Window
+    from gpuwatch.core.clock import Window
     from gpuwatch.settings import Settings
     from gpuwatch.state import State
-    from gpuwatch.store import Store
+    from gpuwatch.store.database import Store
 
 MAX_NOTES = 1000
 """Lines that one import may say on stderr."""
@@ -79,7 +80,7 @@ def opened(
     server holds it: `instead` says what to do then.
     """
     from gpuwatch.state import State
-    from gpuwatch.store import Store
+    from gpuwatch.store.database import Store
 
     settings = settings_of(config)
     if data.exists() and not data.is_dir():
@@ -93,28 +94,28 @@ def opened(
             create=create,
         )
     except StoreError as error:
-        if (note := in_use.find(data)) is None:
+        if (note := lockfile.find(data)) is None:
             raise
         raise StoreError(f"{data} is in use by process {note.pid}, which serves {note.url}: {instead}") from error
     with store, State.open(data) as state:
         if settings.detectors_dir is not None:
-            from gpuwatch import site_rules
+            from gpuwatch.findings import custom_rules
 
-            site_rules.load(settings.detectors_dir, store)
+            custom_rules.load(settings.detectors_dir, store)
         yield store, state, settings
 
 
 def window_of(text: str, context: typer.Context) -> Window:
     """The window that --window names, relative to now."""
-    from gpuwatch.clock import parse_window
+    from gpuwatch.core.clock import parse_window
 
     return parse_window(text, now_us(context))
 
 
 def moment_us(text: str | None, option: str) -> int | None:
     """Microseconds of an RFC 3339 option; UsageError names it."""
-    from gpuwatch.clock import parse_rfc3339
-    from gpuwatch.errors import UsageError
+    from gpuwatch.core.clock import parse_rfc3339
+    from gpuwatch.core.errors import UsageError
 
     if text is None:
         return None
@@ -129,10 +130,10 @@ def names(values: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(part.strip() for value in values for part in value.split(",") if part.strip()))
 
 
-def show(listing: output.Listing, form: str | None, out: Path | None = None) -> None:
+def show(listing: output_listing.Listing, form: str | None, out: Path | None = None) -> None:
     """Prints a listing, or writes it to a file."""
-    chosen = output.choose(form, sys.stdout.isatty() and out is None)
-    write(output.render(listing, chosen, output.terminal_width(sys.stdout)), out)
+    chosen = output_listing.choose(form, sys.stdout.isatty() and out is None)
+    write(output_listing.render(listing, chosen, output_listing.terminal_width(sys.stdout)), out)
 
 
 def write(text: str, out: Path | None = None) -> None:
@@ -156,7 +157,7 @@ def in_folder(out: Path) -> None:
 
 def say(line: str) -> None:
     """One line on stderr."""
-    typer.echo(output.visible(line), err=True)
+    typer.echo(output_listing.visible(line), err=True)
 
 
 @contextmanager
@@ -174,7 +175,7 @@ def progress(title: str) -> Iterator[Step]:
         task = bar.add_task(title, total=None)
 
         def step(done: int, total: int, what: str) -> None:
-            words = f"{title}: {output.visible(what)}" if what else title
+            words = f"{title}: {output_listing.visible(what)}" if what else title
             bar.update(task, completed=done, total=total, description=escape(words))
 
         yield step

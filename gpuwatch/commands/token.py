@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch.commands import known
+from gpuwatch.commands import unknown_names
 from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, actor, names, now_us, program, say, show
-from gpuwatch.errors import StoreError, UnreadableInput, UsageError
-from gpuwatch.output import Listing, choose
+from gpuwatch.core.errors import StoreError, UnreadableInput, UsageError
+from gpuwatch.output.listing import Listing, choose
 
 if TYPE_CHECKING:
     from gpuwatch.state import State
@@ -38,7 +38,7 @@ def create(
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Makes a token and prints it once: it cannot be read again."""
-    from gpuwatch.known_names import team_doubts
+    from gpuwatch.policy.known_names import team_doubts
     from gpuwatch.state.tokens import Tokens
 
     at_us = now_us(context)
@@ -48,7 +48,7 @@ def create(
         token, text = Tokens(state).create(name or scope, scope, teams, _until(expires, at_us), actor(), at_us)
     bound = "" if token.teams is None else f", teams {', '.join(token.teams)}"
     say(f"token {token.id}: scope {token.scope}{bound}; keep it, it is shown once")
-    if token.teams and (named := known.teams_at(data)):
+    if token.teams and (named := unknown_names.teams_at(data)):
         for doubt in team_doubts(token.teams, named):
             say(doubt)
     if first:
@@ -62,7 +62,7 @@ def create(
 
 def list_(context: typer.Context, data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
     """Every token, without what opens: also those that were revoked or have expired."""
-    from gpuwatch.clock import rfc3339
+    from gpuwatch.core.clock import rfc3339
     from gpuwatch.state.tokens import Tokens
 
     choose(form, True)
@@ -114,7 +114,7 @@ def _state(data: Path, create: bool = False) -> Iterator[State]:
 
 
 def _until(text: str | None, at_us: int) -> int | None:
-    from gpuwatch.clock import DAY_US, HOUR_US
+    from gpuwatch.core.clock import DAY_US, HOUR_US
 
     if text is None:
         return None

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gpuwatch import periodic
-from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
-from gpuwatch.detectors.rule import Asked, Evidence, Rule, Threshold, count, register
-from gpuwatch.store import Store
+from gpuwatch.advisor import periodic
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
+from gpuwatch.core.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.store.database import Store
 
 DEVICES_MAX = 8
 """Devices of a job whose minutes are read: a gang stops together or not at all."""
@@ -84,15 +84,15 @@ def _severity(e: Evidence, hours: float) -> str:
 
 def prepare(store: Store, asked: Asked) -> None:
     """Makes checkpoint_hour and checkpoint_minute: jobs that stop at regular times, by what the day before each hour shows."""
-    store.run("checkpoint/candidate", devices_max=DEVICES_MAX, **asked.named())
+    store.run("detectors/support/checkpoint_candidate", devices_max=DEVICES_MAX, **asked.named())
     if asked.until_us - asked.since_us < DAY_US:
-        store.run("checkpoint/pausing", **asked.named())
+        store.run("detectors/support/checkpoint_pausing", **asked.named())
     (devices,) = store.sql("select count(distinct device_id) from checkpoint_held")[0]
     parts = -(-devices // DEVICES_AT_ONCE)
     found = [_found(windows, minutes, asked.parameters) for windows, minutes in _days(store, asked, parts)]
     hours, pauses = (pa.concat_tables([pair[place] for pair in found]) if found else _NONE[place] for place in (0, 1))
     with store.view("checkpoint_hour_row", hours), store.view("checkpoint_minute_row", pauses):
-        store.run("checkpoint/keep")
+        store.run("detectors/support/checkpoint_keep")
 
 
 def _days(store: Store, asked: Asked, parts: int) -> Iterator[tuple[Windows, Minutes]]:
@@ -103,7 +103,11 @@ def _days(store: Store, asked: Asked, parts: int) -> Iterator[tuple[Windows, Min
         for since_us in range(asked.since_us, asked.until_us, DAY_US):
             until_us = min(since_us + DAY_US, asked.until_us)
             span = {"read_from_us": read_from_us, "read_until_us": until_us, "part": part, "parts": parts}
-            minutes = _after(kept, store.table("checkpoint/minute", cluster=asked.cluster, **span), since_us - DAY_US)
+            minutes = _after(
+                kept,
+                store.table("detectors/support/checkpoint_minute", cluster=asked.cluster, **span),
+                since_us - DAY_US,
+            )
             yield _windows(minutes, since_us // MINUTE_US), minutes
             kept, read_from_us = minutes, until_us
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
-from gpuwatch.placement_read import QUIET_LINK_RATIO, QUIET_PCIE_BYTES_PER_S
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.topology.jobs import QUIET_LINK_RATIO, QUIET_PCIE_BYTES_PER_S
 
 
 def _summary(e: Evidence) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.clock import MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
-from gpuwatch.room import prepare
+from gpuwatch.capacity.make_room import prepare
+from gpuwatch.core.clock import MINUTE_US
+from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:

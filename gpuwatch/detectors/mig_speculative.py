@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.clock import DAY_US, MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
-from gpuwatch.mig_debt import prepare
+from gpuwatch.advisor.idle_mig import prepare
+from gpuwatch.core.clock import DAY_US, MINUTE_US
+from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:

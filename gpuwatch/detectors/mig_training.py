@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwatch.clock import MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.core.clock import MINUTE_US
+from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:

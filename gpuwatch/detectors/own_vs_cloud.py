@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from gpuwatch.clock import DAY_US
-from gpuwatch.decisions_daily import own_cases
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
+from gpuwatch.advisor.daily import own_cases
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.rule import Evidence, Rule, Threshold, register
 
 
 def _summary(e: Evidence) -> str:

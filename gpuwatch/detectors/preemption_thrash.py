@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.detectors.rule import Asked, Evidence, Rule, Threshold, count, register
-from gpuwatch.store import Store
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.core.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.store.database import Store
 
 
 def _prepare(store: Store, asked: Asked) -> None:

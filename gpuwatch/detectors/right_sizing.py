@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.decisions_books import money
-from gpuwatch.detectors.rule import Asked, Evidence, Rule, Threshold, count, register
-from gpuwatch.sizing import Used, smaller
-from gpuwatch.store import Store
+from gpuwatch.advisor.inputs import money
+from gpuwatch.advisor.right_size import Used, smaller
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.core.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.store.database import Store
 
 _SIZE = pa.schema(
     [
@@ -49,7 +49,7 @@ def prepare(store: Store, asked: Asked) -> None:
     rows: list[dict[str, Any]] = []
     headroom = Fraction(str(asked.parameters["headroom"]))
     by_day: dict[int, dict[str, dict[str, Fraction]]] = {}
-    for row in store.rows("sizing/candidate", **asked.named()):
+    for row in store.rows("detectors/support/right_sizing_candidate", **asked.named()):
         day_us = row["hour_us"] // DAY_US * DAY_US
         if day_us not in by_day:
             by_day[day_us] = _prices(store, asked.cluster, row["hour_us"])
@@ -62,13 +62,13 @@ def prepare(store: Store, asked: Asked) -> None:
             told = {name: row.get(name) for name in _SIZE.names if name not in ("fits", "saving")}
             rows.append(told | {"fits": size.name, "saving": saving, "currency": row["currency"] if saving else None})
     with store.view("smaller_size_row", pa.Table.from_pylist(rows, schema=_SIZE)):
-        store.run("sizing/keep")
+        store.run("detectors/support/right_sizing_keep")
 
 
 def _prices(store: Store, cluster: str, at_us: int) -> dict[str, dict[str, Fraction]]:
     """Hourly prices of whole GPUs by currency and model at an instant."""
     found: dict[str, dict[str, Fraction]] = {}
-    for row in store.rows("sizing/price", cluster=cluster, at_us=at_us):
+    for row in store.rows("detectors/support/right_sizing_price", cluster=cluster, at_us=at_us):
         found.setdefault(row["currency"], {})[row["model"]] = Fraction(row["price"])
     return found
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch import workload_class
-from gpuwatch.clock import HOUR_US, MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.core.clock import HOUR_US, MINUTE_US
+from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.ledger import workload_class
 
 
 def _summary(e: Evidence) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.clock import DAY_US, MINUTE_US
-from gpuwatch.decisions_daily import spot_cases
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.advisor.daily import spot_cases
+from gpuwatch.core.clock import DAY_US, MINUTE_US
+from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:

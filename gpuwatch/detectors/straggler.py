@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwatch.clock import MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.core.clock import MINUTE_US
+from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
 
 CLOCK_RATIO_MAX = 0.93
 """Of the gang's median SM clock, below which a GPU is slow (domain: D11)."""

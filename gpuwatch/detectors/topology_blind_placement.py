@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpuwatch.clock import MINUTE_US
-from gpuwatch.detectors.rule import Evidence, Rule, Threshold, register
-from gpuwatch.placement import EXPOSED
-from gpuwatch.placement_gangs import prepare
-from gpuwatch.placement_read import QUIET_LINK_RATIO, QUIET_PCIE_BYTES_PER_S
+from gpuwatch.core.clock import MINUTE_US
+from gpuwatch.core.rule import Evidence, Rule, Threshold, register
+from gpuwatch.topology.gangs import prepare
+from gpuwatch.topology.grade import EXPOSED
+from gpuwatch.topology.jobs import QUIET_LINK_RATIO, QUIET_PCIE_BYTES_PER_S
 
 MEASURED_RATIO_MIN = 0.1
 """Exposed communication from which a slowdown counts as measured: beyond what traffic of loaders alone makes."""

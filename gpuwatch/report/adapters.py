@@ -7,12 +7,13 @@ from io import BytesIO
 
 import pyarrow.compute as pc
 
-from gpuwatch import budgets, focus
-from gpuwatch.clock import Window
-from gpuwatch.focus_file import sink
+from gpuwatch.billing import budgets
+from gpuwatch.billing.focus import export as focus_export
+from gpuwatch.billing.focus.files import sink
+from gpuwatch.core.clock import Window
 from gpuwatch.report.facts import Budget
 from gpuwatch.state import State
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 
 
 def focus_files(store: Store, state: State, window: Window, teams: Collection[str | None]) -> dict[str | None, bytes]:
@@ -23,10 +24,10 @@ def focus_files(store: Store, state: State, window: Window, teams: Collection[st
     if not teams:
         return {}
     files = {team: BytesIO() for team in teams}
-    targets = {team: sink(file, "csv", focus.DEFAULT_VERSION) for team, file in files.items()}
+    targets = {team: sink(file, "csv", focus_export.DEFAULT_VERSION) for team, file in files.items()}
     named = sorted(team for team in teams if team is not None)
     only = None if None in targets else named
-    for rows in focus.batches(store, state, window, focus.Exported(), teams=only):
+    for rows in focus_export.batches(store, state, window, focus_export.Exported(), teams=only):
         if None in targets:
             targets[None].write(rows)
         owners = set(pc.unique(rows["x_Team"]).to_pylist())

@@ -5,31 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from gpuwatch.output import BUCKET_WORDS
-from gpuwatch.report import bridge, closing, corrections, tables, wastes, words
+from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report import corrections, cost_bridge, data_quality, tables, top_waste
+from gpuwatch.report import text as report_text
 from gpuwatch.report.document import TOTAL, Bar, Cell, Column, Document, Numbers, Row, Section, Table, Text, row
 from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, added
 from gpuwatch.report.headlines import bucket_money, compared_cost, headlines, listed_buckets, productive_ratio, trend
-from gpuwatch.report.markup import name
+from gpuwatch.report.html.markup import name
 
 
 def document(facts: Facts) -> Document:
     """The whole report."""
     sections = [
         _where(facts),
-        wastes.wastes(facts),
+        top_waste.wastes(facts),
         tables.slices(facts),
-        wastes.waited(facts),
+        top_waste.waited(facts),
         tables.payers(facts),
         tables.models(facts),
-        bridge.bridge(facts),
+        cost_bridge.bridge(facts),
         corrections.corrections(facts),
-        closing.quality(facts),
-        closing.how(facts),
+        data_quality.quality(facts),
+        data_quality.how(facts),
     ]
     return Document(
         title=title(facts),
-        window=f"{words.days(facts.window)}, UTC",
+        window=f"{report_text.days(facts.window)}, UTC",
         head=_head(facts),
         sections=tuple(section for section in sections if section is not None),
         keywords=("GPU", "chargeback", facts.week),
@@ -53,12 +54,14 @@ def lead(facts: Facts) -> str:
     who = whose(facts)
     verb = "cost" if facts.team is None else "pays"
     if facts.total.costs or not facts.total.unpriced_gpu_seconds:
-        said = f"{who} {verb} {words.amount_money(facts.total, facts.currency)} in week {facts.week}{trend(facts)}."
+        said = (
+            f"{who} {verb} {report_text.amount_money(facts.total, facts.currency)} in week {facts.week}{trend(facts)}."
+        )
     else:
         said = f"What {who[0].lower()}{who[1:]} {verb} in week {facts.week} is not known: no rate covers its GPU time."
     if (part := productive_ratio(facts)) is not None:
         of = "the GPU time paid for" if facts.team is None else "the GPU time it held"
-        said += f" {words.percent(part)} of {of} did productive work."
+        said += f" {report_text.percent(part)} of {of} did productive work."
     return said
 
 
@@ -67,31 +70,31 @@ def budgeted(facts: Facts) -> str:
     budget = facts.budget
     if budget is None:
         return "No budget is set."
-    said = f"Budget of {words.money(budget.amount, budget.currency)} for {budget.period}: "
+    said = f"Budget of {report_text.money(budget.amount, budget.currency)} for {budget.period}: "
     if budget.spent is None:
         return f"{said}what is spent of it is not known."
-    part = words.percent(words.ratio(budget.spent, budget.amount))
-    said += f"{words.money(budget.spent, budget.currency)} ({part}) is spent"
+    part = report_text.percent(report_text.ratio(budget.spent, budget.amount))
+    said += f"{report_text.money(budget.spent, budget.currency)} ({part}) is spent"
     if budget.forecast is None:
         return f"{said}."
-    said += f", and {words.money(budget.forecast, budget.currency)} is expected by its end"
+    said += f", and {report_text.money(budget.forecast, budget.currency)} is expected by its end"
     if budget.forecast_low is not None and budget.forecast_high is not None:
-        low, high = (words.money(value, budget.currency) for value in (budget.forecast_low, budget.forecast_high))
+        low, high = (report_text.money(value, budget.currency) for value in (budget.forecast_low, budget.forecast_high))
         said += f" (between {low} and {high})"
     return f"{said}."
 
 
 def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
-    lines = [f"{words.days(facts.window)}, UTC."]
+    lines = [f"{report_text.days(facts.window)}, UTC."]
     if facts.covered != facts.window:
-        lines.append(f"The books cover {words.days(facts.covered)}: the numbers are of that time.")
+        lines.append(f"The books cover {report_text.days(facts.covered)}: the numbers are of that time.")
     if facts.compared is None:
-        begin = words.moment(facts.books_from_us)
+        begin = report_text.moment(facts.books_from_us)
         lines.append(f"No comparison with the week before: the books begin on {begin}.")
     else:
-        lines.append(f"Changes are against {words.days(facts.compared)}.")
+        lines.append(f"Changes are against {report_text.days(facts.compared)}.")
     if facts.closed is not None:
-        lines.append(f"The week was closed on {words.moment(facts.closed.at_us)} by {name(facts.closed.by)}.")
+        lines.append(f"The week was closed on {report_text.moment(facts.closed.at_us)} by {name(facts.closed.by)}.")
         if facts.closed.forced is not None:
             lines.append(f"The closing was forced: {facts.closed.forced}.")
     if facts.budget is None:
@@ -110,7 +113,7 @@ def _where(facts: Facts) -> Section:
     by_cost = added(facts.of(b) for b in listed_buckets(facts)).cost_in(facts.currency) is not None
     sizes = {bucket: _size(facts, facts.of(bucket), by_cost) for bucket in listed_buckets(facts)}
     whole = sum(sizes.values(), Fraction(0))
-    costs = words.cells([facts.of(bucket) for bucket in sizes], facts.currency)
+    costs = report_text.cells([facts.of(bucket) for bucket in sizes], facts.currency)
     total = added(facts.of(bucket) for bucket in sizes)
     rows = [_bar_row(facts, TOTAL, "All GPU time", total, Fraction(0), Fraction(bool(whole)), None)]
     start = Fraction(0)
@@ -149,17 +152,17 @@ def _bar_row(
     facts: Facts, kind: str, label: str, amount: Amount, start: Fraction, length: Fraction, cost: str | None
 ) -> Row:
     if cost is None:
-        cost = words.cells([amount], facts.currency)[0]
+        cost = report_text.cells([amount], facts.currency)[0]
     if kind == TOTAL:
         before = added(facts.of(b, before=True) for b in listed_buckets(facts))
     else:
         before = facts.of(kind, before=True)
-    part = words.percent(length)
+    part = report_text.percent(length)
     cells: list[Cell | str] = [
         Cell(label, swatch=None if kind == TOTAL else kind),
         Cell(bar=Bar(kind, start, length, f"{label}: {cost}, {part}")),
         cost,
-        words.count(amount.gpu_hours),
+        report_text.count(amount.gpu_hours),
         part,
     ]
     cells += [compared_cost(facts, amount, before)] if facts.compared is not None else []
@@ -176,5 +179,5 @@ def _largest_loss(facts: Facts, sizes: Mapping[str, Fraction], whole: Fraction) 
     amount = bucket_money(facts, bucket)
     return (
         f"the largest part without productive work is \u201c{BUCKET_WORDS[bucket]}\u201d, {amount} "
-        f"({words.percent(lost[bucket] / whole)})"
+        f"({report_text.percent(lost[bucket] / whole)})"
     )

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from decimal import Decimal
 
-from gpuwatch.report import words
+from gpuwatch.report import text as report_text
 from gpuwatch.report.document import Block, Column, Row, Section, Table, Text, row
 from gpuwatch.report.facts import Amount, Correction, Facts, added
-from gpuwatch.report.markup import name, owner_name
+from gpuwatch.report.html.markup import name, owner_name
 
 SHOWN = 20
 _Key = tuple[str, str, str | None]
@@ -39,14 +39,16 @@ def corrections(facts: Facts) -> Section | None:
     )
     text = "A closed period never changes. What turned out otherwise is billed here: it is part of the total, of no bucket."
     blocks: tuple[Block, ...] = (Text(text, "soft"), Table(columns, tuple(rows)))
-    cost = words.amount_money(facts.corrections, facts.currency)
+    cost = report_text.amount_money(facts.corrections, facts.currency)
     return Section(f"Corrections of closed periods: {cost}", blocks)
 
 
 def _row(facts: Facts, texts: list[str], amount: Amount, kind: str = "") -> Row:
     cost = amount.cost_in(facts.currency)
-    said = words.amount_money(amount, facts.currency) if cost is None else words.plain(cost, 2, facts.currency)
-    return row([*texts, said, words.count(amount.gpu_hours)], kind)
+    said = (
+        report_text.amount_money(amount, facts.currency) if cost is None else report_text.plain(cost, 2, facts.currency)
+    )
+    return row([*texts, said, report_text.count(amount.gpu_hours)], kind)
 
 
 def _who(facts: Facts, who: str | None) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 
-from gpuwatch.clock import Window
-from gpuwatch.findings import Finding
+from gpuwatch.core.clock import Window
+from gpuwatch.findings.read import Finding
 
 PRODUCTIVE = ("compute", "memory_roof")
 PLATFORM = "__platform__"

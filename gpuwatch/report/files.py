@@ -10,8 +10,8 @@ from hashlib import blake2b
 from pathlib import Path
 from tempfile import mkstemp
 
-from gpuwatch.clock import DAY_US, HOUR_US, from_us
-from gpuwatch.errors import UnreadableInput
+from gpuwatch.core.clock import DAY_US, HOUR_US, from_us
+from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.state import State
 
 SETTING = "report:weekly"

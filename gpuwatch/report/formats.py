@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Document
 from gpuwatch.report.facts import Facts
 from gpuwatch.report.files import ReportFile
-from gpuwatch.report.page import page
-from gpuwatch.report.sheet import Row, parquet, rows, sheet
+from gpuwatch.report.flat_table import Row, parquet, rows, sheet
+from gpuwatch.report.html.page import page
 
 SUFFIXES = {
     "html": "html",
@@ -62,11 +62,11 @@ class _Report:
         if form == "html":
             return page(self._document).encode("utf-8")
         if form == "pdf":
-            from gpuwatch.report.pdf import pdf
+            from gpuwatch.report.pdf.pages import pdf
 
             return pdf(self._document, self.paper)
         if form == "xlsx":
-            from gpuwatch.report.book import book
+            from gpuwatch.report.xlsx.workbook import book
 
             return book(self.facts)
         if form == "parquet":

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from gpuwatch.ledger import FREE_BUCKETS, HELD_BUCKETS
-from gpuwatch.output import BUCKET_WORDS
-from gpuwatch.report import words
+from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
+from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report import text as report_text
 from gpuwatch.report.facts import PRODUCTIVE, Amount, Facts
 
 MOST = 5
@@ -45,7 +45,7 @@ def productive_ratio(facts: Facts, before: bool = False) -> Fraction | None:
     if facts.of("unobserved", before=before).gpu_seconds > held * UNSEEN_MAX:
         return None
     whole = facts.of(*FREE_BUCKETS, *HELD_BUCKETS, before=before).gpu_seconds
-    return words.ratio(facts.of(*PRODUCTIVE, before=before).gpu_seconds, whole)
+    return report_text.ratio(facts.of(*PRODUCTIVE, before=before).gpu_seconds, whole)
 
 
 def price_of_work(facts: Facts, before: bool = False) -> Fraction | None:
@@ -64,7 +64,7 @@ def trend(facts: Facts) -> str:
     now, before = facts.total.cost_in(facts.currency), facts.total_before.cost_in(facts.currency)
     if now is None or before is None:
         return ""
-    said = words.change(now, before)
+    said = report_text.change(now, before)
     if said.startswith(("▲", "▼")):
         return f", {'up' if said[0] == '▲' else 'down'} {said[2:]} on the week before"
     return ", as much as the week before" if said == "same" else ""
@@ -74,13 +74,13 @@ def compared_cost(facts: Facts, now: Amount, before: Amount | None) -> str:
     """How an amount of money moved, in words; empty where either is not known whole."""
     cost = now.cost_in(facts.currency)
     other = None if before is None else before.cost_in(facts.currency)
-    return "" if cost is None else words.change(cost, other)
+    return "" if cost is None else report_text.change(cost, other)
 
 
 def _paid(facts: Facts) -> Headline:
     label = "Paid" if facts.team is None else "To pay"
     change = compared_cost(facts, facts.total, facts.total_before)
-    return Headline(label, words.amount_money(facts.total, facts.currency), _exact(facts.total), change)
+    return Headline(label, report_text.amount_money(facts.total, facts.currency), _exact(facts.total), change)
 
 
 def _budget(facts: Facts) -> list[Headline]:
@@ -89,19 +89,19 @@ def _budget(facts: Facts) -> list[Headline]:
     if budget is None:
         return []
     label = f"Of the budget for {budget.period}"
-    whole = words.money(budget.amount, budget.currency)
+    whole = report_text.money(budget.amount, budget.currency)
     if budget.spent is None:
-        return [Headline(label, words.MISSING, f"of {budget.amount:f} {budget.currency}", f"of {whole}")]
+        return [Headline(label, report_text.MISSING, f"of {budget.amount:f} {budget.currency}", f"of {whole}")]
     exact = f"{budget.spent:f} of {budget.amount:f} {budget.currency}"
-    part = words.percent(words.ratio(budget.spent, budget.amount))
-    return [Headline(label, part, exact, f"{words.money(budget.spent, budget.currency)} of {whole}")]
+    part = report_text.percent(report_text.ratio(budget.spent, budget.amount))
+    return [Headline(label, part, exact, f"{report_text.money(budget.spent, budget.currency)} of {whole}")]
 
 
 def _productive(facts: Facts) -> Headline:
     now = productive_ratio(facts)
     before = productive_ratio(facts, before=True) if facts.compared is not None else None
     exact = f"{facts.of(*PRODUCTIVE).gpu_seconds:f} GPU-seconds"
-    return Headline("Productive GPU time", words.percent(now), exact, words.points(now, before))
+    return Headline("Productive GPU time", report_text.percent(now), exact, report_text.points(now, before))
 
 
 def _price(facts: Facts) -> Headline:
@@ -109,8 +109,8 @@ def _price(facts: Facts) -> Headline:
     before = price_of_work(facts, before=True) if facts.compared is not None else None
     label = "Per productive GPU-hour"
     if now is None:
-        return Headline(label, words.MISSING, "needs a price for every hour, and work", "")
-    return Headline(label, words.money(now, facts.currency), f"{float(now):.6f}", words.change(now, before))
+        return Headline(label, report_text.MISSING, "needs a price for every hour, and work", "")
+    return Headline(label, report_text.money(now, facts.currency), f"{float(now):.6f}", report_text.change(now, before))
 
 
 def listed_buckets(facts: Facts) -> list[str]:
@@ -122,13 +122,13 @@ def bucket_money(facts: Facts, *buckets: str) -> str:
     """What these buckets cost, in a sentence: the sum of the figures that their rows show."""
     listed = listed_buckets(facts)
     costs = [facts.of(bucket).cost_in(facts.currency) for bucket in listed]
-    places = words.places_of(costs)
-    shown = dict(zip(listed, words.figures(costs, places), strict=True))
+    places = report_text.places_of(costs)
+    shown = dict(zip(listed, report_text.figures(costs, places), strict=True))
     parts = [shown[bucket] for bucket in buckets if bucket in shown]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
-        return words.amount_money(facts.of(*buckets), facts.currency)
-    return words.figure(sum(known, Decimal(0)), places, facts.currency)
+        return report_text.amount_money(facts.of(*buckets), facts.currency)
+    return report_text.figure(sum(known, Decimal(0)), places, facts.currency)
 
 
 def _cost(label: str, facts: Facts, *buckets: str) -> Headline:
@@ -140,8 +140,8 @@ def _cost(label: str, facts: Facts, *buckets: str) -> Headline:
 def _held_hours(facts: Facts) -> Headline:
     now = facts.of(*HELD_BUCKETS)
     before = facts.of(*HELD_BUCKETS, before=True).gpu_seconds if facts.compared is not None else None
-    change = words.change(now.gpu_seconds, before)
-    return Headline("GPU time held", words.hours(now.gpu_hours), f"{now.gpu_seconds:f} GPU-seconds", change)
+    change = report_text.change(now.gpu_seconds, before)
+    return Headline("GPU time held", report_text.hours(now.gpu_hours), f"{now.gpu_seconds:f} GPU-seconds", change)
 
 
 def _exact(amount: Amount) -> str:

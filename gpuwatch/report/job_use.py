@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from gpuwatch.clock import Window
-from gpuwatch.ledger import HELD_BUCKETS
-from gpuwatch.money import fraction_to_decimal
+from gpuwatch.core.clock import Window
+from gpuwatch.core.money import fraction_to_decimal
+from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.report.facts import Amount
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 
 Job = tuple[str | None, str | None, str | None, str | None]
 """(team, user, cluster, job)"""
@@ -27,7 +27,7 @@ def job_uses(store: Store, window: Window, jobs: Sequence[Job]) -> dict[Job, dic
         [dict(zip(_WANTED.names, (number, *job), strict=True)) for number, job in enumerate(jobs)], schema=_WANTED
     )
     with store.view("report_job", wanted):
-        rows = store.rows("reports/report_job_use", start_us=window.start_us, end_us=window.end_us)
+        rows = store.rows("report/job_use", start_us=window.start_us, end_us=window.end_us)
     found: dict[Job, dict[str, Amount]] = {}
     for row in rows:
         seconds = {bucket: fraction_to_decimal(Decimal(str(row[bucket])), SECOND_PLACES) for bucket in HELD_BUCKETS}

@@ -8,12 +8,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.findings import Finding
-from gpuwatch.report import words
+from gpuwatch.findings.read import Finding
+from gpuwatch.report import text as report_text
 from gpuwatch.report.compose import budgeted, lead, title
 from gpuwatch.report.facts import Facts
 from gpuwatch.report.headlines import headlines
-from gpuwatch.report.wastes import owner
+from gpuwatch.report.top_waste import owner
 
 WASTES = 5
 """Findings that a message names."""
@@ -68,7 +68,9 @@ def summary(facts: Facts, stem: str) -> Summary:
     listed = [f for f in facts.findings if f.state != "exempt" and _wastes(f)][:WASTES]
     measured = facts.quality.unobserved_ratio
     quality = (
-        "no GPU time was held" if measured is None else f"{words.percent(1 - Fraction(measured))} of held time measured"
+        "no GPU time was held"
+        if measured is None
+        else f"{report_text.percent(1 - Fraction(measured))} of held time measured"
     )
     if facts.quality.unpriced_gpu_seconds:
         quality += ", some time has no price"
@@ -76,7 +78,7 @@ def summary(facts: Facts, stem: str) -> Summary:
         week=facts.week,
         team=facts.team,
         title=title(facts),
-        window=f"{words.days(facts.window)}, UTC",
+        window=f"{report_text.days(facts.window)}, UTC",
         lead=lead(facts),
         budget=budgeted(facts),
         numbers=tuple((h.label, h.value, h.change) for h in headlines(facts)),
@@ -84,7 +86,9 @@ def summary(facts: Facts, stem: str) -> Summary:
             (
                 f"{f.title}: {f.subject['kind']} {f.subject['id']}",
                 owner(facts, f),
-                words.NO_PRICE if f.wasted_cost is None else words.money(Decimal(f.wasted_cost), f.currency),
+                report_text.NO_PRICE
+                if f.wasted_cost is None
+                else report_text.money(Decimal(f.wasted_cost), f.currency),
                 f.remedy,
             )
             for f in listed

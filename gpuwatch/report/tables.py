@@ -8,11 +8,11 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
-from gpuwatch.report import words
+from gpuwatch.report import text as report_text
 from gpuwatch.report.document import SIZE, Bar, Block, Cell, Column, Heading, Row, Section, Table, Text, row
 from gpuwatch.report.facts import PRODUCTIVE, UNOWNED, Amount, Facts, ModelUse, Payer, SliceHold, added
 from gpuwatch.report.headlines import bucket_money, compared_cost
-from gpuwatch.report.markup import name, owner_name
+from gpuwatch.report.html.markup import name, owner_name
 
 PAYERS_SHOWN = 60
 JOBS_SHOWN = 20
@@ -73,13 +73,13 @@ def models(facts: Facts) -> Section | None:
     lines = [(model, added(u.amount for u in uses), uses) for model, uses in groups.items()]
     lines.sort(key=lambda line: (line[0] is None, -_money(line[1]), -line[1].gpu_seconds, str(line[0])))
     shown, rest = lines[:MODELS_SHOWN], lines[MODELS_SHOWN:]
-    costs = words.cells([amount for _, amount, _ in shown], facts.currency)
+    costs = report_text.cells([amount for _, amount, _ in shown], facts.currency)
     rows = []
     for (model, amount, uses), cost in zip(shown, costs, strict=True):
         held = sum((u.amount.gpu_seconds for u in uses if u.kind == "allocated"), Decimal(0))
-        part = words.percent(words.ratio(held, amount.gpu_seconds)) if amount.gpu_seconds else ""
+        part = report_text.percent(report_text.ratio(held, amount.gpu_seconds)) if amount.gpu_seconds else ""
         shared = model is None and not amount.gpu_seconds
-        cells = ["Costs of no GPU" if shared else _model(model), cost, words.count(amount.gpu_hours)]
+        cells = ["Costs of no GPU" if shared else _model(model), cost, report_text.count(amount.gpu_hours)]
         rows.append(row([*cells, part] if facts.team is None else cells))
     columns = [Column("Model", part=3), Column("Cost", number=True), Column("GPU-hours", number=True)]
     columns += [Column("Held", number=True)] if facts.team is None else []
@@ -102,14 +102,14 @@ def _title(facts: Facts, payers: Sequence[Payer], listed: Sequence[Payer]) -> st
     cost, whole = first.amount.cost_in(facts.currency), facts.total.cost_in(facts.currency)
     if cost is None or not whole:
         return f"Who pays: {who} held the most"
-    said = words.money(cost, facts.currency)
+    said = report_text.money(cost, facts.currency)
     if first in listed:
         # The figure of its row, which is rounded so that all add up.
         costs = [payer.amount.cost_in(facts.currency) for payer in listed]
-        places = words.places_of(costs)
-        shown = words.figures(costs, places)[listed.index(first)]
-        said = said if shown is None else words.figure(shown, places, facts.currency)
-    return f"Who pays: most by {who}, {said} ({words.percent(Fraction(cost / whole))})"
+        places = report_text.places_of(costs)
+        shown = report_text.figures(costs, places)[listed.index(first)]
+        said = said if shown is None else report_text.figure(shown, places, facts.currency)
+    return f"Who pays: most by {who}, {said} ({report_text.percent(Fraction(cost / whole))})"
 
 
 def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table:
@@ -121,12 +121,12 @@ def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table
     columns += [Column("Productive", number=True, wide=True), Column("Held idle", number=True, wide=True)]
     columns += [Column("Change", number=True)] if word != "job" and facts.compared is not None else []
     costs = [row.amount.cost_in(facts.currency) for row in rows]
-    said = words.cells([row.amount for row in rows], facts.currency)
+    said = report_text.cells([row.amount for row in rows], facts.currency)
     largest = max((abs(c) for c, r in zip(costs, rows, strict=True) if c is not None and _bars(r)), default=Decimal(0))
     body = [_row(facts, word, row, cost, largest, clusters) for row, cost in zip(rows, said, strict=True)]
     if total:
         # Rows are rounded so that they add up: the total needs no rounding of its own.
-        shown = words.cells([facts.total], facts.currency, words.places_of(costs))[0]
+        shown = report_text.cells([facts.total], facts.currency, report_text.places_of(costs))[0]
         whole = Payer("Total", facts.total, facts.total_before, kind="total")
         body.append(_row(facts, word, whole, shown, Decimal(0), clusters))
     return Table(tuple(columns), tuple(body), "pay")
@@ -142,12 +142,12 @@ def _row(facts: Facts, word: str, payer: Payer, cost: str, largest: Decimal, clu
     drawn = _bars(payer) and largest and exact is not None
     bar = Bar(SIZE, Fraction(0), Fraction(exact / largest)) if drawn and exact is not None else None
     held = payer.amount.gpu_seconds if payer.kind == "allocated" else None
-    productive = words.percent(words.ratio(payer.of(*PRODUCTIVE).gpu_seconds, held)) if held else ""
-    idle = words.percent(words.ratio(payer.of("hoarded").gpu_seconds, held)) if held else ""
+    productive = report_text.percent(report_text.ratio(payer.of(*PRODUCTIVE).gpu_seconds, held)) if held else ""
+    idle = report_text.percent(report_text.ratio(payer.of("hoarded").gpu_seconds, held)) if held else ""
     cells: list[Cell | str] = [_label(word, payer)]
     cells += [name(payer.cluster, "")] if clusters else []
     cells += [name(payer.user) if payer.kind == "allocated" else ""] if word == "job" else []
-    cells += [Cell(bar=bar), cost, words.count(payer.amount.gpu_hours), productive, idle]
+    cells += [Cell(bar=bar), cost, report_text.count(payer.amount.gpu_hours), productive, idle]
     if word != "job" and facts.compared is not None:
         cells.append(compared_cost(facts, payer.amount, payer.before))
     return row(cells, {"total": "sum", "other": "other"}.get(payer.kind, ""))
@@ -200,14 +200,14 @@ def slices(facts: Facts) -> Section | None:
         Column("Busy", number=True, wide=True, part=0.8),
     )
     shown = lines[:SLICES_SHOWN]
-    costs = words.cells([line.amount for line in shown], facts.currency)
+    costs = report_text.cells([line.amount for line in shown], facts.currency)
     rows = tuple(line.row(facts, cost) for line, cost in zip(shown, costs, strict=True))
     more = len(lines) - len(shown)
     note = "A slice counts as its share of the GPU. Idle and busy are of the slice itself."
     if remainder.gpu_seconds and facts.team is None:
         cost = bucket_money(facts, "mig_remainder")
         worth = f"cost {cost}" if remainder.costs else "have no price"
-        note += f" Parts of GPUs that no slice covers {worth} ({words.hours(remainder.gpu_hours)})."
+        note += f" Parts of GPUs that no slice covers {worth} ({report_text.hours(remainder.gpu_hours)})."
     blocks: list[Block] = [Text(note, "soft")]
     if rows:
         blocks.append(Table(columns, rows, "mig"))
@@ -224,8 +224,8 @@ def _slices_title(facts: Facts) -> str:
     device = sum((hold.device_seconds for hold in facts.slices), Decimal(0))
     idle = sum((hold.idle_seconds for hold in facts.slices), Decimal(0))
     word = "slice" if slices_ == 1 else "slices"
-    paid = f"for {words.amount_money(total, facts.currency)}" if total.costs else "without a price"
-    return f"MIG: {slices_} {word} held {paid}, idle {words.percent(words.ratio(idle, device))} of the time"
+    paid = f"for {report_text.amount_money(total, facts.currency)}" if total.costs else "without a price"
+    return f"MIG: {slices_} {word} held {paid}, idle {report_text.percent(report_text.ratio(idle, device))} of the time"
 
 
 class _Line:
@@ -255,8 +255,8 @@ class _Line:
                 f"{profile} on {name(model.removeprefix('NVIDIA '), 'a GPU')}{share}",
                 str(len({(hold.cluster, hold.slice) for hold in self.holds})),
                 cost,
-                words.count(self.amount.gpu_hours),
-                words.percent(words.ratio(self.idle_seconds, self.device_seconds)),
-                words.percent(self.busy()),
+                report_text.count(self.amount.gpu_hours),
+                report_text.percent(report_text.ratio(self.idle_seconds, self.device_seconds)),
+                report_text.percent(self.busy()),
             ]
         )

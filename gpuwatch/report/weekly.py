@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from gpuwatch.clock import DAY_US
-from gpuwatch.errors import UsageError
-from gpuwatch.ledger import HELD_BUCKETS
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.errors import UsageError
+from gpuwatch.ledger.hours import HELD_BUCKETS
 from gpuwatch.report.adapters import budget, focus_files
 from gpuwatch.report.facts import (
     PLATFORM,
@@ -30,12 +30,12 @@ from gpuwatch.report.facts import (
 )
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.report.formats import FORMATS, SUFFIXES, check_formats, rendered
-from gpuwatch.report.gather import OWN, Buckets, Week, books_of, gather, overlap, week_window
+from gpuwatch.report.idle_while_waiting import rounded
 from gpuwatch.report.job_use import Job
 from gpuwatch.report.summary import Summary, summary
-from gpuwatch.report.waited import rounded
+from gpuwatch.report.week_facts import OWN, Buckets, Week, books_of, gather, overlap, week_window
 from gpuwatch.state import State
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 
 __all__ = ["FORMATS", "Written", "facts_of", "notes_of", "weekly", "write_due"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuwatch.clock import SECOND_US, to_us
-from gpuwatch.errors import UsageError
+from gpuwatch.core.clock import SECOND_US, to_us
+from gpuwatch.core.errors import UsageError
 from gpuwatch.simulate import kubernetes, slurm, staging, tables
 from gpuwatch.simulate.exposition import chunk_gzip
 from gpuwatch.simulate.fleet import Fleet, build_fleet

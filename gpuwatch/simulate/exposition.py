@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuwatch.clock import SECOND_US
+from gpuwatch.core.clock import SECOND_US
 from gpuwatch.simulate.fleet import WHOLE, Device, Node
 from gpuwatch.simulate.moments import Epoch
 from gpuwatch.simulate.runs import Run

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 from gpuwatch.simulate.models import A100, H100, LAYOUTS, PROFILES, Model
 from gpuwatch.simulate.patches import Patch
 

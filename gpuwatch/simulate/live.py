@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpuwatch.clock import SECOND_US
+from gpuwatch.core.clock import SECOND_US
 from gpuwatch.simulate import kubernetes, slurm, tables
 from gpuwatch.simulate.bundle import CLUSTER, Progress, write_bundle, write_file, write_metrics
 from gpuwatch.simulate.exposition import page

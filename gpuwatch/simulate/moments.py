@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwatch.clock import SECOND_US, from_us, rfc3339
+from gpuwatch.core.clock import SECOND_US, from_us, rfc3339
 
 DAY_S = 86_400
 

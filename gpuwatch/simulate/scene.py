@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuwatch.errors import UsageError
-from gpuwatch.registry import discover
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.registry import discover
 from gpuwatch.simulate.loads import HOUR
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
 
-from gpuwatch.clock import SECOND_US
+from gpuwatch.core.clock import SECOND_US
 from gpuwatch.simulate.fleet import NODE_GPUS, Fleet, Node
 from gpuwatch.simulate.moments import Epoch, elapsed
 from gpuwatch.simulate.owners import USER_IDS

@@ -16,9 +16,9 @@ from typing import Any, Self
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
-from gpuwatch.errors import StoreError, UsageError
-from gpuwatch.rates import Rate, check_rates, from_stored, stored
-from gpuwatch.teams import TeamRule
+from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.rates.card import Rate, check_rates, from_stored, stored
 
 FILE = "state.sqlite"
 """Name of the SQLite file in the data directory."""

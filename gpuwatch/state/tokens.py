@@ -12,9 +12,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
+from gpuwatch.state.actor import LOOPBACK, TYPED
 from gpuwatch.state.core import State, record
-from gpuwatch.typist import LOOPBACK, TYPED
 
 PREFIX = "gw"
 SCOPES = ("ingest", "read", "admin")

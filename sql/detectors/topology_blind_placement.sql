@@ -1,6 +1,6 @@
 -- A row is a job, a run of it and an hour in which its GPUs talked over links that are slower than those of a place that was
 -- free when it began: D3 of domain.md 3.2. Which gangs those are say gang, gang_link and gang_placement
--- (sql/placement/gangs.sql, gpuwatch/placement_gangs.py).
+-- (sql/topology/placement/gangs.sql, gpuwatch/topology/gangs.py).
 with talked as (
     select
         p.run_id,

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.alerts import alertmanager
-from gpuwatch.alerts.change import enqueue
-from gpuwatch.alerts.deliver import Deliverer, listing
-from gpuwatch.alerts.post import BACKOFF_S_MAX
-from gpuwatch.alerts.push import CHUNK
+from gpuwatch.alerts.changes import enqueue
+from gpuwatch.alerts.channels import alertmanager
+from gpuwatch.alerts.channels.alertmanager_push import CHUNK
+from gpuwatch.alerts.channels.http_post import BACKOFF_S_MAX
+from gpuwatch.alerts.outbox.deliver import Deliverer, listing
+from gpuwatch.alerts.outbox.firing import ENDED_US, MAX_FIRING, Firing
+from gpuwatch.alerts.repository import Channels
 from gpuwatch.alerts.templates import BUILT_IN, Template
-from gpuwatch.clock import DAY_US, parse_rfc3339, rfc3339
-from gpuwatch.findings import Finding
+from gpuwatch.core.clock import DAY_US, parse_rfc3339, rfc3339
+from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
-from gpuwatch.state.channels import Channels
-from gpuwatch.state.firing import ENDED_US, MAX_FIRING, Firing
-from tests.alerts.alert_world import T0_US, Clock, Hook, add_channel, deliverer, finding, hook, several
+from tests.worlds.alerts import T0_US, Clock, Hook, add_channel, deliverer, finding, hook, several
 
 
 @pytest.fixture

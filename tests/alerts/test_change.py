@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.alerts.change import changes, enqueue
+from gpuwatch.alerts.changes import changes, enqueue
 from gpuwatch.alerts.channel import Channel
+from gpuwatch.alerts.outbox.repository import MAX_QUEUED, Mark, Outbox
 from gpuwatch.alerts.timing import Timing
-from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.findings import Finding
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
-from gpuwatch.state.outbox import MAX_QUEUED, Mark, Outbox
-from tests.alerts.alert_world import SLACK_URL, T0_US, add_channel, finding, several
+from tests.worlds.alerts import SLACK_URL, T0_US, add_channel, finding, several
 
 OPS = Channel("ops", "slack", SLACK_URL)
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.alerts import slack
 from gpuwatch.alerts.channel import EVENTS, GROUPS, KINDS, Channel, from_config, url_hint
-from gpuwatch.alerts.deliver import listing
-from gpuwatch.alerts.guard import Guard
-from gpuwatch.alerts.more import MORE
+from gpuwatch.alerts.channel_options import MORE
+from gpuwatch.alerts.channels import slack
+from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.outbox.deliver import listing
+from gpuwatch.alerts.repository import Channels
 from gpuwatch.alerts.templates import FIELDS
 from gpuwatch.alerts.timing import DIGESTS, SEVERITIES, Timing
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 from gpuwatch.state import State
-from gpuwatch.state.channels import Channels
-from tests.alerts.alert_world import SLACK_URL, T0_US, finding
+from tests.worlds.alerts import SLACK_URL, T0_US, finding
 
 SECRET = "SecretSecretAbCd"
 OPS: dict[str, Any] = {"name": "ops", "kind": "slack", "url": SLACK_URL}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.alerting import configured
-from tests.alerts.alert_world import SLACK_URL
-from tests.api.api_world import Api, open_api
+from gpuwatch.service.after_pass import configured
+from tests.worlds.alerts import SLACK_URL
+from tests.worlds.api import Api, open_api
 
 PAGE = Path(__file__).parents[2] / "docs/alerts.md"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

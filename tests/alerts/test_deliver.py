@@ -16,15 +16,15 @@ import pytest
 import sqlalchemy as sa
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from gpuwatch.alerts import deliver
-from gpuwatch.alerts.change import enqueue
-from gpuwatch.alerts.deliver import HOLD_US, Deliverer, listing
-from gpuwatch.alerts.post import BACKOFF_S_MAX, RETRY_AFTER_US_MAX, judge, wait_us
-from gpuwatch.clock import HOUR_US, MINUTE_US, SECOND_US
-from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.alerts.changes import enqueue
+from gpuwatch.alerts.channels.http_post import BACKOFF_S_MAX, RETRY_AFTER_US_MAX, judge, wait_us
+from gpuwatch.alerts.outbox import deliver
+from gpuwatch.alerts.outbox.deliver import HOLD_US, Deliverer, listing
+from gpuwatch.alerts.outbox.repository import Outbox
+from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
+from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.state import State
-from gpuwatch.state.outbox import Outbox
-from tests.alerts.alert_world import SLACK_URL, Clock, add_channel, deliverer, finding, hook, lines, several
+from tests.worlds.alerts import SLACK_URL, Clock, add_channel, deliverer, finding, hook, lines, several
 
 SECRET = "SecretSecretAbCd"
 
@@ -377,9 +377,9 @@ def test_a_poisoned_row_does_not_hold_up_those_behind_it(state: State, clock: Cl
 
 CRASH = """
 import asyncio, os, sys
-from gpuwatch.alerts.deliver import Deliverer
+from gpuwatch.alerts.outbox.deliver import Deliverer
 from gpuwatch.state import State
-from gpuwatch.state.outbox import Outbox
+from gpuwatch.alerts.outbox.repository import Outbox
 Outbox.sent = lambda *_: os._exit(9)
 state = State.open(sys.argv[1])
 asyncio.run(Deliverer(state, lambda: int(sys.argv[2]), allow_private=["127.0.0.1"]).deliver_due())
@@ -517,7 +517,7 @@ def test_the_test_button_sends_now_and_keeps_nothing(state: State, clock: Clock,
 
 def test_the_loop_outlives_what_goes_wrong(state: State, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy database, then a defect: told without a secret, and the loop goes on until it is stopped."""
-    monkeypatch.setattr("gpuwatch.alerts.deliver.POLL_S", 0.001)
+    monkeypatch.setattr("gpuwatch.alerts.outbox.deliver.POLL_S", 0.001)
     faults: list[Exception] = [StoreError("state: locked"), RuntimeError(SLACK_URL)]
     told: list[str] = []
 
@@ -550,7 +550,7 @@ def test_a_defect_in_sending_is_a_failed_try(state: State, clock: Clock, monkeyp
     async def broken(*_: object) -> None:
         raise RuntimeError(SLACK_URL)
 
-    monkeypatch.setattr("gpuwatch.alerts.deliver.post", broken)
+    monkeypatch.setattr("gpuwatch.alerts.outbox.deliver.post", broken)
     add_channel(state)
     enqueue(state, [finding()], clock())
     run(_once(deliverer(state, clock)))

@@ -20,24 +20,24 @@ from typing import Any
 
 import pytest
 
-from gpuwatch import alerting
-from gpuwatch.alerts import report_note
-from gpuwatch.alerts.change import enqueue
-from gpuwatch.alerts.deliver import Deliverer, listing
-from gpuwatch.alerts.digest import Alert
-from gpuwatch.alerts.email_send import _Client
-from gpuwatch.alerts.email_server import Mail
-from gpuwatch.alerts.email_text import ATTACHED_MAX_BYTES, message_id, single
-from gpuwatch.alerts.guard import Gate, Guard
-from gpuwatch.clock import HOUR_US
-from gpuwatch.errors import SourceUnreachable, UsageError
+from gpuwatch.alerts import report_notice
+from gpuwatch.alerts.changes import enqueue
+from gpuwatch.alerts.channels.destination_guard import Gate, Guard
+from gpuwatch.alerts.channels.email_send import _Client
+from gpuwatch.alerts.channels.email_server import Mail
+from gpuwatch.alerts.channels.email_text import ATTACHED_MAX_BYTES, message_id, single
+from gpuwatch.alerts.outbox.deliver import Deliverer, listing
+from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.report_recipients import Recipients, replace
+from gpuwatch.alerts.repository import Channels
+from gpuwatch.core.clock import HOUR_US
+from gpuwatch.core.errors import SourceUnreachable, UsageError
 from gpuwatch.report.files import SETTLE_US, last_week
-from gpuwatch.report.recipients import Recipients, replace
 from gpuwatch.report.summary import Summary
+from gpuwatch.service import after_pass
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
-from gpuwatch.state.channels import Channels
-from tests.alerts.alert_world import T0_US, Clock, add_channel, deliverer, finding, hook
+from tests.worlds.alerts import T0_US, Clock, add_channel, deliverer, finding, hook
 
 controller = pytest.importorskip("aiosmtpd.controller", reason="aiosmtpd is not installed: no real SMTP server to test")
 smtp = pytest.importorskip("aiosmtpd.smtp")
@@ -479,7 +479,7 @@ def test_a_report_goes_to_its_readers_once(state: State, clock: Clock, tmp_path:
     with server(inbox) as port:
         channel(state, port, events=["report"])
         told = [note(None), note("vision"), note("search")]
-        assert [2, 0] == [report_note.enqueue(state, told, clock()) for _ in range(2)]
+        assert [2, 0] == [report_notice.enqueue(state, told, clock()) for _ in range(2)]
         enqueue(state, [finding()], clock())
         assert 2 == deliver(state, clock, reports=tmp_path)
     (fleet_to, fleet), (team_to, team) = inbox.got
@@ -502,16 +502,16 @@ def test_a_report_without_readers_waits_for_them(state: State, clock: Clock) -> 
     week = last_week(now_us - SETTLE_US)
     notes = [note(None, week=week), note("vision", week=week)]
     channel(state, 1, events=["report"])
-    assert report_note.owed(state, now_us) is None  # nothing was told yet
-    assert 1 == report_note.enqueue(state, notes, now_us)
-    report_note.told(state, week)
-    assert report_note.owed(state, now_us) is None
+    assert report_notice.owed(state, now_us) is None  # nothing was told yet
+    assert 1 == report_notice.enqueue(state, notes, now_us)
+    report_notice.told(state, week)
+    assert report_notice.owed(state, now_us) is None
     replace(state, [{"team": "vision", "to": ["vic@example.com"]}], "ann", "test", now_us)
 
-    assert (week, None) == (report_note.owed(state, now_us), report_note.owed(state, now_us + 7 * 24 * HOUR_US))
-    assert [1, 0] == [report_note.enqueue(state, notes, now_us, mail_only=True) for _ in range(2)]
-    report_note.told(state, week)
-    assert report_note.owed(state, now_us) is None
+    assert (week, None) == (report_notice.owed(state, now_us), report_notice.owed(state, now_us + 7 * 24 * HOUR_US))
+    assert [1, 0] == [report_notice.enqueue(state, notes, now_us, mail_only=True) for _ in range(2)]
+    report_notice.told(state, week)
+    assert report_notice.owed(state, now_us) is None
 
 
 def test_a_file_that_is_too_large_is_linked_only(state: State, clock: Clock, tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ def test_a_file_that_is_too_large_is_linked_only(state: State, clock: Clock, tmp
     (tmp_path / "2026-W45" / "fleet.pdf").write_bytes(b"x" * (ATTACHED_MAX_BYTES + 1))
     with server(inbox) as port:
         channel(state, port, events=["report"])
-        report_note.enqueue(state, [note(None)], clock())
+        report_notice.enqueue(state, [note(None)], clock())
         assert 1 == deliver(state, clock, reports=tmp_path)
 
     assert [] == list(inbox.only().iter_attachments())  # type: ignore[attr-defined]
@@ -531,7 +531,7 @@ def test_a_forged_stem_reads_no_other_file(state: State, clock: Clock, tmp_path:
     (tmp_path / "secret.pdf").write_bytes(b"x")
     with server(inbox) as port:
         channel(state, port, events=["report"])
-        report_note.enqueue(state, [note(None, stem="2026-W45/../secret")], clock())
+        report_notice.enqueue(state, [note(None, stem="2026-W45/../secret")], clock())
         deliver(state, clock, reports=tmp_path)
 
     assert [] == list(inbox.only().iter_attachments())  # type: ignore[attr-defined]
@@ -546,7 +546,7 @@ def test_slack_gets_a_line_and_a_link(state: State, clock: Clock) -> None:
             add_channel(state, team.url, name="team", events=["opened", "report"], teams=["vision"])
             add_channel(state, program.url, name="program", kind="webhook", events=["report"])
             add_channel(state, deaf.url, name="deaf")
-            assert 3 == report_note.enqueue(state, [note(None), note("vision"), note("search")], clock())
+            assert 3 == report_notice.enqueue(state, [note(None), note("vision"), note("search")], clock())
             assert 3 == await sender(state, clock).deliver_due()
             (body,) = team.bodies
             assert (
@@ -625,10 +625,10 @@ def test_no_further_address_is_tried_when_the_time_is_over() -> None:
 def test_the_test_button_answers_in_time(
     state: State, monkeypatch: pytest.MonkeyPatch, try_s: float, wait_s: float, expected: str
 ) -> None:
-    monkeypatch.setattr(alerting, "TEST_TRY_S", try_s)
-    monkeypatch.setattr(alerting, "TEST_WAIT_S", wait_s)
-    config = alerting.AlertConfig([HERE], [])
-    button = alerting.Alerting(state, config, lambda: T0_US, lambda: "", Settings(), lambda *_: None)
+    monkeypatch.setattr(after_pass, "TEST_TRY_S", try_s)
+    monkeypatch.setattr(after_pass, "TEST_WAIT_S", wait_s)
+    config = after_pass.AlertConfig([HERE], [])
+    button = after_pass.Alerting(state, config, lambda: T0_US, lambda: "", Settings(), lambda *_: None)
     with odd(None) as port:
         channel(state, port)
         with pytest.raises(SourceUnreachable) as raised:

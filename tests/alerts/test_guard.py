@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from gpuwatch.alerts.guard import AddressRefused, Gate, Guard, is_public
-from gpuwatch.errors import UsageError
+from gpuwatch.alerts.channels.destination_guard import AddressRefused, Gate, Guard, is_public
+from gpuwatch.core.errors import UsageError
 
 
 @pytest.mark.parametrize(

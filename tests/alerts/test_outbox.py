@@ -14,14 +14,14 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.alerts.change import enqueue
-from gpuwatch.alerts.digest import choose, fold, read
-from gpuwatch.clock import DAY_US, HOUR_US, SECOND_US
-from gpuwatch.findings import Finding
+from gpuwatch.alerts.changes import enqueue
+from gpuwatch.alerts.outbox.digest import choose, fold, read
+from gpuwatch.alerts.outbox.repository import KEEP_US, Batch, Outbox, Status
+from gpuwatch.alerts.repository import Channels
+from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US
+from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
-from gpuwatch.state.channels import Channels
-from gpuwatch.state.outbox import KEEP_US, Batch, Outbox, Status
-from tests.alerts.alert_world import SLACK_URL, T0_US, add_channel, finding, several
+from tests.worlds.alerts import SLACK_URL, T0_US, add_channel, finding, several
 
 HOLD_US = 60 * SECOND_US
 FRESH = count()

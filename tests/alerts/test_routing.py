@@ -13,16 +13,16 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.alerts.change import enqueue
+from gpuwatch.alerts.changes import enqueue
 from gpuwatch.alerts.channel import Channel
-from gpuwatch.alerts.deliver import shared
-from gpuwatch.alerts.digest import choose, fold, read
-from gpuwatch.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.findings import Finding
+from gpuwatch.alerts.outbox.deliver import shared
+from gpuwatch.alerts.outbox.digest import choose, fold, read
+from gpuwatch.alerts.outbox.repository import Outbox
+from gpuwatch.alerts.repository import Channels
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
+from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
-from gpuwatch.state.channels import Channels
-from gpuwatch.state.outbox import Outbox
-from tests.alerts.alert_world import T0_US, add_channel, finding
+from tests.worlds.alerts import T0_US, add_channel, finding
 
 Heard = list[tuple[str, ...]]
 FRESH = count()
@@ -165,7 +165,7 @@ def test_what_a_group_has_in_common_is_said_once() -> None:
 
 def read_alert(found: Finding) -> Any:
     """An alert of a finding."""
-    from gpuwatch.alerts.digest import Alert
+    from gpuwatch.alerts.outbox.digest import Alert
 
     return Alert("opened", "k", "", found.as_dict())
 

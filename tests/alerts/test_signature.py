@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.alerts.change import enqueue
-from gpuwatch.alerts.signature import TOLERANCE_S, headers, is_secret, sign, verify
-from gpuwatch.clock import SECOND_US
+from gpuwatch.alerts.changes import enqueue
+from gpuwatch.alerts.channels.signature import TOLERANCE_S, headers, is_secret, sign, verify
+from gpuwatch.core.clock import SECOND_US
 from gpuwatch.state import State
-from tests.alerts.alert_world import T0_US, Clock, add_channel, deliverer, finding, hook, several
+from tests.worlds.alerts import T0_US, Clock, add_channel, deliverer, finding, hook, several
 
 PAGE = Path(__file__).parents[2] / "docs/alerts.md"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -98,8 +98,8 @@ def test_a_receiver_that_does_what_the_page_says_knows_our_messages(tmp_path: Pa
 
 
 def test_the_page_names_every_field_of_every_body(tmp_path: Path) -> None:
-    from gpuwatch.alerts import webhook
-    from gpuwatch.alerts.digest import Alert
+    from gpuwatch.alerts.channels import webhook
+    from gpuwatch.alerts.outbox.digest import Alert
 
     alerts = [Alert("opened", "k", "2026-11-02T00:00:00Z", one.as_dict()) for one in several(2)]
     bodies = [

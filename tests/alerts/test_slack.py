@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.alerts import slack, webhook, words
-from gpuwatch.alerts.digest import Alert
+from gpuwatch.alerts import text as alerts_text
+from gpuwatch.alerts.channels import slack, webhook
+from gpuwatch.alerts.outbox.digest import Alert
 from gpuwatch.alerts.templates import Template
-from tests.alerts.alert_world import finding
+from tests.worlds.alerts import finding
 
 BASE = "https://gpuwatch.example/"
 KEY = "ops|f1|opened|1|high"
@@ -284,8 +285,8 @@ def test_a_sum_is_not_made_up(told: list[Alert], expected: str) -> None:
 
 def test_what_claims_nothing_has_cost_nothing_so_far() -> None:
     """Also in e-mails, and in `$cost` of people's own texts."""
-    assert "no cost claimed" == words.cost_so_far(finding(**BLIND).as_dict())
-    assert "$480 (192.0 GPU-h)" == words.cost_so_far(finding().as_dict())
+    assert "no cost claimed" == alerts_text.cost_so_far(finding(**BLIND).as_dict())
+    assert "$480 (192.0 GPU-h)" == alerts_text.cost_so_far(finding().as_dict())
 
 
 def test_evidence_is_its_first_plain_numbers() -> None:
@@ -298,7 +299,7 @@ def test_evidence_is_its_first_plain_numbers() -> None:
         "list": [1],
     }
 
-    assert ["sm active 17 %", "hours 9.002", "whole yes"] == words.evidence({"evidence": told})
+    assert ["sm active 17 %", "hours 9.002", "whole yes"] == alerts_text.evidence({"evidence": told})
 
 
 @pytest.mark.parametrize(

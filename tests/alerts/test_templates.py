@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.alerts import email_text, slack, webhook
-from gpuwatch.alerts.digest import Alert
-from gpuwatch.alerts.email_server import Mail
+from gpuwatch.alerts.channels import email_text, slack, webhook
+from gpuwatch.alerts.channels.email_server import Mail
+from gpuwatch.alerts.outbox.digest import Alert
 from gpuwatch.alerts.templates import FIELDS, MAX_BODY, Template, problem, values
-from tests.alerts.alert_world import T0_US, finding
+from tests.worlds.alerts import T0_US, finding
 
 BASE = "https://gpuwatch.example"
 MAIL = Mail("smtp.example.com", 587, "starttls", "gpuwatch@example.com", ("ann@example.com",))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.alerts.timing import Timing
-from gpuwatch.clock import DAY_US, MINUTE_US, parse_rfc3339, rfc3339
+from gpuwatch.core.clock import DAY_US, MINUTE_US, parse_rfc3339, rfc3339
 
 NIGHT = Timing(quiet_hours="22:00-07:00")
 BERLIN = Timing(quiet_hours="22:00-07:00", timezone="Europe/Berlin")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.api_world import Api, fill, open_api
+from tests.worlds.api import Api, fill, open_api
 
 
 @pytest.fixture(scope="session")

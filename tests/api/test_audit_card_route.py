@@ -10,10 +10,10 @@ import pytest
 import uvicorn
 from typer.testing import CliRunner
 
-from gpuwatch import in_use
-from gpuwatch.api.schema_audit import AuditCard
+from gpuwatch.api.schema.scorecard import AuditCard
 from gpuwatch.cli import app as cli
-from tests.api.api_world import Api
+from gpuwatch.store import lockfile
+from tests.worlds.api import Api
 
 ROUTE = "/api/v1/audit-card"
 
@@ -61,7 +61,7 @@ def test_the_command_asks_the_server_that_holds_the_directory(filled: Api, tmp_p
         port = server.servers[0].sockets[0].getsockname()[1]
         data = tmp_path / "data"
         data.mkdir()
-        in_use.leave(data, in_use.Note(1, f"http://127.0.0.1:{port}", filled.service.local_secret))
+        lockfile.leave(data, lockfile.Note(1, f"http://127.0.0.1:{port}", filled.service.local_secret))
         result = CliRunner().invoke(cli, ["audit", "--data", str(data), "--out", str(tmp_path / "out")])
     finally:
         server.should_exit = True

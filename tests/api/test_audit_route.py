@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.api_world import Api
+from tests.worlds.api import Api
 
 JSON = "application/json"
 CSV = "text/csv"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.state.tokens import Tokens
-from tests.api.api_world import NOW_US, Api
+from tests.worlds.api import NOW_US, Api
 
 ELSEWHERE = "192.0.2.7"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.store import Store
-from tests.api.api_world import Api
+from gpuwatch.store.database import Store
+from tests.worlds.api import Api
 
 ROUTE = "/api/v1/backup"
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpuwatch import in_use
 from gpuwatch.cli import run
-from gpuwatch.collectors import bill_table
+from gpuwatch.collectors.bills import tables as bills_tables
 from gpuwatch.commands import remote
-from gpuwatch.ingest import import_paths
-from tests.api.api_world import Api
+from gpuwatch.imports.files import import_paths
+from gpuwatch.store import lockfile
+from tests.worlds.api import Api
 
 HEADER = "BilledCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ProviderName,ResourceId\n"
 
@@ -118,7 +118,7 @@ def test_a_file_of_the_same_name_replaces_its_older_content_and_parts_stand_side
 def test_lines_of_a_bill_that_broke_off_are_deleted_by_the_next(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """They never counted."""
     token = api.token("admin")
-    monkeypatch.setattr(bill_table, "BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(bills_tables, "BLOCK_BYTES", 1 << 16)
     endless = bill(*("7" for _ in range(5_000))) + '"' + "x" * (1 << 18)
     assert (400, []) == (post(api, endless, token=token).status_code, costs(api))
     kept = api.service.store.sql("select count(*) > 0 from bill")
@@ -133,10 +133,10 @@ def test_the_command_line_sends_bills_to_the_server(
 ) -> None:
     """Files and directories, with what is refused of them; a bad one among good ones is named."""
     token = api.token("admin")
-    note = in_use.Note(1, "http://localhost", "secret")
-    monkeypatch.setattr(in_use, "find", lambda directory: note)
+    note = lockfile.Note(1, "http://localhost", "secret")
+    monkeypatch.setattr(lockfile, "find", lambda directory: note)
 
-    def sent(note: in_use.Note, route: str, path: Path, parameters: dict[str, Any]) -> dict[str, Any]:
+    def sent(note: lockfile.Note, route: str, path: Path, parameters: dict[str, Any]) -> dict[str, Any]:
         words = {name: value for name, value in parameters.items() if value is not None}
         reply = api.request("POST", route, token=token, params=words, content=path.read_bytes())
         if reply.status_code != 200:

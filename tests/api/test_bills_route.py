@@ -7,9 +7,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from gpuwatch.model import BILL, BILL_FILE, Records
-from tests.api.api_world import Api
-from tests.world import T0_US
+from gpuwatch.core.model import BILL, BILL_FILE, Records
+from tests.worlds.api import Api
+from tests.worlds.world import T0_US
 
 DAY_US = 86_400_000_000
 WINDOW = "2026-11-02T00:00:00Z,2026-11-04T00:00:00Z"

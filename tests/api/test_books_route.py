@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from openpyxl import load_workbook
 
-from gpuwatch.clock import HOUR_US
-from tests.api.api_world import NOW_US, Api
+from gpuwatch.core.clock import HOUR_US
+from tests.worlds.api import NOW_US, Api
 
 WEEK = "window=2026-W45"
 
@@ -129,7 +129,7 @@ def test_a_cluster_that_is_not_there(filled: Api) -> None:
 
 def test_service_in_memory_answers_too(tmp_path: Path) -> None:
     """What tests and demos of others open."""
-    from tests.api.api_world import open_api
+    from tests.worlds.api import open_api
 
     api = open_api(None)
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gpuwatch.api.paging import Cursor, encode, question
-from gpuwatch.api.routes.capacity import Capacity
-from gpuwatch.clock import Window, rfc3339
-from tests.api.api_world import NOW_US, Api
-from tests.world import H100, HOUR, us
+from gpuwatch.api.routes.capacity.capacity import Capacity
+from gpuwatch.core.clock import Window, rfc3339
+from tests.worlds.api import NOW_US, Api
+from tests.worlds.world import H100, HOUR, us
 
 ROUTE = "/api/v1/capacity/shapes"
 

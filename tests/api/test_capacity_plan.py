@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.api.routes.capacity_plan import History, Plans, StrandedByJob
-from gpuwatch.clock import rfc3339
-from tests.api.api_world import Api
-from tests.world import HOUR, us
+from gpuwatch.api.routes.capacity.plan import History, Plans, StrandedByJob
+from gpuwatch.core.clock import rfc3339
+from tests.worlds.api import Api
+from tests.worlds.world import HOUR, us
 
 MODELS = {"plan": Plans, "history": History, "stranded": StrandedByJob}
 WINDOW = f"window={rfc3339(us(0))},{rfc3339(us(48 * HOUR))}"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.rate_node import COLUMNS
+from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.rates.node_split import COLUMNS
 from gpuwatch.state import State
-from gpuwatch.teams import TeamRule
-from tests.api.api_world import Api
+from tests.worlds.api import Api
 
 RATE = {
     "gpu_model": "H100",
@@ -226,7 +226,7 @@ def test_pages_of_a_card(api: Api) -> None:
 
 def test_a_state_that_cannot_be_reached(bare: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 and come back."""
-    from gpuwatch.errors import StoreError
+    from gpuwatch.core.errors import StoreError
 
     def gone(self: State) -> None:
         raise StoreError("state: disk is gone")

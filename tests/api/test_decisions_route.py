@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli import run
-from tests.api.api_world import BLUE_WORDS, Api
+from tests.worlds.api import BLUE_WORDS, Api
 
 WEEK = "window=2026-W45"
 FLEET = ("own-vs-cloud", "consolidation?cluster=c1&pool=x")

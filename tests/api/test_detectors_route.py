@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.api_world import BLUE_WORDS, Api
+from tests.worlds.api import BLUE_WORDS, Api
 
 CARD = {
     "preset": "princeton",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.errors import StoreBusy, StoreError
-from tests.api.api_world import NOW_US, Api
+from gpuwatch.core.errors import StoreBusy, StoreError
+from tests.worlds.api import NOW_US, Api
 
 W = "/api/v1/write"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.api.schema_charges import Explained, Under
-from gpuwatch.charge_id import decode, encode
-from gpuwatch.clock import Window
-from tests.api.api_world import BLUE_WORDS, Api
+from gpuwatch.api.schema.charges import Explained, Under
+from gpuwatch.billing.charge_id import decode, encode
+from gpuwatch.core.clock import Window
+from tests.worlds.api import BLUE_WORDS, Api
 
 WINDOW = "2026-11-02,2026-11-03"
 POLICIES: dict[str, Any] = {"policies": [{"name": "shared", "valid_from": "1970-01-01", "preset": "share-idle"}]}

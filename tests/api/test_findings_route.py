@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clock import DAY_US, rfc3339
-from tests.api.api_world import NOW_US, Api
+from gpuwatch.core.clock import DAY_US, rfc3339
+from tests.worlds.api import NOW_US, Api
 
 FINDINGS = "/api/v1/findings"
 LATER = rfc3339(NOW_US + DAY_US)

@@ -9,10 +9,10 @@ from decimal import Decimal
 
 import pyarrow.parquet as pq
 
-from gpuwatch.focus_columns import columns
-from gpuwatch.rates import Rate
-from tests.api.api_world import BLUE_WORDS, Api
-from tests.world import us
+from gpuwatch.billing.focus.columns import columns
+from gpuwatch.rates.card import Rate
+from tests.worlds.api import BLUE_WORDS, Api
+from tests.worlds.world import us
 
 WEEK = "window=2026-W45&format=focus"
 ROUTE = f"/api/v1/chargeback?{WEEK}"

@@ -12,12 +12,12 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from gpuwatch.collectors.remote_write_wire import wire
-from gpuwatch.errors import StoreBusy, StoreError, UnreadableInput
-from gpuwatch.model import Rejects
-from gpuwatch.service import Received
-from gpuwatch.store import Store
-from tests.api.api_world import NOW_US, Api
+from gpuwatch.collectors.push.remote_write_wire import wire
+from gpuwatch.core.errors import StoreBusy, StoreError, UnreadableInput
+from gpuwatch.core.model import Rejects
+from gpuwatch.service.service import Received
+from gpuwatch.store.database import Store
+from tests.worlds.api import NOW_US, Api
 
 WRITE, EVENTS = "/api/v1/write", "/api/v1/events"
 PROTO = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
@@ -234,7 +234,7 @@ def test_a_body_counts_as_in_flight_until_it_is_on_disk(bare: Api, monkeypatch: 
     """Its sender is told to come back, but what it sent is still in memory."""
     done: Future[Received] = Future()
     monkeypatch.setattr(bare.service, "receive", lambda *_: done)
-    monkeypatch.setattr("gpuwatch.api.routes.ingest.ACK_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("gpuwatch.api.routes.sources.ingest.ACK_SECONDS_MAX", 0.01)
     held = bare.app.state.in_flight
 
     async def main() -> tuple[int, int, int]:

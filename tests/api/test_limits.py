@@ -17,7 +17,7 @@ from starlette.responses import Response
 from gpuwatch.api.bodies import gunzip, snappy
 from gpuwatch.api.errors import ApiError, install
 from gpuwatch.api.limits import DECOMPRESSED_MAX, MIB, Bounds, Buckets, InFlight, body_max
-from tests.api.api_world import Api, Clock
+from tests.worlds.api import Api, Clock
 
 
 def echo(in_flight: InFlight, seconds: float = 5.0) -> FastAPI:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.api.api_world import Api
+from tests.worlds.api import Api
 
 RATE = {"gpu_model": "H100", "pricing": "on_demand", "valid_from": "2026-01-01T00:00:00Z"}
 NODE = {"node_price": "10", "node_gpus": "8", "node_vcpus": "64", "node_memory_gib": "488", "node_split": "aws-scad"}

@@ -13,7 +13,7 @@ from schemathesis.checks import CheckFunction
 from schemathesis.specs.openapi import checks
 
 from gpuwatch.api import browse
-from tests.api.api_world import Api
+from tests.worlds.api import Api
 
 EXAMPLES = 10
 CHECKS: tuple[CheckFunction, ...] = (

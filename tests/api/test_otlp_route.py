@@ -12,10 +12,10 @@ import pytest
 
 from bench.otlp import metric, point, request
 from gpuwatch.api.errors import BUSY_RETRY_S, STORE_RETRY_S
-from gpuwatch.errors import StoreBusy, StoreError, UnreadableInput
-from gpuwatch.model import Rejects
-from gpuwatch.service import Received
-from tests.api.api_world import NOW_US, Api
+from gpuwatch.core.errors import StoreBusy, StoreError, UnreadableInput
+from gpuwatch.core.model import Rejects
+from gpuwatch.service.service import Received
+from tests.worlds.api import NOW_US, Api
 
 ROUTE = "/api/v1/otlp/v1/metrics"
 PROTOBUF, JSON = {"Content-Type": "application/x-protobuf"}, {"Content-Type": "application/json"}

@@ -8,12 +8,12 @@ from hashlib import sha256
 
 import pytest
 
-from gpuwatch.clock import Window
-from gpuwatch.periods_told import forced_why
-from gpuwatch.rates import Rate
-from gpuwatch.state.periods import FINE, Closing
-from tests.api.api_world import Api
-from tests.world import HOUR, Gpu, batch, minutes, samples, us
+from gpuwatch.billing.periods.repository import FINE, Closing
+from gpuwatch.billing.periods.view import forced_why
+from gpuwatch.core.clock import Window
+from gpuwatch.rates.card import Rate
+from tests.worlds.api import Api
+from tests.worlds.world import HOUR, Gpu, batch, minutes, samples, us
 
 PERIODS = "/api/v1/periods"
 W45 = {"period": "2026-W45", "force": True}
@@ -22,7 +22,7 @@ W45 = {"period": "2026-W45", "force": True}
 
 def test_a_period_is_not_frozen_at_prices_that_are_out_of_date(books: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """While an analysis holds the books nothing can be priced: the sender is told to come back."""
-    monkeypatch.setattr("gpuwatch.service.REPRICE_WAIT_S", 0.01)
+    monkeypatch.setattr("gpuwatch.service.service.REPRICE_WAIT_S", 0.01)
     body = W45
     with books.service._analyzer._books:
         early = books.request("POST", PERIODS, json=body)

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch.api.schema import JobDetail
-from gpuwatch.model import CLAIM, LINK, Records
-from tests.api.api_world import Api
+from gpuwatch.api.schema.answers import JobDetail
+from gpuwatch.core.model import CLAIM, LINK, Records
 from tests.api.conftest import opened
-from tests.world import BUSY, CLUSTER, HOUR, Gpu, batch, claim, minutes, samples
+from tests.worlds.api import Api
+from tests.worlds.world import BUSY, CLUSTER, HOUR, Gpu, batch, claim, minutes, samples
 
 NODES = ("fast1", "fast2")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch.charge_id import decode
-from tests.api.api_world import Api
+from gpuwatch.billing.charge_id import decode
+from tests.worlds.api import Api
 
 WINDOW = "2026-11-02,2026-11-03"
 DOCUMENT: dict[str, Any] = {

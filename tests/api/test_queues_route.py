@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from gpuwatch.api.routes.queues import Queue, Workload
-from gpuwatch.model import QUEUE, WORKLOAD, Records
-from tests.api.api_world import BLUE, BLUE_WORDS, NOW_US, RED, Api
+from gpuwatch.api.routes.capacity.queues import Queue, Workload
+from gpuwatch.core.model import QUEUE, WORKLOAD, Records
+from tests.worlds.api import BLUE, BLUE_WORDS, NOW_US, RED, Api
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.cli import run
-from tests.api.api_world import Api
+from tests.worlds.api import Api
 
 CSV = {"Content-Type": "text/csv"}
 FX = "from,to,rate,valid_from\nEUR,USD,1.25,2026-11-01\n"

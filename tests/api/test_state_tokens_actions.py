@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clock import DAY_US
-from gpuwatch.errors import UsageError
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.errors import UsageError
+from gpuwatch.findings.owner_actions import Action, Actions
 from gpuwatch.state import FILE, State
-from gpuwatch.state.actions import Action, Actions
 from gpuwatch.state.tokens import Tokens
 
 NOW = 1_793_577_600_000_000

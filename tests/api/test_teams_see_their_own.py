@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from openpyxl import load_workbook
 
-from gpuwatch.api.routes.books import FILES
-from tests.api.api_world import BLUE_WORDS, Api
+from gpuwatch.api.routes.billing.ledger import FILES
+from tests.worlds.api import BLUE_WORDS, Api
 
 WINDOW = "2026-W45"
 DIMENSIONS = "team,user,queue,namespace,account,job,gpu_model,mig_profile,slice,cluster,pool"

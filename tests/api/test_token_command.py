@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from gpuwatch.commands import token
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.state import State
 from gpuwatch.state.tokens import Tokens
 

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch import topology_store
-from gpuwatch.clock import rfc3339
-from gpuwatch.model import LINK, Records
-from tests.api.api_world import Api
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.core.model import LINK, Records
+from gpuwatch.topology import derive as topology_derive
 from tests.api.conftest import opened
-from tests.world import CLUSTER, HOUR, us
+from tests.worlds.api import Api
+from tests.worlds.world import CLUSTER, HOUR, us
 
 ROUTE = "/api/v1/topology"
 
@@ -42,7 +42,7 @@ def wired(filled_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         rows = [switch(*words, 0) for words in (("l1", "rednode"), ("l1", "bluenode"), ("s1", "l1"))]
         rows += [switch(*words, HOUR) for words in (("l1", "rednode"), ("l2", "bluenode"), ("s1", "l1"), ("s1", "l2"))]
         api.service.store.append(Records("link", pa.Table.from_pylist(rows, schema=LINK)))
-        topology_store.derive(api.service.store, CLUSTER)
+        topology_derive.derive(api.service.store, CLUSTER)
         yield api
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.collectors.bundle import BundlePlan, plan
-from gpuwatch.errors import UnreadableInput, UsageError
+from gpuwatch.core.errors import UnreadableInput, UsageError
 
 
 def bundle(root: Path, *names: str, toml: str | None = 'cluster = "c1"') -> Path:

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from gpuwatch.dashboards.app import mount
-from gpuwatch.dashboards.web import MAX_BODY
+from gpuwatch.dashboards.shell.responses import MAX_BODY
 from tests.dashboards import fake_api
 
 SHOW = "..page.children...digest.data...said.children...title.data.."

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from gpuwatch.dashboards import books, client
-from gpuwatch.dashboards.books import Sum
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards import client
+from gpuwatch.dashboards.components import ledger_math
+from gpuwatch.dashboards.components.ledger_math import Sum
+from gpuwatch.dashboards.shell.query import Query
 
 ROWS = [
     {"bucket": "compute", "team": "a", "pool": "x", "gpu_seconds": "3600.5", "cost": "2.00"},
@@ -21,31 +22,31 @@ ROWS = [
 
 
 def test_rows_add_up_by_a_column() -> None:
-    sums = books.by_key(ROWS, "bucket")
+    sums = ledger_math.by_key(ROWS, "bucket")
 
     assert {"compute": Sum(Decimal(3601), Decimal(2)), "hoarded": Sum(Decimal(10), None)} == sums
-    assert Sum(Decimal(3611), Decimal(2)) == books.total(sums)
-    assert Sum(Decimal(10), None) == books.total(sums, ["hoarded", "gap"])
+    assert Sum(Decimal(3611), Decimal(2)) == ledger_math.total(sums)
+    assert Sum(Decimal(10), None) == ledger_math.total(sums, ["hoarded", "gap"])
 
 
 def test_a_mix_is_by_owner_and_bucket() -> None:
     expected = {"a": {"compute": Decimal("3600.5")}, "b": {"compute": Decimal("0.5"), "hoarded": Decimal(10)}}
 
-    assert expected == books.mixes(ROWS, "team")
+    assert expected == ledger_math.mixes(ROWS, "team")
 
 
 def test_a_pool_is_told_apart_by_dimension() -> None:
     query = Query("/", {"pool": "y"})
 
-    assert "bucket,pool" == books.asked("bucket", query)
-    assert ROWS[1:] == books.within({"items": ROWS}, query)
-    assert [] == books.within(None, query)
+    assert "bucket,pool" == ledger_math.asked("bucket", query)
+    assert ROWS[1:] == ledger_math.within({"items": ROWS}, query)
+    assert [] == ledger_math.within(None, query)
 
 
 def test_a_ratio_of_nothing_says_nothing() -> None:
-    assert None is books.ratio(5, 0)
-    assert None is books.ratio(None, 5)
-    assert Decimal("0.5") == books.ratio("1", 2)
+    assert None is ledger_math.ratio(5, 0)
+    assert None is ledger_math.ratio(None, 5)
+    assert Decimal("0.5") == ledger_math.ratio("1", 2)
 
 
 def test_a_trend_keeps_what_is_missing_apart_from_zero() -> None:
@@ -54,7 +55,7 @@ def test_a_trend_keeps_what_is_missing_apart_from_zero() -> None:
         {"start": "2026-11-01T00:00:00Z", "bucket": "gap", "gpu_seconds": "3600"},
         {"start": None, "bucket": "gap", "gpu_seconds": "3600"},
     ]
-    trend = books.trend(rows, "1d")
+    trend = ledger_math.trend(rows, "1d")
 
     assert ["2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"] == trend.starts
     assert {"compute": [None, 2.0], "gap": [1.0, None]} == trend.hours
@@ -65,10 +66,10 @@ def test_a_trend_keeps_what_is_missing_apart_from_zero() -> None:
 def test_steps_cut_by_the_window_are_known() -> None:
     """A window of seven days to this minute begins and ends within a day."""
     rows = [{"start": f"2026-11-0{day}T00:00:00Z", "bucket": "gap", "gpu_seconds": "1"} for day in (1, 2, 3)]
-    window = books.window_of({"window": {"start": "2026-11-01T12:00:00Z", "end": "2026-11-03T12:00:00Z"}})
+    window = ledger_math.window_of({"window": {"start": "2026-11-01T12:00:00Z", "end": "2026-11-03T12:00:00Z"}})
 
-    assert {0, 2} == books.trend(rows, "1d", window).cut
-    assert set() == books.trend(rows, "1d").cut
+    assert {0, 2} == ledger_math.trend(rows, "1d", window).cut
+    assert set() == ledger_math.trend(rows, "1d").cut
 
 
 @pytest.mark.parametrize(
@@ -80,16 +81,16 @@ def test_steps_cut_by_the_window_are_known() -> None:
     ],
 )
 def test_a_change_needs_something_to_compare_with(before: int, expected: bool) -> None:
-    assert expected is books.comparable(Sum(Decimal(before)), Sum(Decimal(100)))
+    assert expected is ledger_math.comparable(Sum(Decimal(before)), Sum(Decimal(100)))
 
 
 def test_windows_are_told_as_the_api_takes_them() -> None:
-    window = books.window_of({"window": {"start": "2026-11-01T00:00:00Z", "end": "2026-11-03T00:00:00+00:00"}})
+    window = ledger_math.window_of({"window": {"start": "2026-11-01T00:00:00Z", "end": "2026-11-03T00:00:00+00:00"}})
 
     assert window is not None
-    assert "2026-11-01T00:00:00Z,2026-11-03T00:00:00Z" == books.text_of(*window)
-    assert "1h" == books.step_of(*window)
-    assert None is books.window_of({"window": {"start": "2026-11-01T00:00:00Z"}})
+    assert "2026-11-01T00:00:00Z,2026-11-03T00:00:00Z" == ledger_math.text_of(*window)
+    assert "1h" == ledger_math.step_of(*window)
+    assert None is ledger_math.window_of({"window": {"start": "2026-11-01T00:00:00Z"}})
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_windows_are_told_as_the_api_takes_them() -> None:
     ],
 )
 def test_short_windows_are_shown_by_the_hour(window: str, step: str) -> None:
-    assert step == books.step_of_window(window)
+    assert step == ledger_math.step_of_window(window)
 
 
 def test_steps_that_do_not_fit_one_answer_are_left_out() -> None:
@@ -119,7 +120,7 @@ def test_steps_that_do_not_fit_one_answer_are_left_out() -> None:
         async def fleet(self) -> dict[str, Any]:
             return {"as_of": "2026-11-03T00:00:00Z"}
 
-    found = asyncio.run(books.history(cast(client.Api, Api()), Query("/")))
+    found = asyncio.run(ledger_math.history(cast(client.Api, Api()), Query("/")))
 
     expected = [("7d", None), ("7d", "1d"), ("2026-10-30T00:00:00Z,2026-11-01T00:00:00Z", None)]
     assert [*expected, ("2026-10-30T00:00:00Z,2026-10-30T02:00:00Z", None)] == asked
@@ -175,7 +176,7 @@ def at(text: str) -> datetime:
 def test_a_period_is_compared_with_as_much_time(
     name: str, start: str, end: str, as_of: str | None, expected: tuple[str, str] | None
 ) -> None:
-    found = books.period_before((at(start), at(end)), name, at(as_of) if as_of else None)
+    found = ledger_math.period_before((at(start), at(end)), name, at(as_of) if as_of else None)
 
     assert (expected and (at(expected[0]), at(expected[1]))) == found
 
@@ -201,7 +202,7 @@ def test_a_period_that_has_books_in_part_is_not_compared_with(head: str | None, 
 
     query = Query("/", {"team": "nlp", "cluster": "sim"})
     past = (at("11-14T00:00"), at("11-15T00:00"))
-    found = asyncio.run(books.booked(cast(client.Api, Api()), past, query, answer()))
+    found = asyncio.run(ledger_math.booked(cast(client.Api, Api()), past, query, answer()))
 
     assert ({"items": ["all"]} if known else None) == found
     assert [("2026-11-14T00:00:00Z,2026-11-14T01:00:00Z", {"cluster": "sim"})] == asked
@@ -218,13 +219,13 @@ def test_a_period_that_has_books_in_part_is_not_compared_with(head: str | None, 
     ],
 )
 def test_the_effect_of_a_job_is_of_its_measured_time(mix: dict[str, str], expected: object) -> None:
-    assert expected == books.effective({"buckets": mix, "effective_ratio": 0.4})
+    assert expected == ledger_math.effective({"buckets": mix, "effective_ratio": 0.4})
 
 
 def test_nothing_costs_zero_only_where_there_are_prices() -> None:
     unpriced, priced = Sum(Decimal(5)), Sum(Decimal(5), Decimal(1))
 
-    assert None is books.nothing_costs(Sum(), unpriced)
-    assert None is books.nothing_costs(unpriced, priced)
-    assert Decimal(0) == books.nothing_costs(Sum(), priced)
-    assert Decimal(1) == books.nothing_costs(priced, priced)
+    assert None is ledger_math.nothing_costs(Sum(), unpriced)
+    assert None is ledger_math.nothing_costs(unpriced, priced)
+    assert Decimal(0) == ledger_math.nothing_costs(Sum(), priced)
+    assert Decimal(1) == ledger_math.nothing_costs(priced, priced)

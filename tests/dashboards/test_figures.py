@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.dashboards import figures
+from gpuwatch.dashboards.components import figures
 from tests.dashboards.fake_api import series
 
 

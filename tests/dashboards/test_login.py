@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gpuwatch.dashboards.app import mount
-from gpuwatch.dashboards.login import safe_next
+from gpuwatch.dashboards.shell.login import safe_next
 from tests.dashboards import fake_api
 
 APP = fake_api.create(tokens=True)

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import charge_lines, charts, owning, proposals, words
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client, Row
-from gpuwatch.dashboards.page import find
+from gpuwatch.dashboards.components import charge_lines, charts, owning, proposals
+from gpuwatch.dashboards.components import text as components_text
 from gpuwatch.dashboards.pages import budgets, charge, decisions, period, periods, reports, teams
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.shell.page import find
+from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards import fake_api, fake_money
 from tests.dashboards.fake_names import HOSTILE
 from tests.dashboards.test_pages import api, asked, links, shown, text
@@ -94,7 +95,7 @@ def test_columns_that_nothing_fills_are_left_out() -> None:
         pytest.param("3930.983229318610", "3,930.98322931861 USD", id="all places"),
         pytest.param("-0.001000000000", "-0.001 USD", id="below a cent"),
         pytest.param("100.000000000000", "100.00 USD", id="no powers of ten"),
-        pytest.param(None, words.MISSING, id="no price"),
+        pytest.param(None, components_text.MISSING, id="no price"),
     ],
 )
 def test_exact_money_has_its_cents_and_no_zeros_behind(value: object, expected: str) -> None:

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from dash.development.base_component import Component
 
-from gpuwatch.audit_card import WASTE
-from gpuwatch.dashboards import books, finding_decide, findings_list, tenancy, words
-from gpuwatch.dashboards import page as registry
-from gpuwatch.dashboards.books import History, Sum
+from gpuwatch.audit.scorecard import WASTE
+from gpuwatch.audit.summary import STEP_WORDS
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
+from gpuwatch.dashboards.components import finding_decide, findings_list, ledger_math, slice_use
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.ledger_math import History, Sum
 from gpuwatch.dashboards.pages import finding, findings, jobs, mig, overview, quality, teams
-from gpuwatch.dashboards.query import Query
-from gpuwatch.dashboards.states import failed
-from gpuwatch.dashboards.theme import BUCKETS, STAGES
-from gpuwatch.demo import STEP_WORDS
+from gpuwatch.dashboards.shell import page as registry
+from gpuwatch.dashboards.shell.query import Query
+from gpuwatch.dashboards.shell.states import failed
+from gpuwatch.dashboards.shell.theme import BUCKETS, STAGES
 from tests.dashboards import fake_api, fake_rules
 
 PATHS = (
@@ -182,7 +183,7 @@ def test_the_overview_does_without_what_failed() -> None:
 
 
 def test_a_pool_has_no_reporting_stage_because_nobody_told_it() -> None:
-    sums = books.by_key([{"bucket": "compute", "gpu_seconds": "10", "cost": "1"}], "bucket")
+    sums = ledger_math.by_key([{"bucket": "compute", "gpu_seconds": "10", "cost": "1"}], "bucket")
 
     assert {"total", "allocated", "active", "effective"} == set(overview.pool_stages(sums))
 
@@ -193,7 +194,7 @@ def test_unknown_is_missing_and_never_zero() -> None:
     row = layout.children[0].children.children[-1].children[0]
     said = [text(cell) for cell in row.children]
 
-    assert [words.MISSING] * 4 == said[4:8]
+    assert [components_text.MISSING] * 4 == said[4:8]
     assert "No GPU time" == said[8]
 
 
@@ -201,12 +202,12 @@ def test_a_funnel_without_prices_has_no_money() -> None:
     """The API says 0.00 for a stage that no rate covers."""
     data = asyncio.run(overview.load(api(), Query()))
     bare = [{**row, "cost": None, "currency": None} for row in data.books.now["items"]]
-    sums = books.by_key(bare, "bucket")
+    sums = ledger_math.by_key(bare, "bucket")
     zero = {name: {**stage, "cost": "0.00"} for name, stage in data.books.now["funnel"].items()}
     unpriced = replace(data, books=replace(data.books, now={**data.books.now, "items": bare, "funnel": zero}))
     body = overview.funnel(unpriced, sums, Query(), "").children[1].children.children[-1]
 
-    assert [words.MISSING] * 5 == [text(row.children[4]) for row in body.children]
+    assert [components_text.MISSING] * 5 == [text(row.children[4]) for row in body.children]
 
 
 def blind(shares: dict[str, str]) -> Component:
@@ -271,7 +272,7 @@ def test_what_was_not_counted_as_waste_costs_no_zero() -> None:
     free = {**blind, "wasted_gpu_seconds": "60.000000"}
     row = findings.inbox([blind], Query("/findings")).children[0].children.children[-1].children[0]
 
-    assert [words.MISSING] * 3 == [text(cell) for cell in row.children[4:7]]
+    assert [components_text.MISSING] * 3 == [text(cell) for cell in row.children[4:7]]
     assert "$0" == text(findings_list.wasted(free))
 
 
@@ -285,8 +286,8 @@ def test_the_cards_of_gpus_on_one_node_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("then", "known", "expected"),
     [
-        pytest.param(Sum(Decimal(8)), True, words.MISSING, id="there was time but no price"),
-        pytest.param(Sum(Decimal(8), Decimal(1)), False, words.MISSING, id="nothing to compare with"),
+        pytest.param(Sum(Decimal(8)), True, components_text.MISSING, id="there was time but no price"),
+        pytest.param(Sum(Decimal(8), Decimal(1)), False, components_text.MISSING, id="nothing to compare with"),
         pytest.param(None, True, "new", id="nothing before"),
         pytest.param(Sum(Decimal(8), Decimal(1)), True, "+100 %", id="twice the money"),
     ],
@@ -322,7 +323,7 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
 
 def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
     data = asyncio.run(mig.load(api(), Query("/mig")))
-    held = tenancy.slices(data.rows)[data.gpus[1]["gpu"]]
+    held = slice_use.slices(data.rows)[data.gpus[1]["gpu"]]
     drawn = mig.drawing(held, "GPU", Fraction(1, 7)).children[1].children
     places = [(cell.style["gridColumn"], cell.style["gridRow"], cell.className) for cell in drawn]
 
@@ -339,7 +340,7 @@ def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
 
 def test_seven_small_slices_leave_memory_but_lose_no_share() -> None:
     data = asyncio.run(mig.load(api(), Query("/mig")))
-    held = tenancy.slices(data.rows)[data.gpus[0]["gpu"]]
+    held = slice_use.slices(data.rows)[data.gpus[0]["gpu"]]
     drawn = mig.drawing(held, "GPU", Fraction(0)).children[1].children
 
     assert ["slice m-spare"] == [cell.className for cell in drawn if "span" not in cell.style["gridColumn"]]
@@ -418,7 +419,7 @@ def test_navigation_is_in_the_order_of_the_pages() -> None:
 
 def test_slices_whose_place_nobody_knows_are_drawn_by_size() -> None:
     """Side by side by their share, with what is left over."""
-    parts_ = tenancy.slices([row for row in fake_api.slices()["items"] if row["placement"] is None])
+    parts_ = slice_use.slices([row for row in fake_api.slices()["items"] if row["placement"] is None])
     drawn = mig.sizes(next(iter(parts_.values())), Fraction(1, 7)).children
 
     assert ["100.00%", "14.29%"] == [piece.style["width"] for piece in drawn]

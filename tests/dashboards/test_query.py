@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.dashboards.filters import changed
-from gpuwatch.dashboards.query import MAX_VALUE, Query, finding_link, job_link
+from gpuwatch.dashboards.shell.filters import changed
+from gpuwatch.dashboards.shell.query import MAX_VALUE, Query, finding_link, job_link
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards import (
+from gpuwatch.dashboards.app import FOCUS_SCRIPT
+from gpuwatch.dashboards.client import ApiFailure, Caller, Client
+from gpuwatch.dashboards.components import (
     capacity_moves,
     capacity_now,
     capacity_slots,
@@ -20,11 +22,9 @@ from gpuwatch.dashboards import (
     rule_trial,
     rules_list,
 )
-from gpuwatch.dashboards.app import FOCUS_SCRIPT
-from gpuwatch.dashboards.client import ApiFailure, Caller, Client
-from gpuwatch.dashboards.page import find
 from gpuwatch.dashboards.pages import capacity, detector, findings, reclaim
-from gpuwatch.dashboards.query import Query
+from gpuwatch.dashboards.shell.page import find
+from gpuwatch.dashboards.shell.query import Query
 from tests.dashboards import fake_api, fake_rules
 from tests.dashboards.test_pages import api, asked, links, shown, text
 

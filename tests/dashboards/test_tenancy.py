@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.dashboards import tenancy
+from gpuwatch.dashboards.components import slice_use
 
 
 def row(team: str | None = "nlp", seconds: float = 100, busy: float | None = 0.5, **more: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def row(team: str | None = "nlp", seconds: float = 100, busy: float | None = 0.5
     ],
 )
 def test_the_state_of_a_slice(rows: list[dict[str, Any]], expected: str) -> None:
-    assert expected == tenancy.one(rows).state
+    assert expected == slice_use.one(rows).state
 
 
 def test_tenancies_of_a_slice_are_one() -> None:
@@ -52,7 +52,7 @@ def test_tenancies_of_a_slice_are_one() -> None:
         row("vision", 300, 0.1, job="2", idle_seconds="60"),
         row("__platform__", 50, None),
     ]
-    found = tenancy.one(rows)
+    found = slice_use.one(rows)
 
     assert ("vision", "2", 1) == (found.owner, found.job, found.others)
     assert (Decimal(400), Decimal(50), Decimal(60)) == (found.held_s, found.free_s, found.idle_s)
@@ -65,10 +65,10 @@ def test_slices_of_a_gpu_come_in_the_order_of_memory() -> None:
     far = row(slice="GPU-a/GI-0", placement={"start": 4})
     lost = row(slice="GPU-a/GI-9", placement=None)
 
-    assert [1, 4, 8] == [part.start for part in tenancy.slices([lost, far, row()])["GPU-a"]]
+    assert [1, 4, 8] == [part.start for part in slice_use.slices([lost, far, row()])["GPU-a"]]
 
 
 def test_nonsense_is_unknown() -> None:
-    assert None is tenancy.share("1/0")
-    assert None is tenancy.share(None)
-    assert 3 == tenancy.whole(-1, 3) == tenancy.whole("x", 3) == tenancy.whole(10**9, 3)
+    assert None is slice_use.share("1/0")
+    assert None is slice_use.share(None)
+    assert 3 == slice_use.whole(-1, 3) == slice_use.whole("x", 3) == slice_use.whole(10**9, 3)

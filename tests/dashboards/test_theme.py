@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch import dashboards
-from gpuwatch.dashboards.theme import BUCKETS, INK, SEVERITIES, Scheme, place
+from gpuwatch.dashboards.shell.theme import BUCKETS, INK, SEVERITIES, Scheme, place
 
 CSS = (Path(dashboards.__path__[0]) / "assets" / "style.css").read_text("utf-8")
 LIGHT = CSS[CSS.index(":root {") : CSS.index("}", CSS.index(":root {"))]

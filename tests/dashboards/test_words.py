@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.dashboards import words
+from gpuwatch.dashboards.components import text as components_text
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from gpuwatch.dashboards import words
     ],
 )
 def test_money(value: object, currency: str, expected: str) -> None:
-    assert expected == words.money(value, currency)
+    assert expected == components_text.money(value, currency)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_money(value: object, currency: str, expected: str) -> None:
     ],
 )
 def test_gpu_time(seconds: object, expected: str) -> None:
-    assert expected == words.gpu_time(seconds)
+    assert expected == components_text.gpu_time(seconds)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_gpu_time(seconds: object, expected: str) -> None:
     ],
 )
 def test_percent(ratio: object, expected: str) -> None:
-    assert expected == words.percent(ratio)
+    assert expected == components_text.percent(ratio)
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,19 @@ def test_percent(ratio: object, expected: str) -> None:
     ],
 )
 def test_change(now: object, before: object, expected: str | None) -> None:
-    assert expected == words.change(now, before)
+    assert expected == components_text.change(now, before)
 
 
 def test_times_name_their_zone() -> None:
-    assert "21 Nov 06:40 UTC" == words.when("2026-11-21T07:40:00+01:00")
-    assert "–" == words.when("yesterday-ish")
-    assert "9 Nov 00:00 – 12 Nov 00:00 UTC" == words.span("2026-11-09T00:00:00Z", "2026-11-12T00:00:00Z")
+    assert "21 Nov 06:40 UTC" == components_text.when("2026-11-21T07:40:00+01:00")
+    assert "–" == components_text.when("yesterday-ish")
+    assert "9 Nov 00:00 – 12 Nov 00:00 UTC" == components_text.span("2026-11-09T00:00:00Z", "2026-11-12T00:00:00Z")
 
 
 def test_names_are_clipped_and_special_owners_are_words() -> None:
-    assert "Held, team unknown" == words.owner("__unallocated__")
-    assert "–" == words.owner(None)
-    assert 80 == len(words.clip("x" * 1_000_000))
+    assert "Held, team unknown" == components_text.owner("__unallocated__")
+    assert "–" == components_text.owner(None)
+    assert 80 == len(components_text.clip("x" * 1_000_000))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_names_are_clipped_and_special_owners_are_words() -> None:
     ],
 )
 def test_a_label_within_a_sentence(label: str, expected: str) -> None:
-    assert expected == words.inside(label)
+    assert expected == components_text.inside(label)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_label_within_a_sentence(label: str, expected: str) -> None:
     ],
 )
 def test_a_period_is_said_in_words(name: object, expected: str) -> None:
-    assert expected == words.period(name)
+    assert expected == components_text.period(name)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_period_is_said_in_words(name: object, expected: str) -> None:
     ],
 )
 def test_a_device_is_named_as_people_tell_it_apart(name: str, expected: str) -> None:
-    assert expected == words.device(name)
+    assert expected == components_text.device(name)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,11 @@ def test_a_device_is_named_as_people_tell_it_apart(name: str, expected: str) -> 
     ],
 )
 def test_a_span_within_a_day_names_the_day_once(end: str | None, expected: str) -> None:
-    assert expected == words.span("2026-11-09T00:00:00Z", end)
+    assert expected == components_text.span("2026-11-09T00:00:00Z", end)
 
 
 def test_a_class_of_work_is_said_in_words() -> None:
-    assert ("compute tensor", words.MISSING) == (words.workload("compute-tensor"), words.workload(None))
+    assert ("compute tensor", components_text.MISSING) == (
+        components_text.workload("compute-tensor"),
+        components_text.workload(None),
+    )

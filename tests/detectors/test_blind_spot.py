@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.blind_spot import BLIND_SPOT
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     HOLLOW,
     IDLE,
     PAGE_HEADINGS,

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuwatch import periodic
-from gpuwatch.clock import DAY_US, HOUR_US
+from gpuwatch.advisor import periodic
+from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.core.rule import Asked
 from gpuwatch.detectors.checkpoint_stall import CHECKPOINT_STALL, prepare
-from gpuwatch.detectors.rule import Asked
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     CLUSTER,
     IDLE,
     PAGE_HEADINGS,

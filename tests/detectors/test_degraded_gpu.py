@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.degraded_gpu import DEGRADED_GPU
-from tests.detectors.detector_world import (
-    IDLE,
-    PAGE_HEADINGS,
-    WORK,
-    World,
-    page_headings,
-    page_rows,
-    printed_thresholds,
-)
-from tests.detectors.subject_world import granted_s, hour_by_hour, said
+from tests.worlds.detectors import IDLE, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds
+from tests.worlds.subjects import granted_s, hour_by_hour, said
 
 RULE = "degraded-gpu"
 FINE = WORK | {

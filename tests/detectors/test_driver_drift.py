@@ -11,20 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch.clock import HOUR_US, MINUTE_US
+from gpuwatch.core.clock import HOUR_US, MINUTE_US
+from gpuwatch.core.model import CLAIM, CONTEXT, EVENT, WHOLE_GPU, Records, context_key, device_key
 from gpuwatch.detectors.driver_drift import DRIVER_DRIFT
-from gpuwatch.model import CLAIM, CONTEXT, EVENT, WHOLE_GPU, Records, context_key, device_key
-from tests.detectors.detector_world import (
-    H100,
-    IDLE,
-    PAGE_HEADINGS,
-    World,
-    page_headings,
-    page_rows,
-    printed_thresholds,
-    us,
-)
-from tests.detectors.subject_world import granted_s, hour_by_hour, offer, said
+from tests.worlds.detectors import H100, IDLE, PAGE_HEADINGS, World, page_headings, page_rows, printed_thresholds, us
+from tests.worlds.subjects import granted_s, hour_by_hour, offer, said
 
 RULE = "driver-drift"
 OLD, NEW = "535.161.08", "550.54.15"

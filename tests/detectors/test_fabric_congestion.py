@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.fabric_congestion import FABRIC_CONGESTION
-from tests.detectors.detector_world import level, page_rows, printed_thresholds, us, without
-from tests.detectors.placement_world import LinkedWorld, talk
+from tests.worlds.detectors import level, page_rows, printed_thresholds, us, without
+from tests.worlds.placement import LinkedWorld, talk
 
 RULE = "fabric-congestion"
 STEP_S = 300

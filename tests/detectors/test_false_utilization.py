@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.detectors.false_utilization import FALSE_UTILIZATION
 from gpuwatch.settings import Settings
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     IDLE,
     PAGE_HEADINGS,
     T0,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.fragmentation import FRAGMENTATION
-from tests.detectors.detector_world import H100, World, page_rows, us
-from tests.detectors.frag_world import asked, node, waits
-from tests.detectors.sched_world import Verdict, found, tell
+from tests.worlds.detectors import H100, World, page_rows, us
+from tests.worlds.fragmentation import asked, node, waits
+from tests.worlds.scheduling import Verdict, found, tell
 
 RULE = "fragmentation"
 Scene = Callable[[World], object]

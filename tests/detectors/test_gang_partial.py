@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.gang_partial import GANG_PARTIAL
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     H100,
     IDLE,
     PAGE_HEADINGS,
@@ -20,7 +20,7 @@ from tests.detectors.detector_world import (
     printed_thresholds,
     us,
 )
-from tests.detectors.sched_world import Verdict, found, gang, pods, tell, waits
+from tests.worlds.scheduling import Verdict, found, gang, pods, tell, waits
 
 RULE = "gang-partial"
 EXEMPT = '{"gpuwatch.io/exempt-until":"2027-01-01"}'

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.detectors.idle_hoarding import IDLE_HOARDING
 from gpuwatch.settings import Settings
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     HOLLOW,
     IDLE,
     PAGE_HEADINGS,

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from gpuwatch.core.model import NODE, PENDING, Records, device_key
 from gpuwatch.detectors.memory_leak import MEMORY_LEAK
-from gpuwatch.model import NODE, PENDING, Records, device_key
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     CLUSTER,
     IDLE,
     PAGE_HEADINGS,

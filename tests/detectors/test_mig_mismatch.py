@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.mig_mismatch import MIG_MISMATCH
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     IDLE,
     PAGE_HEADINGS,
     World,
@@ -19,7 +19,7 @@ from tests.detectors.detector_world import (
     printed_thresholds,
     without,
 )
-from tests.detectors.subject_world import granted_s, hour_by_hour, said
+from tests.worlds.subjects import granted_s, hour_by_hour, said
 
 RULE = "mig-mismatch"
 GIB = 1 << 30

@@ -9,19 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from gpuwatch.core.model import PENDING, Records
 from gpuwatch.detectors.mig_mixed_pool import MIG_MIXED_POOL
-from gpuwatch.model import PENDING, Records
-from tests.detectors.detector_world import (
-    IDLE,
-    PAGE_HEADINGS,
-    WORK,
-    World,
-    page_headings,
-    page_rows,
-    printed_thresholds,
-    us,
-)
-from tests.detectors.subject_world import granted_s, hour_by_hour, offer, said
+from tests.worlds.detectors import IDLE, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
+from tests.worlds.subjects import granted_s, hour_by_hour, offer, said
 
 RULE = "mig-mixed-pool"
 Scene = Callable[[World, str], object]

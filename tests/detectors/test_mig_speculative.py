@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.advisor.idle_mig import serves
 from gpuwatch.detectors.mig_speculative import MIG_SPECULATIVE
-from gpuwatch.mig_debt import serves
-from tests.detectors.detector_world import H100, IDLE, World, page_rows, us
-from tests.detectors.frag_world import waits
-from tests.detectors.sched_world import Verdict, found
+from tests.worlds.detectors import H100, IDLE, World, page_rows, us
+from tests.worlds.fragmentation import waits
+from tests.worlds.scheduling import Verdict, found
 
 RULE = "mig-speculative"
 DAY = 1440

@@ -9,18 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from gpuwatch.core.model import WORKLOAD, Records
 from gpuwatch.detectors.mig_training import MIG_TRAINING
-from gpuwatch.model import WORKLOAD, Records
-from tests.detectors.detector_world import (
-    PAGE_HEADINGS,
-    World,
-    level,
-    page_headings,
-    page_rows,
-    printed_thresholds,
-    us,
-)
-from tests.detectors.subject_world import granted_s, said
+from tests.worlds.detectors import PAGE_HEADINGS, World, level, page_headings, page_rows, printed_thresholds, us
+from tests.worlds.subjects import granted_s, said
 
 RULE = "mig-training"
 TRAIN = {"training.kubeflow.org/job-name": "bert"}

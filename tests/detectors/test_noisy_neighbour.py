@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.noisy_neighbour import NOISY_NEIGHBOUR
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     PAGE_HEADINGS,
     WORK,
     Found,

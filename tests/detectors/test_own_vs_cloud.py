@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.own_vs_cloud import OWN_VS_CLOUD
-from gpuwatch.owned import Owned
-from gpuwatch.rate_cards import set_owned
-from gpuwatch.rates import Rate
-from tests.detectors.detector_world import (
+from gpuwatch.rates.card import Rate
+from gpuwatch.rates.in_force import set_owned
+from gpuwatch.rates.owned import Owned
+from tests.worlds.detectors import (
     H100,
     IDLE,
     PAGE_HEADINGS,
@@ -23,7 +23,7 @@ from tests.detectors.detector_world import (
     printed_thresholds,
     us,
 )
-from tests.detectors.subject_world import hour_by_hour, offer, said
+from tests.worlds.subjects import hour_by_hour, offer, said
 
 RULE = "own-vs-cloud"
 HOURS = 50
@@ -116,16 +116,16 @@ def test_rented_gpus_that_are_used_all_the_time(tmp_path: Path) -> None:
 
 
 def test_it_is_reckoned_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuwatch import decisions_read
+    from gpuwatch.advisor import fleet as advisor_fleet
 
     reckoned: list[int] = []
-    own = decisions_read.own_vs_cloud
+    own = advisor_fleet.own_vs_cloud
 
     def counted(*arguments: object) -> object:
         reckoned.append(1)
         return own(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(decisions_read, "own_vs_cloud", counted)
+    monkeypatch.setattr(advisor_fleet, "own_vs_cloud", counted)
     world = pool(World(tmp_path), OWNED, CLOUD, used=0.25)
     world.analyze(LENGTH, detectors=[RULE])
     world.analyze(LENGTH, detectors=[RULE], since_us=us(LENGTH - 120))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.partial_island import PARTIAL_ISLAND
-from tests.detectors.detector_world import WORK, World, page_rows
-from tests.detectors.frag_world import asked, node, waits
-from tests.detectors.sched_world import Verdict, found
+from tests.worlds.detectors import WORK, World, page_rows
+from tests.worlds.fragmentation import asked, node, waits
+from tests.worlds.scheduling import Verdict, found
 
 RULE = "partial-island"
 END = 300

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.analyze import analyze
+from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.detectors.preemption_thrash import PREEMPTION_THRASH
-from gpuwatch.ingest import import_paths
-from tests.detectors.detector_world import PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
-from tests.detectors.sched_world import SHARED, Verdict, captured_eviction, found, tell
+from gpuwatch.imports.files import import_paths
+from tests.worlds.detectors import PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
+from tests.worlds.scheduling import SHARED, Verdict, captured_eviction, found, tell
 
 RULE = "preemption-thrash"
 Scene = Callable[[World, str], object]

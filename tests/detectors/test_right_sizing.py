@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.advisor.right_size import Size, Used, smaller
 from gpuwatch.detectors.right_sizing import RIGHT_SIZING
-from gpuwatch.sizing import Size, Used, smaller
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     H100,
     IDLE,
     PAGE_HEADINGS,

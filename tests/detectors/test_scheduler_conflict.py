@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.scheduler_conflict import SCHEDULER_CONFLICT
-from tests.detectors.detector_world import PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
-from tests.detectors.sched_world import Verdict, found, tell
+from tests.worlds.detectors import PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
+from tests.worlds.scheduling import Verdict, found, tell
 
 RULE = "scheduler-conflict"
 Scene = Callable[[World, str], object]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.small_batch import SMALL_BATCH
-from tests.detectors.detector_world import (
+from tests.worlds.detectors import (
     IDLE,
     PAGE_HEADINGS,
     T0,

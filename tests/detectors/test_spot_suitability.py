@@ -9,18 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.detectors.spot_suitability import SPOT_SUITABILITY
-from gpuwatch.rates import Rate
-from tests.detectors.detector_world import (
-    H100,
-    PAGE_HEADINGS,
-    WORK,
-    World,
-    page_headings,
-    page_rows,
-    printed_thresholds,
-    us,
-)
-from tests.detectors.subject_world import hour_by_hour, said
+from gpuwatch.rates.card import Rate
+from tests.worlds.detectors import H100, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
+from tests.worlds.subjects import hour_by_hour, said
 
 RULE = "spot-suitability"
 DAY = 24 * 60

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.starvation import STARVATION
-from tests.detectors.detector_world import IDLE, PAGE_HEADINGS, World, page_headings, page_rows, printed_thresholds, us
-from tests.detectors.sched_world import Verdict, captured_eviction, found, tell, tell_all
+from tests.worlds.detectors import IDLE, PAGE_HEADINGS, World, page_headings, page_rows, printed_thresholds, us
+from tests.worlds.scheduling import Verdict, captured_eviction, found, tell, tell_all
 
 RULE = "starvation"
 Scene = Callable[[World, str], object]

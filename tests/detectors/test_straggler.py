@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.straggler import STRAGGLER
-from tests.detectors.detector_world import Found, World, level, page_rows, printed_thresholds, us, without
+from tests.worlds.detectors import Found, World, level, page_rows, printed_thresholds, us, without
 
 RULE = "straggler"
 MINUTES = 125

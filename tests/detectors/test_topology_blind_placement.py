@@ -10,18 +10,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.detectors.topology_blind_placement import TOPOLOGY_BLIND_PLACEMENT
-from tests.detectors.detector_world import (
-    IDLE,
-    WORK,
-    Found,
-    Level,
-    level,
-    page_rows,
-    printed_thresholds,
-    us,
-    without,
-)
-from tests.detectors.placement_world import LinkedWorld, talk
+from tests.worlds.detectors import IDLE, WORK, Found, Level, level, page_rows, printed_thresholds, us, without
+from tests.worlds.placement import LinkedWorld, talk
 
 RULE = "topology-blind-placement"
 L40S = "NVIDIA L40S"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpuwatch import attribution
-from gpuwatch.clock import SECOND_US
-from gpuwatch.model import CLAIM, Points, Records, Rejects
+from gpuwatch.core.clock import SECOND_US
+from gpuwatch.core.model import CLAIM, Points, Records, Rejects
+from gpuwatch.ledger import attribution
 from gpuwatch.settings import Settings
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 
 
 class StoreSink:

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.alerts.change import enqueue
-from gpuwatch.alerts.deliver import listing
-from gpuwatch.clock import MINUTE_US, SECOND_US, rfc3339
-from gpuwatch.findings import Finding
+from gpuwatch.alerts.changes import enqueue
+from gpuwatch.alerts.outbox.deliver import listing
+from gpuwatch.core.clock import MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
-from tests.alerts.alert_world import Hook, add_channel, deliverer, finding, hook
+from tests.worlds.alerts import Hook, add_channel, deliverer, finding, hook
 
 pytestmark = pytest.mark.slow
 

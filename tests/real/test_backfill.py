@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 
 pytestmark = pytest.mark.slow
 

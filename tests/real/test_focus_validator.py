@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from gpuwatch import focus
-from gpuwatch.clock import Window
-from tests.focus_world import MONTH, NOW_US, everything
+from gpuwatch.billing.focus import export as focus_export
+from gpuwatch.core.clock import Window
+from tests.worlds.focus import MONTH, NOW_US, everything
 
 PACKAGE, RULES = "focus-validator==2.2.1", "1.2.0.1"
 NEEDS = [PACKAGE, "pyarrow<21"]
@@ -126,7 +126,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Cut where a correction is billed: before it is taken off the week that it is of, behind it is added.
     parts = [io.BytesIO(), io.BytesIO()]
     for part, window in zip(parts, (Window(MONTH.start_us, NOW_US), Window(NOW_US, MONTH.end_us)), strict=True):
-        focus.write(world.store, state, window, part)
+        focus_export.write(world.store, state, window, part)
     path.write_bytes(parts[0].getvalue() + parts[1].getvalue().partition(b"\n")[2])
     text = path.read_text("utf-8")
     assert all(f",{kind}," in text for kind in (*KINDS, "Correction", "Used", "Unused", "3g.40gb", "schedulable"))

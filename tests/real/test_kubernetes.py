@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
-from gpuwatch.clock import SECOND_US, rfc3339
-from gpuwatch.collectors import kubernetes_live
-from gpuwatch.collectors.kubernetes_live import configure
-from gpuwatch.model import Points, Records, Rejects
+from gpuwatch.collectors.kubernetes import source as kubernetes_source
+from gpuwatch.collectors.kubernetes.source import configure
+from gpuwatch.core.clock import SECOND_US, rfc3339
+from gpuwatch.core.model import Points, Records, Rejects
 
 T0_US = 1_793_577_600_000_000
 LIMIT_S = 60.0
@@ -28,8 +28,8 @@ Json = dict[str, Any]
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults are tried again at once."""
-    monkeypatch.setattr(kubernetes_live, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(kubernetes_live, "BEAT_S", 0.01)
+    monkeypatch.setattr(kubernetes_source, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(kubernetes_source, "BEAT_S", 0.01)
 
 
 class Clock:
@@ -435,7 +435,7 @@ def test_a_busy_server_is_given_the_time_it_asks_for(monkeypatch: pytest.MonkeyP
 
     async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
         api.on("list", "pods", status(429, "slow down", **{"Retry-After": "7"}), status(503), items(pod("a")))
-        monkeypatch.setattr(kubernetes_live.asyncio, "sleep", note)
+        monkeypatch.setattr(kubernetes_source.asyncio, "sleep", note)
         await sink.until(lambda: bool(sink.table("claim")))
 
     sink = run(scenario)
@@ -482,7 +482,7 @@ def test_an_event_that_comes_in_pieces_is_one_event() -> None:
 
 
 def test_a_line_without_end_is_given_up_and_the_list_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuwatch.collectors.kubernetes_client.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("gpuwatch.collectors.kubernetes.client.MAX_LINE_BYTES", 1000)
 
     async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
         api.on("list", "pods", items(), items(pod("a")))
@@ -502,7 +502,7 @@ def test_a_line_without_end_is_given_up_and_the_list_read_anew(monkeypatch: pyte
     ],
 )
 def test_an_answer_that_is_no_list_is_told(body: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuwatch.collectors.kubernetes_client.MAX_PAGE_BYTES", 4000)
+    monkeypatch.setattr("gpuwatch.collectors.kubernetes.client.MAX_PAGE_BYTES", 4000)
 
     async def scenario(api: Api, sink: FakeSink, clock: Clock) -> None:
         async def answer(_: web.Request) -> web.StreamResponse:

@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gpuwatch.ingest import seal_all
-from gpuwatch.store import Store
+from gpuwatch.imports.files import seal_all
+from gpuwatch.store.database import Store
 
 pytestmark = pytest.mark.slow
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.prometheus_live import configure
-from gpuwatch.ingest import seal_all
-from gpuwatch.model import Points, Records, Rejects
-from gpuwatch.registry import LiveSource
-from gpuwatch.store import Store
+from gpuwatch.collectors.prometheus.source import configure
+from gpuwatch.core.model import Points, Records, Rejects
+from gpuwatch.core.registry import LiveSource
+from gpuwatch.imports.files import seal_all
+from gpuwatch.store.database import Store
 from tests.real.test_backfill import free_port, running
 
 pytestmark = pytest.mark.slow
@@ -152,7 +152,7 @@ class StoreSink:
         raise AssertionError("it reads no clock")
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
-        return self.store.rows("reports/open_claim", cluster=cluster, scheduler=scheduler)
+        return self.store.rows("service/open_claim", cluster=cluster, scheduler=scheduler)
 
     async def open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
         raise AssertionError("it remembers nothing of queues")

@@ -23,15 +23,15 @@ from typing import Any
 
 import pytest
 
-from gpuwatch import attribution
-from gpuwatch.collectors.http_json import Client
-from gpuwatch.collectors.ray import read
-from gpuwatch.collectors.ray_live import LISTS, RaySource, configure
-from gpuwatch.collectors.ray_paths import JOBS, NODES, VERSION
-from gpuwatch.model import Points, Records, Rejects, Source
-from gpuwatch.registry import LiveSource
+from gpuwatch.collectors.ray.files import read
+from gpuwatch.collectors.ray.paths import JOBS, NODES, VERSION
+from gpuwatch.collectors.ray.source import LISTS, RaySource, configure
+from gpuwatch.collectors.shared.http_json import Client
+from gpuwatch.core.model import Points, Records, Rejects, Source
+from gpuwatch.core.registry import LiveSource
+from gpuwatch.ledger import attribution
 from gpuwatch.settings import Settings
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 
 pytestmark = pytest.mark.slow
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'ray[default]'")
@@ -212,7 +212,7 @@ class StoreSink:
         raise AssertionError("a head tells no clock")
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
-        return self.store.rows("reports/open_claim", cluster=cluster, scheduler=scheduler)
+        return self.store.rows("service/open_claim", cluster=cluster, scheduler=scheduler)
 
     async def open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
         raise AssertionError("a head asks for claims alone")
@@ -291,7 +291,7 @@ def test_a_job_holds_what_it_asked_for_and_its_hours_close(head: Head) -> None:
 
     def ended() -> bool:
         asyncio.run(polls(one, sink))
-        return not sink.store.rows("reports/open_claim", cluster="c1", scheduler="ray")
+        return not sink.store.rows("service/open_claim", cluster="c1", scheduler="ray")
 
     until(ended)
     most, seconds = sink.held()["sub-a"]

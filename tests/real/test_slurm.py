@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clock import SECOND_US, parse_rfc3339
-from gpuwatch.collectors.slurm_live import configure
+from gpuwatch.collectors.slurm.source import configure
+from gpuwatch.core.clock import SECOND_US, parse_rfc3339
 from tests.real.slurm_cluster import GPUS_A_NODE, NODES, Slurm, slurm_cluster
 from tests.real.store_sink import StoreSink
 

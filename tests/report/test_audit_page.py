@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.audit_card import RULE, card
-from gpuwatch.clock import HOUR_US, Window, parse_window
-from gpuwatch.report.audit_files import files
-from gpuwatch.report.audit_layers_shown import FINDINGS_MAX, POOLS_MAX
-from gpuwatch.report.audit_page import document, lead
+from gpuwatch.audit.scorecard import RULE, card
+from gpuwatch.core.clock import HOUR_US, Window, parse_window
 from gpuwatch.report.document import Card, Numbers, Table
-from gpuwatch.report.markup import escape
-from gpuwatch.report.page import page
+from gpuwatch.report.html.markup import escape
+from gpuwatch.report.html.page import page
+from gpuwatch.report.scorecard.document import document, lead
+from gpuwatch.report.scorecard.files import files
+from gpuwatch.report.scorecard.layers import FINDINGS_MAX, POOLS_MAX
 
 EVIL = '<script>alert("x")</script>\u202e&"\''
 SPAN: Window = parse_window("2026-W45", 0)

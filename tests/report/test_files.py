@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clock import HOUR_US, parse_rfc3339
-from gpuwatch.errors import UnreadableInput
+from gpuwatch.core.clock import HOUR_US, parse_rfc3339
+from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.report.files import ReportFile, done, due, slug, write
 from gpuwatch.state import State
 

@@ -11,19 +11,19 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from gpuwatch.cost import chargeback
-from gpuwatch.errors import UsageError
-from gpuwatch.report import pdf_fonts
+from gpuwatch.billing.chargeback import chargeback
+from gpuwatch.core.errors import UsageError
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Column, Document, Section, Table, Text, row
 from gpuwatch.report.facts import Amount, Budget, Facts, Payer, added
 from gpuwatch.report.files import ReportFile
-from gpuwatch.report.gather import week_window
 from gpuwatch.report.headlines import MOST, headlines
-from gpuwatch.report.pdf import pdf
+from gpuwatch.report.pdf import fonts as pdf_fonts
+from gpuwatch.report.pdf.pages import pdf
 from gpuwatch.report.summary import Summary, summary
+from gpuwatch.report.week_facts import week_window
 from gpuwatch.report.weekly import facts_of, report_files, weekly
-from gpuwatch.report.zipped import unzipped, zipped
+from gpuwatch.report.zip_file import unzipped, zipped
 from tests.report.test_weekly import LATER_US, WEEK, Fleet
 
 TEAMS = ("ants", "bees")
@@ -32,7 +32,7 @@ TEAMS = ("ants", "bees")
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """Ants and bees, at a price that leaves fractions of cents."""
-    from gpuwatch.rates import Rate
+    from gpuwatch.rates.card import Rate
 
     where = tmp_path_factory.mktemp("formats")
     return Fleet(where, rates=(Rate("*", "on_demand", Decimal("2.3337"), 0),)).analyse()
@@ -160,7 +160,7 @@ def test_a_report_has_the_same_bytes_again(fleet: Fleet, files: dict[str, bytes]
 
 def test_a_zip_with_another_name_is_refused() -> None:
     """No name leads out of the directory."""
-    from gpuwatch.errors import UnreadableInput
+    from gpuwatch.core.errors import UnreadableInput
 
     for name in ("../x.pdf", "2026-W45/../../x.pdf", "/etc/passwd"):
         with pytest.raises(UnreadableInput, match="no set of report files"):
@@ -245,7 +245,7 @@ def test_a_budget_is_told_and_its_lack_too(fleet: Fleet) -> None:
 
 def test_a_policy_is_bridged_line_by_line(fleet: Fleet) -> None:
     """Cost at its price + policy + passed on + corrections = charged; by default there is no such table."""
-    from gpuwatch.report.bridge import bridge, bridges
+    from gpuwatch.report.cost_bridge import bridge, bridges
 
     default = facts(fleet)
     assert bridge(default) is None

@@ -11,30 +11,33 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuwatch import cost, focus, periods
-from gpuwatch.clock import HOUR_US
-from gpuwatch.cost import chargeback, price_all
-from gpuwatch.rates import Rate
-from gpuwatch.report import book, corrections, gather, tables
+from gpuwatch.billing import chargeback as billing_chargeback
+from gpuwatch.billing.chargeback import chargeback, price_all
+from gpuwatch.billing.focus import export as focus_export
+from gpuwatch.billing.periods import close as periods_close
+from gpuwatch.core.clock import HOUR_US
+from gpuwatch.rates.card import Rate
+from gpuwatch.report import corrections, tables, week_facts
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Table
 from gpuwatch.report.facts import PLATFORM, Amount, Charge, Correction, Facts, Payer, added
-from gpuwatch.report.gather import Rows, week_window
 from gpuwatch.report.headlines import bucket_money
+from gpuwatch.report.week_facts import Rows, week_window
 from gpuwatch.report.weekly import facts_of, weekly
+from gpuwatch.report.xlsx import workbook
 from tests.report.test_formats import pages, sheets
 from tests.report.test_weekly import BEFORE, LATER_US, WEEK, Fleet
-from tests.world import T0_US
+from tests.worlds.world import T0_US
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """A fleet whose first week was closed, then priced anew: the difference is billed in the second week."""
     made = Fleet(tmp_path_factory.mktemp("closed")).analyse()
-    periods.close(made.world.store, made.state, BEFORE, "ada", T0_US + HOUR_US, force=True)
+    periods_close.close(made.world.store, made.state, BEFORE, "ada", T0_US + HOUR_US, force=True)
     made.state.replace_rates([Rate("*", "on_demand", Decimal(3), 0)], "test", "test", 1)
     price_all(made.world.store, made.state)
-    assert 0 < periods.find_corrections(made.world.store, made.state, T0_US + HOUR_US)
+    assert 0 < periods_close.find_corrections(made.world.store, made.state, T0_US + HOUR_US)
     return made
 
 
@@ -167,9 +170,9 @@ def test_what_is_passed_on_to_no_user_is_no_unknown_user_s(fleet: Fleet) -> None
 @pytest.mark.parametrize("most", [1, 2, 100])
 def test_a_workbook_is_bounded_and_still_adds_up(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Beyond the bound one row a kind sums the others."""
-    monkeypatch.setattr(book, "ROWS_MAX", most)
+    monkeypatch.setattr(workbook, "ROWS_MAX", most)
     told = facts(fleet, WEEK)
-    rows = list(sheets(book.book(told))["Jobs"].iter_rows(min_row=2, values_only=True))
+    rows = list(sheets(workbook.book(told))["Jobs"].iter_rows(min_row=2, values_only=True))
     kinds = {charge.kind for charge in told.charges[most:]}
 
     assert min(most, len(told.charges)) + len(kinds) == len(rows)
@@ -178,11 +181,11 @@ def test_a_workbook_is_bounded_and_still_adds_up(fleet: Fleet, monkeypatch: pyte
 
 def test_a_workbook_says_numbers_as_people_write_them(fleet: Fleet) -> None:
     """No code of a space in a text, and columns as wide as what is in them."""
-    made = sheets(book.book(facts(fleet, WEEK)))
+    made = sheets(workbook.book(facts(fleet, WEEK)))
     texts = [str(cell.value) for sheet in made for row in sheet.iter_rows() for cell in row if cell.value is not None]
 
     assert [] == [text for text in texts if "\\x" in text or "\u00a0" in text]
-    assert "1,234.500" == book._text(Decimal("1234.500000000000000000001"))
+    assert "1,234.500" == workbook._text(Decimal("1234.500000000000000000001"))
 
 
 def test_focus_files_are_read_once_and_say_the_same(fleet: Fleet) -> None:
@@ -201,7 +204,7 @@ def test_focus_files_are_read_once_and_say_the_same(fleet: Fleet) -> None:
 def focus_alone(fleet: Fleet, teams: Sequence[str] | None) -> bytes:
     """What FOCUS writes for the week and some teams, asked by itself."""
     file = io.BytesIO()
-    focus.write(fleet.world.store, fleet.state, week_window(WEEK), file, teams=teams)
+    focus_export.write(fleet.world.store, fleet.state, week_window(WEEK), file, teams=teams)
     return file.getvalue()
 
 
@@ -249,8 +252,8 @@ def test_cents_that_settling_moves_are_the_platform_s(
         SimpleNamespace(group={"team": team}, bucket=b, gpu_seconds=Decimal(1), cost=Decimal(c), currency="USD")
         for team, b, c in rows
     ]
-    monkeypatch.setattr(cost, "ledger", lambda *_, **__: SimpleNamespace(items=listed))
+    monkeypatch.setattr(billing_chargeback, "ledger", lambda *_, **__: SimpleNamespace(items=listed))
     known: dict[str | None, Amount] = {"a": money("0.99"), PLATFORM: money(paid)}
-    found = gather._bucket_amounts(fleet.world.store, fleet.state, week_window(WEEK), None, known)
+    found = week_facts._bucket_amounts(fleet.world.store, fleet.state, week_window(WEEK), None, known)
 
     assert expected == {team: f"{dict(added(mine.values()).costs)['USD']}" for team, mine in found.items()}

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gpuwatch.alerting import AlertConfig, Alerting
-from gpuwatch.alerts.guard import Guard
+from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.outbox.repository import Outbox
+from gpuwatch.alerts.report_recipients import parse, replace
+from gpuwatch.alerts.repository import Channels
 from gpuwatch.cli import app
-from gpuwatch.clock import DAY_US, HOUR_US
-from gpuwatch.errors import UsageError
-from gpuwatch.report.recipients import parse, replace
+from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.core.errors import UsageError
+from gpuwatch.service.after_pass import AlertConfig, Alerting
 from gpuwatch.settings import Settings
-from gpuwatch.state.channels import Channels
-from gpuwatch.state.outbox import Outbox
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 from tests.report.test_weekly import Fleet
-from tests.world import T0_US
+from tests.worlds.world import T0_US
 
 RUNNER = CliRunner()
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.api.api_world import BLUE_WORDS, Api, fill, open_api
+from tests.worlds.api import BLUE_WORDS, Api, fill, open_api
 
 WEEK = "2026-W45"
 URL = f"/api/v1/reports/weekly?week={WEEK}"

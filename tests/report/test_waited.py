@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch.analyze import analyze
-from gpuwatch.clock import Window
-from gpuwatch.model import PENDING, Records
-from gpuwatch.rates import Rate
-from gpuwatch.report.waited import idle_while_waiting, rounded
+from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.core.clock import Window
+from gpuwatch.core.model import PENDING, Records
+from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.rates.card import Rate
+from gpuwatch.report.idle_while_waiting import idle_while_waiting, rounded
 from gpuwatch.state import State
-from gpuwatch.teams import TeamRule
-from tests.world import CLUSTER, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples, us
+from tests.worlds.world import CLUSTER, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples, us
 
 HELD = Gpu("GPU-held", "n1")
 DAY = Window(T0_US, T0_US + 24 * HOUR * 1_000_000)

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.analyze import analyze
-from gpuwatch.clock import DAY_US, HOUR_US
-from gpuwatch.dashboards.theme import BUCKETS
-from gpuwatch.errors import UsageError
-from gpuwatch.output import BUCKET_WORDS
-from gpuwatch.rates import Rate
-from gpuwatch.report.chart import COLOURS
+from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.core.errors import UsageError
+from gpuwatch.dashboards.shell.theme import BUCKETS
+from gpuwatch.findings.owner_actions import Action, Actions
+from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.rates.card import Rate
 from gpuwatch.report.files import SETTING, done, slug
+from gpuwatch.report.html.chart import COLOURS
 from gpuwatch.report.weekly import weekly, write_due
 from gpuwatch.state import State
-from gpuwatch.state.actions import Action, Actions
-from gpuwatch.teams import TeamRule
-from tests.world import BUSY, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples
+from tests.worlds.world import BUSY, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples
 
 WEEK, BEFORE = "2026-W45", "2026-W44"
 EARLIER = -7 * 24 * HOUR

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from gpuwatch.clock import Window, parse_rfc3339
-from gpuwatch.report import words
+from gpuwatch.core.clock import Window, parse_rfc3339
+from gpuwatch.report import text as report_text
 from gpuwatch.report.facts import Amount
 
 
@@ -34,12 +34,12 @@ def plain(text: str) -> str:
 )
 def test_money(value: str, said: str) -> None:
     """Three significant digits."""
-    assert said == plain(words.money(Decimal(value), "USD"))
+    assert said == plain(report_text.money(Decimal(value), "USD"))
 
 
 def test_money_of_other_currencies_names_them() -> None:
     """A sign where everybody knows it, else the code."""
-    assert ["€12.00", "CHF 12.00", "12.00"] == [plain(words.money(12, c)) for c in ("EUR", "CHF", None)]
+    assert ["€12.00", "CHF 12.00", "12.00"] == [plain(report_text.money(12, c)) for c in ("EUR", "CHF", None)]
 
 
 def test_what_has_no_price_is_not_said_to_be_free() -> None:
@@ -47,16 +47,16 @@ def test_what_has_no_price_is_not_said_to_be_free() -> None:
     lacking = Amount(Decimal(7200), (), Decimal(7200))
     half = lacking + Amount(Decimal(3600), (("USD", Decimal("2.50")),))
 
-    assert "no price" == words.amount_money(lacking)
-    assert "$2.50 + 2 GPU-h without price" == plain(words.amount_money(half))
-    assert "$0" == words.amount_money(Amount(), "USD")
+    assert "no price" == report_text.amount_money(lacking)
+    assert "$2.50 + 2 GPU-h without price" == plain(report_text.amount_money(half))
+    assert "$0" == report_text.amount_money(Amount(), "USD")
 
 
 def test_currencies_are_told_apart() -> None:
     """Amounts in two currencies are never added."""
     both = Amount(Decimal(1), (("EUR", Decimal(3)),)) + Amount(Decimal(1), (("USD", Decimal(4)),))
 
-    assert "€3.00 + $4.00" == words.amount_money(both)
+    assert "€3.00 + $4.00" == report_text.amount_money(both)
     assert both.cost_in("USD") is None
 
 
@@ -77,7 +77,7 @@ def test_currencies_are_told_apart() -> None:
 )
 def test_percent(ratio: Fraction | None, said: str) -> None:
     """Never rounded to nothing or to everything."""
-    assert said == plain(words.percent(ratio))
+    assert said == plain(report_text.percent(ratio))
 
 
 @pytest.mark.parametrize(
@@ -96,23 +96,25 @@ def test_percent(ratio: Fraction | None, said: str) -> None:
 )
 def test_change(now: int, before: int | None, said: str) -> None:
     """Against the week before."""
-    assert said == plain(words.change(now, before))
+    assert said == plain(report_text.change(now, before))
 
 
 def test_change_of_a_ratio_is_in_points() -> None:
     """37 % after 34 % is 3 points, not 9 %."""
-    said = [plain(words.points(Fraction(now, 100), Fraction(before, 100))) for now, before in ((37, 34), (30, 31))]
+    said = [
+        plain(report_text.points(Fraction(now, 100), Fraction(before, 100))) for now, before in ((37, 34), (30, 31))
+    ]
 
     assert ["▲ 3 points", "▼ 1 point"] == said
-    assert "" == words.points(None, Fraction(1))
+    assert "" == report_text.points(None, Fraction(1))
 
 
 def test_a_column_adds_up_as_shown() -> None:
     """Rows are rounded together: a reader who adds them finds the total."""
     rows = [Decimal("333.40"), Decimal("333.40"), Decimal("333.40"), None]
 
-    assert ["$334", "$333", "$333", "no price"] == words.column(rows, "USD")
-    assert ["$0.10", "\u2212$0.05"] == words.column([Decimal("0.10"), Decimal("-0.05")], "USD")
+    assert ["$334", "$333", "$333", "no price"] == report_text.column(rows, "USD")
+    assert ["$0.10", "\u2212$0.05"] == report_text.column([Decimal("0.10"), Decimal("-0.05")], "USD")
 
 
 @pytest.mark.parametrize(
@@ -129,4 +131,4 @@ def test_days(start: str, end: str, said: str) -> None:
     """The end of a window is the day before it."""
     span = Window(*(parse_rfc3339(text if "T" not in text else f"{text}:00:00") for text in (start, end)))
 
-    assert said == words.days(span)
+    assert said == report_text.days(span)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from gpuwatch.model import POINT, SERIES, Points
+from gpuwatch.core.model import POINT, SERIES, Points
 
 NOW_US = 1_793_577_600_000_000
 """Monday 2026-11-02T00:00:00Z."""

@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch import commit, series_limit
-from gpuwatch.commit import GroupCommit, merged
-from gpuwatch.errors import StoreBusy, StoreError
-from gpuwatch.in_time import AHEAD_US_LIVE, BAD_TIME, TOO_NEW, TOO_OLD, history, in_time
-from gpuwatch.model import CONTEXT, Points, Records, Rejects
-from gpuwatch.store import Store
+from gpuwatch.core.errors import StoreBusy, StoreError
+from gpuwatch.core.model import CONTEXT, Points, Records, Rejects
+from gpuwatch.service import group_commit
+from gpuwatch.service.group_commit import GroupCommit, merged
+from gpuwatch.store import cardinality
+from gpuwatch.store.database import Store
+from gpuwatch.store.time_bounds import AHEAD_US_LIVE, BAD_TIME, TOO_NEW, TOO_OLD, history, in_time
 from tests.service.feed import NOW_US, points
 
 RAW_DAYS = 14
@@ -86,7 +87,7 @@ def test_what_arrives_together_is_one_transaction(store: Store) -> None:
 
 def test_who_waits_does_not_wait_for_who_does_not(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """And takes what is there along."""
-    monkeypatch.setattr(commit, "PATIENT_S", 3600.0)
+    monkeypatch.setattr(group_commit, "PATIENT_S", 3600.0)
     slow = Slow.of(store)
     group = writer(slow)
     group.start()
@@ -197,31 +198,31 @@ def contexts_of(store: Store) -> list[int]:
 
 
 def test_label_sets_without_end_are_refused_and_known_ones_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series_limit, "NEW_A_DAY_MAX", 2)
+    monkeypatch.setattr(cardinality, "NEW_A_DAY_MAX", 2)
 
-    assert {series_limit.TOO_MANY: 2} == committed(store, *(of_context(n) for n in (1, 2, 3, 1, 4, 2)))
+    assert {cardinality.TOO_MANY: 2} == committed(store, *(of_context(n) for n in (1, 2, 3, 1, 4, 2)))
     assert [1, 2] == contexts_of(store)
     assert 4 == len(stored(store))
 
 
 def test_a_flood_of_one_cluster_leaves_the_others_their_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series_limit, "NEW_A_DAY_MAX", 1)
+    monkeypatch.setattr(cardinality, "NEW_A_DAY_MAX", 1)
     refused = committed(store, of_context(1), of_context(2), of_context(3, "c2"))
 
-    assert ({series_limit.TOO_MANY: 1}, [1, 3]) == (refused, contexts_of(store))
+    assert ({cardinality.TOO_MANY: 1}, [1, 3]) == (refused, contexts_of(store))
 
 
 @pytest.mark.parametrize(
     ("bound", "reason"),
     [
-        pytest.param("NEW_IN_ALL_MAX", series_limit.TOO_MANY_IN_ALL, id="label sets of all clusters"),
-        pytest.param("CLUSTERS_MAX", series_limit.TOO_MANY_CLUSTERS, id="names of clusters"),
+        pytest.param("NEW_IN_ALL_MAX", cardinality.TOO_MANY_IN_ALL, id="label sets of all clusters"),
+        pytest.param("CLUSTERS_MAX", cardinality.TOO_MANY_CLUSTERS, id="names of clusters"),
     ],
 )
 def test_clusters_without_end_are_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch, bound: str, reason: str
 ) -> None:
-    monkeypatch.setattr(series_limit, bound, 2)
+    monkeypatch.setattr(cardinality, bound, 2)
 
     assert {reason: 1} == committed(store, *(of_context(n, f"c{n}") for n in (1, 2, 3)))
     assert [1, 2] == contexts_of(store)
@@ -229,15 +230,15 @@ def test_clusters_without_end_are_refused(
 
 def test_what_the_store_knows_is_not_new_after_a_restart(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     committed(store, of_context(1), of_context(2))
-    monkeypatch.setattr(series_limit, "NEW_A_DAY_MAX", 1)
-    monkeypatch.setattr(series_limit, "FRESH_MAX", 0)
+    monkeypatch.setattr(cardinality, "NEW_A_DAY_MAX", 1)
+    monkeypatch.setattr(cardinality, "FRESH_MAX", 0)
 
-    assert {series_limit.TOO_MANY: 1} == committed(store, *(of_context(n) for n in (1, 2, 3, 3, 4, 1)))
+    assert {cardinality.TOO_MANY: 1} == committed(store, *(of_context(n) for n in (1, 2, 3, 3, 4, 1)))
 
 
 def test_a_new_day_has_room_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series_limit, "NEW_A_DAY_MAX", 1)
-    limit = series_limit.SeriesLimit()
+    monkeypatch.setattr(cardinality, "NEW_A_DAY_MAX", 1)
+    limit = cardinality.SeriesLimit()
     kept = [
         len(limit.admitted(of_context(n), at, "s", None)[1].rows) for n, at in ((1, 0), (2, DAY_US - 1), (2, DAY_US))
     ]
@@ -246,7 +247,7 @@ def test_a_new_day_has_room_again(store: Store, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_full_queue_says_so_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "ROWS_QUEUED_MAX", 3)
+    monkeypatch.setattr(group_commit, "ROWS_QUEUED_MAX", 3)
     group = writer(store)
     first = group.submit("s", [points([NOW_US, NOW_US + 1])])
     with pytest.raises(StoreBusy, match="2 rows wait"):
@@ -263,7 +264,7 @@ def test_a_full_queue_says_so_at_once(store: Store, monkeypatch: pytest.MonkeyPa
 def test_one_request_larger_than_the_queue_is_taken_when_it_is_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "ROWS_QUEUED_MAX", 1)
+    monkeypatch.setattr(group_commit, "ROWS_QUEUED_MAX", 1)
     group = writer(store)
     group.start()
     group.submit("s", [points([NOW_US, NOW_US + 1])]).result(WAIT_S)
@@ -298,14 +299,14 @@ def test_one_request_that_cannot_be_stored_fails_alone(store: Store) -> None:
 
 def test_a_store_that_must_be_opened_anew_is_told(store: Store) -> None:
     told: list[str] = []
-    slow = Slow.of(store, [StoreError(f"FATAL: {commit.FATAL} by an earlier error")])
+    slow = Slow.of(store, [StoreError(f"FATAL: {group_commit.FATAL} by an earlier error")])
     group = writer(slow, on_fatal=told.append)
     future = group.submit("s", [points([NOW_US])])
     group.start()
 
     assert isinstance(future.exception(WAIT_S), StoreError)
     group.stop()
-    assert 1 == len(told) and commit.FATAL in told[0]
+    assert 1 == len(told) and group_commit.FATAL in told[0]
 
 
 def test_points_of_many_senders_keep_apart() -> None:

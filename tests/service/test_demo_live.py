@@ -18,19 +18,19 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpuwatch import cost
-from gpuwatch.clock import SECOND_US, Window
-from gpuwatch.commands.show import demo
-from gpuwatch.demo_live import Schedulers, start_of
-from gpuwatch.errors import UsageError
-from gpuwatch.ingest import import_paths
-from gpuwatch.service import Service
+from gpuwatch.billing import chargeback
+from gpuwatch.commands.demo import demo
+from gpuwatch.core.clock import SECOND_US, Window
+from gpuwatch.core.errors import UsageError
+from gpuwatch.imports.files import import_paths
+from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
 from gpuwatch.simulate.live import Exporters, LiveFleet
+from gpuwatch.simulate.live_demo import Schedulers, start_of
 from gpuwatch.simulate.runs import Run
 from gpuwatch.state import State
-from gpuwatch.store import Store
-from tests.world import Gpu, batch, samples
+from gpuwatch.store.database import Store
+from tests.worlds.world import Gpu, batch, samples
 
 STEP_S = 60
 START_US = 1_793_577_600_000_000
@@ -140,7 +140,7 @@ def test_jobs_told_step_by_step_are_held_as_long_as_they_ran(tmp_path: Path, fle
         service.analyse_once()
         assert service.analysis().last_error is None
         span = Window(START_US, now[0])
-        bill = cost.chargeback(service.store, service.state, span, ["job"])
+        bill = chargeback.chargeback(service.store, service.state, span, ["job"])
     finally:
         service.stop()
 

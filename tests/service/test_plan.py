@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from bench.remote_write import body
-from gpuwatch import collect
-from gpuwatch.analyze import AnalyzeReport
-from gpuwatch.collect import Collectors, Exchange, unchanged
+from gpuwatch.alerts.repository import Channels
+from gpuwatch.analysis.pipeline import AnalyzeReport
 from gpuwatch.commands.serve import read_again
-from gpuwatch.errors import UsageError
-from gpuwatch.plan import Plan, load, made
-from gpuwatch.registry import Sink
-from gpuwatch.service import CONFIGURATION, Service
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.registry import Sink
+from gpuwatch.service import collect
+from gpuwatch.service.collect import Collectors, Exchange, unchanged
+from gpuwatch.service.config import Plan, load, made
+from gpuwatch.service.service import CONFIGURATION, Service
 from gpuwatch.settings import Settings
-from gpuwatch.state.channels import Channels
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
 from tests.service.feed import NOW_US, points
 
 WAIT_S = 20.0
@@ -288,7 +288,7 @@ def test_settings_that_change_while_the_books_are_made_hold_in_the_next_pass(
             assert service.reload(lambda: plan(Settings(idle_minutes=20)))
         return AnalyzeReport()
 
-    monkeypatch.setattr("gpuwatch.analyzer.analyze", analyze)
+    monkeypatch.setattr("gpuwatch.service.analyzer.analyze", analyze)
     for _ in range(3):
         service.analyse_once()
 

@@ -15,19 +15,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch import collect, readers, sources
-from gpuwatch.backup import backup
-from gpuwatch.collect import Collectors, configured
-from gpuwatch.errors import StoreBusy, UnreadableInput, UsageError
-from gpuwatch.in_use import Note, find, leave, take_away, url_of
-from gpuwatch.model import CLAIM, Rejects
-from gpuwatch.readers import Readers
-from gpuwatch.registry import Sink
-from gpuwatch.service import Service
+from gpuwatch.core.errors import StoreBusy, UnreadableInput, UsageError
+from gpuwatch.core.model import CLAIM, Rejects
+from gpuwatch.core.registry import Sink
+from gpuwatch.quality import status as quality_status
+from gpuwatch.quality.status import OTHERS, Sources
+from gpuwatch.service import collect, read_pool
+from gpuwatch.service.backup import backup
+from gpuwatch.service.collect import Collectors, configured
+from gpuwatch.service.read_pool import Readers
+from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
-from gpuwatch.sources import OTHERS, Sources
 from gpuwatch.state import State
-from gpuwatch.store import Store
+from gpuwatch.store.database import Store
+from gpuwatch.store.lockfile import Note, find, leave, take_away, url_of
 from tests.service.feed import NOW_US, points
 
 WAIT_S = 20.0
@@ -139,7 +140,7 @@ def claim_row(**columns: object) -> pa.Table:
 
 
 def test_a_pass_books_what_was_submitted_and_the_next_has_nothing_to_do(service: Service) -> None:
-    from gpuwatch.model import Records
+    from gpuwatch.core.model import Records
 
     service.submit("s", [Records("claim", claim_row())]).result(WAIT_S)
     service.analyse_once()
@@ -156,7 +157,7 @@ def test_a_pass_that_fails_is_told_and_the_next_is_tried(service: Service, monke
         raise RuntimeError("rule book lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gpuwatch.analyzer.analyze", broken)
+        patch.setattr("gpuwatch.service.analyzer.analyze", broken)
         service.analyse_once()
     assert "RuntimeError: rule book lost" == service.analysis().last_error
     assert not service.analysis().running
@@ -166,7 +167,7 @@ def test_a_pass_that_fails_is_told_and_the_next_is_tried(service: Service, monke
 
 
 def test_open_claims_are_the_newest_word_on_what_has_not_ended(service: Service) -> None:
-    from gpuwatch.model import Records
+    from gpuwatch.core.model import Records
 
     for row in (
         claim_row(state="PENDING", evidence_us=NOW_US - HOUR_US),
@@ -247,7 +248,7 @@ def test_a_source_that_breaks_is_told_and_the_others_go_on(service: Service) -> 
 
 
 def test_a_source_may_ask_for_what_has_not_ended(service: Service) -> None:
-    from gpuwatch.model import Records
+    from gpuwatch.core.model import Records
 
     service.submit("s", [Records("claim", claim_row())]).result(WAIT_S)
     found: list[str] = []
@@ -295,7 +296,7 @@ def test_a_source_is_late_after_three_intervals_and_ok_again_after_a_success() -
 
 
 def test_a_flood_of_names_is_counted_under_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "SOURCES_MAX", 2)
+    monkeypatch.setattr(quality_status, "SOURCES_MAX", 2)
     fares = Sources(clock)
     for name in "abcd":
         fares.succeeded(name, NOW_US, 1)
@@ -317,7 +318,7 @@ def test_rejects_of_a_source_add_up() -> None:
 
 
 def test_readers_are_bounded_and_a_failed_one_is_not_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "READERS_MAX", 1)
+    monkeypatch.setattr(read_pool, "READERS_MAX", 1)
     with Store.open(None) as store:
         lending = Readers(store)
         with lending.lend() as first, pytest.raises(StoreBusy), lending.lend(wait_s=0.01):
@@ -331,7 +332,7 @@ def test_readers_are_bounded_and_a_failed_one_is_not_lent_again(monkeypatch: pyt
 
 
 def test_a_question_that_takes_too_long_is_ended_and_the_next_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "WATCH_S", 0.01)
+    monkeypatch.setattr(read_pool, "WATCH_S", 0.01)
     with Store.open(None) as store:
         lending = Readers(store)
         with pytest.raises(StoreBusy, match="longer than 0.05 s"), lending.lend(question_s=0.05) as slow:

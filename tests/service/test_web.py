@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuwatch import web
+from gpuwatch.service import web
 
 PATIENCE_S = 20.0
 

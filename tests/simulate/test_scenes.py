@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clock import SECOND_US, parse_rfc3339
-from gpuwatch.errors import UsageError
+from gpuwatch.core.clock import SECOND_US, parse_rfc3339
+from gpuwatch.core.errors import UsageError
 from gpuwatch.simulate import Truth, simulate
 from gpuwatch.simulate.scene import CORE_GPUS_MIN, DEFAULT_FROM_GPUS, ORDER, Scene, choose, scenes
 from gpuwatch.simulate.truth import Amount, Case

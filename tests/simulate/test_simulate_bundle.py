@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.errors import UsageError
+from gpuwatch.core.errors import UsageError
 from gpuwatch.simulate import Truth, simulate
 
 SAMPLE = re.compile(r'^(DCGM_FI_[A-Z0-9_]+)\{((?:\w+="[^"]*",?)+)\} (\S+) (\d{13})$')

@@ -1,0 +1,1 @@
+"""Cloud bills: AWS, Azure, GCP, OCI, FOCUS."""

@@ -1,0 +1,218 @@
+"""Lines of bills as records: what every kind has in common once its columns are named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gpuwatch.collectors.bills.instance_gpus import gpus_of
+from gpuwatch.collectors.bills.tables import Cells, Wanted, batches
+from gpuwatch.collectors.bills.values import by_value, decimals, joined, same
+from gpuwatch.core.model import BILL, BILL_FILE, MONEY, Records, Rejects, Rows, Source, hash64
+
+PERIOD, DAYS, LINES = "period", "days", "lines"
+"""What a file restates: a billing period, the days of its rows, or nothing (it adds lines)."""
+BY_PROVIDER = "by provider"
+ADDING = ("gcp", "oci")
+"""Providers whose exports add lines; those of the others are told anew."""
+READ_BYTES = 1 << 20
+COSTS = ("billed_cost", "effective_cost", "list_cost", "contracted_cost", "quantity")
+
+Called = Mapping[str, tuple[str, ...]]
+"""Columns of BILL as the provider calls them, for what is told of bad rows."""
+Draft = Callable[[Cells], list[tuple[Mapping[str, pa.Array], pa.Array]]]
+"""Turns cells into drafts: (columns of BILL as text or, for times, microseconds; the record's numbers). `gpu` is text
+that names GPUs, `key` text that is the line's own; a record may be in several drafts, which are its parts."""
+
+_ASSEMBLY = re.compile(
+    r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9]{8}T[0-9]{6}Z?|[0-9]{4}-[0-9]{2}-[0-9]{2}T.*", re.IGNORECASE
+)
+_PART = re.compile(r"(?:[-_.]?part[-_.]?|[-_.])[0-9]{1,12}$|0[0-9]{2,11}$", re.IGNORECASE)
+_DATED = re.compile(
+    r"(?<![0-9])20[0-9]{2}[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12][0-9]|3[01])(?:T?[0-9]{4,6}Z?)?)?$"
+)
+"""A date at the end of a name tells one delivery from another; it is no number of a part."""
+_ENDINGS = (".gz", ".snappy", ".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".snappy")
+
+
+def lines(source: Source, rejects: Rejects, kind: str, scope: str, want: Wanted, draft: Draft, called: Called) -> Rows:
+    """Yields the lines of a file, then the file itself: only then they count. A bad row is refused with its line.
+
+    `scope` is what the file restates; BY_PROVIDER: lines where all its lines are of a provider of ADDING, else days.
+    """
+    file_id = _content(source.path)
+    records = 0
+    adding = True
+    for cells in batches(source.path, kind, want, rejects):
+        for part, (columns, numbers) in enumerate(draft(cells)):
+            rows = _rows(columns, numbers, part, file_id, source.path, rejects, _Bad(cells, called))
+            records += rows.num_rows
+            if rows.num_rows:
+                adding = adding and set(rows.column("provider").unique().to_pylist()) <= set(ADDING)
+                yield Records("bill", rows)
+    if scope == BY_PROVIDER:
+        scope = LINES if adding and records else DAYS
+    told = {"file_id": file_id, "kind": kind, "name": base_name(source.path), "assembly": assembly(source)}
+    yield Records("bill_file", pa.Table.from_pylist([told | {"scope": scope, "records": records}], schema=BILL_FILE))
+
+
+def assembly(source: Source) -> str:
+    """What a file is a part of: the folder that names a delivery, else the files that are imported together."""
+    path = Path(source.path)
+    for folder in reversed(path.parts[:-1]):
+        if _ASSEMBLY.fullmatch(folder):
+            return folder
+    together = sorted({_stem(other) for other in source.beside or (source.path,)})
+    return together[0] if len(together) == 1 else f"{together[0]} and others {hash64(*together):x}"
+
+
+def base_name(path: str) -> str:
+    """Name of a file without what says how it is packed."""
+    name = Path(path).name
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    return name
+
+
+def _stem(path: str) -> str:
+    """A file's name with `#` for the number of a part."""
+    name = base_name(path)
+    return name if _DATED.search(name) else _PART.sub("#", name)
+
+
+def _content(path: str) -> int:
+    total = blake2b(digest_size=8)
+    with Path(path).open("rb") as stream:
+        while block := stream.read(READ_BYTES):
+            total.update(block)
+    return int.from_bytes(total.digest(), "big", signed=True)
+
+
+@dataclass(frozen=True)
+class _Bad:
+    """Words for the rows of `cells` that are refused: columns as the file spells them, with what they hold."""
+
+    cells: Cells
+    called: Called
+
+    def name(self, *columns: str) -> str:
+        """The names of columns of BILL in the file."""
+        return " and ".join(dict.fromkeys(self.cells.spelling(*self.called.get(c, ())) or c for c in columns))
+
+    def example(self, row: Mapping[str, object], columns: tuple[str, ...]) -> str:
+        """What these columns hold in a row of BILL, and whose row it is."""
+        place = pc.index(self.cells.lines, pa.scalar(row["line"], self.cells.lines.type)).as_py()
+        held = {self.name(c): self.cells.get(*self.called.get(c, ()))[place].as_py() for c in columns}
+        told = [f"{name} {row[name]}" for name in ("account", "resource", "charge_type") if row[name] is not None]
+        return ", ".join([*(f"{name}={value or ''}" for name, value in held.items()), *told])
+
+
+def _rows(
+    columns: Mapping[str, pa.Array],
+    numbers: pa.Array,
+    part: int,
+    file_id: int,
+    path: str,
+    rejects: Rejects,
+    words: _Bad,
+) -> pa.Table:
+    """A draft as rows of BILL, without those that cannot be right."""
+    count = len(numbers)
+    typed: dict[str, pa.Array] = {"line": numbers}
+    wrong: list[tuple[str, tuple[str, ...], pa.Array]] = []
+    for name in BILL.names:
+        given = columns.get(name)
+        if given is None:
+            continue
+        if name in COSTS and not pa.types.is_decimal(given.type):
+            typed[name], bad = decimals(given)
+            wrong.append((f"{words.name(name)} is not a decimal number below 10^15", (name,), bad))
+        else:
+            typed[name] = given
+    start, end = typed["start_us"], typed["end_us"]
+    times = words.name("start_us", "end_us")
+    no_cost = _unknown(typed["billed_cost"], columns.get("billed_cost"))
+    wrong += [
+        (f"no billed cost in {words.name('billed_cost')}", ("billed_cost",), no_cost),
+        (f"no currency in {words.name('currency')}", ("currency",), pc.is_null(typed["currency"])),
+        (f"no time in {times}", ("start_us", "end_us"), pc.or_(pc.is_null(start), pc.is_null(end))),
+        (
+            f"the charge ends before it starts: {times}",
+            ("start_us", "end_us"),
+            pc.fill_null(pc.less(end, start), False),
+        ),
+    ]
+    typed["line_key"] = _keys(columns["key"])
+    typed |= _gpus(columns["gpu"], typed.get("instance_type"), typed.get("gpu_count"))
+    typed |= {"file_id": pa.repeat(pa.scalar(file_id, pa.int64()), count)}
+    typed |= {"part": pa.repeat(pa.scalar(part, pa.int32()), count)}
+    table = pa.table([typed.get(f.name, pa.nulls(count, f.type)) for f in BILL], schema=BILL)
+    good = pa.repeat(pa.scalar(True), count)
+    for reason, about, mask in wrong:
+        mask = pc.and_(mask, good)
+        if refused := pc.sum(mask).as_py():
+            first = table.filter(mask).slice(0, 1).to_pylist()[0]
+            line = first["line"] + words.cells.above
+            rejects.add(reason, path, line, words.example(first, about), count=refused)
+            good = pc.and_(good, pc.invert(mask))
+    return table if pc.all(good).as_py() is not False else table.filter(good)
+
+
+def _unknown(amounts: pa.Array, given: pa.Array | None) -> pa.Array:
+    """Rows without an amount; a text that is none is told as such."""
+    return pc.is_null(amounts) if given is None else pc.and_(pc.is_null(amounts), pc.is_null(given))
+
+
+def _keys(texts: pa.Array) -> pa.Array:
+    """Signed 64-bit hashes of texts."""
+    return pa.array(
+        [int.from_bytes(blake2b(t.encode(), digest_size=8).digest(), "big", signed=True) for t in texts.to_pylist()],
+        pa.int64(),
+    )
+
+
+def _gpus(texts: pa.Array, instance_type: pa.Array | None, told: pa.Array | None) -> dict[str, pa.Array]:
+    """Instance type, number and model of GPUs; a number that the bill tells itself comes first."""
+    nothing = pa.nulls(len(texts), pa.string())
+    coded = texts.dictionary_encode()
+    found = [None if text is None else gpus_of(text) for text in coded.dictionary.to_pylist()]
+
+    def column(values: list[object], kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind).take(coded.indices)
+
+    kinds = column([None if g is None else g.instance_type for g in found], pa.string())
+    counts = column([None if g is None else g.count for g in found], pa.int32())
+    models = column([None if g is None else g.model for g in found], pa.string())
+    if told is not None:
+        counts = pc.coalesce(told, counts)
+    return {
+        "instance_type": pc.coalesce(instance_type if instance_type is not None else nothing, kinds),
+        "gpu_count": counts,
+        "gpu_model": models,
+    }
+
+
+def whole_number(column: pa.Array) -> pa.Array:
+    """Numbers of GPUs that a bill tells; NULL for none and for what is no whole number."""
+    return by_value(column, lambda text: int(text) if re.fullmatch(r"[1-9][0-9]{0,3}", text) else None, pa.int32())
+
+
+def key_of(*columns: pa.Array) -> pa.Array:
+    """Text that is the line's own where the provider gives it no id."""
+    return joined(list(columns))
+
+
+def zero(rows: int) -> pa.Array:
+    """No money, as an amount."""
+    return same("0", rows).cast(MONEY)
+
+
+def amounts(column: pa.Array) -> pa.Array:
+    """Amounts of a column whose bad cells are refused elsewhere, here NULL."""
+    return decimals(column)[0]

@@ -1,0 +1,217 @@
+"""Columns of a bill as values: exact decimals, microseconds, JSON; a function runs once a distinct text, not once a row."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation, localcontext
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gpuwatch.core.clock import DAY_US, SECOND_US, to_us
+from gpuwatch.core.model import MONEY
+
+PLACES = 18
+MAX_NUMBER = 64
+"""Characters of a number: no export prints more."""
+MAX_TIMES = 100_000
+MAX_TAGS = 64 << 10
+"""Bytes of the tags of one line; more are kept as none."""
+_UNIT = Decimal(1).scaleb(-PLACES)
+LARGEST = Decimal(10) ** 15
+"""Amounts of this many units and more are refused: their sums would not fit."""
+_SUMMAND = pa.decimal128(37, PLACES)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_AMERICAN = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})(.*)", re.DOTALL)
+_DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}|\d{1,2}/\d{1,2}/\d{4}")
+_HOURS = re.compile(r"(?:1 )?(?:(?:instance|vm|gpus?)[ -])?(?:per[ -])?(?:hours?|hrs?)", re.IGNORECASE)
+_GPU_HOURS = re.compile(r"(?:1 )?gpus?[ -](?:per[ -])?(?:hours?|hrs?)", re.IGNORECASE)
+
+Strings = pa.Array
+"""A column of text with NULL for what is missing."""
+
+
+def by_value(column: pa.Array, function: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
+    """`function` of each distinct text; NULL stays NULL."""
+    coded = column.dictionary_encode()
+    values = [function(text) for text in coded.dictionary.to_pylist()]
+    if pa.types.is_string(kind):
+        return strings(values).take(coded.indices)
+    return pa.array(values, kind).take(coded.indices)
+
+
+def strings(values: Sequence[str | None]) -> pa.Array:
+    """A text column; halves of a character, which JSON can escape and UTF-8 cannot hold, become question marks."""
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([None if v is None else v.encode("utf-8", "replace").decode() for v in values], pa.string())
+
+
+def joined(columns: list[pa.Array]) -> pa.Array:
+    """Texts of several columns as one, with a blank between them."""
+    return pc.binary_join_element_wise(*columns, " ", null_handling="replace", null_replacement="")
+
+
+def matches(column: pa.Array, pattern: str) -> pa.Array:
+    """Whether the text has the pattern, case ignored; false where there is none."""
+    return pc.fill_null(pc.match_substring_regex(column, pattern, ignore_case=True), False)
+
+
+def one_of(column: pa.Array, values: tuple[str, ...]) -> pa.Array:
+    """Whether the text is one of the values, case ignored; false where there is none."""
+    return pc.is_in(pc.utf8_lower(column), value_set=pa.array([value.lower() for value in values]))
+
+
+def same(text: str, rows: int) -> pa.Array:
+    """The same text in every row."""
+    return pa.repeat(pa.scalar(text, pa.string()), rows)
+
+
+def words(column: pa.Array, known: Mapping[str, str], other: str | None = None) -> pa.Array:
+    """Texts in the words of a table, case ignored; `other` for one that it does not have."""
+    return by_value(column, lambda text: known.get(text.lower(), other), pa.string())
+
+
+def decimals(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """(amounts, which rows hold text that is no number). NULL stays NULL.
+
+    Exact to 18 places; more are rounded half to even there: such digits come from floats of the provider.
+    """
+    try:
+        amounts = column.cast(MONEY)
+    except pa.ArrowInvalid:
+        amounts = by_value(column, _amount, MONEY)
+    fits = pc.and_(pc.less(amounts, pa.scalar(LARGEST)), pc.greater(amounts, pa.scalar(-LARGEST)))
+    amounts = pc.if_else(fits, amounts, pa.scalar(None, MONEY))
+    return amounts, pc.and_(pc.is_null(amounts), pc.is_valid(column))
+
+
+def added(one: pa.Array, other: pa.Array) -> pa.Array:
+    """The sum of two amounts, NULL where either is."""
+    return pc.add(one.cast(_SUMMAND), other.cast(_SUMMAND))
+
+
+def subtracted(one: pa.Array, other: pa.Array) -> pa.Array:
+    """An amount without another, NULL where either is."""
+    return pc.subtract(one.cast(_SUMMAND), other.cast(_SUMMAND))
+
+
+def _amount(text: str) -> Decimal | None:
+    if len(text) > MAX_NUMBER or not _NUMBER.fullmatch(text):
+        return None
+    with localcontext(prec=2 * MAX_NUMBER):
+        try:
+            amount = Decimal(text).quantize(_UNIT)
+        except InvalidOperation:
+            return None
+    return amount if abs(amount) < LARGEST else None
+
+
+def times(column: pa.Array) -> pa.Array:
+    """Microseconds; a time without a zone is UTC, a date its midnight. NULL where the text is no time."""
+    return by_value(column, moment, pa.int64())
+
+
+def ends(column: pa.Array, *, inclusive_dates: bool) -> pa.Array:
+    """Microseconds of half-open ends: 23:59:59 is the midnight after it, and so is a date where dates are inclusive."""
+    return by_value(column, lambda text: end_moment(text, inclusive_dates), pa.int64())
+
+
+@lru_cache(MAX_TIMES)
+def moment(text: str) -> int | None:
+    """Microseconds of a time as clouds write it: ISO 8601, `2024-09-18 22:00:00 UTC`, or `9/30/2023` (month first)."""
+    text = text.strip().removesuffix(" UTC")
+    if american := _AMERICAN.fullmatch(text):
+        month, day, year, rest = american.groups()
+        text = f"{year}-{month:0>2}-{day:0>2}{rest}"
+    try:
+        at = datetime.fromisoformat(text)
+        return to_us(at if at.tzinfo else at.replace(tzinfo=UTC))
+    except (ValueError, OverflowError):
+        return None
+
+
+def end_moment(text: str, inclusive_dates: bool) -> int | None:
+    """Microseconds of a half-open end."""
+    at_us = moment(text)
+    if at_us is None:
+        return None
+    if inclusive_dates and _DATE.fullmatch(text.strip()):
+        return at_us + DAY_US
+    # An end that was meant to be within: 23:59:59, 22:59:59.999.
+    if -at_us % (3600 * SECOND_US) <= SECOND_US:
+        return at_us + -at_us % (3600 * SECOND_US)
+    return at_us
+
+
+def units(column: pa.Array) -> pa.Array:
+    """Units as told, those that are hours of an instance or a GPU as `Hours`."""
+    return by_value(column, lambda text: "Hours" if _HOURS.fullmatch(text.strip()) else text, pa.string())
+
+
+def by_gpu(column: pa.Array) -> pa.Array:
+    """1 where a unit is hours of a GPU, whatever machine it is in; NULL for all others."""
+    return by_value(column, lambda text: 1 if _GPU_HOURS.fullmatch(text.strip()) else None, pa.int32())
+
+
+def tags_of(column: pa.Array) -> pa.Array:
+    """Tags as a JSON object: of JSON, of the pairs without braces that Azure prints, of lists of key and value."""
+    return by_value(column, _tags, pa.string())
+
+
+@lru_cache(4096)
+def _tags(text: str) -> str | None:
+    if len(text) > MAX_TAGS:
+        return None
+    for form in (text, f"{{{text}}}"):
+        try:
+            found = json.loads(form)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, list):
+            found = {str(e["key"]): e.get("value") for e in found if isinstance(e, dict) and "key" in e}
+        if isinstance(found, dict):
+            return json.dumps(found, sort_keys=True, ensure_ascii=False) if found else None
+    return json.dumps({"": text}, ensure_ascii=False)
+
+
+def tags_of_columns(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    """Tags that have a column each, as a JSON object; keys without a value are left out."""
+    if not columns:
+        return pa.nulls(rows, pa.string())
+    pairs = [by_value(column, _pair(key), pa.string()) for key, column in sorted(columns.items())]
+    # Arrow's own way to leave out what is missing drops the rows that have nothing.
+    inner = pc.binary_join_element_wise(*pairs, "", null_handling="replace", null_replacement="")
+    some = pc.greater(pc.utf8_length(inner), 0)
+    object_ = pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(inner, 2), "}", "")
+    return pc.if_else(some, object_, pa.scalar(None, pa.string()))
+
+
+def _pair(key: str) -> Callable[[str], str]:
+    name = json.dumps(key, ensure_ascii=False)
+    return lambda value: f", {name}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def json_key(column: pa.Array, *names: str) -> pa.Array:
+    """The first of these keys of a JSON object, as text; NULL where the text is none or lacks them."""
+
+    def find(text: str) -> str | None:
+        try:
+            found = json.loads(text, parse_float=str, parse_int=str)
+        except (ValueError, RecursionError):
+            return None
+        pairs = (
+            [(p.get("key"), p.get("value")) for p in found if isinstance(p, dict)] if isinstance(found, list) else []
+        )
+        if isinstance(found, dict):
+            pairs = list(found.items())
+        lower = {str(key).lower(): value for key, value in pairs}
+        return next((str(lower[n.lower()]) for n in names if lower.get(n.lower()) not in (None, "")), None)
+
+    return by_value(column, find, pa.string())

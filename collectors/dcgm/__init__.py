@@ -1,0 +1,1 @@
+"""DCGM metrics in exposition format."""

@@ -1,0 +1,1 @@
+"""The scraper of dcgm-exporter endpoints."""

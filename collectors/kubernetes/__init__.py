@@ -1,0 +1,1 @@
+"""Kubernetes as a source: files and API server."""

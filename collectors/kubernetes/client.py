@@ -1,0 +1,218 @@
+"""A Kubernetes API server over HTTPS: pages of a list, lines of a watch. Every answer is bounded."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from gpuwatch.collectors.kubernetes.objects import Object
+from gpuwatch.collectors.shared.http_json import bounded
+from gpuwatch.collectors.shared.tls_files import context_of
+from gpuwatch.core.errors import SourceUnreachable
+
+if TYPE_CHECKING:
+    import aiohttp  # takes 0.2 s: commands that only look for importers do without
+
+MAX_PAGE_BYTES = 128 << 20
+MAX_LINE_BYTES = 8 << 20
+"""etcd holds no object above 1.5 MiB."""
+MAX_PAGES = 100_000
+MAX_COMPLAINT_BYTES = 4096
+MAX_RETRY_AFTER_S = 300.0
+MAX_TOKEN_BYTES = 64 << 10
+CONNECT_S = 10.0
+LIST_S = 60.0
+SILENCE_S = 30.0
+"""How long a watch may be silent past the end it asked for."""
+
+
+class Gone(SourceUnreachable):
+    """410: the version asked for, or the next page, is past what the server keeps. List anew."""
+
+
+class Refused(SourceUnreachable):
+    """The server answered with an error; `retry_after_s` is its own wish, None without one. `status` is 0 where the
+    answer itself was wrong."""
+
+    def __init__(self, text: str, retry_after_s: float | None = None, status: int = 0) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a server is and how to prove who asks. Files are read again for each connection: they rotate."""
+
+    server: str
+    token_file: str = ""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    insecure_skip_verify: bool = False
+
+
+class Client:
+    """One connection pool to a server. Use it as an async context manager."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def __aenter__(self) -> Self:
+        """Opens the pool. Raises SourceUnreachable for certificates that cannot be read."""
+        import aiohttp
+
+        connector = aiohttp.TCPConnector(ssl=_tls(self._access))
+        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=1 << 20)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def pages(self, path: str, page_size: int) -> AsyncGenerator[tuple[list[Object], str], None]:
+        """Items of a collection and its resourceVersion, page by page. Raises Gone, Refused, SourceUnreachable."""
+        query, asked = {"limit": str(page_size)}, set[int]()
+        for _ in range(MAX_PAGES):
+            body = await self._page(path, query)
+            metadata = body.get("metadata")
+            known: Object = metadata if isinstance(metadata, dict) else {}
+            items = body.get("items")
+            if items is not None and not isinstance(items, list):
+                raise Refused(f"{self._access.server}{path}: answers without a list; is this an API server?")
+            yield [item for item in items or [] if isinstance(item, dict)], str(known.get("resourceVersion") or "")
+            if not known.get("continue"):
+                return
+            query["continue"] = str(known["continue"])
+            if hash(query["continue"]) in asked:
+                raise Refused(f"{self._access.server}{path}: its pages go round in a circle; a proxy in between?")
+            asked.add(hash(query["continue"]))
+        raise Refused(f"{self._access.server}{path}: more than {MAX_PAGES} pages")
+
+    async def document(self, path: str) -> Object:
+        """One answer of the discovery API. Raises Refused, SourceUnreachable."""
+        return await self._page(path, {})
+
+    async def lines(self, path: str, version: str, timeout_s: int) -> AsyncGenerator[list[bytes], None]:
+        """Lines of a watch as they come, those that arrived together at once, until the server ends it.
+
+        A line that was cut off by the end is left out. Raises Gone, Refused, SourceUnreachable.
+        """
+        import aiohttp
+
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
+        query |= {"resourceVersion": version} if version else {}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=timeout_s + SILENCE_S)
+        begun = b""
+        try:
+            async with self._session.get(**self._request(path, query), timeout=timeout) as answer:
+                await self._checked(answer, path)
+                async for piece in answer.content.iter_any():
+                    *whole, begun = (begun + piece).split(b"\n")
+                    if len(begun) > MAX_LINE_BYTES or any(len(line) > MAX_LINE_BYTES for line in whole):
+                        raise Gone(f"{path}: an event is longer than {MAX_LINE_BYTES} bytes")
+                    yield [line for line in whole if line.strip()]
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(path, error) from error
+
+    async def _page(self, path: str, query: dict[str, str]) -> Object:
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=LIST_S, sock_connect=CONNECT_S)
+        try:
+            async with self._session.get(**self._request(path, query), timeout=timeout) as answer:
+                await self._checked(answer, path)
+                body = await bounded(answer, MAX_PAGE_BYTES)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(path, error) from error
+        if len(body) > MAX_PAGE_BYTES:
+            raise Refused(f"{path}: a page is larger than {MAX_PAGE_BYTES} bytes; lower page_size in [[kubernetes]]")
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise Refused(f"{self._access.server}{path}: not JSON ({error}); is this an API server?") from error
+        if not isinstance(value, dict):
+            raise Refused(f"{self._access.server}{path}: not a list of objects; is this an API server?")
+        return value
+
+    def _request(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        headers = {"Accept": "application/json"}
+        if self._access.token_file:
+            headers["Authorization"] = f"Bearer {_token(self._access.token_file)}"
+        # A redirect could carry the token to another host.
+        url = self._access.server + path
+        return {"url": url, "params": query, "headers": headers, "allow_redirects": False}
+
+    async def _checked(self, answer: aiohttp.ClientResponse, path: str) -> None:
+        if answer.status == 200:
+            return
+        said = _message(await bounded(answer, MAX_COMPLAINT_BYTES))
+        if answer.status == 410:
+            raise Gone(f"{path}: {said or 'the resource version is too old'}")
+        raise Refused(
+            f"{self._access.server}{path}: {answer.status} {said or answer.reason or ''}; {_fix(answer.status, path)}",
+            _retry_after_s(answer.headers.get("Retry-After")),
+            answer.status,
+        )
+
+    def _unreachable(self, path: str, error: Exception) -> SourceUnreachable:
+        import aiohttp
+
+        why = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        fix = "check that the API server runs and can be reached from here"
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            fix = "set ca_file in [[kubernetes]] to the cluster's CA"
+        return SourceUnreachable(f"{self._access.server}{path}: {why}; {fix}")
+
+
+def _fix(status: int, path: str) -> str:
+    if status == 401:
+        return "the token or client certificate is not accepted: renew bearer_token_file or cert_file in [[kubernetes]]"
+    if status == 403:
+        return f"bind {missing_rule(path)} to the account that asks"
+    if status == 404:
+        return "check server in [[kubernetes]]: this is not the root of an API server"
+    if status == 429 or status >= 500:
+        return "the server is busy or starting: asked again later"
+    return "see the API server's log"
+
+
+def missing_rule(path: str) -> str:
+    """The right that reading a collection, or looking up what there is, needs, as Kubernetes writes it."""
+    words = path.strip("/").split("/")
+    if len(words) < (4 if words[0] == "apis" else 3):
+        return "the ClusterRole system:discovery"
+    group = words[1] if words[0] == "apis" else ""
+    where = f"a Role in namespace {words[-2]}" if "namespaces" in words[:-1] else "a ClusterRole"
+    return f'{where} with the rule apiGroups: ["{group}"], resources: ["{words[-1]}"], verbs: ["list", "watch"]'
+
+
+def _retry_after_s(text: str | None) -> float | None:
+    return min(float(text), MAX_RETRY_AFTER_S) if text and text.isascii() and text.isdigit() else None
+
+
+def _message(body: bytes) -> str:
+    """What a Status object says, else the first line of the text."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        value = None
+    text = value.get("message") if isinstance(value, dict) else body.decode(errors="replace")
+    return next(iter(str(text or "").strip().splitlines()), "")[:300]
+
+
+def _token(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(MAX_TOKEN_BYTES).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"bearer_token_file {path}: cannot be read; check [[kubernetes]]") from error
+
+
+def _tls(access: Access) -> ssl.SSLContext | bool:
+    if not access.server.startswith("https:"):
+        return True
+    insecure = access.insecure_skip_verify
+    return context_of(access.ca_file, access.cert_file, access.key_file, insecure, "[[kubernetes]]")

@@ -1,0 +1,41 @@
+"""Kubernetes events as rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuwatch.collectors.kubernetes.objects import Malformed, Object, integer, mapping, moment, string
+
+MAX_MESSAGE = 4000
+
+
+def event_row(event: Object) -> dict[str, Any]:
+    """The event row of a v1 or an events.k8s.io Event: other names for the same fields. Raises Malformed."""
+    metadata, series = mapping(event, "metadata"), mapping(event, "series")
+    about = mapping(event, "involvedObject") or mapping(event, "regarding")
+    created = _first_moment(event, "eventTime") or moment(metadata, "creationTimestamp")
+    first = _first_moment(event, "firstTimestamp", "deprecatedFirstTimestamp") or created
+    last = moment(series, "lastObservedTime") or _first_moment(event, "lastTimestamp", "deprecatedLastTimestamp")
+    last = last or created or first
+    namespace, name = string(metadata, "namespace"), string(metadata, "name")
+    event_id = string(metadata, "uid") or (f"{namespace}/{name}" if name else None)
+    if event_id is None:
+        raise Malformed("metadata has no uid and no name")
+    if last is None:
+        raise Malformed("no time")
+    message = string(event, "message") or string(event, "note")
+    return {
+        "event_id": event_id,
+        "object_kind": string(about, "kind"),
+        "namespace": string(about, "namespace") or namespace,
+        "name": string(about, "name"),
+        "reason": string(event, "reason"),
+        "message": message[:MAX_MESSAGE] if message else None,
+        "count": integer(series, "count") or integer(event, "count") or integer(event, "deprecatedCount") or 1,
+        "first_us": first if first is not None else last,
+        "last_us": last,
+    }
+
+
+def _first_moment(event: Object, *keys: str) -> int | None:
+    return next((t for t in (moment(event, key) for key in keys) if t is not None), None)

@@ -1,0 +1,77 @@
+"""Kinds of Kubernetes objects that are read besides pods, nodes and events, each by the module that registers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from gpuwatch.collectors.kubernetes.objects import Object, named
+from gpuwatch.core.registry import discover
+
+Row = dict[str, Any]
+Rows = Iterable[tuple[str, Row]]
+Handler = Callable[[Object, int | None], Rows]
+"""Rows of one object as (store table, row without its cluster). The second argument is when the object was read, None
+where that is unknown (a file). Raises Malformed for an object of the wrong shape."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object, where an API server keeps it, and what reads it."""
+
+    kind: str
+    group: str
+    """API group, "" for the core group."""
+    plural: str
+    versions: tuple[str, ...]
+    """Versions whose shape is read, the preferred one first."""
+    namespaced: bool
+    rows: Handler
+
+    def read(self, item: Object, observed_us: int | None) -> Rows:
+        """Rows of an object; Malformed where what tells it from others is missing too. A kind without versions is only
+        computed: no server keeps it, and its objects have no identity of their own.
+        """
+        if self.versions:
+            named(item, *(("name", "uid", "namespace") if self.namespaced else ("name", "uid")))
+        return self.rows(item, observed_us)
+
+
+_kinds: dict[tuple[str, str], Kind] = {}
+
+
+def object_kind(
+    kind: str, group: str, plural: str, versions: tuple[str, ...], namespaced: bool = True
+) -> Callable[[Handler], Handler]:
+    """Registers what reads objects of a kind, in files and live."""
+
+    def register(rows: Handler) -> Handler:
+        if (group, kind) in _kinds:
+            raise ValueError(f"kind {group}/{kind} is registered twice: {_kinds[group, kind].rows} and {rows}")
+        _kinds[group, kind] = Kind(kind, group, plural, versions, namespaced, rows)
+        return rows
+
+    return register
+
+
+@cache
+def kinds() -> dict[tuple[str, str], Kind]:
+    """Every registered kind by (API group, kind)."""
+    discover("gpuwatch.collectors")
+    return dict(sorted(_kinds.items()))
+
+
+def find(item: Object) -> Kind | None:
+    """What reads an object, by its apiVersion and kind; None for a kind that nothing reads.
+
+    Items of a typed list may lack the apiVersion: then a kind that is registered once is meant.
+    """
+    version, kind = item.get("apiVersion"), item.get("kind")
+    if not isinstance(kind, str):
+        return None
+    if not isinstance(version, str) or not version:
+        named = [known for (_, name), known in kinds().items() if name == kind]
+        return named[0] if len(named) == 1 else None
+    return kinds().get((version.rpartition("/")[0], kind))

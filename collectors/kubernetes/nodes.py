@@ -1,0 +1,256 @@
+"""Kubernetes nodes with GPUs: what they have, how it is cut, and whether it can be used."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwatch.collectors.kubernetes.objects import (
+    Malformed,
+    Object,
+    integer,
+    labels_of,
+    mapping,
+    mappings,
+    moment,
+    string,
+)
+from gpuwatch.collectors.kubernetes.pods import MIG_PREFIX, profile_of
+
+PROVIDER_LABEL = "gpuwatch.io/provider-id"
+"""Where a node's spec.providerID is kept: what its cloud's bill calls it."""
+PROVIDER_ID_MAX = 500
+MAX_LABELS = 300
+POOL_LABELS = (
+    "nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+)
+KEPT_LABELS = re.compile(
+    r"nvidia\.com/|topology\.|network\.topology\.|fabric\.topograph\.|accelerator\.topograph\."
+    r"|cloud\.google\.com/gce-topology-|oci\.oraclecloud\.com/host\.|gpuwatch\.io/"
+    r"|(?:[^/]+/)?(?:rack|block|sub-?block|leaf|spine|row|datacenter|superpod)(?:[-_]?id)?$"
+    r"|(?:node|beta)\.kubernetes\.io/instance-type$|(?:[^/]+/)?(?:capacity-?type|gke-spot)$"
+)
+"""Labels that say where a node is, what is in it and how it is paid for: kept before any other."""
+DROPPED_LABELS = re.compile(
+    r"nvidia\.com/(?:gpu\.deploy\.|gfd\.timestamp|cuda\.(?:driver\.|runtime)|mig-[^/]*\.engines\.)"
+    r"|feature\.node\.kubernetes\.io/|(?:beta\.)?kubernetes\.io/(?:os|arch|hostname)$"
+    r"|(?:[^/]+/)?[^/]*(?:timestamp|heartbeat|last-?(?:seen|updated?|transition))"
+)
+"""Labels of the host's software, and those that change by themselves. Others are the site's own: a Kueue Topology may
+name switches by any of them."""
+HOST_LABEL = "kubernetes.io/hostname"
+"""Kept where it is not the node's name: a Kueue Topology may name hosts by it."""
+CORDON_TAINT = "node.kubernetes.io/unschedulable"
+MIG_STATE = "nvidia.com/mig.config.state"
+MIG_CHANGING = ("pending", "rebooting")
+GPU_TROUBLE = re.compile(r"gpu|xid|nvlink|nvswitch|fabric|infiniband|iblink|accelerated", re.IGNORECASE)
+"""Conditions and taints of node-problem-detector and the clouds that are about GPUs and what connects them."""
+ORDINARY_TAINTS = ("nvidia.com/gpu", "gpu", "sku")
+"""Keep other pods away from GPU nodes; nothing is wrong with them."""
+
+_mig_product = re.compile(r"-MIG-(?P<profile>[0-9]+g\.[0-9]+gb(?:[.+][a-z.]+)?)$")
+
+
+@dataclass(frozen=True)
+class NodeSaid:
+    """What a Node object alone says."""
+
+    row: dict[str, Any]
+    has_gpus: bool
+    advertised: bool
+    """Whether the device plugin offers devices: then those are what there is."""
+    profile: str | None
+    """The MIG profile that `nvidia.com/gpu: 1` means here."""
+
+
+def node_row(node: Object, observed_us: int | None) -> dict[str, Any] | None:
+    """The node row of a Node object, None for a node without GPUs. Raises Malformed.
+
+    `observed_us` is used where no condition of the node carries a heartbeat.
+    """
+    return with_inventory(node_said(node, observed_us), {}, None)
+
+
+def with_inventory(said: NodeSaid, devices: dict[str, int], model: str | None) -> dict[str, Any] | None:
+    """The node row, its devices those of ResourceSlices where no device plugin offers any; None without GPUs.
+
+    In DRA mode the node itself counts none, and an exporter may drop those that nobody holds.
+    """
+    if not said.has_gpus and not devices:
+        return None
+    if said.advertised or not devices:
+        return said.row
+    told = {"devices": json.dumps(devices, separators=(",", ":")), "gpu_model": said.row["gpu_model"] or model}
+    return said.row | told
+
+
+def bare_node(name: str, observed_us: int | None) -> NodeSaid:
+    """A node of which only its ResourceSlices are known."""
+    row: dict[str, Any] = dict.fromkeys(
+        ("state", "since_us", "reason", "gpu_model", "devices", "replicas", "mig_strategy", "pool", "labels")
+    )
+    named = {"scheduler": "kubernetes", "node": name, "observed_us": observed_us, "sharing": "none"}
+    return NodeSaid(named | row, False, False, None)
+
+
+def node_said(node: Object, observed_us: int | None) -> NodeSaid:
+    """A Node object, also one without GPUs. Raises Malformed."""
+    name = string(mapping(node, "metadata"), "name")
+    if not name:
+        raise Malformed("metadata has no name")
+    labels, capacity = labels_of(node), _counts(node, "capacity") or _counts(node, "allocatable")
+    conditions = mappings(mapping(node, "status"), "conditions")
+    beats = [t for t in (moment(c, "lastHeartbeatTime") for c in conditions) if t is not None]
+    state, since, reason = _state(node, labels, conditions)
+    if state == "up" and reason is None:
+        reason = _trouble(node, conditions) or _unhealthy(node, capacity)
+    devices = _devices(labels, capacity)
+    sharing, replicas = _sharing(labels, capacity)
+    kept = _kept(labels, name)
+    if provider_id := string(mapping(node, "spec"), "providerID"):
+        kept |= {PROVIDER_LABEL: provider_id[:PROVIDER_ID_MAX]}
+    row = {
+        "scheduler": "kubernetes",
+        "node": name,
+        "observed_us": max(beats, default=observed_us),
+        "state": state,
+        "since_us": since,
+        "reason": reason,
+        "gpu_model": _model(labels),
+        "devices": json.dumps(devices, separators=(",", ":")) if devices else None,
+        "sharing": sharing,
+        "replicas": replicas,
+        "mig_strategy": labels.get("nvidia.com/mig.strategy"),
+        "pool": next((labels[key] for key in POOL_LABELS if labels.get(key)), None),
+        "labels": json.dumps(kept, separators=(",", ":")) if kept else None,
+    }
+    labelled = "nvidia.com/gpu.product" in labels or "nvidia.com/gpu.count" in labels
+    return NodeSaid(row, bool(capacity) or labelled, any(capacity.values()), single_profile(node))
+
+
+def single_profile(node: Object) -> str | None:
+    """The MIG profile that `nvidia.com/gpu: 1` means on this node (strategy single), None for whole GPUs."""
+    match = _mig_product.search(_unshared(labels_of(node)))
+    return profile_of(MIG_PREFIX + match["profile"]) if match else None
+
+
+def _unshared(labels: dict[str, str]) -> str:
+    return labels.get("nvidia.com/gpu.product", "").removesuffix("-SHARED")
+
+
+def _model(labels: dict[str, str]) -> str | None:
+    return _mig_product.sub("", _unshared(labels)) or None
+
+
+def _counts(node: Object, key: str) -> dict[str, int]:
+    """Counts by GPU resource; `capacity` also counts unhealthy devices, which the fleet still owns."""
+    counts = mapping(mapping(node, "status"), key)
+    names = [n for n in counts if n in ("nvidia.com/gpu", "nvidia.com/gpu.shared") or n.startswith(MIG_PREFIX)]
+    return {name: integer(counts, name) or 0 for name in sorted(names)}
+
+
+def _number(labels: dict[str, str], key: str) -> int | None:
+    text = labels.get(key, "")
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+def _devices(labels: dict[str, str], capacity: dict[str, int]) -> dict[str, int]:
+    """Physical devices by MIG profile, "" for whole GPUs; empty when nothing says how many.
+
+    Under strategy mixed the node says `nvidia.com/gpu: 0` and counts mig-* resources. Shared devices are
+    advertised once a replica, so the count comes from the label, or from the replicas.
+    """
+    devices: dict[str, int] = {}
+    for resource, count in capacity.items():
+        if resource.startswith(MIG_PREFIX) and count:
+            key = resource.removesuffix(".shared")
+            shared = resource.endswith(".shared") or (_number(labels, f"{key}.replicas") or 1) > 1
+            physical = _number(labels, f"{key}.count") if shared else count
+            if physical is None:
+                physical = count // max(_number(labels, f"{key}.replicas") or 1, 1)
+            profile = profile_of(key) or ""
+            devices[profile] = max(devices.get(profile, 0), physical)
+    match = _mig_product.search(_unshared(labels))
+    whole = (profile_of(MIG_PREFIX + match["profile"]) if match else None) or ""
+    count = capacity.get("nvidia.com/gpu", 0) + capacity.get("nvidia.com/gpu.shared", 0)
+    told = _number(labels, "nvidia.com/gpu.count")
+    if count and _sharing(labels, capacity)[0] != "none":
+        count = told if told is not None else count // max(_number(labels, "nvidia.com/gpu.replicas") or 1, 1)
+    elif not count and not devices:
+        # A device plugin that is down advertises nothing; the GPUs, or the slices, are there all the same.
+        devices = _labelled_slices(labels)
+        count = 0 if devices else told or 0
+    if count:
+        devices[whole] = count
+    return devices
+
+
+def _labelled_slices(labels: dict[str, str]) -> dict[str, int]:
+    """Slices by profile as GPU feature discovery counts them (strategy mixed)."""
+    keys = [key for key in sorted(labels) if key.startswith(MIG_PREFIX) and key.endswith(".count")]
+    return {profile_of(key.removesuffix(".count")) or "": n for key in keys if (n := _number(labels, key))}
+
+
+def _sharing(labels: dict[str, str], capacity: dict[str, int]) -> tuple[str, int | None]:
+    """(none | time-slicing | mps, replicas of a shared GPU)."""
+    replicas = _number(labels, "nvidia.com/gpu.replicas")
+    strategy = labels.get("nvidia.com/gpu.sharing-strategy", "")
+    if strategy not in ("time-slicing", "mps"):
+        product = labels.get("nvidia.com/gpu.product", "")
+        shared = product.endswith("-SHARED") or capacity.get("nvidia.com/gpu.shared", 0) > 0
+        strategy = "time-slicing" if shared or (replicas or 0) > 1 else "none"
+    return strategy, replicas if strategy != "none" and replicas else None
+
+
+def _state(node: Object, labels: dict[str, str], conditions: list[Object]) -> tuple[str | None, int | None, str | None]:
+    """(state, its start, reason): down before drain before up; no Ready condition leaves up and down unknown.
+
+    While MIG is configured anew no GPU of the node can be used.
+    """
+    ready = next((c for c in conditions if c.get("type") == "Ready"), None)
+    if ready is not None and ready.get("status") != "True":
+        return "down", moment(ready, "lastTransitionTime"), string(ready, "reason") or "NotReady"
+    spec = mapping(node, "spec")
+    taint = next((t for t in mappings(spec, "taints") if t.get("key") == CORDON_TAINT), None)
+    if spec.get("unschedulable") is True or taint is not None:
+        return "drain", moment(taint, "timeAdded") if taint else None, "cordoned"
+    if labels.get(MIG_STATE) in MIG_CHANGING:
+        return "drain", None, f"MIG is being configured: {MIG_STATE}={labels[MIG_STATE]}"
+    return ("up", moment(ready, "lastTransitionTime"), None) if ready else (None, None, None)
+
+
+def _trouble(node: Object, conditions: list[Object]) -> str | None:
+    """What conditions and taints say of the GPUs of a node that is up: some of them may still work."""
+    for condition in conditions:
+        kind = string(condition, "type") or ""
+        bad = "False" if kind.endswith(("Ready", "Healthy")) else "True"
+        if kind != "Ready" and GPU_TROUBLE.search(kind) and condition.get("status") == bad:
+            return ": ".join(part for part in (kind, string(condition, "reason")) if part)
+    for taint in mappings(mapping(node, "spec"), "taints"):
+        key = string(taint, "key") or ""
+        if key not in ORDINARY_TAINTS and taint.get("effect") == "NoExecute" and GPU_TROUBLE.search(key):
+            return f"taint {key}"
+    return None
+
+
+def _unhealthy(node: Object, capacity: dict[str, int]) -> str | None:
+    """Devices that the device plugin has but does not give out."""
+    given = _counts(node, "allocatable")
+    lacking = {name: count - given[name] for name, count in capacity.items() if name in given and given[name] < count}
+    return ", ".join(f"{lacking[n]} of {capacity[n]} {n} not allocatable" for n in lacking) or None
+
+
+def _kept(labels: dict[str, str], name: str) -> dict[str, str]:
+    told = sorted((key, value) for key, value in labels.items() if not DROPPED_LABELS.match(key))
+    first = [pair for pair in told if pair[0] in POOL_LABELS or KEPT_LABELS.match(pair[0]) or "topology" in pair[0]]
+    host = [(HOST_LABEL, labels[HOST_LABEL])] if labels.get(HOST_LABEL, name) != name else []
+    chosen = {key for key, _ in first}
+    others = [pair for pair in told if pair[0] not in chosen]
+    return dict(sorted((host + first + others)[:MAX_LABELS]))

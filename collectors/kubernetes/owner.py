@@ -1,0 +1,102 @@
+"""Whose a pod is: its workload, the run it belongs to, its queue and its user."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from gpuwatch.collectors.kubernetes.objects import Malformed, Object, labels_of, mapping, mappings, string
+
+GANG_KINDS = frozenset(
+    {
+        "Job", "JobSet", "PyTorchJob", "MPIJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob",
+        "RayJob", "RayCluster", "RayService", "Workflow", "PodGroup", "VolcanoJob", "AppWrapper", "SparkApplication",
+    }
+)  # fmt: skip
+"""Controllers whose pods work together: one run is all pods of one controller UID. Pods of the others (Deployment,
+StatefulSet, DaemonSet, none) serve on their own: each pod UID is a run, also when its name comes back."""
+
+QUEUE_KEYS = (
+    "kueue.x-k8s.io/queue-name",
+    "kueue.x-k8s.io/local-queue-name",
+    "kueue.x-k8s.io/cluster-queue-name",
+    "scheduling.volcano.sh/queue-name",
+    "volcano.sh/queue-name",
+    "yunikorn.apache.org/queue",
+    "kai.scheduler/queue",
+    "runai/queue",
+    "queue",
+)
+USER_KEYS = ("gpuwatch.io/user", "hub.jupyter.org/username", "yunikorn.apache.org/username", "user", "username")
+_HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
+_JOB_LABEL, _ROLE_LABEL = "training.kubeflow.org/job-name", "training.kubeflow.org/job-role"
+# Kubernetes writes template hashes in these letters only (no vowels); used where a dump left the label out.
+_HASHED_NAME = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{8,10}")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The workload of a pod."""
+
+    job_id: str
+    """`namespace/name` of the workload, the pod itself where there is none."""
+    run_key: str
+    name: str
+    queue: str | None
+    user_name: str | None
+
+
+def owner_of(pod: Object) -> Owner:
+    """Reads a pod's owner from the pod alone, so that the answer does not depend on what else was dumped."""
+    metadata = mapping(pod, "metadata")
+    pod_name, pod_uid = string(metadata, "name"), string(metadata, "uid")
+    if not pod_name or not pod_uid:
+        raise Malformed("metadata has no name or no uid")
+    namespace = string(metadata, "namespace") or "default"
+    labels, annotations = labels_of(pod), labels_of(pod, "annotations")
+    name, run_key = _workload(metadata, labels, pod_name, pod_uid)
+    return Owner(
+        f"{namespace}/{name}",
+        run_key,
+        name,
+        _first(QUEUE_KEYS, labels, annotations),
+        _first(USER_KEYS, labels, annotations) or _yunikorn_user(annotations),
+    )
+
+
+def _workload(metadata: Object, labels: dict[str, str], pod_name: str, pod_uid: str) -> tuple[str, str]:
+    """(name of the workload, run key): the outermost workload that the pod's own labels name."""
+    references = mappings(metadata, "ownerReferences")
+    controller: Object = next((r for r in references if r.get("controller") is True), {})
+    kind, name, uid = (string(controller, key) for key in ("kind", "name", "uid"))
+    if group := labels.get("leaderworkerset.sigs.k8s.io/name"):
+        return group, labels.get("leaderworkerset.sigs.k8s.io/group-key") or pod_uid
+    if not kind or not name or not uid:
+        return pod_name, pod_uid
+    run_key = uid if kind in GANG_KINDS else pod_uid
+    if jobset := labels.get("jobset.sigs.k8s.io/jobset-name"):
+        return jobset, labels.get("jobset.sigs.k8s.io/jobset-uid") or run_key
+    if kind == "Job" and labels.get(_ROLE_LABEL) == "launcher" and labels.get(_JOB_LABEL):
+        return labels[_JOB_LABEL], run_key  # an MPIJob starts its launcher through a Job of its own
+    if kind == "RayCluster":
+        return labels.get("ray.io/originated-from-cr-name") or name, run_key
+    if kind == "ReplicaSet":
+        suffixes = [f"-{labels[key]}" for key in _HASH_LABELS if labels.get(key)]
+        stem = _HASHED_NAME.fullmatch(name)
+        plain = stem[1] if stem and not suffixes else name
+        return next((name.removesuffix(s) for s in suffixes if name.endswith(s)), plain), run_key
+    return name, run_key
+
+
+def _first(keys: tuple[str, ...], *places: dict[str, str]) -> str | None:
+    return next((place[key] for key in keys for place in places if place.get(key)), None)
+
+
+def _yunikorn_user(annotations: dict[str, str]) -> str | None:
+    try:
+        info = json.loads(annotations.get("yunikorn.apache.org/user.info") or "{}")
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    user = info.get("user") if isinstance(info, dict) else None
+    return user if isinstance(user, str) and user else None

@@ -1,0 +1,303 @@
+"""Pods that hold or wait for GPUs, as claim and pending rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from gpuwatch.collectors.kubernetes.dra import Drawn, Held
+from gpuwatch.collectors.kubernetes.objects import (
+    Malformed,
+    Object,
+    integer,
+    labels_of,
+    mapping,
+    mappings,
+    moment,
+    named,
+    string,
+)
+from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
+from gpuwatch.core.model import RUN_US_MAX
+
+MAX_LABELS = 200
+SCHEDULER_LABEL = "gpuwatch.io/scheduler-name"
+"""Who bound the pod, kept with its labels where it was not the default scheduler."""
+GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+MIG_PREFIX = "nvidia.com/mig-"
+NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
+PLUGIN, DRA = "k8s-json", "dra"
+"""Kinds of claim rows: pods that name one device of a ResourceClaim share it by intent."""
+PREEMPTED = ("PreemptionByScheduler", "PreemptionByKubeScheduler")
+
+_uuid = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_untold = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+
+
+def whole(pod: Object) -> None:
+    """Raises Malformed for a pod that lacks what tells it from others, or what it asks for: it is no pod without GPUs."""
+    named(pod, "name", "uid", "namespace")
+    if not mapping(pod, "spec"):
+        raise Malformed("has no spec")
+
+
+def gpu_resources(pod: Object) -> dict[str, int]:
+    """Devices a pod holds by resource name, as the scheduler counts them.
+
+    Containers and restartable init containers (sidecars) run together: their devices add up. Another init
+    container runs alone with the sidecars started before it: the larger of the two counts.
+    """
+    spec = mapping(pod, "spec")
+    together: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in mappings(spec, "initContainers"):
+        asked = _asked(container)
+        if container.get("restartPolicy") == "Always":
+            together = _plus(together, asked)
+        else:
+            peak = _most(peak, _plus(together, asked))
+    for container in mappings(spec, "containers"):
+        together = _plus(together, _asked(container))
+    return {name: count for name, count in sorted(_most(peak, together).items()) if count}
+
+
+def profile_of(resource: str) -> str | None:
+    """MIG profile of a resource name as the exporter prints it (`nvidia.com/mig-1g.10gb.me` -> `1g.10gb+me`)."""
+    if not resource.startswith(MIG_PREFIX):
+        return None
+    profile = resource.removeprefix(MIG_PREFIX).removesuffix(".shared")
+    size, dot, attribute = profile.partition("gb.")
+    return f"{size}gb+{attribute}" if dot else profile
+
+
+def claims(pod: Object, drawn: Drawn | None = None) -> Iterator[dict[str, Any]]:
+    """Claim rows of a pod bound to a node whose containers have started, one a MIG profile; `drawn` is what its
+    ResourceClaims were given.
+
+    The allocation starts with the first container start known, init containers included, since the kubelet
+    gives out all devices of a pod at admission; a restart in place does not end it. It ends when the last
+    container of a finished pod did. A pod still pulling its images holds devices but does not run: no row yet.
+    Raises Malformed.
+    """
+    node = string(mapping(pod, "spec"), "nodeName")
+    if not node or not asks_for_gpus(pod, drawn):
+        return
+    status = mapping(pod, "status")
+    held = _merged([*_plugged(pod, status, drawn), *(drawn.held if drawn else ())])
+    yield from spell(pod, held, DRA if drawn is not None and drawn.held else PLUGIN)
+
+
+def spell(pod: Object, held: Sequence[Held], kind: str) -> Iterator[dict[str, Any]]:
+    """Claim rows of a pod that holds these devices, none while no container has started. Raises Malformed."""
+    status = mapping(pod, "status")
+    phase = string(status, "phase")
+    start = _start(status, phase)
+    if start is None or not held:
+        return
+    end = _end(pod, status, phase, start)
+    row = _shared(pod, owner_of(pod)) | {
+        "kind": kind,
+        "node": string(mapping(pod, "spec"), "nodeName"),
+        "start_us": start,
+        "end_us": end,
+        "state": phase if end is None else _last_word(status, phase),
+    }
+    for devices in held:
+        gpus = ",".join(devices.gpus) if devices.gpus else None
+        yield row | {"profile": devices.profile, "device_count": devices.count, "gpus": gpus}
+
+
+def held_of(row: dict[str, Any]) -> Held:
+    """The devices that a claim row tells."""
+    gpus = row.get("gpus")
+    return Held(row.get("profile"), row["device_count"], tuple(gpus.split(",")) if gpus else None)
+
+
+def pending(pod: Object, drawn: Drawn | None = None) -> Iterator[dict[str, Any]]:
+    """Pending rows of a pod that asks for GPUs and has no node, one a MIG profile. Raises Malformed."""
+    status = mapping(pod, "status")
+    if string(mapping(pod, "spec"), "nodeName") or string(status, "phase") not in (None, "Pending"):
+        return
+    wanted = _merged([*_plugged(pod, status, drawn), *(drawn.wanted if drawn else ())])
+    if not wanted:
+        return
+    conditions = mappings(status, "conditions")
+    reason = next((string(c, "reason") for c in conditions if c.get("type") == "PodScheduled"), None)
+    model = string(mapping(mapping(pod, "spec"), "nodeSelector"), PRODUCT_LABEL)
+    row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": reason, "gpu_type": model}
+    for devices in wanted:
+        yield row | {"profile": devices.profile, "device_count": devices.count}
+
+
+def asks_for_gpus(pod: Object, drawn: Drawn | None = None) -> bool:
+    """Whether anything of a pod, as far as it is known, says that it has to do with GPUs."""
+    return bool(gpu_resources(pod)) or (drawn is not None and bool(drawn.held or drawn.wanted))
+
+
+def by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pending rows summed over the pods of a job: a gang waits as one request since its first pod was made."""
+    jobs: dict[tuple[str, str | None], dict[str, Any]] = {}
+    for row in rows:
+        first = jobs.setdefault((row["job_id"], row["profile"]), row)
+        if first is not row:
+            first["device_count"] += row["device_count"]
+            first["node_count"] += row["node_count"]
+            first["submit_us"] = min((t for t in (first["submit_us"], row["submit_us"]) if t is not None), default=None)
+            first["evidence_us"] = max(first["evidence_us"], row["evidence_us"])
+            first["reason"] = first["reason"] or row["reason"]
+    return list(jobs.values())
+
+
+def _plugged(pod: Object, status: Object, drawn: Drawn | None) -> Iterator[Held]:
+    """Devices of the device plugin, without those that a claim stands behind."""
+    resources = gpu_resources(pod)
+    for resource, count in resources.items():
+        if drawn is None or resource not in drawn.replaces or drawn.unknown is not None:
+            told = _told_uuids(pod, status, resource, alone=len(resources) == 1)
+            yield Held(profile_of(resource), count, tuple(told) if len(told) == count else None)
+
+
+def _merged(parts: Sequence[Held]) -> list[Held]:
+    """One entry a profile: attribution counts devices of one kind once."""
+    merged: dict[str | None, Held] = {}
+    for part in parts:
+        seen = merged.get(part.profile)
+        if seen is None:
+            merged[part.profile] = part
+        else:
+            gpus = seen.gpus + part.gpus if seen.gpus and part.gpus else None
+            merged[part.profile] = Held(part.profile, seen.count + part.count, gpus)
+    return [held for held in merged.values() if held.count]
+
+
+def _shared(pod: Object, owner: Owner) -> dict[str, Any]:
+    metadata, labels = mapping(pod, "metadata"), labels_of(pod)
+    binder = string(mapping(pod, "spec"), "schedulerName")
+    told = {SCHEDULER_LABEL: binder} if binder not in (None, "", "default-scheduler") else {}
+    kept = dict(sorted(labels.items())[:MAX_LABELS]) | told
+    submit = moment(metadata, "creationTimestamp")
+    evidence = max((t for t in [submit, *_times(mapping(pod, "status"))] if t is not None), default=None)
+    if evidence is None:
+        raise Malformed("no time in metadata or status")
+    return {
+        "scheduler": "kubernetes",
+        "job_id": owner.job_id,
+        "run_key": owner.run_key,
+        "pod_uid": string(metadata, "uid"),
+        "pod": string(metadata, "name"),
+        "namespace": string(metadata, "namespace") or "default",
+        "submit_us": submit,
+        "evidence_us": evidence,
+        "user_name": owner.user_name,
+        "queue": owner.queue,
+        "name": owner.name,
+        "labels": json.dumps(kept, separators=(",", ":")) if kept else None,
+    }
+
+
+def _statuses(status: Object) -> list[Object]:
+    return mappings(status, "containerStatuses") + mappings(status, "initContainerStatuses")
+
+
+def _spells(container: Object) -> Iterator[Object]:
+    """The running or terminated spells that a container status still knows, the present one first."""
+    for key in ("state", "lastState"):
+        for word in ("running", "terminated"):
+            if spell := mapping(mapping(container, key), word):
+                yield spell
+
+
+def _times(status: Object) -> list[int | None]:
+    conditions = mappings(status, "conditions")
+    spells = [spell for container in _statuses(status) for spell in _spells(container)]
+    return [
+        moment(status, "startTime"),
+        *(moment(c, key) for c in conditions for key in ("lastTransitionTime", "lastProbeTime")),
+        *(moment(spell, key) for spell in spells for key in ("startedAt", "finishedAt")),
+    ]
+
+
+def _condition_time(status: Object, name: str) -> int | None:
+    return next(
+        (moment(c, "lastTransitionTime") for c in mappings(status, "conditions") if c.get("type") == name),
+        None,
+    )
+
+
+def _start(status: Object, phase: str | None) -> int | None:
+    statuses = _statuses(status)
+    starts = [moment(spell, "startedAt") for container in statuses for spell in _spells(container)]
+    known = [t for t in starts if t is not None]
+    bound = moment(status, "startTime")
+    if any(integer(container, "restartCount") for container in statuses) and bound is not None:
+        known.append(bound)
+    if known:
+        return min(known)
+    if phase == "Pending" or (phase == "Failed" and NEVER_ADMITTED.match(string(status, "reason") or "")):
+        return None
+    return bound if bound is not None else _condition_time(status, "PodScheduled")
+
+
+def _end(pod: Object, status: Object, phase: str | None, start: int) -> int | None:
+    """When the devices came free, NULL while a container may run.
+
+    deletionTimestamp lies a grace period after the request: it counts only when all containers have ended and
+    none says when.
+    """
+    deleted = moment(mapping(pod, "metadata"), "deletionTimestamp")
+    statuses = _statuses(status)
+    ended = [mapping(mapping(container, "state"), "terminated") for container in statuses]
+    over = phase in ("Succeeded", "Failed") or (deleted is not None and bool(ended) and all(ended))
+    if not over:
+        return None
+    known = [t for t in (moment(spell, "finishedAt") for spell in ended) if t is not None]
+    changed = [moment(c, "lastTransitionTime") for c in mappings(status, "conditions")]
+    end = max(known, default=None) or deleted or max((t for t in changed if t is not None and t > start), default=None)
+    if end is None:
+        raise Malformed("has ended, but no time says when")
+    if end < start:
+        raise Malformed("ends before it starts")
+    if end - start > RUN_US_MAX:
+        raise Malformed("lasts longer than five years")
+    return end
+
+
+def _last_word(status: Object, phase: str | None) -> str | None:
+    """How an ended pod ended: its phase, or what took it away (Preempted, Evicted, EvictionByEvictionAPI, ...)."""
+    if phase == "Succeeded":
+        return phase
+    taken = next((c for c in mappings(status, "conditions") if c.get("type") == "DisruptionTarget"), {})
+    reason = string(taken, "reason") if taken.get("status") == "True" else None
+    return "Preempted" if reason in PREEMPTED else string(status, "reason") or reason or phase
+
+
+def _asked(container: Object) -> dict[str, int]:
+    resources = mapping(container, "resources")
+    asked = mapping(resources, "requests") | mapping(resources, "limits")
+    return {name: integer(asked, name) or 0 for name in asked if name in GPU_RESOURCES or name.startswith(MIG_PREFIX)}
+
+
+def _plus(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    return {name: a.get(name, 0) + b.get(name, 0) for name in a | b}
+
+
+def _most(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    return {name: max(a.get(name, 0), b.get(name, 0)) for name in a | b}
+
+
+def _told_uuids(pod: Object, status: Object, resource: str, alone: bool) -> list[str]:
+    """Device UUIDs of a resource from allocatedResourcesStatus, else from annotations when nothing else is asked."""
+    told: dict[str, None] = {}
+    for container in _statuses(status):
+        for entry in mappings(container, "allocatedResourcesStatus"):
+            if entry.get("name") == resource:
+                ids = (str(device.get("resourceID", "")) for device in mappings(entry, "resources"))
+                told.update((uuid, None) for device_id in ids for uuid in _uuid.findall(device_id))
+    if not told and alone:
+        annotations = labels_of(pod, "annotations")
+        texts = (text for key, text in sorted(annotations.items()) if key not in _untold)
+        told.update((uuid, None) for text in texts for uuid in _uuid.findall(text))
+    return list(told)

@@ -1,0 +1,1 @@
+"""Schedulers on Kubernetes: Kueue, Volcano, coscheduling, KubeRay."""

@@ -1,0 +1,253 @@
+"""Live source `kubernetes`: what an API server has (`[[kubernetes]]` of gpuwatch.toml), and every change of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpuwatch.collectors.kubernetes.api_groups import FORBIDDEN, NOT_FOUND, versions_of
+from gpuwatch.collectors.kubernetes.changes import Book
+from gpuwatch.collectors.kubernetes.client import Access, Client, Refused, missing_rule
+from gpuwatch.collectors.kubernetes.feeds import Claims, Events, Feed, Nodes, Objects, Pods, Slices
+from gpuwatch.collectors.kubernetes.kinds import kinds
+from gpuwatch.collectors.kubernetes.watch import Watch
+from gpuwatch.collectors.kubernetes.writer import Writer
+from gpuwatch.collectors.shared.live_options import Options, backoff_s
+from gpuwatch.core.clock import SECOND_US
+from gpuwatch.core.errors import SourceUnreachable
+from gpuwatch.core.registry import LiveSource, Sink, live
+
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/"
+"""Where a pod finds its service account's token and the cluster's CA."""
+WATCH_S = 240
+"""How long one watch is asked for: a clean end at least this often is the sign of life of a quiet cluster."""
+BEAT_S = 15.0
+DISCOVER_S = 600.0
+"""How often kinds that the server lacked, or that could not be read, are looked for again."""
+REMEMBERED = ("queue", "workload")
+"""Tables of which the source asks at its start what is open, to find out what went while it did not run."""
+MAX_WATCHES = 5000
+NO_KINDS = "none"
+"""In `kinds`: nothing but pods, nodes and events."""
+FIRST_WAIT_S = 1.0
+MAX_WAIT_S = 60.0
+SETTLED_US = 30 * SECOND_US
+"""A connection that lasted this long was no failure."""
+MAX_CLUSTERS = 100
+NOWHERE = Access("https://invalid.invalid")
+"""Stands for a server that cannot be named; its source never runs, since the settings are refused."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@live("kubernetes", "Kubernetes: Pods, Nodes, Events, queues, gangs and jobs of an API server, listed and watched")
+def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
+    """One source a `[[kubernetes]]` table; clusters must differ, since a list says what a cluster no longer has."""
+    sources: dict[str, KubernetesSource] = {}
+    if len(tables) > MAX_CLUSTERS:
+        problems.append(f"[[kubernetes]]: more than {MAX_CLUSTERS} tables")
+    for number, table in enumerate(tables[:MAX_CLUSTERS], start=1):
+        options = Options(table, f"[[kubernetes]] {number}", problems)
+        cluster = options.text("cluster", "default")
+        source = KubernetesSource(cluster, _access(options, os.environ), options)
+        options.finish()
+        if not cluster or cluster in sources:
+            options.wrong("cluster", "must be there and differ from the other [[kubernetes]] tables")
+        sources[cluster] = source
+    return list(sources.values())
+
+
+class KubernetesSource:
+    """One API server: a watch a kind, and a namespace where some are named."""
+
+    kind = "kubernetes"
+    interval_s = float(WATCH_S)
+
+    def __init__(self, cluster: str, access: Access, options: Options) -> None:
+        """Reads its options; what is wrong is told there."""
+        self.name = f"kubernetes {access.server}"
+        self.cluster = cluster
+        self._access = access
+        self._page_size = int(options.number("page_size", 500, 1, 10_000))
+        self._namespaces = options.texts("namespaces")
+        self._nodes = options.flag("nodes", True)
+        self._events = options.flag("events", True)
+        self._kinds = chosen(options)
+        if len(self._namespaces) * (len(self._kinds) + 4) > MAX_WATCHES:
+            options.wrong("namespaces", f"with that many kinds need more than {MAX_WATCHES} watches; leave kinds out")
+
+    async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
+        """Lists and watches for ever. Begins with what the store knows, also when it is started again."""
+        book = Book(self._nodes)
+        writer = Writer(self.name, self.cluster, book, sink, now_us)
+        alive_us = book.remember(await sink.open_claims(self.cluster, "kubernetes"))
+        spoken = [book.remember_things(table, await sink.open_rows(self.cluster, table)) for table in REMEMBERED]
+        heard_us = max((us for us in (alive_us, *spoken) if us is not None), default=None)
+        watched: dict[str, Watch] = {}
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(writer.run())
+            found = await self._discover(book, sink, now_us)
+            for watch in watches(book, self._namespaces, self._nodes, self._events, found):
+                watch.alive_us = alive_us if watch.feed.kind == "Pod" else heard_us
+                watched[watch.path] = watch
+                tasks.create_task(self._follow(watch, writer, sink, now_us))
+            tasks.create_task(self._beat(book, writer, [w for w in watched.values() if w.feed.kind == "Pod"]))
+            while True:
+                await asyncio.sleep(DISCOVER_S * random.uniform(0.9, 1.1))
+                found = await self._discover(book, sink, now_us)
+                for watch in optional(book, self._namespaces, found):
+                    if watch.path not in watched:
+                        watch.alive_us = heard_us
+                        watched[watch.path] = watch
+                        tasks.create_task(self._follow(watch, writer, sink, now_us))
+
+    async def _discover(self, book: Book, sink: Sink, now_us: Callable[[], int]) -> dict[tuple[str, str], str]:
+        """Versions of the kinds that the server has; none where it answers, but cannot tell."""
+        failures = 0
+        while True:
+            try:
+                async with Client(self._access) as client:
+                    versions = await versions_of(client, [f for f in all_feeds(book) if id_of(f) in self._kinds])
+            except Refused as error:
+                sink.failed(self.name, now_us(), str(error))
+                return {}
+            except SourceUnreachable as error:
+                failures += 1
+                sink.failed(self.name, now_us(), str(error))
+                await asyncio.sleep(backoff_s(failures, FIRST_WAIT_S, MAX_WAIT_S))
+            else:
+                return versions
+
+    async def _follow(self, watch: Watch, writer: Writer, sink: Sink, now_us: Callable[[], int]) -> None:
+        """One watch for ever: connects, follows, waits, connects again."""
+        failures = 0
+        told = False
+        for before in watch.after:
+            await before.tried.wait()  # pods mean their node's GPUs and their claims, and events known pods
+        while True:
+            begun_us, wait_s = now_us(), 0.0
+            watch_s = round(WATCH_S * random.uniform(1.0, 1.2))  # not all of them at once
+            try:
+                async with (
+                    Client(self._access) as client,
+                    aclosing(watch.rounds(client, self._page_size, watch_s, now_us)) as rounds,
+                ):
+                    async for read in rounds:
+                        told = False
+                        writer.problems.pop(watch.path, None)
+                        writer.look(read)
+                        await writer.room()
+                failures = 0
+                wait_s = backoff_s(1, FIRST_WAIT_S, MAX_WAIT_S) if now_us() - begun_us < SECOND_US else 0.0
+            except SourceUnreachable as error:
+                failures = 1 if now_us() - begun_us > SETTLED_US else failures + 1
+                wait_s = backoff_s(failures, FIRST_WAIT_S, MAX_WAIT_S)
+                if watch.optional and isinstance(error, Refused) and error.status in (FORBIDDEN, NOT_FOUND):
+                    # The others are not the worse for it: said once, and tried again now and then.
+                    watch.listed = False
+                    wait_s = DISCOVER_S * random.uniform(0.9, 1.1)
+                    if error.status == FORBIDDEN and not told:
+                        told = True
+                        writer.refuse(f"may not read {watch.path}: bind {missing_rule(watch.path)}", watch.path)
+                        sink.failed(self.name, now_us(), str(error))
+                else:
+                    writer.problems[watch.path] = str(error)
+                    sink.failed(self.name, now_us(), str(error))
+                if isinstance(error, Refused) and error.retry_after_s is not None:
+                    wait_s = max(wait_s, error.retry_after_s)
+            finally:
+                watch.tried.set()
+            writer.look()
+            await asyncio.sleep(wait_s)
+
+    async def _beat(self, book: Book, writer: Writer, pods: Sequence[Watch]) -> None:
+        """Says now and then that what runs still runs, as of when every watch of pods was last heard."""
+        while True:
+            await asyncio.sleep(BEAT_S)
+            heard = [watch.alive_us for watch in pods if watch.listed]
+            if known := [us for us in heard if us is not None]:
+                book.heartbeat(min(known))
+            writer.look()
+
+
+def watches(
+    book: Book, namespaces: Sequence[str], nodes: bool, events: bool, found: Mapping[tuple[str, str], str]
+) -> list[Watch]:
+    """What is watched, each after what it builds on; `found` are the versions of the kinds that the server has."""
+    others = optional(book, namespaces, found)
+    slices = tuple(w for w in others if w.feed.kind == "ResourceSlice")
+    claims = [w for w in others if w.feed.kind == "ResourceClaim"]
+    node = [Watch(book, Nodes(book), "v1", None, slices, optional=True)] if nodes else []
+    pods = [
+        Watch(book, Pods(book), "v1", namespace, (*node, *(c for c in claims if c.namespace == namespace), *slices))
+        for namespace in namespaces or (None,)
+    ]
+    every = [*others, *node, *pods]
+    if events:
+        every += [Watch(book, Events(book), "v1", pod.namespace, (pod,), optional=True) for pod in pods]
+    return every
+
+
+def optional(book: Book, namespaces: Sequence[str], found: Mapping[tuple[str, str], str]) -> list[Watch]:
+    """Watches of the kinds that not every server has."""
+    return [
+        Watch(book, feed, found[feed.group, feed.plural], namespace, (), optional=True)
+        for feed in all_feeds(book)
+        if (feed.group, feed.plural) in found
+        for namespace in ((namespaces or (None,)) if feed.namespaced else (None,))
+    ]
+
+
+def all_feeds(book: Book) -> list[Feed]:
+    """Every kind that not every server has."""
+    return [Slices(book), Claims(book), *(Objects(book, kind) for kind in kinds().values())]
+
+
+def id_of(feed: Feed) -> str:
+    """A kind as `kinds` in gpuwatch.toml and kubectl name it: "workloads.kueue.x-k8s.io", "resourcequotas"."""
+    return f"{feed.plural}.{feed.group}" if feed.group else feed.plural
+
+
+def chosen(options: Options) -> frozenset[str]:
+    """The kinds to read by `id_of`: those that the option names, by that or as "Workload"; all without it."""
+    known = {id_of(feed): feed.kind for feed in all_feeds(Book()) if feed.versions}
+    names = options.texts("kinds")
+    if not names:
+        return frozenset(known)
+    for name in names:
+        if name != NO_KINDS and name not in known and name not in known.values():
+            options.wrong("kinds", f"{name!r} is not read; known: {NO_KINDS}, {', '.join(sorted(known))}")
+    return frozenset(ident for ident, kind in known.items() if ident in names or kind in names)
+
+
+def _access(options: Options, environment: Mapping[str, str]) -> Access:
+    """Where and how to connect; without a server, the cluster this process runs in."""
+    server = options.text("server").rstrip("/")
+    token, ca = options.path("bearer_token_file"), options.path("ca_file")
+    cert, key = options.path("cert_file"), options.path("key_file")
+    insecure = options.flag("insecure_skip_verify", False)
+    if not server:
+        host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host:
+            options.wrong("server", "is missing, and this is no pod: give the URL of the API server")
+            return NOWHERE
+        server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        token, ca = token or f"{ACCOUNT}token", ca or (f"{ACCOUNT}ca.crt" if os.path.isfile(f"{ACCOUNT}ca.crt") else "")
+    try:
+        parts = urlsplit(server)
+        plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
+        named = "@" in parts.netloc or (parts.port or 1) < 1
+    except ValueError:
+        plain, named = None, True
+    if not plain or named:
+        options.wrong("server", "must be http(s)://host[:port] without a name or password")
+        return NOWHERE
+    if parts.scheme == "http" and token and parts.hostname not in LOOPBACK:
+        options.wrong("server", "is http: a token would be sent in the clear; use https")
+    if bool(cert) != bool(key):
+        options.wrong("cert_file", "needs key_file, and key_file needs cert_file")
+    return Access(server, token, ca, cert, key, insecure)

@@ -1,0 +1,1 @@
+"""The agent: NVML readings of a node without DCGM."""

@@ -1,0 +1,98 @@
+"""The agent's beat: reads the node on its own clock, so that a scrape costs nothing and gets the last page."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.collectors.nvml.node import NodeReader, host_name, open_library
+from gpuwatch.collectors.nvml.page import page
+from gpuwatch.core.errors import SourceUnreachable
+
+STALE_ROUNDS = 3
+STALE_LEAST_S = 30.0
+"""A page older than that many rounds, and than this, is not given out: a driver that hangs must not look healthy."""
+STOP_S = 5.0
+WARM_S = 0.5
+"""Between the first two rounds: averages need two."""
+
+
+class Agent:
+    """Reads until stopped. `page` is safe in threads."""
+
+    def __init__(
+        self,
+        reader: NodeReader,
+        interval_s: float,
+        say: Callable[[str], None],
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock_s` tells the age of a page: never the wall clock, which may be set back and leave it fresh for ever."""
+        self._reader = reader
+        self._interval_s = interval_s
+        self._say = say
+        self._clock_s = clock_s
+        self._last = (b"", 0.0)
+        """The last page, and when it was read."""
+        self._error = "no reading yet"
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="nvml", daemon=True)
+
+    def start(self) -> None:
+        """Starts reading."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends reading and leaves NVML, unless the driver hangs."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+        if not self._thread.is_alive():
+            self._reader.close()
+
+    def read(self) -> None:
+        """One round. One that fails as a whole is said, and the page ages."""
+        try:
+            node = self._reader.read()
+            self._last, self._error = (page(node, time.time()), self._clock_s()), ""
+        except Exception as error:  # noqa: BLE001 - a round that fails never stops the rounds
+            said = f"reading failed: {type(error).__name__}: {error}"
+            if said != self._error:
+                self._say(said)
+            self._error = said
+
+    def page(self) -> tuple[bytes, str]:
+        """The last page, and why there is none to give ("" when there is)."""
+        body, read_s = self._last
+        age_s = self._clock_s() - read_s
+        if body and age_s <= max(STALE_ROUNDS * self._interval_s, STALE_LEAST_S):
+            return body, ""
+        if body:
+            return b"", f"the last reading is {age_s:.0f} s old: {self._error or 'the driver does not answer'}"
+        return b"", self._error
+
+    def once(self) -> bytes:
+        """A page of two rounds: profiling averages need two. Raises SourceUnreachable where a round failed."""
+        self.read()
+        self._ended.wait(WARM_S)
+        self.read()
+        body, lack = self.page()
+        if lack:
+            raise SourceUnreachable(f"agent: {lack}")
+        return body
+
+    def _work(self) -> None:
+        self.read()
+        self._ended.wait(min(WARM_S, self._interval_s))
+        while not self._ended.is_set():
+            start_s = time.monotonic()
+            self.read()
+            self._ended.wait(max(0.0, self._interval_s - (time.monotonic() - start_s)))
+
+
+def make(interval_s: float, jobs: Path | None, say: Callable[[str], None], library: Any = None) -> Agent:
+    """The agent of this node. Raises SourceUnreachable where there is no driver or no GPU, and says what is missing."""
+    return Agent(NodeReader(open_library(library), host_name(), jobs), interval_s, say)

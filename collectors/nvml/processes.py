@@ -1,0 +1,80 @@
+"""Who holds GPU memory: processes, and the container, pod or Slurm job that their cgroup names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.collectors.nvml.fields import asked
+from gpuwatch.collectors.nvml.mig import Instance
+
+PROC = Path("/proc")
+MAX_PROCESSES = 256
+"""Of one GPU: those with the most memory."""
+MAX_NAME = 64
+MAX_CGROUP_BYTES = 16 * 1024
+_CONTAINER = re.compile(r"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])")
+_POD = re.compile(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})")
+_SLURM = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that holds memory of a GPU or of an instance. Texts are empty where nothing is known."""
+
+    pid: int
+    used_bytes: int
+    gi: int | None
+    name: str
+    container_id: str
+    pod_uid: str
+    job: str
+
+
+def processes(library: Any, gpu: Any, parts: list[Instance], proc: Path = PROC) -> list[Process]:
+    """Compute processes of a GPU, those with the most memory first. Raises GpuGone.
+
+    One whose memory the driver does not tell is left out: unknown is not zero.
+    """
+    told = asked(library, "nvmlDeviceGetComputeRunningProcesses", gpu)
+    seen: list[tuple[Any, int | None]] = [(each, _instance(library, each)) for each in told or ()]
+    if told is None:
+        for part in parts:
+            if part.device is not None:
+                listed = asked(library, "nvmlDeviceGetComputeRunningProcesses", part.device)
+                seen += [(each, part.gi) for each in listed or ()]
+    held = [(each, gi) for each, gi in seen if each.usedGpuMemory is not None]
+    held.sort(key=lambda pair: (-pair[0].usedGpuMemory, pair[0].pid))
+    return [_process(each, gi, proc) for each, gi in held[:MAX_PROCESSES]]
+
+
+def owner(cgroup: str) -> tuple[str, str, str]:
+    """(container id, pod uid, Slurm job id) that the text of /proc/<pid>/cgroup names; "" for what it does not."""
+    container, pod, job = _CONTAINER.search(cgroup), _POD.search(cgroup), _SLURM.search(cgroup)
+    return (
+        container[1] if container else "",
+        pod[1].replace("_", "-") if pod else "",
+        job[1] if job else "",
+    )
+
+
+def _process(told: Any, gi: int | None, proc: Path) -> Process:
+    folder = proc / str(told.pid)
+    name = _text(folder / "comm").strip()[:MAX_NAME]
+    return Process(told.pid, told.usedGpuMemory, gi, name, *owner(_text(folder / "cgroup")))
+
+
+def _instance(library: Any, told: Any) -> int | None:
+    gi = getattr(told, "gpuInstanceId", None)
+    return None if gi is None or gi == library.NVML_GPU_INSTANCE_ID_ANY else int(gi)
+
+
+def _text(path: Path) -> str:
+    """The start of a file; empty where it cannot be read: another PID namespace, a process that ended."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(MAX_CGROUP_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

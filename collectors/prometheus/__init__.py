@@ -1,0 +1,1 @@
+"""Prometheus and kube-state-metrics as a source."""

@@ -1,0 +1,250 @@
+"""Pods, nodes and quotas as kube-state-metrics told them, put together again as Kubernetes objects.
+
+The objects go through the same code as those of an API server: owners, counts, starts and ends follow the same rules
+by construction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuwatch.collectors.kubernetes.nodes import CORDON_TAINT
+from gpuwatch.collectors.kubernetes.objects import Object
+from gpuwatch.collectors.prometheus.ksm_names import labels_of, resource_of
+from gpuwatch.core.clock import rfc3339
+
+PHASES = ("Pending", "Unknown", "Running", "Failed", "Succeeded")
+"""The later one counts where a pod had several within a span."""
+ENDED = ("Failed", "Succeeded")
+INIT = "kube_pod_init_container_resource"
+NO_OWNER = ("", "<none>")
+_LAST_S = 253_402_300_799
+
+Fact = tuple[dict[str, str], float]
+Facts = Mapping[str, Sequence[Fact]]
+"""Series of one object by metric name."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A series of a span: its labels, its last value, its first and last samples."""
+
+    labels: dict[str, str]
+    value: float
+    first_us: int
+    last_us: int
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """The scrape target that told it."""
+        return self.labels.get("instance", ""), self.labels.get("job", "")
+
+
+@dataclass
+class Pod:
+    """A pod that asks for GPUs, by the series of what it asks for."""
+
+    namespace: str
+    name: str
+    uid: str
+    """Its UID; `namespace/name` where kube-state-metrics is too old to tell."""
+    node: str = ""
+    first_us: int = 0
+    last_us: int = 0
+    """When it was last told of at all."""
+    waited_us: int | None = None
+    """When it was last told of without a node."""
+    target: tuple[str, str] = ("", "")
+    """The scrape target that told of it last."""
+    asked: dict[tuple[bool, str], dict[str, int]] = field(default_factory=dict)
+    """Devices by resource, by (whether it is an init container, container)."""
+
+
+def pods_of(series: Iterable[Seen]) -> dict[str, Pod]:
+    """The pods of series of requests and limits, by UID. Bad counts and series without a pod are left out."""
+    pods: dict[str, Pod] = {}
+    for seen in series:
+        labels = seen.labels
+        namespace, name = labels.get("namespace", ""), labels.get("pod", "")
+        if not name or not _whole(seen.value):
+            continue
+        uid = labels.get("uid") or f"{namespace}/{name}"
+        pod = pods.setdefault(uid, Pod(namespace, name, uid, first_us=seen.first_us))
+        node = labels.get("node", "")
+        if node:
+            pod.node = node
+        else:
+            pod.waited_us = max(pod.waited_us or 0, seen.last_us)
+        pod.first_us = min(pod.first_us, seen.first_us)
+        if seen.last_us >= pod.last_us:
+            pod.last_us, pod.target = seen.last_us, seen.target
+        own = labels.get("__name__", "")
+        container = pod.asked.setdefault((own.startswith(INIT), labels.get("container", "")), {})
+        resource = resource_of(labels.get("resource", ""))
+        container[resource] = max(container.get(resource, 0), int(seen.value))
+    for pod in pods.values():
+        # The scheduler's word on whole pods counts where nothing tells of containers.
+        if len(pod.asked) > 1:
+            pod.asked.pop((False, ""), None)
+    return pods
+
+
+def pod_object(pod: Pod, facts: Facts, waiting: bool = False) -> Object:
+    """The Pod object as far as it was told; with `waiting` as it was while it had no node."""
+    labels: dict[str, str] = {}
+    for series, _ in facts.get("kube_pod_labels", ()):
+        labels |= labels_of(series)
+    asked = sorted(pod.asked.items())
+    containers = [{"name": name, "resources": {"limits": own}} for (init, name), own in asked if not init]
+    inits = [{"name": name, "resources": {"limits": own}} for (init, name), own in asked if init]
+    for series, _ in facts.get("kube_pod_init_container_info", ()):
+        for container in inits:
+            if container["name"] == series.get("container") and series.get("restart_policy") == "Always":
+                container["restartPolicy"] = "Always"
+    metadata: Object = {
+        "name": pod.name,
+        "namespace": pod.namespace or "default",
+        "uid": pod.uid,
+        "labels": labels,
+        "ownerReferences": _owners(pod, facts, labels),
+    }
+    if created := _time(facts, "kube_pod_created"):
+        metadata["creationTimestamp"] = created
+    spec: Object = {"containers": containers, "initContainers": inits}
+    if waiting:
+        status: Object = {"phase": "Pending", "conditions": [_unscheduled(facts, pod.waited_us or pod.last_us)]}
+    else:
+        spec["nodeName"] = pod.node
+        if deleted := _time(facts, "kube_pod_deletion_timestamp"):
+            metadata["deletionTimestamp"] = deleted
+        status = _status(pod, facts)
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}
+
+
+def phase_of(facts: Facts) -> str | None:
+    """The latest phase that a pod was told to be in."""
+    told = [series.get("phase", "") for series, value in facts.get("kube_pod_status_phase", ()) if value == 1]
+    return max((phase for phase in told if phase in PHASES), key=PHASES.index, default=None)
+
+
+def _status(pod: Pod, facts: Facts) -> Object:
+    phase = phase_of(facts)
+    ended_at = _time(facts, "kube_pod_completion_time", last=True) if phase in ENDED else None
+    started = {
+        series.get("container", ""): value for series, value in facts.get("kube_pod_container_state_started", ())
+    }
+    restarts = {
+        series.get("container", ""): value
+        for series, value in facts.get("kube_pod_container_status_restarts_total", ())
+    }
+    containers = []
+    for name in sorted({*started, *restarts, *([""] if ended_at and not started else [])}):
+        spell = {"startedAt": at} if (at := _text(started.get(name, math.nan))) else {}
+        if phase in ENDED:
+            state = {"terminated": spell | ({"finishedAt": ended_at} if ended_at else {})}
+        else:
+            state = {"running": spell} if spell else {}
+        count = restarts.get(name, 0.0)
+        containers.append({"name": name, "state": state, "restartCount": int(count) if _whole(count) else 0})
+    status: Object = {"containerStatuses": containers}
+    if phase:
+        status["phase"] = phase
+    if reason := next((s.get("reason") for s, value in facts.get("kube_pod_status_reason", ()) if value == 1), None):
+        status["reason"] = reason
+    start = _time(facts, "kube_pod_start_time")
+    if start or (phase in (None, "Running") and not started):
+        # Nothing else tells when it began: it was there when it was first told to be on its node.
+        status["startTime"] = start or rfc3339(pod.first_us)
+    return status
+
+
+def _unscheduled(facts: Facts, at_us: int) -> Object:
+    told = [series for series, value in facts.get("kube_pod_status_unschedulable", ()) if value == 1]
+    said = {"type": "PodScheduled", "status": "False", "lastProbeTime": rfc3339(at_us)}
+    return said | ({"reason": "Unschedulable"} if told else {})
+
+
+def _owners(pod: Pod, facts: Facts, labels: Mapping[str, str]) -> list[Object]:
+    """The controller of a pod. Its UID is not told but by labels of a Job: a name stands for it elsewhere."""
+    pairs = [
+        (series.get("owner_kind", ""), series.get("owner_name", ""))
+        for series, _ in facts.get("kube_pod_owner", ())
+        if series.get("owner_is_controller") == "true"
+    ]
+    pairs += [
+        (series.get("created_by_kind", ""), series.get("created_by_name", ""))
+        for series, _ in facts.get("kube_pod_info", ())
+    ]
+    for kind, name in pairs:
+        if kind not in NO_OWNER and name not in NO_OWNER:
+            uid = labels.get("batch.kubernetes.io/controller-uid") or labels.get("controller-uid")
+            own = uid if kind == "Job" and uid else f"{kind}/{pod.namespace or 'default'}/{name}"
+            return [{"kind": kind, "name": name, "uid": own, "controller": True}]
+    return []
+
+
+def node_object(name: str, facts: Facts, ready: bool | None, cordoned: bool, since_us: int | None) -> Object:
+    """The Node object as far as it was told. `since_us` is when it became as it is, None where that is not known."""
+    labels: dict[str, str] = {}
+    for series, _ in facts.get("kube_node_labels", ()):
+        labels |= labels_of(series)
+    status: Object = {}
+    for metric, key in (("kube_node_status_capacity", "capacity"), ("kube_node_status_allocatable", "allocatable")):
+        counts = {resource_of(s.get("resource", "")): int(v) for s, v in facts.get(metric, ()) if _whole(v)}
+        if counts:
+            status[key] = counts
+    at = {"lastTransitionTime": rfc3339(since_us)} if since_us is not None else {}
+    if ready is not None:
+        status["conditions"] = [{"type": "Ready", "status": "True" if ready else "False", **at}]
+    taints: list[Object] = [
+        {"key": series.get("key"), "effect": series.get("effect"), "value": series.get("value")}
+        for series, value in facts.get("kube_node_spec_taint", ())
+        if value == 1 and series.get("key") != CORDON_TAINT
+    ]
+    if cordoned:
+        added = {"timeAdded": rfc3339(since_us)} if since_us is not None else {}
+        taints.append({"key": CORDON_TAINT, "effect": "NoSchedule", **added})
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"unschedulable": cordoned, "taints": taints},
+        "status": status,
+    }
+
+
+def quota_objects(facts: Sequence[Fact]) -> list[Object]:
+    """ResourceQuota objects of the series of kube_resourcequota about GPUs."""
+    found: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+    for series, value in facts:
+        key = series.get("namespace", ""), series.get("resourcequota", "")
+        kind = series.get("type", "")
+        if all(key) and kind in ("hard", "used") and _whole(value):
+            found.setdefault(key, {}).setdefault(kind, {})[resource_of(series.get("resource", ""))] = int(value)
+    return [
+        {
+            "kind": "ResourceQuota",
+            "apiVersion": "v1",
+            # kube-state-metrics tells no UID: the name stands for it, as for a pod of which none is told.
+            "metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}"},
+            "spec": {},
+            "status": status,
+        }
+        for (namespace, name), status in sorted(found.items())
+    ]
+
+
+def _whole(value: float) -> bool:
+    return math.isfinite(value) and 0 <= value < 1e9 and value == int(value)
+
+
+def _text(seconds: float) -> str | None:
+    """RFC 3339 of a time that a metric tells in seconds; None for none, or for zero, which is none."""
+    return rfc3339(round(seconds * 1_000_000)) if math.isfinite(seconds) and 0 < seconds < _LAST_S else None
+
+
+def _time(facts: Facts, metric: str, last: bool = False) -> str | None:
+    values = [value for _, value in facts.get(metric, ()) if math.isfinite(value)]
+    return _text((max if last else min)(values)) if values else None

@@ -1,0 +1,1 @@
+"""What others push: remote-write, OTLP, events."""

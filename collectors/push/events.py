@@ -1,0 +1,249 @@
+"""Receiver `events`: scheduler events pushed as NDJSON, a JSON list or one object.
+
+An item is a Kubernetes object of any kind that is read, as kubectl prints it (a List counts as its items), a watch event `{"type", "object"}`, or
+a record of ours, `{"id", "type": "claim" | "node" | "pending" | "event", "cluster"?, ...}` (see events_record.py).
+
+Idempotent: a row's key is what it speaks of, never when it came. A claim is a run of a job on a node (job_id, run_key,
+pod_uid, node, profile), a node's state one instant of it, an event its id; attribution merges rows of one key, so an item
+that comes again, after a restart too, changes nothing. That is why times that an item does not say are not taken from the
+clock; the one exception, the end of a pod that was deleted without a word about when, is kept here for its repeats.
+Repeats are not dropped on sight: a sender repeats what it got no answer for, and whether the first copy was written is
+not known here. Within one body an id counts once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from gpuwatch.collectors.kubernetes.files import Tables, finish, name_of, take
+from gpuwatch.collectors.kubernetes.kinds import find
+from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, moment, string
+from gpuwatch.collectors.push.event_record import TYPES, check_times, record_row
+from gpuwatch.collectors.slurm.text_files import Row, batches
+from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.core.model import Records, Rejects
+from gpuwatch.core.registry import Receive, receiver
+
+FILE = "events"
+"""What stands for a file name where an item is refused; its line is the item's place in the body, from 1."""
+MAX_ITEMS = 200_000
+MAX_CONTAINERS = 2_000_000
+"""Objects and lists in one body: each costs far more memory than its bytes."""
+MAX_DELETED = 100_000
+MAX_NODES = 100_000
+WATCHED = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
+
+_CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+Item = tuple[int, Any]
+
+
+@receiver("events")
+def make() -> Receive:
+    """A decoder that remembers, within bounds, what a later body needs."""
+    return Decoder()
+
+
+class Decoder:
+    """Decodes bodies of events; see registry.Receive."""
+
+    def __init__(self) -> None:
+        self._profiles: dict[str, str] = {}
+        """MIG profile of nodes whose GPUs are all cut alike."""
+        self._deleted: OrderedDict[str, int] = OrderedDict()
+        """When pods went whose deletion did not say so."""
+
+    def __call__(self, body: bytes, content_type: str, cluster: str, now_us: int, rejects: Rejects) -> list[Records]:
+        """Batches of one body. Items that cannot be read are refused alone; raises UnreadableInput for a bad body."""
+        rows: list[Row] = []
+        tables: Tables = {"node": [], "claim": [], "pending": [], "event": []}
+        waiting: dict[str, list[dict[str, Any]]] = {}
+        gangs: list[dict[str, Any]] = []
+        seen: set[str] = set()
+        for place, item in items_of(body, rejects):
+            found: Tables = {table: [] for table in tables}
+            try:
+                if item.get("type") in TYPES and "object" not in item:
+                    rows += self._record(item, cluster, now_us, seen)
+                    continue
+                if item.get("type") in WATCHED and isinstance(item.get("object"), dict):
+                    item = self._watched(item["type"], item["object"], found, now_us)
+                else:
+                    self._object(item, found, now_us)
+                for row in chain.from_iterable(found.values()):
+                    check_times(row, now_us)
+                uid = string(mapping(item, "metadata"), "uid") if item.get("kind") == "Pod" else None
+            except Malformed as error:
+                rejects.add(f"Pod: {error}", FILE, place, _shown(item))
+                continue
+            except ValueError as error:
+                rejects.add(str(error), FILE, place, _shown(item))
+                continue
+            if uid is None:
+                gangs += found.pop("pending")  # said of the whole gang, by its queue
+            else:
+                # The newest word about a pod counts: a gang waits for the sum of its pods.
+                waiting[uid] = found.pop("pending")
+            for table, fresh in found.items():
+                tables.setdefault(table, []).extend(fresh)
+        tables["pending"] = [row for fresh in waiting.values() for row in fresh]
+        finish(tables, self._profiles)
+        tables["pending"] += gangs
+        while len(self._profiles) > MAX_NODES:
+            del self._profiles[next(iter(self._profiles))]
+        rows += [(table, row | {"cluster": cluster}) for table, fresh in tables.items() for row in fresh]
+        return list(batches(rows))
+
+    def _record(self, item: Object, cluster: str, now_us: int, seen: set[str]) -> list[Row]:
+        own = item.get("cluster", cluster)
+        if not isinstance(own, str) or not _CLUSTER.fullmatch(own):
+            raise ValueError("cluster is no name: letters, digits and ._:/@- in it, at most 128 of them")
+        table, row = record_row(item, now_us)
+        check_times(row, now_us)
+        if item["id"] in seen:
+            return []
+        seen.add(item["id"])
+        return [(table, row | {"cluster": own})]
+
+    def _object(self, item: Object, tables: Tables, now_us: int) -> None:
+        kind = item.get("kind")
+        if not isinstance(kind, str) or not kind:
+            raise ValueError("neither a Kubernetes object (kind), a watch event (type, object) nor a record (id, type)")
+        try:
+            taken = take(kind, item, tables, self._profiles, None)
+            if not taken and kind != "Pod" and (known := find(item)) is not None:
+                taken = True
+                for table, row in known.read(item, now_us):
+                    tables.setdefault(table, []).append(row)
+        except Malformed as error:
+            raise ValueError(f"{kind}: {error}") from error
+        if not taken:
+            dra = "pod uses a DRA claim: its devices are not in the Pod object"
+            raise ValueError(dra if kind == "Pod" else f"ignored: kind {kind}")
+
+    def _watched(self, word: str, item: Object, found: Tables, now_us: int) -> Object:
+        """Adds the rows of a watch event; returns its object."""
+        if word == "ERROR":
+            raise ValueError("the watch that is passed on broke: list and send everything again")
+        if word != "BOOKMARK":
+            self._object(item, found, now_us)
+        if word == "DELETED":
+            found["pending"].clear()  # what went while it waited is no request
+            for row in found["claim"]:
+                if row["end_us"] is None:
+                    row["end_us"] = row["evidence_us"] = max(self._gone_us(item, now_us), row["start_us"])
+            for row in found["node"]:
+                row |= {"state": "down", "reason": "deleted from the cluster"}
+            for row in (*found.get("queue", ()), *found.get("workload", ())):
+                row["state"] = "deleted"
+            for row in found.get("workload", ()):
+                row["end_us"] = now_us if row.get("end_us") is None else row["end_us"]
+        return item
+
+    def _gone_us(self, item: Object, now_us: int) -> int:
+        """When a deleted pod went: its deletionTimestamp unless that is still to come, else now, the same each time."""
+        metadata = mapping(item, "metadata")
+        uid = string(metadata, "uid") or ""
+        told = moment(metadata, "deletionTimestamp")
+        end_us = self._deleted.setdefault(uid, now_us if told is None else min(told, now_us))
+        while len(self._deleted) > MAX_DELETED:
+            self._deleted.popitem(last=False)
+        return end_us
+
+
+def items_of(body: bytes, rejects: Rejects) -> Iterator[tuple[int, Object]]:
+    """Objects of a body with their places from 1; Lists are unpacked. Raises UnreadableInput when nothing is JSON."""
+    count = 0
+    for place, item in _documents(body, rejects):
+        inner = item.get("items") if isinstance(item, dict) and str(item.get("kind")).endswith("List") else None
+        listed = str(item["kind"]).removesuffix("List") if inner is not None else None
+        for value in inner if isinstance(inner, list) else [item]:
+            count += 1
+            if count > MAX_ITEMS:
+                raise UnreadableInput(f"events: more than {MAX_ITEMS} items; send several bodies")
+            if isinstance(value, dict):
+                yield place, value if value.get("kind") or not listed else {**value, "kind": listed}
+            else:
+                rejects.add("item is not an object", FILE, place, str(value))
+
+
+def _documents(body: bytes, rejects: Rejects) -> Sequence[Item]:
+    if not body.strip():
+        raise UnreadableInput("events: the body is empty; send NDJSON or a JSON list")
+    try:
+        text = body.decode(json.detect_encoding(body))
+    except UnicodeDecodeError as error:
+        raise UnreadableInput(
+            f"events: the body is no text ({error.reason} at byte {error.start}); send UTF-8"
+        ) from error
+    if body.count(b"{") + body.count(b"[") > MAX_CONTAINERS:
+        raise UnreadableInput(f"events: more than {MAX_CONTAINERS} objects and lists; send several bodies")
+    try:
+        found = list(_elements(text))
+    except RecursionError as error:
+        raise UnreadableInput("events: JSON nested too deeply") from error
+    except ValueError as error:
+        found = _lines(text, rejects)
+        if not found:
+            raise UnreadableInput(f"events: neither JSON nor NDJSON: {error}") from error
+    return found
+
+
+def _elements(text: str) -> Iterator[Item]:
+    """The elements of a JSON list, or the one value that a text is, by their places. Raises ValueError for other text."""
+    decoder = json.JSONDecoder()
+    at = _past_space(text, 0)
+    if text[at : at + 1] != "[":
+        value, end = decoder.raw_decode(text, at)
+        if _past_space(text, end) != len(text):
+            raise ValueError("more than one JSON value")
+        yield 1, value
+        return
+    at = _past_space(text, at + 1)
+    place = 0
+    while text[at : at + 1] != "]" or place:
+        place += 1
+        if place > MAX_ITEMS:
+            raise UnreadableInput(f"events: more than {MAX_ITEMS} items; send several bodies")
+        value, end = decoder.raw_decode(text, at)
+        yield place, value
+        at = _past_space(text, end)
+        if text[at : at + 1] == "]":
+            break
+        if text[at : at + 1] != ",":
+            raise ValueError(f"no comma after item {place} of the list")
+        at = _past_space(text, at + 1)
+    if _past_space(text, at + 1) != len(text):
+        raise ValueError("text after the list")
+
+
+def _past_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return at if match is None else match.end()
+
+
+def _lines(text: str, rejects: Rejects) -> list[Item]:
+    """Lines that are JSON, by their numbers; the others are refused unless none is."""
+    if text.count("\n") > MAX_ITEMS:
+        raise UnreadableInput(f"events: more than {MAX_ITEMS} lines; send several bodies")
+    found: list[Item] = []
+    torn: list[tuple[int, str]] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                found.append((number, json.loads(line)))
+            except (ValueError, RecursionError):
+                torn.append((number, line[: Rejects.MAX_EXAMPLE]))
+    for number, line in torn if found else []:
+        rejects.add("line is not JSON", FILE, number, line)
+    return found
+
+
+def _shown(item: Object) -> str:
+    return str(item["id"]) if isinstance(item.get("id"), str) else name_of(item)

@@ -1,0 +1,252 @@
+"""Receiver `otlp`: OTLP metrics of OpenTelemetry collectors that forward DCGM, protobuf or JSON, to contexts and points.
+
+A data point of a collector is start, time, value and attributes, in this order and the first three of fixed size: the
+bytes of the attributes are looked up whole in a dict, as remote_write.py does with labels. Everything else, and every
+series at first sight, goes through the full message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gpuwatch.collectors.dcgm.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
+from gpuwatch.collectors.push.otlp_json import BAD_ATTRIBUTES, MAX_RESOURCE_ATTRIBUTES
+from gpuwatch.collectors.push.otlp_json import read as read_json
+from gpuwatch.collectors.push.otlp_series import (
+    MAX_KEY_BYTES,
+    MAX_SAMPLES,
+    NAME,
+    NO_VALUE,
+    NOT_NUMBERS,
+    RESOURCE_BYTES,
+    STALE,
+    Known,
+    Metric,
+    Readings,
+    Resource,
+)
+from gpuwatch.collectors.push.otlp_wire import Wire, text_of, wire
+from gpuwatch.collectors.push.remote_write_wire import varint
+from gpuwatch.collectors.shared.series import Samples, in_units, joined, of_devices, points
+from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.core.model import Points, Records, Rejects
+from gpuwatch.core.registry import receiver
+
+JSON = "application/json"
+"""Content type of a body in JSON; any other is protobuf."""
+MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_PARTS = 200_000
+"""Resources, scopes and metrics of one request."""
+MAX_SERIES = 1_000_000
+MAX_SERIES_BYTES = 256 * 1024 * 1024
+"""Series kept for look-up over all clusters, by number and by size of their attributes; beyond either all are forgotten."""
+MAX_CLUSTERS = 256
+
+BAD_PART = "part of the request is not protobuf"
+NOT_TEXT = "attribute is not UTF-8 text"
+
+_HEAD = 18  # 19 time(8), then 21 double(8) or 31 integer(8)
+_START = 9  # 11 start(8), before it
+_HEADS = np.dtype([("time_tag", "u1"), ("time_ns", "<u8"), ("value_tag", "u1"), ("value", "<i8")])
+_DOUBLE, _WHOLE = 0x21, 0x31
+
+
+@receiver(NAME)
+class Otlp:
+    """Decodes request after request; series are known by their bytes from one to the next."""
+
+    def __init__(self) -> None:
+        self._wire = wire()
+        self._clusters: dict[str, Known] = {}
+
+    def __call__(
+        self, body: bytes, content_type: str, cluster: str, now_us: int, rejects: Rejects
+    ) -> list[Records | Points]:
+        """Contexts of the request's series and their points; contexts repeat, as an earlier request may have been lost.
+
+        Raises UnreadableInput when the body is no export request, or is too large.
+        """
+        if len(body) > MAX_BODY_BYTES:
+            raise UnreadableInput(f"{NAME}: more than {MAX_BODY_BYTES} bytes in one request; send smaller batches")
+        self._bound(cluster)
+        known = self._clusters.setdefault(cluster, Known(cluster))
+        readings = Readings(known, rejects)
+        if content_type == JSON:
+            read_json(body, known, readings)
+            samples = readings.samples()
+        else:
+            samples = _Body(self._wire, known, readings).read(body)
+        samples = of_devices(samples, known.numbers, NAME, rejects)
+        samples = in_units(samples, known.numbers, NAME, rejects)
+        found = list(points([samples], known.numbers))
+        return [known.contexts.of(samples.series), *found] if found else []
+
+    def _bound(self, cluster: str) -> None:
+        """Forgets all series when there are too many: they come again with the next requests."""
+        caches = self._clusters.values()
+        series, size = sum(len(known.numbers) for known in caches), sum(known.size for known in caches)
+        new = cluster not in self._clusters and len(self._clusters) >= MAX_CLUSTERS
+        if new or series >= MAX_SERIES or size >= MAX_SERIES_BYTES:
+            self._clusters.clear()
+
+
+class _Body:
+    """One body in protobuf as it is read."""
+
+    def __init__(self, wire: Wire, known: Known, readings: Readings) -> None:
+        self._wire, self._known, self._readings = wire, known, readings
+        self._parts = 0
+        self._numbers: list[int] = []
+        self._heads: list[bytes] = []
+        self._lines: list[int] = []
+
+    def read(self, body: bytes) -> Samples:
+        """Its readings, refused series with negative numbers. Raises UnreadableInput when it is no export request."""
+        wire, readings = self._wire, self._readings
+        try:
+            request = wire.request.FromString(body)
+        except wire.broken as error:
+            raise UnreadableInput(f"{NAME}: the body is no ExportMetricsServiceRequest: {error}") from error
+        if body and not request.ListFields():
+            raise UnreadableInput(f"{NAME}: nothing of an ExportMetricsServiceRequest is in the body")
+        self._count(len(request.resource_metrics))
+        for raw in request.resource_metrics:
+            try:
+                part = wire.resource_metrics.FromString(raw)
+                scopes = [wire.scope_metrics.FromString(scope) for scope in part.scope_metrics]
+                resource = self._resource(part.resource)
+            except (wire.broken, UnicodeDecodeError):
+                readings.refuse(BAD_PART)
+                continue
+            self._count(len(scopes))
+            for scope in scopes:
+                self._count(len(scope.metrics))
+                for metric in scope.metrics:
+                    self._metric(metric, resource)
+        return self._together(readings.samples())
+
+    def _count(self, parts: int) -> None:
+        self._parts += parts
+        if self._parts > MAX_PARTS:
+            raise UnreadableInput(f"{NAME}: more than {MAX_PARTS} resources, scopes and metrics in one request")
+
+    def _resource(self, raw: bytes) -> bytes:
+        """The key of a resource in what is known. A resource beyond all measure has no attributes."""
+        known = self._known
+        key = raw if len(raw) <= MAX_KEY_BYTES else b""
+        if key not in known.resources:
+            pairs = self._wire.resource.FromString(key).attributes[:MAX_RESOURCE_ATTRIBUTES]
+            attributes = self._texts(pairs)
+            known.resources[key] = Resource({n: v for n, v in attributes if len(v) <= MAX_LABEL_VALUE_BYTES})
+            known.size += len(key) + RESOURCE_BYTES
+        return key
+
+    def _texts(self, pairs: Any) -> list[tuple[str, str]]:
+        """Attributes as text. Raises DecodeError or UnicodeDecodeError."""
+        parsed = [self._wire.pair.FromString(pair) for pair in pairs]
+        texts = ((pair.key.decode(), text_of(pair.value)) for pair in parsed)
+        return [(name, text) for name, text in texts if text is not None]
+
+    def _metric(self, raw: bytes, resource: bytes) -> None:
+        readings = self._readings
+        try:
+            metric = self._wire.metric.FromString(raw)
+            name = metric.name[:MAX_LABEL_VALUE_BYTES].decode()
+        except (self._wire.broken, UnicodeDecodeError):
+            readings.refuse(BAD_PART)
+            return
+        of_sum = metric.HasField("sum")
+        if not of_sum and not metric.HasField("gauge"):
+            count = sum(
+                len(other.data_points) for other in (metric.histogram, metric.exponential_histogram, metric.summary)
+            )
+            readings.line += count
+            readings.refuse(NOT_NUMBERS, count)
+            return
+        numbers = metric.sum if of_sum else metric.gauge
+        found = numbers.data_points
+        if readings.line + len(found) > MAX_SAMPLES:
+            raise UnreadableInput(f"{NAME}: more than {MAX_SAMPLES} data points in one request; send smaller batches")
+        of = self._known.metric(resource, metric.name[:MAX_LABEL_VALUE_BYTES], name)
+        delta = of.delta(of_sum, numbers.temporality)
+        if isinstance(delta, str):
+            readings.refuse(delta, len(found))
+            readings.line += len(found)
+        elif delta:
+            for raw_point in found:
+                readings.line += 1
+                self._point(raw_point, of, True)
+        else:
+            self._points(found, of)
+
+    def _points(self, raws: Any, metric: Metric) -> None:
+        """Data points that are readings; series that are known, by the bytes of their attributes."""
+        readings, number_of = self._readings, metric.by_attributes.get
+        add_number, add_head, add_line = self._numbers.append, self._heads.append, self._lines.append
+        line = first = readings.line
+        for line, raw in enumerate(raws, first + 1):
+            if (number := number_of(raw[_HEAD:])) is not None and raw[0] == 0x19 and raw[9] in (_DOUBLE, _WHOLE):
+                add_head(raw[:_HEAD])
+            elif (
+                (number := number_of(raw[_START + _HEAD :])) is not None
+                and raw[0] == 0x11
+                and raw[_START] == 0x19
+                and raw[_START + 9] in (_DOUBLE, _WHOLE)
+            ):
+                add_head(raw[_START : _START + _HEAD])
+            else:
+                readings.line = line
+                self._point(raw, metric, False)
+                continue
+            add_number(number)
+            add_line(line)
+        readings.line = line
+
+    def _point(self, raw: bytes, metric: Metric, delta: bool) -> None:
+        """One data point by the full message."""
+        readings = self._readings
+        try:
+            point = self._wire.point.FromString(raw)
+        except self._wire.broken:
+            readings.refuse(BAD_PART)
+            return
+        if point.flags & STALE:
+            return
+        if point.HasField("as_double"):
+            value = point.as_double
+        elif point.HasField("as_int"):
+            value = float(point.as_int)
+        else:
+            readings.refuse(NO_VALUE)
+            return
+        key = b"".join([b"\x3a" + varint(len(pair)) + pair for pair in point.attributes])
+        if (number := metric.by_attributes.get(key)) is None:
+            kept = key if len(key) <= MAX_KEY_BYTES else b""
+            number = self._known.number(metric, kept, len(kept), lambda: self._attributes(point.attributes))
+        readings.add(number, delta, point.start_ns // 1000, point.time_ns // 1000, value)
+
+    def _attributes(self, pairs: Any) -> Mapping[str, str] | str:
+        """Attributes of a data point, or why they cannot be read."""
+        if len(pairs) > MAX_LABELS:
+            return BAD_ATTRIBUTES
+        try:
+            texts = self._texts(pairs)
+        except self._wire.broken:
+            return BAD_PART
+        except UnicodeDecodeError:
+            return NOT_TEXT
+        found = dict(texts)
+        long = any(len(text) > MAX_LABEL_VALUE_BYTES for text in found.values())
+        return BAD_ATTRIBUTES if long or len(found) < len(texts) else found
+
+    def _together(self, others: Samples) -> Samples:
+        """The readings that were looked up by their bytes, and the others."""
+        heads = np.frombuffer(b"".join(self._heads), _HEADS)
+        raw = np.ascontiguousarray(heads["value"])
+        values = np.where(heads["value_tag"] == _DOUBLE, raw.view(np.float64), raw.astype(np.float64))
+        times = (heads["time_ns"] // 1000).astype(np.int64)
+        found = Samples(np.array(self._numbers, np.int32), values, times, np.array(self._lines, np.int64))
+        return joined([found, others])

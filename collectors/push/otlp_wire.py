@@ -1,0 +1,69 @@
+"""Messages of OTLP metrics, described at run time: every level stays bytes until it is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwatch.collectors.push.remote_write_wire import described
+
+MESSAGES = {
+    "Request": (("resource_metrics", 1, "bytes*"),),
+    "ResourceMetrics": (("resource", 1, "bytes"), ("scope_metrics", 2, "bytes*")),
+    "ScopeMetrics": (("metrics", 2, "bytes*"),),
+    "Resource": (("attributes", 1, "bytes*"),),
+    "Metric": (
+        ("name", 1, "bytes"),
+        ("gauge", 5, "Numbers"),
+        ("sum", 7, "Numbers"),
+        ("histogram", 9, "Numbers"),
+        ("exponential_histogram", 10, "Numbers"),
+        ("summary", 11, "Numbers"),
+    ),
+    "Numbers": (("data_points", 1, "bytes*"), ("temporality", 2, "int32"), ("is_monotonic", 3, "bool")),
+    "Point": (
+        ("start_ns", 2, "fixed64"),
+        ("time_ns", 3, "fixed64"),
+        ("as_double", 4, "double"),
+        ("as_int", 6, "sfixed64"),
+        ("attributes", 7, "bytes*"),
+        ("flags", 8, "uint32"),
+    ),
+    "Pair": (("key", 1, "bytes"), ("value", 2, "Value")),
+    "Value": (("text", 1, "bytes"), ("flag", 2, "bool"), ("whole", 3, "int64"), ("number", 4, "double")),
+}
+"""Fields as (name, number, type), numbered as in opentelemetry.proto.metrics.v1 and common.v1; what is not named is skipped."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Message classes, and what their FromString raises for broken bytes."""
+
+    request: Any
+    resource_metrics: Any
+    scope_metrics: Any
+    resource: Any
+    metric: Any
+    point: Any
+    pair: Any
+    broken: type[Exception]
+
+
+def wire() -> Wire:
+    """The messages, in a pool of their own."""
+    names = ("Request", "ResourceMetrics", "ScopeMetrics", "Resource", "Metric", "Point", "Pair")
+    (request, resource_metrics, scope_metrics, resource, metric, point, pair), broken = described(
+        "otlp", MESSAGES, names, "proto2"
+    )
+    return Wire(request, resource_metrics, scope_metrics, resource, metric, point, pair, broken)
+
+
+def text_of(value: Any) -> str | None:
+    """An attribute's value as a label has it; None for what no label can be: lists, maps, bytes. Raises UnicodeDecodeError."""
+    if value.HasField("text"):
+        return str(value.text.decode())
+    if value.HasField("whole"):
+        return str(value.whole)
+    if value.HasField("flag"):
+        return "true" if value.flag else "false"
+    return f"{value.number:g}" if value.HasField("number") else None

@@ -1,0 +1,279 @@
+"""Receiver `remote-write`: Prometheus remote-write bodies, 1.0 and 2.0, to contexts and points.
+
+A sender repeats the same labels with every sample, and a series of one sample ends in it: the bytes before that sample
+are looked up whole in a dict, as exposition.py does with text. Everything else goes through the full message, as does
+version 2.0, whose labels are numbers of a table that every request brings anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from gpuwatch.collectors.dcgm.exposition import MAX_LABEL_VALUE_BYTES, MAX_LABELS
+from gpuwatch.collectors.push.remote_write_2 import HEAD, MAX_SYMBOLS, ONE_SAMPLE, ZERO_HEAD, ZERO_SAMPLE, Texts, split
+from gpuwatch.collectors.push.remote_write_wire import Wire, varint, wire
+from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers, in_units, joined, of_devices, points
+from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.core.model import Points, Records, Rejects
+from gpuwatch.core.registry import receiver
+
+NAME = "remote-write"
+VERSION_2 = "io.prometheus.write.v2.Request"
+"""In the content type of a body of version 2.0."""
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Of a decompressed body: empty series of two bytes each would take eight times that."""
+MAX_SAMPLES = 500_000
+"""Samples of one request, and series of one request."""
+MAX_SERIES = 1_000_000
+MAX_SERIES_BYTES = 256 * 1024 * 1024
+"""Series kept for look-up over all clusters, by number and by size of their labels; beyond either all are forgotten."""
+MAX_KEY_BYTES = 64 * 1024
+"""Labels of a series that are kept for look-up; longer ones are read each time."""
+KEY_BYTES = 100
+"""What a key takes in memory beside its bytes."""
+MAX_CLUSTERS = 256
+
+STALE_BITS = 0x7FF0000000000002
+"""The NaN with which Prometheus ends a series: a gap, no reading."""
+
+NO_NAME = "series without a metric name"
+BAD_LABELS = f"label twice, or beyond {MAX_LABELS} labels or {MAX_LABEL_VALUE_BYTES} bytes a value"
+BAD_REFERENCE = "label refers to no symbol"
+BAD_SERIES = "series is not protobuf"
+NOT_TEXT = "label is not UTF-8 text"
+
+_TAIL = np.dtype([("head", "S3"), ("value", "<f8"), ("stamp", "u1", 7)])
+_UNKNOWN = np.iinfo(np.int32).min
+_MOST_MS = (1 << 63) // 1000 - 1  # beyond it a time in microseconds has no 64 bits
+_SHIFT = np.array([1 << 7 * place for place in range(6)], dtype=np.int64)
+
+
+@receiver(NAME)
+class RemoteWrite:
+    """Decodes request after request; series are known by their bytes from one to the next."""
+
+    def __init__(self) -> None:
+        self._wire = wire()
+        self._clusters: dict[str, _Known] = {}
+
+    def __call__(
+        self, body: bytes, content_type: str, cluster: str, now_us: int, rejects: Rejects
+    ) -> list[Records | Points]:
+        """Contexts of the request's series and their points; contexts repeat, as an earlier request may have been lost.
+
+        `content_type` tells the version. Raises UnreadableInput when the body is no write request, or is too large.
+        """
+        if len(body) > MAX_BODY_BYTES:
+            raise _too_large(f"{MAX_BODY_BYTES} bytes")
+        self._bound(cluster)
+        known = self._clusters.setdefault(cluster, _Known(cluster, self._wire))
+        if VERSION_2 in content_type:
+            samples = self._samples_2(self._parsed(body, self._wire.request_2, "2.0"), known, rejects)
+        else:
+            samples = self._samples(self._parsed(body, self._wire.request, "1.0").timeseries, known, rejects)
+        samples = samples.where(samples.value.view(np.uint64) != STALE_BITS)
+        samples = of_devices(samples, known.numbers, NAME, rejects)
+        samples = in_units(samples, known.numbers, NAME, rejects)
+        found = list(points([samples], known.numbers))
+        return [known.contexts.of(samples.series), *found] if found else []
+
+    def _parsed(self, body: bytes, kind: Any, version: str) -> Any:
+        try:
+            request = kind.FromString(body)
+        except self._wire.broken as error:
+            raise UnreadableInput(f"{NAME}: the body is no write request of version {version}: {error}") from error
+        if body and not request.ListFields():
+            raise UnreadableInput(f"{NAME}: nothing of a write request of version {version} is in the body")
+        if len(request.timeseries) > MAX_SAMPLES:
+            raise _too_large(f"{MAX_SAMPLES} samples")
+        return request
+
+    def _bound(self, cluster: str) -> None:
+        """Forgets all series when there are too many: they come again with the next requests."""
+        caches = self._clusters.values()
+        series, size = (
+            sum(len(known.by_bytes) for known in caches),
+            sum(known.size + known.texts.size for known in caches),
+        )
+        new = cluster not in self._clusters and len(self._clusters) >= MAX_CLUSTERS
+        if new or series >= MAX_SERIES or size >= MAX_SERIES_BYTES:
+            self._clusters.clear()
+
+    def _samples(self, series: Any, known: _Known, rejects: Rejects) -> Samples:
+        """The samples of the series of version 1.0 that can be read."""
+        numbers: list[int] = []
+        tails: list[bytes] = []
+        lines: list[int] = []
+        more: list[tuple[int, bytes]] = []
+        add_number, add_tail, add_line = numbers.append, tails.append, lines.append
+        number_of = known.by_bytes.get
+        for line, raw in enumerate(series, 1):
+            if (number := number_of(raw[:-ONE_SAMPLE])) is not None:
+                add_tail(raw[-ONE_SAMPLE:])
+            elif (number := number_of(raw[:-ZERO_SAMPLE])) is not None and raw[-ZERO_SAMPLE:-7] == b"\x12\x07":
+                add_tail(ZERO_HEAD + raw[-7:])
+            else:
+                more.append((line, raw))
+                continue
+            add_number(number)
+            add_line(line)
+        samples, odd = _fast(numbers, tails, lines)
+        more += [(line, series[line - 1]) for line in odd]
+        if more:
+            others = self._read(more, self._wire.series, lambda message, _: known.number_1(message), rejects)
+            samples = joined([samples, others])
+        return samples
+
+    def _samples_2(self, request: Any, known: _Known, rejects: Rejects) -> Samples:
+        """The samples of the series of version 2.0 that can be read."""
+        if len(request.symbols) > MAX_SYMBOLS:
+            raise _too_large(f"{MAX_SYMBOLS} symbols")
+        symbols, series = list(request.symbols), request.timeseries
+        found = split(series, known.texts.numbers(symbols), known.texts.trailers)
+        number_of = known.by_texts.get
+        at_hand = [number_of(key, _UNKNOWN) for key in found.keys]
+        lines = found.lines
+        if _UNKNOWN in at_hand:
+            seen = [place for place, number in enumerate(at_hand) if number != _UNKNOWN]
+            at_hand, lines = [at_hand[place] for place in seen], [lines[place] for place in seen]
+            samples, odd = _fast(at_hand, [found.tails[place] for place in seen], lines)
+        else:
+            samples, odd = _fast(at_hand, found.tails, lines)
+        if len(samples.line) == len(series):
+            return samples
+        key_of = dict(zip(found.lines, found.keys, strict=True))
+        read = {*odd, *found.others, *(key_of.keys() - set(lines))}
+        for line in found.others:
+            known.learn(series[line - 1])
+
+        def number(message: Any, line: int) -> int:
+            return known.number_2(message, symbols, key_of.get(line, b""))
+
+        more = [(line, series[line - 1]) for line in sorted(read)]
+        return joined([samples, self._read(more, self._wire.series_2, number, rejects)])
+
+    def _read(
+        self, series: Iterable[tuple[int, bytes]], kind: Any, number_of: Callable[[Any, int], int], rejects: Rejects
+    ) -> Samples:
+        """Samples of (line, series) by the full message: series not seen before, or with any number of samples."""
+        numbers: list[int] = []
+        values: list[float] = []
+        times: list[int] = []
+        lines: list[int] = []
+        for line, raw in series:
+            try:
+                message = kind.FromString(raw)
+            except self._wire.broken:
+                rejects.add(BAD_SERIES, NAME, line)
+                continue
+            count = len(message.samples)
+            if len(values) + count > MAX_SAMPLES:
+                raise _too_large(f"{MAX_SAMPLES} samples")
+            number = number_of(message, line)
+            values += [sample.value for sample in message.samples]
+            times += [max(min(sample.timestamp, _MOST_MS), -_MOST_MS) * 1000 for sample in message.samples]
+            numbers += [number] * count
+            lines += [line] * count
+        return Samples(
+            np.array(numbers, np.int32),
+            np.array(values, np.float64),
+            np.array(times, np.int64),
+            np.array(lines, np.int64),
+        )
+
+
+class _Known:
+    """The series of one cluster, by the bytes of their labels."""
+
+    def __init__(self, cluster: str, wire: Wire) -> None:
+        self.numbers = SeriesNumbers(cluster)
+        self.by_bytes: dict[bytes, int] = {}
+        self.by_texts: dict[bytes, int] = {}
+        self.texts = Texts()
+        self.size = 0  # bytes of the keys
+        self._wire = wire
+        self.contexts = Contexts(self.numbers)
+
+    def number_1(self, message: Any) -> int:
+        """The number of a series of version 1.0, kept under the bytes that its labels have on the wire."""
+        labels = message.labels
+        key = b"".join([b"\n" + varint(len(label)) + label for label in labels])
+        return self._number(key, ((pair.name, pair.value) for pair in map(self._wire.label.FromString, labels)))
+
+    def learn(self, raw: bytes) -> None:
+        """Looks at how a series of version 2.0 ends that was not taken apart."""
+        with suppress(self._wire.broken):
+            self.texts.learn(raw, self._wire.series_2)
+
+    def number_2(self, message: Any, symbols: list[bytes], short: bytes) -> int:
+        """The number of a series of version 2.0 by the texts that its labels refer to, kept under the key that the numbers
+        of the texts are, where it has one.
+        """
+        number = self._number_2(message, symbols)
+        if short:
+            self.by_texts[short] = number
+            self.size += len(short) + KEY_BYTES
+        return number
+
+    def _number_2(self, message: Any, symbols: list[bytes]) -> int:
+        references = message.labels_refs
+        if len(references) > 2 * MAX_LABELS:
+            return self.numbers.refuse(BAD_LABELS)
+        try:
+            texts = [symbols[reference] for reference in references]
+        except IndexError:
+            return self.numbers.refuse(BAD_REFERENCE)
+        if len(texts) % 2:
+            return self.numbers.refuse(BAD_REFERENCE)
+        if sum(map(len, texts)) > MAX_KEY_BYTES:  # a long symbol may be referred to often: it is not even copied
+            return self.numbers.refuse(BAD_LABELS)
+        # No text holds the byte between them, and no key of version 1.0 begins with it.
+        return self._number(b"\xff" + b"\xff".join(texts), zip(texts[::2], texts[1::2], strict=True))
+
+    def _number(self, key: bytes, labels: Iterable[tuple[bytes, bytes]]) -> int:
+        if (number := self.by_bytes.get(key)) is None:
+            number = self._new(labels)
+            # What is shorter than a sample looks like a series without labels.
+            if 0 < len(key) <= MAX_KEY_BYTES:
+                self.by_bytes[key] = number
+                self.size += len(key)
+        return number
+
+    def _new(self, labels: Iterable[tuple[bytes, bytes]]) -> int:
+        found: dict[str, str] = {}
+        try:
+            for name_bytes, value in labels:
+                name = name_bytes.decode()
+                if name in found or len(found) >= MAX_LABELS or len(value) > MAX_LABEL_VALUE_BYTES:
+                    return self.numbers.refuse(BAD_LABELS)
+                found[name] = value.decode()
+        except self._wire.broken:
+            return self.numbers.refuse(BAD_SERIES)
+        except UnicodeDecodeError:
+            return self.numbers.refuse(NOT_TEXT)
+        name = found.pop("__name__", "")
+        return self.numbers.number_of(name, found) if name else self.numbers.refuse(NO_NAME)
+
+
+def _fast(numbers: list[int], tails: list[bytes], lines: list[int]) -> tuple[Samples, list[int]]:
+    """Samples of series by their last bytes, and the lines of those that are none."""
+    found = np.frombuffer(b"".join(tails), _TAIL)
+    stamp = found["stamp"]
+    good = (found["head"] == HEAD) & (stamp[:, 0] == 0x10) & (stamp[:, 6] < 0x80)
+    good &= (stamp[:, 1:6] >= 0x80).all(axis=1)
+    time_ms = (stamp[:, 1:] & 0x7F).astype(np.int64) @ _SHIFT
+    samples = Samples(
+        np.array(numbers, np.int32)[good],
+        np.ascontiguousarray(found["value"][good]),
+        time_ms[good] * 1000,
+        np.array(lines, np.int64)[good],
+    )
+    return samples, [lines[at] for at in np.flatnonzero(~good)]
+
+
+def _too_large(what: str) -> UnreadableInput:
+    return UnreadableInput(f"{NAME}: more than {what} in one request; lower max_samples_per_send of the sender")

@@ -1,0 +1,1 @@
+"""What several collectors share: HTTP, JSON streams, live rounds, TLS files."""

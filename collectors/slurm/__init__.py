@@ -1,0 +1,1 @@
+"""Slurm as a source: files, commands, slurmrestd."""

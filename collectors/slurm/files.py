@@ -1,0 +1,34 @@
+"""Slurm's text as import kinds: sacct, scontrol, slurm-topology."""
+
+from __future__ import annotations
+
+from gpuwatch.collectors.slurm.partitions import completed
+from gpuwatch.collectors.slurm.sacct import parse_sacct
+from gpuwatch.collectors.slurm.scontrol import MAX_RECORD_LINE_BYTES, parse_scontrol
+from gpuwatch.collectors.slurm.text_files import MAX_FILE_BYTES, batches, numbered_lines
+from gpuwatch.collectors.slurm.topology import parse_topology
+from gpuwatch.core.model import Rejects, Rows, Source
+from gpuwatch.core.registry import importer
+
+
+@importer("sacct", "Slurm accounting: text of `sacct -P` with its header", ("sacct.txt", "sacct.txt.gz"))
+def read_sacct(source: Source, rejects: Rejects) -> Rows:
+    """Claims and pending requests, streamed line by line."""
+    yield from batches(parse_sacct(numbered_lines(source.path, rejects), source, rejects))
+
+
+@importer(
+    "scontrol",
+    "Slurm now: text of `scontrol show job -d`, `show node -d`, `show partition` and `show reservation`",
+    ("scontrol_job.txt", "scontrol_job.txt.gz", "scontrol_node.txt", "scontrol_node.txt.gz"),
+)
+def read_scontrol(source: Source, rejects: Rejects) -> Rows:
+    """Claims with device indexes, requests, workloads, nodes, partitions and reservations."""
+    lines = numbered_lines(source.path, rejects, MAX_FILE_BYTES, MAX_RECORD_LINE_BYTES)
+    yield from batches(completed(parse_scontrol(lines, source, rejects), {}, None))
+
+
+@importer("slurm-topology", "Slurm's topology.conf or topology.yaml", ("topology.conf", "topology.yaml"))
+def read_topology(source: Source, rejects: Rejects) -> Rows:
+    """Links from switches and blocks to their nodes."""
+    yield from batches(parse_topology(numbered_lines(source.path, rejects, MAX_FILE_BYTES), source, rejects))

@@ -1,0 +1,214 @@
+"""Rows of `sacct -P`: the runs that held GPUs and the requests that wait. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gpuwatch.collectors.slurm.text import (
+    Gpus,
+    comment_labels,
+    duration_us,
+    expand_hostlist,
+    instant,
+    known,
+    labels_json,
+    run_span,
+    spread,
+    task_ids,
+    tres_gpus,
+    whole,
+)
+from gpuwatch.collectors.slurm.text_files import Lines, Row, fitting
+from gpuwatch.core.clock import SECOND_US, zone
+from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.core.model import Rejects, Source
+
+FIELDS = (
+    "JobID,JobIDRaw,User,Account,Partition,QOS,JobName,State,Submit,Eligible,Start,End,"
+    "ElapsedRaw,Suspended,NNodes,NodeList,ReqTRES,AllocTRES,Reason,Comment"
+)
+"""Every column that is read here."""
+COMMAND = f"sacct -a -D -X -P -o {FIELDS}"
+"""What to run for a file with all of them."""
+
+NEEDED = ("state", "start", "end", "nodelist", "alloctres")
+MAX_HEADER_LINE = 10
+"""Blank lines allowed before the header."""
+
+RUNNING_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "SIGNALING"})
+"""States whose End is no end: unknown, or the end of the window asked for (`sacct -T`)."""
+
+_JOB = re.compile(r"(\d+)(?:_(\d+)|_(\[.+)|\+(\d+))?")
+
+Fields = dict[str, str]
+
+
+def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
+    """Yields `claim` rows (one per node and device type) and `pending` rows of a `sacct -P` text with a header.
+
+    Columns are found by name, in any order; the delimiter is read off the header. Steps are skipped: they repeat
+    their job's GPUs. A row that cannot be read is refused alone. Raises UnreadableInput without a usable header,
+    UsageError for an unknown time zone.
+    """
+    tz = zone(source.timezone)
+    numbered = iter(lines)
+    header, delimiter, names = _header(numbered, source.path)
+    for number, line in numbered:
+        if not line.strip() or line == header:
+            continue
+        values = line.split(delimiter)
+        if len(values) != len(names):
+            rejects.add(_wrong_width(len(values) - len(names), delimiter), source.path, number, line)
+            continue
+        fields = dict(zip(names, values, strict=True))
+        try:
+            yield from fitting(job_rows(fields, source.cluster, tz))
+        except ValueError as error:
+            rejects.add(str(error), source.path, number, line)
+
+
+def job_rows(fields: Fields, cluster: str, tz: ZoneInfo) -> list[Row]:
+    """Rows of one sacct record (column names in lower case); none for a step or a job without GPUs.
+
+    Raises ValueError.
+    """
+    printed = fields.get("jobid") or fields.get("jobidraw") or ""
+    if "." in printed:
+        return []
+    match = _JOB.fullmatch(printed)
+    if not match:
+        raise ValueError("JobID is not a job number")
+    state = (fields["state"].split() or [""])[0]
+    if state == "PENDING":
+        return _pending(fields, printed, match, cluster, tz)
+    gpus = tres_gpus(fields["alloctres"])
+    if not gpus or known(fields["start"]) is None:
+        return []
+    return claims(
+        _run(fields, printed, state, cluster, tz), gpus, fields["nodelist"], comment_labels(fields.get("comment"))
+    )
+
+
+def claims(run: dict[str, Any], gpus: tuple[Gpus, ...], nodelist: str, labels: dict[str, Any]) -> list[Row]:
+    """One `claim` row per device type and node that has one, for the GPUs of a whole job.
+
+    Slurm tells only totals here. A total that its nodes cannot share evenly goes to the first ones, and the rows
+    say so: label `spread` = `estimated`. Raises ValueError when no node is named.
+    """
+    nodes = expand_hostlist(known(nodelist) or "")
+    if not nodes:
+        raise ValueError("GPUs allocated but no node in NodeList")
+    rows: list[Row] = []
+    for held in gpus:
+        counts = spread(held, len(nodes))
+        marked = labels | {"spread": "estimated"} if counts[0] != counts[-1] else labels
+        shared = run | {"gpu_type": held.gpu_type, "profile": held.profile, "labels": labels_json(marked)}
+        rows.extend(
+            ("claim", shared | {"node": node, "device_count": count})
+            for node, count in zip(nodes, counts, strict=True)
+            if count
+        )
+    return rows
+
+
+def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -> dict[str, Any]:
+    """Columns that all claims of one run share."""
+    elapsed_us, suspended_us = _elapsed_us(fields), duration_us(fields.get("suspended"))
+    # Slurm's elapsed time leaves out the time suspended.
+    length_us = None if elapsed_us is None else elapsed_us + (suspended_us or 0)
+    start_us, end_us = run_span(fields["start"], fields["end"], length_us, tz)
+    assert start_us is not None
+    evidence_us = end_us if end_us is not None else start_us + (length_us or 0)
+    submit_us = instant(fields.get("submit"), tz)
+    # A job that gave nodes back is told in two records, both with the start of the first; the second was "submitted"
+    # when the job was resized, and holds from then on.
+    start_us = min(max(start_us, submit_us or start_us), evidence_us)
+    return {
+        "cluster": cluster,
+        "scheduler": "slurm",
+        "kind": "sacct",
+        "job_id": printed,
+        "run_key": f"{fields.get('jobidraw') or printed}@{start_us}",
+        "submit_us": submit_us,
+        "start_us": start_us,
+        "end_us": None if state in RUNNING_STATES else end_us,
+        "evidence_us": evidence_us,
+        "state": state,
+        "user_name": known(fields.get("user")),
+        "account": known(fields.get("account")),
+        "queue": known(fields.get("partition")),
+        "qos": known(fields.get("qos")),
+        "name": fields.get("jobname") or None,
+        "suspended_us": suspended_us,
+    }
+
+
+def _pending(fields: Fields, printed: str, match: re.Match[str], cluster: str, tz: ZoneInfo) -> list[Row]:
+    """`pending` rows of one request: one per device type and, of an array, per task still waiting."""
+    submit_us = instant(fields.get("submit"), tz)
+    eligible_us = instant(fields.get("eligible"), tz)
+    waited_us = duration_us(fields.get("planned") or fields.get("reserved"))
+    seen_us = eligible_us + waited_us if eligible_us is not None and waited_us is not None else submit_us
+    jobs = task_ids(match[1], match[3]) if match[3] else [printed]
+    request = {
+        "cluster": cluster,
+        "scheduler": "slurm",
+        "submit_us": submit_us,
+        "evidence_us": seen_us,
+        "node_count": whole(fields.get("nnodes")) or whole(fields.get("reqnodes")),
+        "user_name": known(fields.get("user")),
+        "account": known(fields.get("account")),
+        "queue": known(fields.get("partition")),
+        "reason": known(fields.get("reason")),
+    }
+    return pending_rows(request, jobs, tres_gpus(fields.get("reqtres") or fields["alloctres"]))
+
+
+def pending_rows(request: dict[str, Any], jobs: list[str], gpus: tuple[Gpus, ...]) -> list[Row]:
+    """One `pending` row per job id and device type."""
+    return [
+        (
+            "pending",
+            request | {"job_id": job, "device_count": held.number, "profile": held.profile, "gpu_type": held.gpu_type},
+        )
+        for job in jobs
+        for held in gpus
+    ]
+
+
+def _elapsed_us(fields: Fields) -> int | None:
+    raw = fields.get("elapsedraw", "")
+    return (
+        int(raw) * SECOND_US
+        if raw.isascii() and raw.isdigit() and len(raw) < 12
+        else duration_us(fields.get("elapsed"))
+    )
+
+
+def _header(lines: Iterator[tuple[int, str]], path: str) -> tuple[str, str, list[str]]:
+    """Header line, delimiter and column names in lower case. Raises UnreadableInput."""
+    line = ""
+    for number, line in lines:
+        if line.strip() or number >= MAX_HEADER_LINE:
+            break
+    between = set(re.findall(r"\W+", line.strip(" ")))
+    delimiter = between.pop() if len(between) == 1 else ""
+    names = line.lower().split(delimiter) if delimiter.strip(" ") else []
+    if not {"jobid", "jobidraw"} & set(names):
+        raise UnreadableInput(f"{path}: no header of `sacct -P` in its first line; run `{COMMAND}`")
+    if missing := [name for name in NEEDED if name not in names]:
+        raise UnreadableInput(f"{path}: columns {', '.join(missing)} are missing; run `{COMMAND}`")
+    if len(set(names) - {""}) < len([name for name in names if name]):
+        raise UnreadableInput(f"{path}: a column is there twice; run `{COMMAND}`")
+    return line, delimiter, names
+
+
+def _wrong_width(excess: int, delimiter: str) -> str:
+    if excess < 0:
+        return "fewer fields than the header: a torn line"
+    return (
+        f"more fields than the header: {delimiter!r} inside a job name or comment? (sacct --delimiter='^|^' avoids it)"
+    )

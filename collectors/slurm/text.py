@@ -1,0 +1,290 @@
+"""How Slurm writes host lists, GPUs, durations, times and comments. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from functools import lru_cache
+from itertools import product
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from gpuwatch.core.clock import SECOND_US, to_us
+from gpuwatch.core.model import RUN_US_MAX
+
+MAX_HOSTS = 100_000
+MAX_DEVICES = 1_000_000
+MAX_ARRAY_TASKS = 1000
+CACHED_TEXTS = 1024
+CACHED_TIMES = 1 << 16
+"""A poll reads the times of the poll before."""
+
+_UNSET = frozenset({"", "unknown", "none", "n/a", "(null)", "invalid", "none assigned", "unlimited"})
+_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_MIG_NAME = re.compile(r"(?:(?!\d+c\.)(.*?)[_.:-])?((?:\d+c\.)?\d+g\.\d+gb(?:\+[a-z0-9.]+)*)", re.IGNORECASE)
+_DURATION = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)(?:\.\d+)?")
+
+
+class Gpus(NamedTuple):
+    """Devices of one type: `gpu_type` None when untyped, `profile` None for whole GPUs."""
+
+    gpu_type: str | None
+    profile: str | None
+    number: int
+    indexes: str | None = None
+    """Positions on the node such as `0,1,2`, None when not told."""
+
+
+def known(text: str | None) -> str | None:
+    """The text, or None for the words Slurm prints where it has nothing to say."""
+    return None if text is None or text.strip().lower() in _UNSET else text.strip()
+
+
+def expand_hostlist(text: str, limit: int = MAX_HOSTS) -> tuple[str, ...]:
+    """Host names of `gpu[01-03,07],bad01`; several brackets in one name multiply, steps (`[0-8:2]`) count.
+
+    Raises ValueError for brackets that do not match, for a range that runs backwards, or for more than `limit` hosts.
+    """
+    hosts: list[str] = []
+    for part in split_outside(text, "[]"):
+        pieces = re.split(r"\[([^\[\]]*)\]", part)
+        if any("[" in piece or "]" in piece for piece in pieces):
+            raise ValueError("host list: brackets do not match")
+        room = limit - len(hosts)
+        choices = [_numbers(piece, room) if i % 2 else [piece] for i, piece in enumerate(pieces)]
+        size = 1
+        for choice in choices:
+            size *= len(choice)
+        if size > room:
+            raise ValueError(f"host list: more than {limit} hosts")
+        hosts.extend("".join(combination) for combination in product(*choices))
+    return tuple(hosts)
+
+
+def split_outside(text: str, brackets: str) -> list[str]:
+    """Splits at the commas outside a pair of brackets; empty parts are left out."""
+    opening, closing = brackets[0], brackets[1]
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(text):
+        if char == opening:
+            depth += 1
+        elif char == closing:
+            depth -= 1
+        elif char == "," and depth <= 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    return [part for part in (*parts, text[start:].strip()) if part]
+
+
+@lru_cache(CACHED_TEXTS)
+def tres_gpus(text: str) -> tuple[Gpus, ...]:
+    """GPUs of AllocTRES, ReqTRES or TRES, by type, in alphabetical order.
+
+    `gres/gpu=4` and `gres/gpu:h100=4` are the same four devices, whichever comes first. What the untyped total has
+    beyond the typed ones is an untyped remainder. Raises ValueError for a count that is not one.
+    """
+    total, typed = 0, dict[str, int]()
+    for item in text.split(","):
+        name, _, count = item.partition("=")
+        if name == "gres/gpu":
+            total = max(total, _count(count))
+        elif name.startswith("gres/gpu:"):
+            kind = name.removeprefix("gres/gpu:")
+            typed[kind] = max(typed.get(kind, 0), _count(count))
+    found = [Gpus(*gpu_type_of(kind), count) for kind, count in sorted(typed.items()) if count]
+    rest = total - sum(gpus.number for gpus in found)
+    return (*found, Gpus(None, None, rest)) if rest > 0 else tuple(found)
+
+
+@lru_cache(CACHED_TEXTS)
+def gres_gpus(text: str) -> tuple[Gpus, ...]:
+    """GPUs of `gpu:h100:4(IDX:0-3),gpu:1g.10gb:1(IDX:2)`, in the order written; other gres and zeros are left out.
+
+    Raises ValueError.
+    """
+    found = []
+    for item in split_outside(text, "()"):
+        body, _, note = item.partition("(")
+        words = re.split("[:=]", body.removeprefix("gres/").removeprefix("gres:"))
+        if words[0] != "gpu":
+            continue
+        if len(words) == 1 or (len(words) == 2 and not words[1].isdigit()):
+            words.append("1")  # a gres without a count is one device
+        count, kind = _count(words[-1]), ":".join(words[1:-1])
+        if count:
+            gpu_type, profile = gpu_type_of(kind) if kind else (None, None)
+            found.append(Gpus(gpu_type, profile, count, _indexes(note, count)))
+    return tuple(found)
+
+
+def gpu_type_of(name: str) -> tuple[str | None, str | None]:
+    """GPU type and MIG profile of a gres type: `a100_1g.5gb` -> (a100, 1g.5gb), `h100` -> (h100, None)."""
+    match = _MIG_NAME.fullmatch(name)
+    if not match:
+        return name, None
+    kind = match[1]
+    return (None if not kind or kind.lower() == "mig" else kind), match[2].lower()
+
+
+def spread(gpus: Gpus, nodes: int) -> list[int]:
+    """Devices on each of `nodes` nodes when only the total is known: even, the first ones get the rest."""
+    each, rest = divmod(gpus.number, nodes)
+    return [each + (1 if i < rest else 0) for i in range(nodes)]
+
+
+def duration_us(text: str | None) -> int | None:
+    """Microseconds of `[D-]HH:MM:SS` or `MM:SS[.fff]` (the fraction is cut), None when not told."""
+    match = _DURATION.fullmatch(known(text) or "")
+    if not match:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * SECOND_US
+
+
+@lru_cache(CACHED_TIMES)
+def readings(text: str | None, tz: ZoneInfo) -> tuple[int, ...]:
+    """The instants (µs) a printed time can mean: none, one, or two at a change of the clocks.
+
+    In a fold the earlier comes first; a time the clocks jumped over reads as if they had not. A time with an offset,
+    or seconds since the epoch (SLURM_TIME_FORMAT=%s), is taken as it is. Raises ValueError.
+    """
+    word = known(text)
+    if word is None:
+        return ()
+    if word.isascii() and word.isdigit():
+        return (int(word) * SECOND_US,) if 9 <= len(word) <= 11 else _refuse_time()
+    try:
+        moment = datetime.fromisoformat(word)
+        if moment.tzinfo is not None:
+            return (to_us(moment),)
+        first, second = (to_us(moment.replace(tzinfo=tz, fold=fold)) for fold in (0, 1))
+    except (ValueError, OverflowError):
+        return _refuse_time()
+    return (first,) if first == second else (first, second)
+
+
+def instant(text: str | None, tz: ZoneInfo) -> int | None:
+    """The first reading of a printed time, None when not told."""
+    return next(iter(readings(text, tz)), None)
+
+
+def run_span(start: str | None, end: str | None, length_us: int | None, tz: ZoneInfo) -> tuple[int | None, int | None]:
+    """Start and end (µs) read so that end - start comes nearest to `length_us`; None where not told.
+
+    Raises ValueError when the end precedes the start in every reading, or is years behind it.
+    """
+    starts, ends = readings(start, tz), readings(end, tz)
+    if not starts or not ends:
+        return next(iter(starts), None), next(iter(ends), None)
+
+    def misfit(pair: tuple[int, int]) -> tuple[bool, int]:
+        length = pair[1] - pair[0]
+        return length < 0, abs(length - length_us) if length_us is not None else 0
+
+    best = min(product(starts, ends), key=misfit)
+    check_span(*best)
+    return best
+
+
+def check_span(start_us: int, end_us: int) -> None:
+    """Raises ValueError for a run that ends before it starts, or years later."""
+    if end_us < start_us:
+        raise ValueError("end precedes start")
+    if end_us - start_us > RUN_US_MAX:
+        raise ValueError("lasts longer than five years")
+
+
+def comment_labels(comment: str | None) -> dict[str, Any]:
+    """The keys of a comment that is a JSON object (its quotes may come escaped), else none."""
+    text = (comment or "").strip()
+    if not text.startswith("{"):
+        return {}
+    for candidate in (text, text.replace('\\"', '"')):
+        try:
+            value = json.loads(candidate, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            continue
+        return value if isinstance(value, dict) else {}
+    return {}
+
+
+def labels_json(labels: dict[str, Any]) -> str:
+    """Labels as JSON text, the same for the same labels."""
+    return json.dumps(labels, sort_keys=True, separators=(",", ":"))
+
+
+def task_ids(job: str, tasks: str) -> list[str]:
+    """`7`, `2-3%2` -> [`7_2`, `7_3`]; one id as printed when the list is cut short or exceeds MAX_ARRAY_TASKS."""
+    listed = tasks.strip("[]").partition("%")[0]
+    try:
+        return [f"{job}_{int(number)}" for number in _numbers(listed, MAX_ARRAY_TASKS)]
+    except ValueError:
+        return [f"{job}_[{tasks.strip('[]')}]"]
+
+
+def array_size(tasks: str) -> int | None:
+    """How many tasks `0-9,12%4` lists; None when the list is cut short (`0-2,4,...`) or too long."""
+    try:
+        return len(_numbers(tasks.strip("[]").partition("%")[0], MAX_DEVICES))
+    except ValueError:
+        return None
+
+
+def whole(text: str | None) -> int | None:
+    """A count such as NNodes (`2`, or `2-4` of a request: the smaller), None when it is not one."""
+    match = re.match(r"(\d{1,7})(?:-\d+)?\Z", (text or "").strip())
+    return int(match[1]) if match else None
+
+
+def number_word(word: str | None) -> int | None:
+    """A whole number of up to eleven digits, None when it is not one."""
+    word = (word or "").strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 12 else None
+
+
+def _numbers(text: str, limit: int) -> list[str]:
+    """The numbers of `01-03,07`, zeros kept. Raises ValueError."""
+    numbers: list[str] = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if not match:
+            raise ValueError("host list: a range is not a number or a span of numbers")
+        first, last, step = match[1], match[2] or match[1], int(match[3] or 1)
+        if max(len(first), len(last)) > 18 or int(last) < int(first) or step < 1:
+            raise ValueError("host list: a range runs backwards or is too long")
+        if len(numbers) + (int(last) - int(first)) // step + 1 > limit:
+            raise ValueError(f"host list: more than {limit} hosts")
+        numbers.extend(str(n).zfill(len(first)) for n in range(int(first), int(last) + 1, step))
+    return numbers
+
+
+def _indexes(note: str, count: int) -> str | None:
+    """`IDX:0-1,4)` -> `0,1,4`; None when there are none or their number is not the count."""
+    match = re.search(r"IDX:([0-9,-]+)", note)
+    if not match:
+        return None
+    try:
+        numbers = _numbers(match[1], MAX_HOSTS)
+    except ValueError:
+        return None
+    return ",".join(_plain(numbers)) if len(numbers) == count else None
+
+
+def _plain(numbers: Iterable[str]) -> list[str]:
+    return [str(int(number)) for number in numbers]
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) > MAX_DEVICES:
+        raise ValueError(f"GPU count is not a number up to {MAX_DEVICES}")
+    return int(text)
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _refuse_time() -> tuple[int, ...]:
+    raise ValueError("a time is not readable")

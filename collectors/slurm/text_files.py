@@ -1,0 +1,117 @@
+"""Text files in, Arrow batches out: the edge that the Slurm and topology readers share."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+import pyarrow as pa
+
+from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.core.model import TABLES, Records, Rejects
+
+BATCH_ROWS = 100_000
+MAX_LINE_BYTES = 1 << 20
+MAX_FILE_BYTES = 1 << 30
+PROBE_BYTES = 64 << 10
+
+Row = tuple[str, dict[str, Any]]
+"""A store table and one row of it; columns that are not named are NULL."""
+
+Lines = Iterable[tuple[int, str]]
+"""Line numbers from 1 and lines without their newline."""
+
+_LARGEST = {
+    table: [(field.name, 2 ** (field.type.bit_width - 1) - 1) for field in schema if pa.types.is_integer(field.type)]
+    for table, schema in TABLES.items()
+}
+"""Whole numbers of each table with the largest value that they can have."""
+
+
+def fitting(rows: list[Row]) -> list[Row]:
+    """The rows, when their numbers fit into the columns: what a record multiplies or adds up may not.
+
+    Raises ValueError.
+    """
+    for table, row in rows:
+        for name, largest in _LARGEST[table]:
+            if (value := row.get(name)) is not None and abs(value) > largest:
+                raise ValueError(f"{name} is larger than {largest}")
+    return rows
+
+
+def numbered_lines(
+    path: str, rejects: Rejects, max_file_bytes: int | None = None, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a text file, plain or gzip (known by its first bytes, not by its name).
+
+    Bytes that are not UTF-8 become U+FFFD. A line of more than `max_line_bytes` is refused alone; a gzip stream
+    that breaks off keeps what came before. Raises UnreadableInput for a file that is missing, empty, binary, or
+    larger (unpacked) than `max_file_bytes`.
+    """
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            with gzip.open(file) if packed else file as stream:
+                yield from _lines(stream, path, rejects, max_file_bytes, max_line_bytes)
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror or error}; name a file that can be read") from error
+
+
+def batches(rows: Iterable[Row]) -> Iterator[Records]:
+    """Gathers rows into Arrow tables of their schema in model.TABLES, at most BATCH_ROWS rows each."""
+    waiting: dict[str, list[dict[str, Any]]] = {}
+    for table, row in rows:
+        gathered = waiting.setdefault(table, [])
+        gathered.append(row)
+        if len(gathered) >= BATCH_ROWS:
+            yield _records(table, waiting.pop(table))
+    for table, gathered in waiting.items():
+        yield _records(table, gathered)
+
+
+def _records(table: str, rows: list[dict[str, Any]]) -> Records:
+    schema = TABLES[table]
+    columns = {name: [row.get(name) for row in rows] for name in schema.names}
+    return Records(table, pa.Table.from_pydict(columns, schema=schema))
+
+
+def _lines(
+    stream: IO[bytes] | gzip.GzipFile, path: str, rejects: Rejects, max_file_bytes: int | None, max_line_bytes: int
+) -> Iterator[tuple[int, str]]:
+    number, size = 0, 0
+    while True:
+        try:
+            line = stream.readline(max_line_bytes)
+            while len(line) >= max_line_bytes and not line.endswith(b"\n"):
+                rejects.add(
+                    f"line is longer than {max_line_bytes} bytes", path, number + 1, line[:200].decode(errors="replace")
+                )
+                line = _rest_skipped(stream, max_line_bytes)
+                number += 1
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            if not number:
+                raise UnreadableInput(f"{path}: broken gzip ({error}); write the file again") from error
+            rejects.add("gzip stream breaks off", path, number + 1, str(error))
+            return
+        if not line:
+            break
+        number += 1
+        size += len(line)
+        if b"\x00" in line and size <= PROBE_BYTES:
+            raise UnreadableInput(f"{path}: binary, not text; name the text that the command printed")
+        if max_file_bytes is not None and size > max_file_bytes:
+            raise UnreadableInput(f"{path}: larger than {max_file_bytes} bytes; split it")
+        yield number, line.decode(errors="replace").rstrip("\r\n")
+    if not number:
+        raise UnreadableInput(f"{path}: empty; run the command again and keep what it prints")
+
+
+def _rest_skipped(stream: IO[bytes] | gzip.GzipFile, max_line_bytes: int) -> bytes:
+    """The line after the one whose start was just read; what is left of that one is thrown away."""
+    while (piece := stream.readline(max_line_bytes)) and not piece.endswith(b"\n"):
+        pass
+    return stream.readline(max_line_bytes)

@@ -1,0 +1,1 @@
+"""YuniKorn as a source."""

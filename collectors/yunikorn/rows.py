@@ -1,0 +1,240 @@
+"""Rows of YuniKorn's partitions, queues, users and groups, and its units: times in nanoseconds, GPUs as plain counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpuwatch.collectors.kubernetes.kinds import Row, Rows
+from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, mappings, string
+from gpuwatch.collectors.shared.queue_devices import Devices, devices_of, dumped, filled, short
+from gpuwatch.core.model import hash64
+
+MAX_QUEUES = 100_000
+"""Queues of one tree."""
+DEFAULT = "default"
+EARLIEST_S, LATEST_S = 946_684_800, 4_102_444_800
+"""2000 to 2100: a number outside, in whatever unit, is no instant."""
+OBJECTS = {1: "Request", 2: "Application", 3: "Node", 4: "Queue", 5: "UserGroup"}
+CHANGES = {0: "NONE", 1: "SET", 2: "ADD", 3: "REMOVE"}
+DETAILS = {
+    100: "REQUEST_CANCEL", 101: "REQUEST_ALLOC", 102: "REQUEST_TIMEOUT", 200: "APP_ALLOC", 201: "APP_REQUEST",
+    202: "APP_REJECT", 203: "APP_NEW", 204: "APP_ACCEPTED", 205: "APP_STARTING", 206: "APP_RUNNING",
+    207: "APP_COMPLETING", 208: "APP_COMPLETED", 209: "APP_FAILING", 210: "APP_FAILED", 211: "APP_RESUMING",
+    212: "APP_EXPIRED", 300: "NODE_DECOMISSION", 301: "NODE_READY", 302: "NODE_SCHEDULABLE", 303: "NODE_ALLOC",
+    304: "NODE_CAPACITY", 305: "NODE_OCCUPIED", 306: "NODE_RESERVATION", 400: "QUEUE_CONFIG", 401: "QUEUE_DYNAMIC",
+    402: "QUEUE_TYPE", 403: "QUEUE_MAX", 404: "QUEUE_GUARANTEED", 405: "QUEUE_APP", 406: "QUEUE_ALLOC",
+    500: "ALLOC_CANCEL", 501: "ALLOC_PREEMPT", 502: "ALLOC_TIMEOUT", 503: "ALLOC_REPLACED",
+    504: "ALLOC_NODEREMOVED",
+}  # fmt: skip
+"""What changed, by YuniKorn's number for it; a number that is not here is told as it is."""
+
+
+def instant(value: object) -> int | None:
+    """Microseconds of a time in nanoseconds, milliseconds or seconds, as a number or its text; None where it is none.
+
+    The unit is told by size. A number far outside of this century (a typing error, or 0 for "not yet") is unknown.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    text = str(value)
+    if not text.isascii() or not text.isdigit() or len(text) > 20:
+        return None
+    number = int(text)
+    for unit in (1, 1000, 1_000_000, 1_000_000_000):
+        if EARLIEST_S * unit <= number < LATEST_S * unit:
+            return number * 1_000_000 // unit
+    return None
+
+
+def devices(parent: Object, key: str) -> tuple[Devices, dict[str, Any]]:
+    """Devices of a resource map; see queue_devices.devices_of. Raises Malformed."""
+    return devices_of(mapping(parent, key))
+
+
+def placed_in(partition: str | None, name: str) -> str:
+    """A name in a partition: those of the default partition stand for themselves, as Kubernetes has only that one."""
+    return name if partition in (None, "", DEFAULT) else f"[{partition}]{name}"
+
+
+def counted(parent: Object, key: str) -> int | None:
+    """A whole number, None where there is none; raises Malformed."""
+    value = parent.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not -(1 << 31) <= value < 1 << 31:
+        raise Malformed(f"{key} is not a whole number")
+    return value
+
+
+def partition_row(item: Object, observed_us: int | None) -> Row:
+    """A partition as a queue of everything. Raises Malformed."""
+    name = string(item, "name")
+    if name is None:
+        raise Malformed("a partition has no name")
+    capacity, applications = mapping(item, "capacity"), mapping(item, "applications")
+    quota, other = devices(capacity, "capacity")
+    waiting = [counted(applications, state) for state in ("New", "Accepted", "Pending")]
+    return {
+        "scheduler": "yunikorn",
+        "kind": "partition",
+        "name": name,
+        "observed_us": observed_us,
+        "state": string(item, "state"),
+        "quota": dumped(quota),
+        "quota_max": dumped(quota),
+        "used": _used(capacity, "usedCapacity", quota),
+        "pending_count": None if waiting == [None] * 3 else sum(n or 0 for n in waiting),
+        "running_count": counted(applications, "Running"),
+        "preemption": dumped(_kept(item, ("preemptionEnabled", "quotaPreemptionEnabled"))),
+        "detail": dumped(
+            filled(
+                other=other,
+                nodes=counted(item, "totalNodes"),
+                containers=counted(item, "totalContainers"),
+                applications=applications,
+                node_sorting=string(mapping(item, "nodeSortingPolicy"), "type"),
+                state_since_us=instant(item.get("lastStateTransitionTime")),
+                cluster_id=string(item, "clusterId"),
+            )
+        ),
+    }
+
+
+def queue_rows(item: Object, observed_us: int | None) -> Rows:
+    """A row a queue of the tree below and with `item`. What it uses beyond its guarantee counts as borrowed.
+
+    Raises Malformed: no queue of a tree with a broken one is told, since their sums would not add up.
+    """
+    waiting = [item]
+    rows: list[tuple[str, Row]] = []
+    while waiting:
+        told = waiting.pop()
+        waiting += mappings(told, "children")[::-1]
+        rows.append(("queue", _queue(told, observed_us)))
+        if len(rows) > MAX_QUEUES:
+            raise Malformed(f"more than {MAX_QUEUES} queues in one tree")
+    return rows
+
+
+def usage_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Row]]:
+    """A row a queue that a user or group has a part in. Raises Malformed."""
+    user, group = string(item, "userName"), string(item, "groupName")
+    waiting, told = [mapping(item, "queues")], 0
+    while waiting:
+        place = waiting.pop()
+        waiting += mappings(place, "children")[::-1]
+        path = string(place, "queuePath") or string(place, "queuename")
+        if path is None:
+            continue
+        told += 1
+        if told > MAX_QUEUES:
+            raise Malformed(f"more than {MAX_QUEUES} queues in one tree")
+        most, other = devices(place, "maxResources")
+        used, other_used = devices(place, "resourceUsage")
+        running = place.get("runningApplications")
+        yield (
+            "queue",
+            {
+                "scheduler": "yunikorn",
+                "kind": "user" if user else "group",
+                "name": user or group,
+                "parent": path,
+                "observed_us": observed_us,
+                "quota_max": dumped(most),
+                "used": dumped(used),
+                "running_count": len(running) if isinstance(running, list) else None,
+                "detail": dumped(
+                    filled(
+                        other=filled(quota_max=other, used=other_used),
+                        applications_max=counted(place, "maxApplications"),
+                    )
+                ),
+            },
+        )
+
+
+def event_row(item: Object) -> Row:
+    """The event row of an event record. Raises Malformed."""
+    at_us = instant(item.get("timestampNano"))
+    if at_us is None:
+        raise Malformed("timestampNano is not a time")
+    kind, change, detail = (counted(item, key) for key in ("type", "eventChangeType", "eventChangeDetail"))
+    name, reference, message = string(item, "objectID"), string(item, "referenceID"), string(item, "message")
+    what = DETAILS.get(detail or 0, str(detail) if detail else None)
+    how = CHANGES.get(change or 0, str(change))
+    identity = (str(item.get("timestampNano")), str(kind), name or "", reference or "", str(change), str(detail))
+    return {
+        "event_id": f"yunikorn-{hash64(*identity, message or '') & (1 << 64) - 1:016x}",
+        "object_kind": f"YuniKorn{OBJECTS.get(kind or 0, 'Object')}",
+        "name": name,
+        "reason": f"{what} {how}" if what else how,
+        "message": short(": ".join(part for part in (reference, message) if part) or None),
+        "count": 1,
+        "first_us": at_us,
+        "last_us": at_us,
+    }
+
+
+def _queue(item: Object, observed_us: int | None) -> Row:
+    name, partition = string(item, "queuename"), string(item, "partition")
+    if name is None:
+        raise Malformed("a queue has no queuename")
+    quota, other_quota = devices(item, "guaranteedResource")
+    most, other_most = devices(item, "maxResource")
+    pending, other_pending = devices(item, "pendingResource")
+    used = devices(item, "allocatedResource")[0]
+    parent = string(item, "parent") or name.rpartition(".")[0]
+    accepted = item.get("allocatingAcceptedApps")
+    return {
+        "scheduler": "yunikorn",
+        "kind": "queue",
+        "name": placed_in(partition, name),
+        "parent": placed_in(partition, parent) if parent else None,
+        "observed_us": observed_us,
+        "state": string(item, "status"),
+        "priority": counted(item, "priorityOffset"),
+        "quota": dumped(quota),
+        "quota_max": dumped(most),
+        "used": _used(item, "allocatedResource", quota | most),
+        "borrowed": dumped({kind: max(0, n - quota[kind]) for kind, n in used.items() if kind in quota}),
+        "running_count": counted(item, "runningApps"),
+        "preemption": dumped(
+            _kept(
+                item,
+                (
+                    "preemptionEnabled", "isPreemptionFence", "preemptionDelay", "isPriorityFence",
+                    "isQuotaPreemptionRunning",
+                ),
+            )
+        ),
+        "detail": dumped(
+            filled(
+                partition=partition,
+                pending=pending,
+                other=filled(quota=other_quota, quota_max=other_most, pending=other_pending),
+                leaf=_yes(item.get("isLeaf")),
+                managed=_yes(item.get("isManaged")),
+                applications_max=counted(item, "maxRunningApps"),
+                allocating=len(accepted) if isinstance(accepted, list) else None,
+                sorting=string(item, "sortingPolicy"),
+                properties=mapping(item, "properties"),
+            )
+        ),
+    }  # fmt: skip
+
+
+def _used(parent: Object, key: str, kinds: Devices) -> str | None:
+    """What is in use: none of a kind that may be used and is not listed, unknown where there is no list at all."""
+    if parent.get(key) is None:
+        return None
+    return dumped(dict.fromkeys(sorted(kinds), 0) | devices(parent, key)[0])
+
+
+def _yes(value: object) -> bool | None:
+    """YuniKorn writes some flags as text."""
+    return {"true": True, "false": False}.get(str(value).lower())
+
+
+def _kept(item: Object, keys: tuple[str, ...]) -> dict[str, object]:
+    return {key: item[key] for key in keys if isinstance(item.get(key), bool | str)}

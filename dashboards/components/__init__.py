@@ -1,0 +1,1 @@
+"""Building blocks of pages: charts, cards, tables."""

@@ -1,0 +1,223 @@
+"""What would make room, which jobs strand free GPUs, and how it went: the second half of the capacity page."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.components import charts, figures, parts
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.capacity_now import model_word, place_cell, place_word
+from gpuwatch.dashboards.shell import states
+from gpuwatch.dashboards.shell.query import Query, job_link
+from gpuwatch.dashboards.shell.theme import Scheme
+
+MAX_PLANS = 12
+MAX_MOVES = 8
+MAX_BLOCKERS = 3
+MAX_LAYOUTS = 10
+MAX_JOBS = 8
+
+
+def plans(data: Row | None, query: Query) -> Component:
+    """The cheapest moves after which a shape finds a place."""
+    if data is None:
+        return parts.card("Plans could not be loaded")
+    items: list[Row] = data.get("items") or []
+    if not items:
+        return parts.card("Every shape that is asked for finds a place", note="No move is needed")
+    possible = [item for item in items if item.get("possible") and item.get("moves")]
+    others = [item for item in items if item not in possible]
+    title = (
+        f"{len(possible)} shape{'s' if len(possible) != 1 else ''} would find a place after moves"
+        if possible
+        else "No moves would make room for what is asked for"
+    )
+    ordered = sorted(possible, key=lambda item: components_text.number(item.get("moved_gpus")) or Decimal(0))
+    shown: list[Component] = []
+    if ordered:
+        shown.append(html.Div([plan(item, query) for item in ordered[:MAX_PLANS]], className="plans"))
+    if len(ordered) > MAX_PLANS:
+        shown.append(html.P(f"and {len(ordered) - MAX_PLANS} more", className="soft"))
+    if others:
+        some = f"{len(others)} shape{'s' if len(others) != 1 else ''} for which no moves make room"
+        rest = html.Div([plan(item, query) for item in others[:MAX_PLANS]], className="plans")
+        more = html.P(f"and {len(others) - MAX_PLANS} more", className="soft") if len(others) > MAX_PLANS else None
+        shown.append(html.Details([html.Summary(some), rest, more], open=not possible))
+    return parts.card(title, *shown, note="Fewest GPUs moved, preemptible jobs first; gpuwatch moves nothing")
+
+
+def plan(item: Row, query: Query) -> Component:
+    """One shape: what to move, or who is in the way."""
+    moved = item.get("moved_gpus")
+    head = f"{components_text.clip(item.get('shape'), 16)} on {place_word(item)}"
+    if not item.get("possible"):
+        state = parts.tag("no moves make room")
+    elif not item.get("moves"):
+        state = parts.tag("fits now", "ok")
+    else:
+        state = parts.tag(f"move {moved} GPU{'s' if moved != 1 else ''}", "warn")
+    moves = [html.Li(move(one, item, query)) for one in (item.get("moves") or [])[:MAX_MOVES]]
+    hidden = len(item.get("moves") or []) - MAX_MOVES
+    if hidden > 0:
+        moves.append(html.Li(f"and {hidden} more", className="soft"))
+    blockers: list[Component | str] = []
+    for one in (item.get("blockers") or [])[:MAX_BLOCKERS]:
+        blockers += [", "] if blockers else ["In the way: "]
+        blockers += [job(one.get("job"), item.get("cluster"), query)]
+        blockers += [f" holds {one.get('gpus')} beside {one.get('free_gpus')} free"]
+    way = [html.P(blockers, className="soft small")] if blockers else []
+    sure = (
+        [html.P("Not all moves were looked at: there may be cheaper ones.", className="soft small")]
+        if item.get("exact") is False and item.get("moves")
+        else []
+    )
+    return html.Div(
+        [
+            html.Div(
+                [html.B(head), state, html.Span(f"{item.get('free_gpus')} GPUs free", className="soft small")],
+                className="facts",
+            ),
+            html.Ol(moves, className="plainlist") if moves else None,
+            *way,
+            *sure,
+        ],
+        className="plan",
+    )
+
+
+def move(one: Row, item: Row, query: Query) -> list[Component | str]:
+    """One piece of a job to move or requeue."""
+    gpus = one.get("gpus")
+    mark: list[Component | str] = [" ", parts.tag("preemptible", "ok")] if one.get("preemptible") else []
+    return [
+        job(one.get("job"), item.get("cluster"), query),
+        f": {gpus} GPU{'s' if gpus != 1 else ''} on {components_text.clip(one.get('node'), 60)}",
+        *mark,
+    ]
+
+
+def job(ident: object, cluster: object, query: Query) -> Component:
+    """A job, leading to its page."""
+    if not ident:
+        return html.Span("a holder that no scheduler names", className="soft")
+    return parts.link(components_text.clip(ident, 40), job_link(query, cluster, str(ident)), "title", str(ident))
+
+
+def repartition(data: Row | None) -> Component | None:
+    """Other MIG layouts that last week's demand would have used better; nothing where none would."""
+    rows: list[Row] = [row for row in (data or {}).get("repartition") or [] if row.get("changes")]
+    if not rows:
+        return None
+    pieces: list[Component] = []
+    for row in rows:
+        changes = row["changes"]
+        columns = [parts.Column("GPU"), parts.Column("Is laid out as"), parts.Column("Better")]
+        body = [
+            [
+                html.Span(
+                    components_text.clip(components_text.device(str(one.get("gpu"))), 40),
+                    className="mono",
+                    title=str(one.get("gpu")),
+                ),
+                layout(one.get("layout")),
+                layout(one.get("better")),
+            ]
+            for one in changes[:MAX_LAYOUTS]
+        ]
+        more = (
+            html.P(f"and {len(changes) - MAX_LAYOUTS} more", className="soft") if len(changes) > MAX_LAYOUTS else None
+        )
+        served = f"{components_text.percent(row.get('served_ratio'))} of the demand of {components_text.span(row.get('since'), row.get('until'))} found a slice of its own profile; {components_text.percent(row.get('served_ratio_after'))} would have"
+        pieces += [
+            html.H3(f"{components_text.clip(row.get('cluster'), 30)} · {model_word(row.get('gpu_model'))}"),
+            html.P(served, className="soft small"),
+            html.Div(parts.table(columns, body, label="Layouts"), className="tight"),
+            *([more] if more else []),
+        ]
+    count = sum(len(row["changes"]) for row in rows)
+    return parts.card(
+        f"{count} idle GPU{'s' if count != 1 else ''} would serve the demand better in another MIG layout",
+        *pieces,
+        note="gpuwatch changes no layout",
+    )
+
+
+def layout(profiles: object) -> Component:
+    """A MIG layout: `3g.40gb + 4 x 1g.10gb`."""
+    found: dict[str, int] = {}
+    for name in profiles if isinstance(profiles, list) else []:
+        found[str(name)] = found.get(str(name), 0) + 1
+    text = " + ".join(name if size == 1 else f"{size} × {name}" for name, size in found.items())
+    return html.Span(text or "empty", className="mono")
+
+
+def strands(data: Row | None, query: Query) -> Component:
+    """Jobs that held part of a node whose rest was free and of no use."""
+    if data is None:
+        return parts.card("Who strands free GPUs could not be loaded")
+    items: list[Row] = data.get("items") or []
+    if not items:
+        return parts.card(f"No job stranded free GPUs {query.window_words}")
+    columns = [
+        parts.Column("Job", "wide"),
+        parts.Column("Pool", "narrow-hide"),
+        parts.Column("GPU-h", "r"),
+        parts.Column("Price", "r"),
+    ]
+    body = [
+        [
+            html.Div(
+                [
+                    job(item.get("job"), item.get("cluster"), query)
+                    if item.get("job")
+                    else html.Span("Nobody held any of the node", className="soft"),
+                    html.Div(
+                        components_text.clip(components_text.owner(item.get("team")), 30)
+                        + (f" · {components_text.clip(item.get('user'), 24)}" if item.get("user") else ""),
+                        className="soft small",
+                    )
+                    if item.get("job")
+                    else None,
+                ]
+            ),
+            place_cell(item),
+            parts.num(
+                components_text.short(
+                    (components_text.number(item.get("stranded_gpu_hours")) or Decimal(0)).quantize(Decimal("0.1"))
+                ),
+                item.get("stranded_gpu_hours"),
+            ),
+            parts.money(item.get("cost"), str(item.get("currency") or "")),
+        ]
+        for item in items[:MAX_JOBS]
+    ]
+    whole = sum((components_text.number(item.get("stranded_gpu_hours")) or Decimal(0) for item in items), Decimal(0))
+    least = "At least " if data.get("next") else ""
+    title = f"{least}{components_text.short(whole.quantize(Decimal('0.1')))} free GPU-hours were stranded beside {len(items):,} job{'s' if len(items) != 1 else ''} {query.window_words}"
+    more = html.P(f"and {len(items) - MAX_JOBS:,} more", className="soft") if len(items) > MAX_JOBS else None
+    return parts.card(
+        title,
+        parts.table(columns, body, label="Who strands"),
+        more,
+        note="Where they lie strands the rest; no fault of their work",
+    )
+
+
+def history(data: Row | None, scheme: Scheme, query: Query) -> Component:
+    """Free and stranded GPUs over the window."""
+    if data is None:
+        return parts.card("The history could not be loaded")
+    figure = charts.fragmentation(data.get("items") or [], scheme)
+    if figure is None:
+        return parts.card(
+            f"Nothing was free {query.window_words}", states.advice("Or the books have no hour of this window yet.")
+        )
+    free, stranded = charts.free_hours(data.get("items") or [])
+    part = components_text.percent(stranded / free) if free else components_text.MISSING
+    title = f"{part} of the free GPU-hours {query.window_words} were stranded"
+    note = "GPUs on average, UTC; stranded as judged by the requests of the 28 days before"
+    return parts.card(title, parts.graph(figure, figures.LOW), note=note)

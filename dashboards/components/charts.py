@@ -1,0 +1,160 @@
+"""Figures of money and of capacity: the burn-down of a budget, free and stranded GPUs over time."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components.figures import Figure, layout
+from gpuwatch.dashboards.shell.theme import BUCKET, INK, Ink, Scheme
+
+SMALL = {"height": "190px"}
+MAX_DAYS = 62
+AT_THE_END = 0.17
+"""Part of the budget that an even pace has left where a word at the right end begins."""
+FILL_OPACITY = "33"
+"""Of the forecast's interval, as the last two figures of a colour."""
+
+
+def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
+    """What is left at the end of each day against an even pace, and where it may end; None without a day.
+
+    Days before the first have no books, so the line begins where they do.
+    """
+    days = [day for day in item.get("burn_down") or [] if isinstance(day, dict)][:MAX_DAYS]
+    if not days:
+        return None
+    ink, window, amount = INK[scheme], item.get("window") or {}, _float(item.get("amount")) or 0.0
+    start, end = str(window.get("start") or ""), str(window.get("end") or "")
+    at, left = f"{days[-1]['day']}T23:59:59Z", _float(days[-1].get("left"))
+    money = f"%{{y:,.2f}} {item.get('currency') or ''}"
+    even = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Even pace",
+        "x": [start, end],
+        "y": [amount, 0.0],
+        "line": {"color": ink.muted, "width": 1.2, "dash": "dash"},
+        "hoverinfo": "skip",
+    }
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": "Left",
+        "x": [str(days[0]["day"]), *(f"{day['day']}T23:59:59Z" for day in days)],
+        "y": [amount, *(_float(day.get("left")) for day in days)],
+        "line": {"color": ink.series[0], "width": 2},
+        "marker": {"size": 4, "color": ink.series[0]},
+        "hovertemplate": money,
+    }
+    ahead = forecast(item, at, left, end, ink)
+    ends = _float((item.get("forecast") or {}).get("amount"))
+    # The word stands on the side of the even pace where neither what is left nor the forecast is.
+    passed = (left or 0.0) < 0 if ends is None else ends > amount
+    free = {"x": 1, "xanchor": "right", "yanchor": "bottom"} if passed else {"x": 0.48, "xanchor": "right"}
+    at_y = amount * AT_THE_END if passed else amount / 2
+    notes = [mark("even pace", at_y, ink.muted, xref="paper", **{"yanchor": "top", **free})]
+    if left is not None:
+        notes.append(mark("left", left, ink.series[0], x=at, xanchor="right", xshift=-4, yanchor="top", yshift=-2))
+    zero = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0}
+    return {
+        "data": [even, *ahead, line],
+        "layout": layout(
+            scheme,
+            xaxis={"range": [start, end], "nticks": 6, "tickformat": "%-d %b"},
+            yaxis={"tickformat": "~s", "nticks": 4},
+            annotations=notes,
+            shapes=[{**zero, "line": {"color": ink.threshold, "width": 1.2}}],
+        ),
+    }
+
+
+def forecast(item: dict[str, Any], at: str, left: float | None, end: str, ink: Ink) -> list[Figure]:
+    """From what is left now to where it will end: the interval as an area, its middle as a dotted line."""
+    told, amount = item.get("forecast") or {}, _float(item.get("amount"))
+    low, middle, high = (_float(told.get(name)) for name in ("low", "amount", "high"))
+    if left is None or amount is None or low is None or middle is None or high is None:
+        return []
+    colour = ink.series[0]
+    area = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [at, end, end],
+        "y": [left, amount - low, amount - high],
+        "fill": "toself",
+        "fillcolor": f"{colour}{FILL_OPACITY}",
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+    }
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Forecast",
+        "x": [at, end],
+        "y": [left, amount - middle],
+        "line": {"color": colour, "width": 1.6, "dash": "dot"},
+        "hovertemplate": f"%{{y:,.2f}} {item.get('currency') or ''}",
+    }
+    return [area, line]
+
+
+def mark(text: str, y: float, colour: str, **place: Any) -> Figure:
+    """A word beside a line, in its colour."""
+    return {"text": text, "y": y, "showarrow": False, "font": {"size": 11, "color": colour}, **place}
+
+
+def free_then(items: list[dict[str, Any]]) -> dict[str, tuple[Decimal, Decimal]]:
+    """By start of a step: GPUs that were free, and of these stranded, of all pools."""
+    found: dict[str, tuple[Decimal, Decimal]] = {}
+    for item in items:
+        start = str(item.get("start"))
+        free, stranded = found.get(start, (Decimal(0), Decimal(0)))
+        more = (
+            components_text.number(item.get("free_gpus")) or Decimal(0),
+            components_text.number(item.get("stranded_gpus")) or Decimal(0),
+        )
+        found[start] = (free + more[0], stranded + more[1])
+    return dict(sorted(found.items()))
+
+
+def free_hours(items: list[dict[str, Any]]) -> tuple[Decimal, Decimal]:
+    """Free and stranded GPUs, each summed over steps: their ratio is that of the GPU-hours."""
+    steps = free_then(items).values()
+    return sum((one[0] for one in steps), Decimal(0)), sum((one[1] for one in steps), Decimal(0))
+
+
+def fragmentation(items: list[dict[str, Any]], scheme: Scheme) -> Figure | None:
+    """Free GPUs over time, stranded ones below the rest; None where none was free."""
+    steps = free_then(items)
+    if not any(free for free, _ in steps.values()):
+        return None
+    shown = {"stranded": [one[1] for one in steps.values()], "schedulable": [one[0] - one[1] for one in steps.values()]}
+    words_of = {"stranded": "Free but stranded", "schedulable": "Free and of use"}
+    bars = [
+        {
+            "type": "bar",
+            "name": words_of[name],
+            "x": list(steps),
+            "y": [float(value) for value in values],
+            "marker": {"color": BUCKET[name].colour(scheme), "line": {"width": 0}},
+            "hovertemplate": "%{y:,.1f} GPUs",
+        }
+        for name, values in shown.items()
+    ]
+    legend = {
+        "orientation": "h",
+        "x": 0,
+        "y": 1.02,
+        "yanchor": "bottom",
+        "font": {"size": 11, "color": INK[scheme].text},
+    }
+    return {
+        "data": bars,
+        "layout": layout(scheme, barmode="stack", bargap=0.04, showlegend=True, legend=legend, margin={"t": 28}),
+    }
+
+
+def _float(value: object) -> float | None:
+    found = components_text.number(value)
+    return None if found is None else float(found)

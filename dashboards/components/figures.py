@@ -1,0 +1,211 @@
+"""Plotly figures as plain dictionaries: one message each, zero-based, a gap is a gap, UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from gpuwatch.dashboards.shell.theme import BUCKETS, HATCHED, INK, Scheme
+
+Figure = dict[str, Any]
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False, "doubleClick": "reset", "showTips": False}
+"""For dcc.Graph: no buttons, and no link to anywhere."""
+
+LOW, TALL = {"height": "240px"}, {"height": "300px"}
+"""Styles of a graph: it takes its width from where it stands."""
+
+MAX_LINES = 5
+PALE = 0.5
+FEW_STEPS = 40
+"""More columns than that stand without gaps between them."""
+
+MAX_THRESHOLDS = 4
+RATIO = "_ratio"
+NOT_READINGS = ("at", "coverage", "devices")
+
+LINES = {
+    "gr_engine_ratio": "Engine busy",
+    "gpu_util_ratio": "GPU utilization",
+    "sm_active_ratio": "SMs active",
+    "sm_occupancy_ratio": "SM occupancy",
+    "tensor_active_ratio": "Tensor cores",
+    "dram_active_ratio": "Memory bandwidth",
+    "fp_active_ratio": "FP pipes",
+    "link_ratio": "Links",
+    "fb_used_ratio": "Memory used",
+    "power_watts": "Power (W)",
+}
+"""Columns of a series in words. Others are shown by their own name."""
+
+
+def line_word(column: str) -> str:
+    """A column of a series as it is written beside its line."""
+    return LINES.get(column, column.removesuffix(RATIO).replace("_", " "))
+
+
+def layout(scheme: Scheme, **changes: Any) -> Figure:
+    """Axes, fonts and colours every figure shares."""
+    ink = INK[scheme]
+    axis = {
+        "gridcolor": ink.line,
+        "zerolinecolor": ink.line,
+        "linecolor": ink.line,
+        "tickfont": {"color": ink.muted, "size": 11},
+        "title": {"font": {"color": ink.muted, "size": 11}},
+        "fixedrange": True,
+        "automargin": True,
+    }
+    base: Figure = {
+        "template": None,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": FONT, "size": 12, "color": ink.text},
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "xaxis": {**axis, "showgrid": False, "type": "date"},
+        "yaxis": {**axis, "rangemode": "tozero"},
+        "showlegend": False,
+        "hovermode": "x unified",
+        "hoverlabel": {"bgcolor": ink.ground, "bordercolor": ink.line, "font": {"color": ink.text, "size": 12}},
+        "transition": {"duration": 0},
+    }
+    for name, value in changes.items():
+        base[name] = {**base[name], **value} if isinstance(base.get(name), dict) else value
+    return base
+
+
+def stack(
+    times: Sequence[str],
+    hours: Mapping[str, Sequence[float | None]],
+    step_s: int,
+    scheme: Scheme,
+    cut: Collection[int] = (),
+) -> Figure:
+    """GPU-hours a step by bucket, stacked in the order of the ledger. `times` are starts of steps; those of the places
+    `cut` are no whole steps and paler.
+    """
+    ink = INK[scheme]
+    opacity = [PALE if at in cut else 1 for at in range(len(times))]
+    bars = [
+        {
+            "type": "bar",
+            "name": bucket.word,
+            "x": list(times),
+            "y": list(hours[bucket.name]),
+            "width": [step_s * 1000 * (0.92 if len(times) <= FEW_STEPS else 1)] * len(times),
+            "offset": 0,
+            "marker": {
+                "color": bucket.colour(scheme),
+                "line": {"width": 0},
+                "opacity": opacity,
+                **(
+                    {"pattern": {"shape": "/", "bgcolor": ink.ground, "fgcolor": bucket.colour(scheme), "size": 5}}
+                    if bucket.name == HATCHED
+                    else {}
+                ),
+            },
+            "hovertemplate": "%{y:,.1f} GPU-h",
+        }
+        for bucket in BUCKETS
+        if any(hours.get(bucket.name, ()))
+    ]
+    return {
+        "data": bars,
+        "layout": layout(
+            scheme, barmode="stack", yaxis={"title": {"text": "GPU-hours", "font": {"color": ink.muted, "size": 11}}}
+        ),
+    }
+
+
+def evidence(series: Mapping[str, Any], scheme: Scheme, thresholds: Mapping[str, float] | None = None) -> Figure | None:
+    """Readings over the window with the thresholds a rule used; None where there is nothing to draw."""
+    points = [point for point in series.get("points") or [] if isinstance(point, dict)]
+    columns = [
+        name
+        for name in series.get("columns") or dict.fromkeys(name for point in points for name in point)
+        if name not in NOT_READINGS and any(isinstance(point.get(name), int | float) for point in points)
+    ]
+    ratios = [name for name in columns if name.endswith(RATIO)] or columns
+    shown = sorted(ratios, key=lambda name: list(LINES).index(name) if name in LINES else len(LINES))[:MAX_LINES]
+    if not shown:
+        return None
+    ink, as_ratio = INK[scheme], all(name.endswith(RATIO) for name in shown)
+    lines = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": line_word(name),
+            "x": [point.get("at") for point in points],
+            "y": [point.get(name) for point in points],
+            "connectgaps": False,
+            "line": {"color": colour, "width": 1.8, "shape": "hv"},
+            "hovertemplate": "%{y:.0%}" if as_ratio else "%{y:,.3~g}",
+        }
+        for name, colour in zip(shown, ink.series, strict=False)
+    ]
+    marks = threshold_marks(thresholds or {}, shown, scheme) if as_ratio else ([], [])
+    axis: dict[str, Any] = {"tickformat": ".0%", "range": [-0.01, 1.04]} if as_ratio else {}
+    return {
+        "data": lines,
+        "layout": layout(
+            scheme,
+            yaxis=axis,
+            shapes=marks[0],
+            annotations=marks[1],
+            showlegend=True,
+            legend={
+                "orientation": "h",
+                "x": 0,
+                "y": 1.02,
+                "yanchor": "bottom",
+                "font": {"size": 11, "color": ink.text},
+            },
+            margin={"t": 28},
+        ),
+    }
+
+
+def threshold_marks(
+    thresholds: Mapping[str, Any], columns: Sequence[str], scheme: Scheme
+) -> tuple[list[Figure], list[Figure]]:
+    """Dashed lines with their words, for thresholds that lie on a drawn line of ratios."""
+    ink = INK[scheme]
+    drawn = [
+        (line_word(column), value)
+        for name, value in thresholds.items()
+        if (column := column_of(name)) in columns and isinstance(value, int | float) and 0 < value <= 1
+    ][:MAX_THRESHOLDS]
+    shapes = [
+        {
+            "type": "line",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": value,
+            "y1": value,
+            "line": {"color": ink.threshold, "width": 1.2, "dash": "dash"},
+        }
+        for _, value in drawn
+    ]
+    notes = [
+        {
+            "xref": "paper",
+            "x": 1,
+            "xanchor": "right",
+            "y": value,
+            "yanchor": "bottom",
+            "showarrow": False,
+            "text": f"limit of {word} {value:.0%}",
+            "font": {"size": 10.5, "color": ink.threshold},
+        }
+        for word, value in drawn
+    ]
+    return shapes, notes
+
+
+def column_of(threshold: str) -> str:
+    """The column a threshold is a line through: `sm_active_max` -> `sm_active_ratio`."""
+    stem = threshold.removesuffix("_min").removesuffix("_max")
+    if stem == "busy_ratio":
+        return "gr_engine_ratio"
+    return stem if stem.endswith(RATIO) else f"{stem}{RATIO}"

@@ -1,0 +1,115 @@
+"""Numbers of rules by their names: what a name says in words, and its value in the unit that it ends with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.components import figures, parts
+from gpuwatch.dashboards.components import text as components_text
+
+_TIME = re.compile(r"_us(?=_|$)")
+"""Microseconds: `idle_us_min`, `warn_us`; not `fb_used_ratio_max`."""
+
+SHORT = {
+    "sm": "SMs",
+    "gpu": "GPU",
+    "gpus": "GPUs",
+    "dram": "memory",
+    "fb": "memory",
+    "gr": "graphics",
+    "min": "at least",
+    "max": "at most",
+    "pcie": "PCIe",
+    "nvlink": "NVLink",
+    "mig": "MIG",
+    "xid": "XID",
+    "xids": "XIDs",
+    "cuda": "CUDA",
+    "cpu": "CPU",
+    "fragmentation": "lost to the usual requests",
+}
+UNITS = {
+    "_gb_per_s": "GB/s",
+    "_gpu_hours": "GPU-h",
+    "_device_hours": "device-h",
+    "_gib": "GiB",
+    "_mib": "MiB",
+    "_mhz": "MHz",
+    "_watts": "W",
+    "_celsius": "°C",
+}
+"""Ends of names (before `_min`, `_max`) that say the unit. Times and ratios have words of their own."""
+
+BYTES_PER_S = "_bytes_per_s"
+SECONDS = {"_seconds": 1, "_minutes": 60, "_hours": 3600, "_days": 86400}
+_BOUND = re.compile(r"_(min|max|low|high)$")
+
+
+def ends_with(name: str, unit: str) -> bool:
+    """Whether a name has this unit, a bound behind it or not."""
+    return _BOUND.sub("", name).endswith(unit)
+
+
+def label(name: str) -> str:
+    """A column's name in words: its unit goes to the value."""
+    stem = _TIME.sub("", name).replace("_ratio", "")
+    if f"{stem}{figures.RATIO}" in figures.LINES:
+        return figures.LINES[f"{stem}{figures.RATIO}"]
+    for unit in (BYTES_PER_S, *UNITS, *SECONDS):
+        if ends_with(stem, unit):
+            stem = stem.replace(unit, "", 1) or stem
+            break
+    said = " ".join(SHORT.get(word, word) for word in stem.split("_") if word)
+    return said[:1].upper() + said[1:]
+
+
+def value(name: str, entry: object) -> Component:
+    """A value in its unit, exact on hover."""
+    found = None if isinstance(entry, str) else components_text.number(entry)  # a word may be a job's number
+    if found is None:
+        return html.Span(components_text.clip(entry, 60))
+    if _TIME.search(name):
+        return parts.num(components_text.duration(found / 1_000_000), f"{entry} µs")
+    if ends_with(name, BYTES_PER_S):
+        return parts.num(f"{components_text.short(found / 1_000_000_000)} GB/s", entry)
+    unit = next((said for end, said in UNITS.items() if ends_with(name, end)), "")
+    if unit:
+        return parts.num(f"{components_text.short(found)} {unit}", entry)
+    seconds = next((size for end, size in SECONDS.items() if ends_with(name, end)), 0)
+    if seconds:
+        return parts.num(components_text.duration(found * seconds), entry)
+    if ("ratio" in name or 0 < found < 1) and found <= 1:
+        return parts.percent(found)
+    return parts.num(plain(found), entry)
+
+
+def plain(number: Decimal) -> str:
+    """A number as it is: whole, or with two decimals."""
+    return f"{number.normalize():,f}" if number == number.to_integral_value() else f"{number:,.2f}"
+
+
+def typed(name: str, entry: object) -> str:
+    """A threshold as somebody would write it: `15m`, `0.8`, `5`."""
+    found = components_text.number(entry)
+    if found is None:
+        return ""
+    if _TIME.search(name):
+        seconds = found / 1_000_000
+        for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+            if seconds and seconds % size == 0:
+                return f"{seconds / size:.0f}{unit}"
+        return f"{seconds.normalize():f}s"
+    return f"{found.normalize():f}"
+
+
+def rows(told: Mapping[str, object], most: int) -> list[list[Component | str]]:
+    """A mapping as rows of a table: words and values; what does not fit in a cell is left out."""
+    fit = [
+        (name, entry) for name, entry in told.items() if entry not in (None, "") and not isinstance(entry, dict | list)
+    ]
+    return [[label(name), value(name, entry)] for name, entry in fit[:most]]

@@ -1,0 +1,175 @@
+"""MIG slices over a window: tenancies of one slice put together. Pure; unknown stays unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.dashboards.client import Row
+from gpuwatch.dashboards.components import text as components_text
+
+NOBODY = ("__platform__", "__idle__")
+BUSY_MIN = Decimal("0.05")
+"""Engine-busy ratio below which a slice is drawn as barely used."""
+
+IDLE_MIN = Decimal("0.5")
+"""Part of its held time from which an idle slice is drawn as held idle."""
+
+MEMORY_COLUMNS, COMPUTE_ROWS = 8, 7
+METHODS = {
+    "dominant": "the larger of compute and memory",
+    "compute": "compute",
+    "memory": "memory",
+    "sm": "SMs",
+}
+"""What a share of a GPU is counted by."""
+SPLITS = {
+    "bound": "split evenly among the pods bound to it",
+    "replica": "split by replicas of time-slicing",
+    "claim": "split by resource claims",
+    "process": "split by what processes used",
+    "fraction": "split by the fractions asked for",
+}
+"""How a slice is divided among several owners."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One slice over a window. `owner` is who held it longest; None: nobody did."""
+
+    ident: str
+    gpu: str
+    cluster: str
+    profile: str
+    share: str
+    placement: dict[str, Any] | None
+    owner: str | None
+    job: str | None
+    others: int
+    """Further owners in the window."""
+    held_s: Decimal
+    free_s: Decimal
+    idle_s: Decimal | None
+    busy: Decimal | None
+    """Mean engine-busy ratio (0..1) of its measured held time."""
+    cost: Decimal | None
+    """What its holders pay."""
+    currency: str
+    method: str = ""
+    """What its share is counted by: dominant, compute, memory or sm; empty where nobody said."""
+    split: str = ""
+    """How it was divided among several owners; empty where it had one."""
+
+    @property
+    def state(self) -> str:
+        """free, unmeasured, idle, low or used."""
+        if self.owner is None:
+            return "free"
+        if self.idle_s is not None and self.held_s and self.idle_s / self.held_s >= IDLE_MIN:
+            return "idle"
+        if self.busy is None:
+            return "unmeasured"
+        return "used" if self.busy >= BUSY_MIN else "low"
+
+    @property
+    def start(self) -> int:
+        """First memory column; unplaced slices last."""
+        return whole((self.placement or {}).get("start"), MEMORY_COLUMNS)
+
+    @property
+    def words(self) -> str:
+        """The slice in a sentence."""
+        who = components_text.owner(self.owner) if self.owner else "free"
+        more = f" and {self.others} more" if self.others else ""
+        use = f"{components_text.percent(self.busy)} busy" if self.busy is not None else "not measured"
+        counted = f" by {self.method}" if self.method else ""
+        divided = f", {SPLITS.get(self.split, self.split)}" if self.split else ""
+        return (
+            f"{self.profile}: {who}{more}"
+            + (f", {use}" if self.owner else "")
+            + f", share {self.share}{counted}{divided}"
+        )
+
+
+def slices(rows: Iterable[Row]) -> dict[str, list[Slice]]:
+    """By GPU, its slices in the order of memory."""
+    apart: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        apart.setdefault((str(row.get("gpu")), str(row.get("slice"))), []).append(row)
+    found: dict[str, list[Slice]] = {}
+    for (gpu, _), tenancies in apart.items():
+        found.setdefault(gpu, []).append(one(tenancies))
+    return {gpu: sorted(list_, key=lambda part: (part.start, part.ident)) for gpu, list_ in found.items()}
+
+
+def one(rows: Sequence[Row]) -> Slice:
+    """Tenancies of one slice as one."""
+    held = [row for row in rows if row.get("team") not in NOBODY or row.get("job")]
+    by_owner: dict[str, Decimal] = {}
+    for row in held:
+        name = owner_of(row)
+        by_owner[name] = by_owner.get(name, Decimal(0)) + seconds(row, "device_seconds")
+    owner = max(by_owner, key=lambda name: (by_owner[name], name), default=None)
+    mine = [row for row in held if owner_of(row) == owner]
+    longest = max(mine, key=lambda row: seconds(row, "device_seconds"), default=None)
+    costs = [cost for row in held if (cost := components_text.number(row.get("cost"))) is not None]
+    idle = [part for row in held if (part := components_text.number(row.get("idle_seconds"))) is not None]
+    last = max(rows, key=lambda row: str(row.get("start") or ""))
+    placement = last.get("placement")
+    return Slice(
+        ident=str(last.get("slice")),
+        gpu=str(last.get("gpu")),
+        cluster=str(last.get("cluster") or ""),
+        profile=str(last.get("profile") or components_text.MISSING),
+        share=str(last.get("share") or components_text.MISSING),
+        placement=placement if isinstance(placement, dict) else None,
+        owner=owner,
+        job=str(longest["job"]) if longest and longest.get("job") else None,
+        others=max(0, len(by_owner) - 1),
+        held_s=sum((seconds(row, "device_seconds") for row in held), Decimal(0)),
+        free_s=sum((seconds(row, "device_seconds") for row in rows if row not in held), Decimal(0)),
+        idle_s=sum(idle, Decimal(0)) if idle else None,
+        busy=busy_of(held),
+        cost=sum(costs, Decimal(0)) if costs else None,
+        currency=str(last.get("currency") or ""),
+        method=", ".join(dict.fromkeys(str(row["share_method"]) for row in rows if row.get("share_method"))),
+        split=", ".join(dict.fromkeys(str(row["split"]) for row in rows if row.get("split"))),
+    )
+
+
+def owner_of(row: Row) -> str:
+    """The team of a tenancy, else its user."""
+    return str(row.get("team") or row.get("user") or "__unallocated__")
+
+
+def busy_of(rows: Iterable[Row]) -> Decimal | None:
+    """Mean engine-busy ratio, weighted by time, of the tenancies that were measured."""
+    top = bottom = Decimal(0)
+    for row in rows:
+        ratio = components_text.number((row.get("utilisation") or {}).get("gr_engine_ratio"))
+        if ratio is not None:
+            length = seconds(row, "device_seconds")
+            top, bottom = top + ratio * length, bottom + length
+    return top / bottom if bottom else None
+
+
+def seconds(row: Row, name: str) -> Decimal:
+    """A number of seconds; none counts as zero weight."""
+    return components_text.number(row.get(name)) or Decimal(0)
+
+
+def share(text: object) -> Fraction | None:
+    """`1/7` or a number as a fraction."""
+    try:
+        return Fraction(str(text))
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def whole(value: object, default: int) -> int:
+    """A small whole number from JSON."""
+    found = components_text.number(value)
+    return int(found) if found is not None and 0 <= found <= MEMORY_COLUMNS else default

@@ -1,0 +1,55 @@
+"""The waterfall: every bucket in the fixed order, each bar starting where the one before ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.components import ledger_math, parts
+from gpuwatch.dashboards.components.ledger_math import Sum
+from gpuwatch.dashboards.shell.theme import place
+
+ACTED_ON = "hoarded"
+"""The one bucket whose money is red: it is somebody's to release."""
+
+COLUMNS = [
+    parts.Column("Bucket"),
+    parts.Column("", "grow"),
+    parts.Column("Share", "r"),
+    parts.Column("GPU-h", "r"),
+    parts.Column("Cost", "r"),
+]
+
+
+def waterfall(sums: Mapping[str, Sum], currency: str, label: str) -> Component:
+    """A table of buckets with their share, GPU-hours and money, closed by their sum."""
+    whole, done, rows = ledger_math.total(sums), Decimal(0), []
+    for name in sorted(sums, key=place):
+        part = sums[name]
+        if not part.seconds:
+            continue
+        share = part.seconds / whole.seconds
+        style = {"marginLeft": f"{float(done / whole.seconds) * 100:.2f}%", **parts.width(float(share))}
+        done += part.seconds
+        rows.append(
+            [
+                parts.bucket_word(name),
+                html.Span(html.Span(className=f"bar b-{name}", style=style), className="track"),
+                parts.percent(share),
+                parts.hours(part.seconds),
+                parts.lost(part.cost, currency) if name == ACTED_ON else parts.money(part.cost, currency),
+            ]
+        )
+    rows.append(
+        [
+            html.B("All of it"),
+            html.Span(html.Span(className="bar f-total", style=parts.width(1)), className="track"),
+            parts.percent(1),
+            parts.hours(whole.seconds),
+            parts.money(whole.cost, currency),
+        ]
+    )
+    return parts.table(COLUMNS, rows, label=label)

@@ -1,0 +1,128 @@
+"""Sign-in by token: a plain form, the token in an HttpOnly cookie of this site, never in a page or an address."""
+
+from __future__ import annotations
+
+from html import escape
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from gpuwatch.dashboards.client import COOKIE, FORWARDED, PLAIN, ApiFailure, Caller, Client
+from gpuwatch.dashboards.shell.query import ROOT
+
+MAX_FORM = 4096
+DAY_S = 86400
+COOKIE_DAYS = 30
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Sign in · gpuwatch</title>
+<link rel="icon" type="image/svg+xml" href="{root}/assets/logo.svg">
+<link rel="stylesheet" href="{root}/assets/style.css">
+</head>
+<body class="login">
+<main class="card">
+<div class="brand"><span class="logo"></span><span class="name">gpuwatch</span></div>
+<h1>Sign in</h1>
+<p class="soft">With a token of scope read or admin. An administrator makes one with
+<code>gpuwatch token create --scope read</code>.</p>
+{error}
+<form method="post" action="{root}/login">
+<input type="hidden" name="next" value="{next}">
+<label for="token">Token</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<button class="button primary" type="submit">Sign in</button>
+</form>
+</main>
+</body>
+</html>
+"""
+
+
+def login_routes(client: Client) -> list[Route]:
+    """The routes of the form, of its answer and of signing out."""
+
+    async def form(request: Request) -> Response:
+        return page(safe_next(request.query_params.get("next")))
+
+    async def sign_in(request: Request) -> Response:
+        fields = parse_qs(await body_of(request), max_num_fields=5)
+        token, goal = fields.get("token", [""])[0].strip(), safe_next(fields.get("next", [""])[0])
+        if not PLAIN.fullmatch(token):
+            return page(goal, "That is not a token. It is one line that starts as the command printed it.", 400)
+        try:
+            me = await client.of(caller_of(request, token)).me()
+        except ApiFailure as error:
+            if error.status == 401:
+                return page(goal, "This token is not known, has expired or was revoked.", 401)
+            return page(goal, f"{error.message} {error.hint}".strip(), error.status or 502)
+        if me.get("scope") == "ingest":
+            return page(goal, "This token may only send data. Use one with scope read or admin.", 403)
+        response = RedirectResponse(goal, 303)
+        response.set_cookie(
+            COOKIE,
+            token,
+            max_age=COOKIE_DAYS * DAY_S,
+            path="/",
+            secure=is_https(request),
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def sign_out(request: Request) -> Response:
+        response = RedirectResponse(f"{ROOT}/login", 303)
+        response.delete_cookie(COOKIE, path="/", secure=is_https(request), httponly=True, samesite="strict")
+        return response
+
+    return [
+        Route(f"{ROOT}/login", form, methods=["GET"]),
+        Route(f"{ROOT}/login", sign_in, methods=["POST"]),
+        Route(f"{ROOT}/logout", sign_out, methods=["POST"]),
+    ]
+
+
+def page(goal: str, error: str = "", status: int = 200) -> Response:
+    """The form; an error is said above it."""
+    said = f'<p class="error" role="alert">{escape(error)}</p>' if error else ""
+    text = PAGE.format(root=ROOT, error=said, next=escape(goal, quote=True))
+    return HTMLResponse(text, status, headers={"cache-control": "no-store"})
+
+
+async def body_of(request: Request) -> str:
+    """The form's text, bounded."""
+    found = b""
+    async for part in request.stream():
+        found += part
+        if len(found) > MAX_FORM:
+            return ""
+    return found.decode("utf-8", "replace")
+
+
+def safe_next(text: str | None) -> str:
+    """Where to go after signing in: one of our own pages, whatever was asked for."""
+    home = f"{ROOT}/"
+    if not text or not text.startswith(home) or "\\" in text or not text.isprintable():
+        return home
+    parts = urlsplit(text)
+    return text if not parts.scheme and not parts.netloc and ".." not in parts.path else home
+
+
+def is_https(request: Request) -> bool:
+    """Whether the browser speaks TLS, to us or to a proxy that says so."""
+    return (
+        request.url.scheme == "https" or request.headers.get("x-forwarded-proto", "").split(",")[0].strip() == "https"
+    )
+
+
+def caller_of(request: Request, token: str) -> Caller:
+    """The caller of a plain request."""
+    address = (request.client.host, request.client.port) if request.client else ("", 0)
+    headers = tuple((name, request.headers[name]) for name in FORWARDED if name in request.headers)
+    return Caller(token, None, address, headers)

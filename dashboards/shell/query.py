@@ -1,0 +1,91 @@
+"""What a page is asked for: its path and filters, all of it in the URL so that it can be shared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from gpuwatch.dashboards.components import text as components_text
+
+ROOT = "/ui"
+KEPT = ("window", "cluster", "pool", "team")
+"""Filters that go along from page to page."""
+
+DEFAULT_WINDOW = "7d"
+MAX_VALUE = 300
+MAX_FIELDS = 20
+
+WINDOWS = {
+    "24h": "Last 24 hours",
+    "7d": "Last 7 days",
+    "today": "Today",
+    "yesterday": "Yesterday",
+    "week": "This week",
+    "lastweek": "Last week",
+    "month": "This month",
+    "lastmonth": "Last month",
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A page's path below /ui (decoded, without a slash at the end) and its parameters."""
+
+    path: str = "/"
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, pathname: str | None, search: str | None) -> Query:
+        """From what the browser's location says; values are clipped, empty ones dropped."""
+        path = unquote(pathname or "").removeprefix(ROOT).rstrip("/") or "/"
+        try:
+            pairs = parse_qsl((search or "").removeprefix("?"), max_num_fields=MAX_FIELDS)
+        except ValueError:
+            pairs = []
+        return cls(path, {name: value[:MAX_VALUE] for name, value in pairs if value})
+
+    def get(self, name: str, default: str = "") -> str:
+        """The value of a parameter."""
+        return self.values.get(name, default)
+
+    @property
+    def window(self) -> str:
+        """The window in the words of the API."""
+        return self.get("window", DEFAULT_WINDOW)
+
+    @property
+    def window_words(self) -> str:
+        """The window as the end of a sentence: `in the last 7 days`, `last week`."""
+        known = WINDOWS.get(self.window)
+        if known is None:
+            start, _, end = self.window.partition(",")
+            return f"in {components_text.span(start, end) if end else self.window}"
+        return f"in the {known.lower()}" if self.window in ("24h", "7d") else known.lower()
+
+    @property
+    def scope(self) -> dict[str, str]:
+        """Cluster and team where they are set: parameters of the API. The pool is a dimension there (books.within)."""
+        return {name: self.values[name] for name in ("cluster", "team") if name in self.values}
+
+    def link(self, path: str | None = None, /, **changes: str | None) -> str:
+        """The address of `path` with this query's filters, or of this page with changes; None removes one."""
+        kept = self.values if path is None else {name: self.values[name] for name in KEPT if name in self.values}
+        wanted = {name: value for name, value in {**kept, **changes}.items() if value}
+        return address(self.path if path is None else path, wanted)
+
+
+def address(path: str, values: Mapping[str, str] | None = None) -> str:
+    """A URL below /ui; every part is quoted."""
+    base = f"{ROOT}{quote(path, safe='/')}"
+    return f"{base}?{urlencode(values)}" if values else base
+
+
+def finding_link(query: Query, key: str) -> str:
+    """The page of a finding."""
+    return query.link(f"/findings/{key}")
+
+
+def job_link(query: Query, cluster: object, job: str) -> str:
+    """The page of a job. `in` names its cluster without becoming a filter; the id may hold slashes."""
+    return query.link(f"/jobs/{job}", **{"in": str(cluster) if cluster else None})

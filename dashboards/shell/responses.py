@@ -1,0 +1,146 @@
+"""What every answer under /ui/ goes through: origin check, one page for all addresses, headers, compression."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from urllib.parse import urlsplit
+
+from dash import Dash
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gpuwatch.dashboards.shell.query import ROOT
+
+SUITES = f"{ROOT}/_dash-component-suites/"
+ASSETS = f"{ROOT}/assets/"
+UPDATE = f"{ROOT}/_dash-update-component"
+OWN = (f"{ROOT}/_", ASSETS, f"{ROOT}/login", f"{ROOT}/logout")
+"""Addresses that are not pages."""
+
+METHODS = ("GET", "HEAD", "POST")
+MAX_BODY = 1 << 20
+"""Bytes of a callback's request."""
+
+MAX_CACHED = 64
+"""Compressed bundles kept in memory; there are about thirty."""
+
+SMALL = 1024
+COMPRESSED = ("javascript", "text/", "json", "svg")
+YEAR = "public, max-age=31536000, immutable"
+
+
+def policy(dash: Dash) -> str:
+    """The content security policy: this site only. Scripts by hash; styles inline, because Mantine writes them."""
+    scripts = " ".join(["'self'", *dash.csp_hashes()])
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "font-src 'self'; connect-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; "
+        "form-action 'self'"
+    )
+
+
+class Guarded:
+    """ASGI round the pages. Answers are small, so each is held whole, compressed once, and bundles are kept so."""
+
+    def __init__(self, app: ASGIApp, csp: str) -> None:
+        self._app, self._csp = app, csp
+        self._bundles: dict[str, tuple[list[tuple[bytes, bytes]], bytes]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
+        if method not in METHODS:
+            await PlainTextResponse("method not allowed", 405)(scope, receive, send)
+            return
+        if method == "POST" and not same_origin(headers):
+            await PlainTextResponse("the request comes from another site", 403)(scope, receive, send)
+            return
+        if method != "POST" and not path.startswith(OWN):
+            # Every page is the one document; the app in it reads the address.
+            scope = {**scope, "path": f"{ROOT}/", "raw_path": f"{ROOT}/".encode()}
+        squeeze = "gzip" in headers.get("accept-encoding", "")
+        start: Message = {"type": "http.response.start", "status": 500, "headers": []}
+        if squeeze and path in self._bundles:
+            raw, body = self._bundles[path]
+            start.update(status=200, headers=raw)
+        else:
+            start, body = await collected(
+                self._app, {**scope, "method": method if method == "POST" else "GET"}, receive
+            )
+            if start["status"] >= 500 and (path == UPDATE or path.startswith(SUITES)):
+                # Dash raises for a bundle it does not have, and for a callback's request that makes no sense. What
+                # fails within a callback is answered by the callback.
+                start, body = {**start, "status": 400 if path == UPDATE else 404, "headers": []}, b"no such thing"
+            if squeeze:
+                body = await self._squeezed(path, start, body)
+        out = MutableHeaders(raw=list(start["headers"]))
+        self._dress(out, path, scope.get("query_string", b""))
+        if start["status"] == 200 and "etag" in out and headers.get("if-none-match") == out["etag"]:
+            start, body = {**start, "status": 304}, b""
+            del out["content-length"]  # of the bundle: a server that promises it must send it
+        else:
+            out["content-length"] = str(len(body))
+        await send({**start, "headers": out.raw})
+        await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+
+    async def _squeezed(self, path: str, start: Message, body: bytes) -> bytes:
+        """The body compressed, where that pays; bundles are remembered."""
+        out = MutableHeaders(raw=list(start["headers"]))
+        kind = out.get("content-type", "")
+        if start["status"] != 200 or len(body) < SMALL or not any(part in kind for part in COMPRESSED):
+            return body
+        bundle = path.startswith(SUITES)
+        body = await asyncio.to_thread(gzip.compress, body, 6 if bundle else 2)
+        out["content-encoding"] = "gzip"
+        out["vary"] = "Accept-Encoding"
+        start["headers"] = out.raw
+        if bundle and len(self._bundles) < MAX_CACHED:
+            self._bundles[path] = (out.raw, body)
+        return body
+
+    def _dress(self, out: MutableHeaders, path: str, query: bytes) -> None:
+        """Security headers; how long a browser may keep it."""
+        out["content-security-policy"] = self._csp
+        out["x-content-type-options"] = "nosniff"
+        out["x-frame-options"] = "DENY"
+        out["referrer-policy"] = "same-origin"
+        out["cross-origin-opener-policy"] = "same-origin"
+        if path.startswith(ASSETS) and query.startswith(b"m="):
+            out["cache-control"] = YEAR
+        elif path.startswith(SUITES):
+            # A bundle whose name tells its version has a year from Dash; the others (plotly) are asked about again.
+            if "etag" in out and not out["etag"].startswith('"'):
+                out["etag"] = f'"{out["etag"]}"'
+            out.setdefault("cache-control", "no-cache")
+        else:
+            out["cache-control"] = "no-cache" if path.startswith(ASSETS) else "no-store"
+
+
+async def collected(app: ASGIApp, scope: Scope, receive: Receive) -> tuple[Message, bytes]:
+    """An application's whole answer. A request body above MAX_BODY is cut off: the reader fails on it."""
+    start: Message = {"type": "http.response.start", "status": 500, "headers": []}
+    body, taken = bytearray(), 0
+
+    async def bounded() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        return message if taken <= MAX_BODY else {"type": "http.disconnect"}
+
+    async def keep(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            start.update(message)
+        elif message["type"] == "http.response.body":
+            body.extend(message.get("body", b""))
+
+    await app(scope, bounded, keep)
+    return start, bytes(body)
+
+
+def same_origin(headers: Headers) -> bool:
+    """Whether what a browser says of the page that sent this, if it says anything, is our own host."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()

@@ -1,0 +1,1 @@
+"""What measured use suggests: own or rent, spot, right-sizing."""

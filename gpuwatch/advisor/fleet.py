@@ -1,0 +1,221 @@
+"""Decisions about the fleet: own or rent, and pools as one, from what the books say of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.advisor.formulas import HOURS_A_MONTH, Case, break_even, given_back, payback_months, sensitivity, together
+from gpuwatch.advisor.inputs import RENTED, Assumptions, Booked, Group, answer, asked, booked, converted, money, ratio
+from gpuwatch.core.clock import Window
+from gpuwatch.core.errors import UsageError
+from gpuwatch.ledger.totals import scale_of
+from gpuwatch.rates import in_force
+from gpuwatch.rates.card import Rate, resolve
+from gpuwatch.rates.commitments import counted
+from gpuwatch.rates.fx import Fx
+from gpuwatch.rates.owned import Owned
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+POOLS_MAX = 50
+GROUP = ("cluster", "pool", "gpu_model")
+
+OWN_NOTES = (
+    "the cloud would be rented for the hours that somebody held, and for none of the others",
+    "hardware that is ordered now comes in 3 to 6 months",
+    "prices of the cloud have fallen by about a fifth a year: see the sensitivity",
+)
+POOL_NOTES = (
+    "any job may run on any GPU of these pools, and the GPUs that a job needs may lie on any nodes",
+    "jobs that waited are not counted: look at the queues of these pools first",
+    "whole nodes are given back, the cheapest first; a node that is owned saves nothing until it is sold or used",
+)
+
+
+@dataclass(frozen=True)
+class _Price:
+    """An hourly price, or what lacks where it is not known; `factor` turned the hardware's money into its currency."""
+
+    hourly: Fraction | None
+    currency: str | None
+    lacks: str | None = None
+    factor: Fraction = Fraction(1)
+
+
+def own_vs_cloud(store: Store, state: State, window: Window, assumed: Assumptions) -> dict[str, Any]:
+    """Of each cluster, pool and model: the utilisation at which owning breaks even, the payback, and the sensitivity.
+
+    Utilisation is the part of the capacity that was held: the cloud would be rented for that. What lacks a price is
+    told with what to do about it. Raises UsageError for a window whose money does not fit.
+    """
+    fx, at_us = Fx.read(state), window.end_us - 1
+    owned, rates = in_force.owned_hardware(state), in_force.in_force(state)
+    count = {
+        tuple(row[name] for name in GROUP): row["gpus"] for row in store.rows("advisor/pool", **asked(window, None))
+    }
+    items = []
+    for group, one in sorted(booked(store, window, GROUP).items(), key=lambda found: str(found[0])):
+        hardware = _hardware(owned, group, at_us)
+        own = _owned_price(one, hardware, fx, at_us)
+        cloud, source, also = _cloud_price(rates, fx, group, assumed, own.currency, at_us)
+        gpus = count.get(group, 0)
+        item: dict[str, Any] = {
+            **dict(zip(GROUP, group, strict=True)),
+            "gpus": gpus,
+            "utilisation": ratio(one.used),
+            "owned_price": money(own.hourly, 6),
+            "cloud_price": money(cloud, 6),
+            "cloud_price_from": source,
+            "currency": own.currency,
+        }
+        if own.hourly is None or cloud is None or one.used is None:
+            item["missing"] = own.lacks or also or "nothing was owned in this window"
+        elif not gpus:
+            item["missing"] = "none of these GPUs was there at the end of the window"
+        else:
+            item |= _verdict(gpus, one.used, own, cloud, hardware)
+        items.append(item)
+    return answer(window, assumed, items, OWN_NOTES)
+
+
+def consolidation(
+    store: Store, state: State, window: Window, cluster: str, pools: Sequence[str], assumed: Assumptions
+) -> dict[str, Any]:
+    """Pools of one cluster as one, by model: GPUs that their common peak needs, nodes freed, and what those cost.
+
+    Raises UsageError for a pool that the cluster does not have, or more than POOLS_MAX.
+    """
+    if not pools or len(pools) > POOLS_MAX:
+        raise UsageError(f"pools: name 1 to {POOLS_MAX} of them")
+    rows = [r for r in store.rows("advisor/pool", **asked(window, None, cluster)) if r["pool"] is not None]
+    known = sorted({row["pool"] for row in rows})
+    if missing := [pool for pool in pools if pool not in known]:
+        raise UsageError(f"pool {missing[0]!r}: cluster {cluster!r} has {', '.join(known) or 'none'} in this window")
+    groups, scale, span = booked(store, window, GROUP, cluster=cluster), scale_of(store, window), counted(store, window)
+    items = []
+    for model in sorted({row["gpu_model"] for row in rows if row["pool"] in pools}, key=str):
+        mine = [row for row in rows if row["pool"] in pools and row["gpu_model"] == model]
+        question = asked(window, None, cluster) | {"pools": list(pools), "gpu_model": model, "scale": scale.shares}
+        held = store.rows("advisor/held_at_once", **question)[0]
+        gpus, sizes = sum(row["gpus"] for row in mine), [row["gpus_a_node"] for row in mine]
+        if None in sizes:
+            raise UsageError(f"pool {mine[sizes.index(None)]['pool']!r}: the nodes of its GPUs are unknown")
+        length_us = 0 if span is None else span.end_us - span.start_us
+        mean = Fraction(int(held["unit_us"]), scale.shares * length_us) if length_us else Fraction(0)
+        found = together(gpus, Fraction(held["peak"], scale.shares), mean, max(sizes), Fraction(assumed.headroom))
+        prices = [groups.get((cluster, row["pool"], model), Booked()) for row in mine]
+        item: dict[str, Any] = {
+            "cluster": cluster,
+            "gpu_model": model,
+            "pools": {row["pool"]: row["gpus"] for row in mine},
+            "gpus": gpus,
+            "peak_gpus": ratio(Fraction(held["peak"], scale.shares)),
+            "needed_gpus": found.needed_gpus,
+            "freed_nodes": found.freed_nodes,
+            "freed_gpus": found.freed_gpus,
+            "utilisation_before": ratio(found.utilisation_before),
+            "utilisation_after": ratio(found.utilisation_after),
+            "saving_a_month": None,
+            "currency": prices[0].currency if len({price.currency for price in prices}) == 1 else None,
+        }
+        told = [price.hourly for price in prices]
+        hourly = [price for price in told if price is not None]
+        if len(hourly) < len(told) or item["currency"] is None:
+            lacking = [row["pool"] for row, price in zip(mine, told, strict=True) if price is None]
+            item["missing"] = (
+                f"no price of one currency for {', '.join(lacking)}: gpuwatch doctor names the rates to add"
+                if lacking
+                else "prices in several currencies: set exchange rates (gpuwatch rates fx FILE --currency USD)"
+            )
+        else:
+            share = [(row["gpus"], price) for row, price in zip(mine, hourly, strict=True)]
+            item["saving_a_month"] = money(given_back(share, found.freed_gpus) * HOURS_A_MONTH)
+        items.append(item)
+    return answer(window, assumed, items, POOL_NOTES)
+
+
+def _owned_price(one: Booked, hardware: Owned | None, fx: Fx, at_us: int) -> _Price:
+    """What an hour of these GPUs costs who owns them: by the formula, else the mean of what is not rented by the hour."""
+    if hardware is not None:
+        currency = fx.currency or hardware.currency
+        factor = converted(fx, Fraction(1), hardware.currency, currency, at_us)
+        if factor is None:
+            lacks = f"the hardware is priced in {hardware.currency}: add an exchange rate to {currency}"
+            return _Price(None, currency, lacks=lacks)
+        return _Price(hardware.hourly_exact * factor, currency, factor=factor)
+    own = [sort for sort in one.hours if sort[0] not in RENTED]
+    currencies = {currency for _, currency in own}
+    if len(currencies) > 1:
+        return _Price(None, None, lacks="prices in several currencies: set exchange rates (gpuwatch rates fx)")
+    if not own and one.pricings:
+        said = f"these GPUs are paid {' and '.join(sorted(one.pricings))}, and no hardware of this model is known"
+        return _Price(None, one.currency, lacks=f"{said}: gpuwatch rates owned FILE")
+    if not own:
+        return _Price(None, None, lacks="no price of these GPUs: add a rate, or gpuwatch rates owned FILE")
+    hours = sum((one.hours[sort] for sort in own), Fraction(0))
+    return _Price(sum((one.money[sort] for sort in own), Fraction(0)) / hours, currencies.pop())
+
+
+def _cloud_price(
+    rates: Sequence[Rate], fx: Fx, group: Group, assumed: Assumptions, currency: str | None, at_us: int
+) -> tuple[Fraction | None, str | None, str | None]:
+    """The price of an hour in the cloud in this currency, where it comes from, and what lacks where it is not known."""
+    if assumed.cloud_price is not None:
+        return Fraction(assumed.cloud_price), "given", None
+    cluster, pool, model = group
+    listed = [rate for rate in rates if rate.pricing == "on_demand"]
+    found = resolve(listed, cluster or "", pool, model or "", None, at_us)
+    if found is None:
+        wanted = f"no cloud price for {model or 'this model'}: give one, or add a rate with pricing on_demand"
+        return None, None, wanted
+    price = converted(fx, Fraction(found.usd_per_gpu_hour), found.currency, currency or found.currency, at_us)
+    lacks = (
+        None if price is not None else f"the on-demand rate is in {found.currency}: add an exchange rate to {currency}"
+    )
+    return price, None if price is None else "on-demand rate of the card", lacks
+
+
+def _verdict(gpus: int, used: Fraction, own: _Price, cloud: Fraction, hardware: Owned | None) -> dict[str, Any]:
+    hourly, capex, monthly = own.hourly or Fraction(0), None, Fraction(0)
+    if hardware is not None:
+        part = own.factor * gpus / hardware.gpus
+        capex = Fraction(hardware.capex) * (1 + Fraction(hardware.adders)) * part
+        monthly = _monthly(hardware) * part
+    point = break_even(hourly, cloud)
+    return {
+        "break_even_utilisation": ratio(point),
+        "cheaper": "owned" if used > point else "cloud",
+        "saved_by_owning_a_month": money(gpus * HOURS_A_MONTH * (used * cloud - hourly)),
+        "payback_months": ratio(None if capex is None else payback_months(capex, gpus, used, cloud, monthly)),
+        "payback_needs": None if capex is not None else "capex of the hardware: gpuwatch rates owned FILE",
+        "sensitivity": [_case(case) for case in sensitivity(hourly, cloud, gpus, used, capex, monthly)],
+    }
+
+
+def _case(case: Case) -> dict[str, str | None]:
+    return {
+        "cloud_price": money(case.cloud_price, 6),
+        "utilisation": ratio(case.utilisation),
+        "break_even_utilisation": ratio(case.break_even),
+        "saved_by_owning_a_month": money(case.saved_a_month),
+        "payback_months": ratio(case.payback_months),
+    }
+
+
+def _monthly(hardware: Owned) -> Fraction:
+    """Running costs of a month: power and the yearly amounts, without the investment."""
+    kwh = Fraction((hardware.kw or Decimal(0)) + hardware.host_kw) * Fraction(hardware.pue) * HOURS_A_MONTH
+    yearly = hardware.ops_per_year + hardware.space_per_year + hardware.support_per_year
+    return kwh * Fraction(hardware.price_per_kwh) + Fraction(yearly) / 12
+
+
+def _hardware(owned: Sequence[Owned], group: Group, at_us: int) -> Owned | None:
+    """The hardware record that prices these GPUs, the most specific one."""
+    rates = {one.rate(): one for one in owned if one.kw is not None}
+    cluster, pool, model = group
+    found = resolve(list(rates), cluster or "", pool, model or "", None, at_us)
+    return None if found is None else rates[found]

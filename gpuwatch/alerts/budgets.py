@@ -1,0 +1,108 @@
+"""Messages about budgets and quotas: what was passed, and what will not last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.billing.budgets import FLEET, PERIODS, Status, in_force, period_name, statuses
+from gpuwatch.core.clock import DAY_US, parse_window, rfc3339
+from gpuwatch.findings.read import Finding
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+DETECTOR = "budget"
+PLATFORM = "__platform__"
+"""Whose the fleet's budget is."""
+EVIDENCE = ("spent", "amount", "runs_out", "gpu_hours", "gpu_hours_quota", "missing")
+"""What a message says of a status, beside its forecast."""
+NEARLY, WHOLE = 80, 100
+"""Percent from which a budget is nearly spent, and is passed."""
+LATE_US = DAY_US
+"""How long after its end a period is still looked at: its last hours are booked behind it."""
+
+
+def alerts(store: Store, state: State, at_us: int) -> list[Finding]:
+    """What channels are told of budgets: one a team, period and percent that was passed, of which the highest is told, or
+    that it will pass 100; and one of the quota of GPU-hours. A period that has just ended is looked at too.
+    """
+    known = in_force(state)
+    found = statuses(store, state, at_us, budgets=known)
+    for period in PERIODS:
+        start_us = parse_window(period_name(period, at_us), at_us).start_us
+        if at_us - start_us < LATE_US:
+            mine = [budget for budget in known if budget.period == period]
+            found += statuses(store, state, start_us, budgets=mine, ended=True)
+    return [finding for status in found for finding in _told(status)]
+
+
+def _told(status: Status) -> Iterator[Finding]:
+    budget = status.budget
+    if status.spent is not None:
+        percent = int(status.spent * 100 / budget.amount)
+        ahead = status.forecast.amount if status.forecast and status.forecast.low > budget.amount else None
+        said = f"has spent {status.spent:f} of its {budget.amount:f} {budget.currency} for {status.name}, {percent} %"
+        if ahead is not None and percent < WHOLE:
+            said += f", and will have spent {ahead:f} by its end"
+        yield from _finding(status, "Budget", "spent", percent, said, "" if ahead is None else "forecast")
+    if budget.gpu_hours is not None:
+        percent = int(status.gpu_hours * 100 / budget.gpu_hours)
+        said = f"has used {_hours(status.gpu_hours)} of its {_hours(budget.gpu_hours)} GPU-hours for {status.name}, {percent} %"
+        yield from _finding(status, "Quota", "used", percent, said, "", "hours:")
+
+
+def _finding(
+    status: Status, noun: str, verb: str, percent: int, said: str, otherwise: str, kind: str = ""
+) -> Iterator[Finding]:
+    """The finding of the highest percent that was passed; where none was, that of `otherwise`, unless it is empty."""
+    budget = status.budget
+    passed = max((at for at in budget.alert_at if percent >= at), default=None)
+    if passed is None and not otherwise:
+        return
+    if percent >= WHOLE:
+        title = f"{noun} of {status.name} passed: {percent} % {verb}"
+    elif passed is None:
+        title = f"{noun} of {status.name} will not last: {percent} % {verb}"
+    elif percent >= NEARLY:
+        title = f"{noun} of {status.name} nearly {verb}: {percent} %"
+    else:
+        title = f"{noun} of {status.name}: {percent} % {verb}"
+    fleet = budget.team == FLEET
+    yield Finding(
+        key=f"{DETECTOR}:{budget.team}:{status.name}:{kind}{passed or otherwise}",
+        detector=DETECTOR,
+        title=title,
+        severity="high" if percent >= WHOLE else "medium",
+        state="open",
+        confidence=1.0,
+        cluster="all",
+        subject={"kind": "team", "id": budget.team, "name": "the fleet" if fleet else budget.team},
+        team=PLATFORM if fleet else budget.team,
+        user=None,
+        started_at=rfc3339(status.window.start_us),
+        ended_at=None,
+        last_seen_at=rfc3339(status.at_us),
+        wasted_gpu_seconds="0",
+        # Nothing is wasted: a message then says that no cost is claimed, where none would be an unknown one.
+        wasted_cost="0",
+        currency=budget.currency,
+        bucket="",
+        summary=f"{'The fleet' if fleet else f'Team {budget.team}'} {said}.",
+        remedy="Look at what it was spent on (gpuwatch chargeback --by team,job), or set another budget.",
+        evidence=_evidence(status),
+        devices=[],
+        nodes=[],
+        suppressed_by=None,
+        resolved_reason=None,
+    )
+
+
+def _evidence(status: Status) -> dict[str, Any]:
+    told = status.as_dict()
+    forecast = {} if status.forecast is None else {"forecast": f"{status.forecast.amount:f}"}
+    return {name: told[name] for name in EVIDENCE if told[name] is not None} | forecast
+
+
+def _hours(hours: Decimal) -> str:
+    return f"{hours:.1f}"

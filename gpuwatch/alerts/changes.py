@@ -1,0 +1,134 @@
+"""What changed since a channel was last told: findings that opened, worsened or were resolved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from gpuwatch.alerts.channel import Channel, rank
+from gpuwatch.alerts.outbox.firing import Firing
+from gpuwatch.alerts.outbox.repository import ANSWERED, Change, Mark, Outbox
+from gpuwatch.alerts.outbox.tables import About
+from gpuwatch.alerts.repository import Channels
+from gpuwatch.core.clock import HOUR_US, MINUTE_US, rfc3339
+from gpuwatch.findings.read import Finding
+from gpuwatch.state import State
+
+REOPEN_QUIET_US = HOUR_US
+"""A finding that opens again this soon after its end is told of only if it is still open when the time is over."""
+
+ELSEWHERE = "elsewhere"
+"""State of an open finding, for a fallback channel, that another channel is told of."""
+SPOKEN = ("acked", "snoozed", "exempt")
+"""States in which an owner has spoken: nothing is sent, and what waits is withdrawn."""
+
+
+def enqueue(state: State, findings: Sequence[Finding], now_us: int) -> int:
+    """Queues for every enabled channel what changed since it was last told; returns how many messages were queued.
+
+    `findings` are all there are, in every state, the dearest first (findings.read). Calling it again with the same
+    findings queues nothing, so a crash at any instant neither loses nor repeats a message.
+    """
+    outbox, firing = Outbox(state), Firing(state)
+    channels = [channel for channel in Channels(state).list() if channel.enabled]
+    written = 0
+    for channel in channels:
+        mine = for_channel(channel, findings, channels)
+        if channel.kind == "alertmanager":
+            written += firing.update(channel.name, [finding.as_dict() for finding in fires(channel, mine)], now_us)
+            continue
+        timing = channel.timing
+        written += outbox.update(
+            channel.name,
+            partial(changes, channel, mine, now_us=now_us),
+            timing.due_us(now_us),
+            now_us,
+            urgent=() if timing.digest != "off" else timing.passing,
+            throttle_us=0 if timing.digest != "off" else timing.throttle_minutes * MINUTE_US,
+        )
+    return written
+
+
+def for_channel(channel: Channel, findings: Sequence[Finding], channels: Sequence[Channel]) -> Sequence[Finding]:
+    """The findings that a channel may be told of: all, or of a fallback those that no other channel hears of.
+
+    Of the others it only hears the end, where it was told of their start.
+    """
+    if not channel.fallback:
+        return findings
+    others = [other for other in channels if not other.fallback]
+    heard = (f.state == "open" and any(other.hears(f) for other in others) for f in findings)
+    return [replace(f, state=ELSEWHERE) if elsewhere else f for f, elsewhere in zip(findings, heard, strict=True)]
+
+
+def fires(channel: Channel, findings: Sequence[Finding]) -> list[Finding]:
+    """What fires at an Alertmanager: every open finding that it hears of."""
+    return [finding for finding in findings if finding.state == "open" and channel.hears(finding)]
+
+
+def changes(channel: Channel, findings: Sequence[Finding], marks: Mapping[str, Mark], now_us: int) -> list[Change]:
+    """New marks and messages of one channel, in the order of `findings`; pure."""
+    found = (_change(channel, finding, marks.get(finding.key), now_us) for finding in findings)
+    return [change for change in found if change is not None]
+
+
+def _change(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
+    if finding.state in SPOKEN:
+        return _answered(finding, mark, now_us)
+    if finding.state == ELSEWHERE:
+        return None
+    if finding.state == "resolved":
+        return _resolved(channel, finding, mark, now_us)
+    if not channel.covers(finding):
+        return _answered(finding, mark, now_us)  # it is another team's now: what waits is theirs to hear
+    if mark is not None and mark.state == "open":
+        return _worsened(channel, finding, mark, now_us)
+    return _opened(channel, finding, mark, now_us)
+
+
+def _answered(finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
+    """When the snooze runs out, somebody reopens it, or it is this channel's again, it has opened again."""
+    if mark is None or mark.state != "open":
+        return None
+    return Change(finding.key, Mark(ANSWERED, mark.severity, mark.episode, now_us))
+
+
+def _resolved(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
+    """Only who was told of the start is told of the end: old history is nobody's alert."""
+    if mark is None or mark.state not in ("open", ANSWERED):
+        return None
+    told = Mark("resolved", mark.severity, mark.episode, now_us)
+    if not channel.covers(finding):
+        return Change(finding.key, told)  # it turned out to be another team's: their names are nobody's here
+    return _told(channel, finding, "resolved", told, mark.severity, now_us)
+
+
+def _worsened(channel: Channel, finding: Finding, mark: Mark, now_us: int) -> Change | None:
+    """Against the worst that was told, so that a severity that swings is told once a level."""
+    if rank(finding.severity) <= rank(mark.severity) or not channel.hears(finding):
+        return None
+    told = Mark("open", finding.severity, mark.episode, now_us)
+    return _told(channel, finding, "worsened", told, mark.severity, now_us)
+
+
+def _opened(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
+    if not channel.hears(finding):
+        quiet = Mark("quiet", finding.severity, 0, now_us)
+        return Change(finding.key, quiet) if mark is None else None
+    if mark is not None and mark.state == "resolved" and now_us - mark.at_us < REOPEN_QUIET_US:
+        return None
+    told = Mark("open", finding.severity, 1 if mark is None else mark.episode + 1, now_us)
+    crossed = mark is not None and mark.state == "quiet" and rank(mark.severity) < rank(finding.severity)
+    event = "worsened" if crossed and "worsened" in channel.events else "opened"
+    return _told(channel, finding, event, told, mark.severity if crossed and mark else None, now_us)
+
+
+def _told(channel: Channel, finding: Finding, event: str, mark: Mark, previous: str | None, now_us: int) -> Change:
+    """The mark moves whether or not the channel wants this event: it wants to know what follows from it."""
+    if event not in channel.events:
+        return Change(finding.key, mark)
+    payload = {"at": rfc3339(now_us), "previous_severity": previous, "finding": finding.as_dict()}
+    about = About(finding.severity, finding.detector, finding.team, finding.user)
+    return Change(finding.key, mark, event, json.dumps(payload), about)

@@ -1,0 +1,1 @@
+"""Notification channels: Slack, webhooks, e-mail, Alertmanager."""

@@ -1,0 +1,216 @@
+"""One message to a mail server: where it may go, how long it may take, and what the answers mean."""
+
+from __future__ import annotations
+
+import re
+import smtplib
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from email.message import EmailMessage
+from typing import Any
+
+from gpuwatch.alerts.channels.destination_guard import AddressRefused, Gate, Guard
+from gpuwatch.alerts.channels.email_server import Mail
+from gpuwatch.alerts.channels.http_post import Outcome
+from gpuwatch.core.errors import UsageError
+
+TIMEOUT_S = 60.0
+"""For the whole of it: name, connection, TLS, message, answers. Shorter than an outbox row is held."""
+PATIENT_ATTEMPTS = 8
+"""Tries (about twenty minutes) in which a recipient that is refused for now holds the message up for all; then the others
+get it. Nobody gets it twice."""
+
+MAX_ANSWER = 100_000
+"""Bytes of one answer that are read."""
+
+_STATUS = re.compile(rb"^[245]\.\d{1,3}\.\d{1,3}\b")
+"""An enhanced status code (RFC 3463). Nothing else of an answer is repeated: it may hold what nobody should see."""
+
+
+def send(
+    mail: Mail,
+    message: EmailMessage,
+    recipients: Sequence[str],
+    guard: Guard,
+    timeout_s: float = TIMEOUT_S,
+    tls: ssl.SSLContext | None = None,
+    attempts: int = 0,
+) -> Outcome:
+    """Sends a message; never raises for what the network or the server does. 4xx is tried again, 5xx is not.
+
+    Never in plain text where TLS is asked for: a server that does not offer STARTTLS gets nothing.
+    """
+    try:
+        gate = Gate(guard, guard.check_host(mail.host, mail.security != "none"))
+    except UsageError as error:
+        return Outcome(False, str(error), permanent=True)
+    client = _Client(mail, gate, timeout_s, tls or ssl.create_default_context())
+    alarm = threading.Timer(timeout_s, client.cut)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        return _exchange(client, mail, message, recipients, attempts)
+    except smtplib.SMTPResponseException as error:
+        return _judge(gate.host, error.smtp_code, error.smtp_error)
+    except smtplib.SMTPNotSupportedError:
+        return Outcome(False, f"{gate.host} does not offer {client.asked}; nothing was sent: check port and security")
+    except ssl.SSLError:
+        return Outcome(
+            False, f"{gate.host}: its TLS certificate is not accepted, or it speaks no TLS; check port and host"
+        )
+    except (TimeoutError, smtplib.SMTPServerDisconnected):
+        if client.late:
+            return Outcome(False, f"{gate.host} gave no answer within {timeout_s:g} s")
+        return Outcome(False, f"{gate.host} closed or broke the exchange")
+    except smtplib.SMTPException:
+        return Outcome(False, f"{gate.host} offers no way to log in that is known here; check user and security")
+    except socket.gaierror:
+        return Outcome(False, f"the name {gate.host} cannot be resolved; check it, or this machine's DNS")
+    except OSError as error:
+        if gate.refused and not gate.opened:
+            words = "leads to an address that is not public; name it in allow_private of gpuwatch.toml to use it"
+            return Outcome(False, f"{gate.host} {words}", permanent=True)
+        if client.late:
+            return Outcome(False, f"{gate.host} gave no answer within {timeout_s:g} s")
+        return Outcome(False, f"{gate.host} cannot be reached: {error.strerror or 'connection closed'}")
+    finally:
+        alarm.cancel()
+        client.close()
+
+
+def _exchange(client: _Client, mail: Mail, message: EmailMessage, recipients: Sequence[str], attempts: int) -> Outcome:
+    """1. Connect and greet. 2. TLS. 3. Log in. 4. Sender and recipients. 5. The message, where anybody takes it."""
+    client.open()
+    if mail.security == "starttls":
+        client.asked = "STARTTLS"
+        client.starttls(context=client.context)
+        client.ehlo_or_helo_if_needed()
+    if mail.user is not None:
+        client.asked = "a way to log in"
+        client.login(mail.user, mail.password or "")
+    client.ehlo_or_helo_if_needed()
+    content = message.as_bytes()
+    code, said = client.mail(mail.sender)
+    if code != 250:
+        return _judge(mail.host, code, said)
+    answers = [client.rcpt(address) for address in recipients]
+    taken = sum(code in (250, 251) for code, _ in answers)
+    for_now = next(((code, said) for code, said in answers if 400 <= code < 500), None)
+    never = next(((code, said) for code, said in answers if code >= 500), None)
+    if for_now is not None and (attempts < PATIENT_ATTEMPTS or not taken):
+        return _judge(mail.host, *for_now)
+    if not taken and never is not None:
+        return _judge(mail.host, *never)
+    code, said = client.data(content)
+    if code != 250:
+        return _judge(mail.host, code, said)
+    client.leave()
+    left = len(recipients) - taken
+    return Outcome(True, f"{left} of {len(recipients)} recipients were refused" if left else None)
+
+
+def _judge(host: str, code: int, said: bytes | str) -> Outcome:
+    """What an answer other than success means. Pure. https://www.rfc-editor.org/rfc/rfc5321#section-4.2"""
+    text = said.encode("utf-8", "replace") if isinstance(said, str) else said
+    status = _STATUS.match(text)
+    word = f" {status[0].decode()}" if status else ""
+    if 500 <= code < 600:
+        advice = "check user and password" if code in (530, 534, 535, 538) else "check sender and recipients"
+        return Outcome(False, f"{host} answers {code}{word}; not tried again: {advice}", permanent=True)
+    return Outcome(False, f"{host} answers {code}{word}" if code > 0 else f"{host} closed or broke the exchange")
+
+
+class _Client(smtplib.SMTP):
+    """A client whose sockets go through the gate; TLS from the first byte where it is asked for."""
+
+    def __init__(self, mail: Mail, gate: Gate, timeout_s: float, context: ssl.SSLContext) -> None:
+        self._mail, self._gate, self.context = mail, gate, context
+        self.late, self.asked = False, ""
+        self._raw: socket.socket | None = None
+        super().__init__(timeout=timeout_s, local_hostname=mail.sender.rpartition("@")[2])
+
+    def open(self) -> None:
+        """Connects and reads the greeting."""
+        self._host = self._mail.host.strip("[]")  # the name that the certificate must have: starttls() reads it
+        code, said = self.connect(self._host, self._mail.port)
+        if code != 220:
+            raise smtplib.SMTPConnectError(code, said)
+
+    def cut(self) -> None:
+        """Ends whatever it waits for: the time is over. After STARTTLS its socket is another one than that it opened."""
+        self.late = True
+        for one in (self._raw, getattr(self, "sock", None)):
+            try:
+                if one is not None:
+                    one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def getreply(self) -> tuple[int, bytes]:
+        """An answer, of which MAX_ANSWER bytes are read at most."""
+        if self.late:
+            raise TimeoutError
+        if self.file is None and self.sock is not None:
+            self.file = self.sock.makefile("rb")
+        if self.file is not None:
+            self.file = _Bounded(self.file)
+        return super().getreply()
+
+    def leave(self) -> None:
+        """Says good-bye; the message is taken already, so nothing that happens here matters."""
+        try:
+            self.quit()
+        except (smtplib.SMTPException, OSError):
+            pass
+
+    def _get_socket(self, host: str, port: int, timeout: float | None) -> socket.socket:
+        """The first address that answers of those that may be reached."""
+        failed: OSError = OSError("no address")
+        for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            if self.late:
+                raise TimeoutError
+            try:
+                found = self._gate.socket(info)
+            except AddressRefused as error:
+                failed = error
+                continue
+            self._raw = found
+            try:
+                found.settimeout(timeout)
+                found.connect(info[4])
+                if self._mail.security != "tls":
+                    return found
+                wrapped: Any = self.context.wrap_socket(found, server_hostname=host)
+                self._raw = wrapped
+                return wrapped  # type: ignore[no-any-return]
+            except ssl.SSLError:
+                found.close()
+                raise
+            except OSError as error:
+                found.close()
+                failed = error
+        raise failed
+
+
+class _Bounded:
+    """A server's lines, as long as one answer has no more than MAX_ANSWER bytes of them."""
+
+    def __init__(self, lines: Any) -> None:
+        self._lines: Any = lines.lines() if isinstance(lines, _Bounded) else lines
+        self._left = MAX_ANSWER
+
+    def lines(self) -> Any:
+        """The file itself."""
+        return self._lines
+
+    def readline(self, size: int) -> bytes:
+        """The next line; nothing, as if the server had gone, where there were too many."""
+        line: bytes = self._lines.readline(size) if self._left > 0 else b""
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._lines.close()

@@ -1,0 +1,185 @@
+"""E-mails of findings, digests, reports and tests: text and HTML of one message. Pure: nothing is sent here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+from hashlib import sha256
+from typing import Any
+
+from gpuwatch.alerts import text as alerts_text
+from gpuwatch.alerts.channels.email_server import Mail
+from gpuwatch.alerts.channels.slack import ACTIONS, MAX_DIGEST, clean, digest_line, plain_line
+from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.templates import BUILT_IN, Template
+from gpuwatch.core.clock import from_us
+from gpuwatch.report.html.markup import Child, Html, join, tag
+from gpuwatch.report.summary import Summary
+
+MAX_SUBJECT = 200
+ATTACHED_MAX_BYTES = 10_000_000
+"""Attachments of one message, before they are encoded; what does not fit is linked."""
+MEDIA = {
+    "pdf": ("application", "pdf"),
+    "xlsx": ("application", "vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+}
+_STYLE = "font:14px/1.45 system-ui,-apple-system,'Segoe UI',Arial,sans-serif;color:#1C2326;max-width:640px"
+_SOFT = "color:#566067;font-size:13px"
+_CELL = "padding:4px 12px 4px 0;border-bottom:1px solid #D9DEE1;text-align:left;vertical-align:top"
+
+Fields = Sequence[tuple[str, str]]
+Links = Sequence[tuple[str, str | None]]
+
+
+def single(
+    mail: Mail, alert: Alert, base_url: str | None, key: str, now_us: int, template: Template = BUILT_IN
+) -> EmailMessage:
+    """The message about one finding, with links for its owner."""
+    finding = alert.finding
+    subject, identity = plain_line(alert, template), str(finding.get("key"))
+    links = [("Open the finding", alerts_text.finding_url(base_url, identity))]
+    if alert.event != "resolved":
+        links += [(label, alerts_text.action_url(base_url, identity, action)) for action, label in ACTIONS.items()]
+    body = template.text(alert, base_url, clean)
+    if body is not None:
+        return _message(mail, mail.to, subject, body, (), links, key, now_us)
+    facts: list[tuple[str, str]] = [
+        ("Owner", alerts_text.owner(finding)),
+        ("Rate", alerts_text.a_day(finding)),
+        ("Cost so far" if alert.event != "resolved" else "Cost in all", alerts_text.cost_so_far(finding)),
+        ("Since" if alert.event != "resolved" else "From", alerts_text.since(finding)),
+        ("Where", alerts_text.place(finding)),
+        ("Evidence", "; ".join(alerts_text.evidence(finding)) or "see the link"),
+    ]
+    if not alerts_text.claims(finding):
+        facts = [fact for fact in facts if fact[0] in ("Owner", "Since", "Evidence")]
+    if finding.get("remedy") and alert.event != "resolved":
+        facts.append(("Fix", str(finding["remedy"])))
+    if alert.event == "resolved" and (reason := alerts_text.reason(finding)):
+        facts.append(("Why it is over", reason))
+    return _message(mail, mail.to, subject, clean(finding.get("summary")), facts, links, key, now_us)
+
+
+def digest(
+    mail: Mail,
+    alerts: Sequence[Alert],
+    base_url: str | None,
+    key: str,
+    now_us: int,
+    by: Sequence[str] = (),
+    template: Template = BUILT_IN,
+) -> EmailMessage:
+    """The message about many findings, the dearest first; `by` names what they have in common."""
+    title, dearest = digest_line(alerts, by)
+    facts = [(str(number), plain_line(alert, template)) for number, alert in enumerate(dearest[:MAX_DIGEST], 1)]
+    left = len(alerts) - MAX_DIGEST
+    if left > 0:
+        facts.append(("", f"and {left} more"))
+    link = alerts_text.findings_url(base_url)
+    return _message(mail, mail.to, title, "", facts, [("Open all findings", link)], key, now_us)
+
+
+def test(mail: Mail, channel: str, base_url: str | None, key: str, now_us: int) -> EmailMessage:
+    """The message of the test button."""
+    text = f"Test from gpuwatch: channel {channel} works."
+    return _message(mail, mail.to, text, text, (), [("Open gpuwatch", alerts_text.findings_url(base_url))], key, now_us)
+
+
+def report(
+    mail: Mail,
+    summary: Summary,
+    to: Sequence[str],
+    base_url: str | None,
+    files: Mapping[str, bytes],
+    key: str,
+    now_us: int,
+) -> EmailMessage:
+    """The message of a report: what was paid, the wastes, a link, and `files` (by suffix) as far as they fit."""
+    paid = summary.numbers[0] if summary.numbers else ("", "", "")
+    changed = f", {paid[2]}" if paid[2] else ""
+    subject = f"{summary.title}: {paid[1]}{changed}" if paid[1] else summary.title
+    facts: list[tuple[str, str]] = [(label, f"{value}  {change}".strip()) for label, value, change in summary.numbers]
+    facts += [(f"Waste {n}", _waste(*waste)) for n, waste in enumerate(summary.wastes, 1)]
+    facts += [
+        ("Budget", summary.budget.removeprefix("Budget of ")),
+        ("Data quality", summary.quality),
+        ("Window", summary.window),
+    ]
+    link = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
+    attached, room = {}, ATTACHED_MAX_BYTES
+    for suffix, content in files.items():
+        if suffix in MEDIA and len(content) <= room:
+            attached[suffix] = content
+            room -= len(content)
+    message = _message(mail, to, subject, clean(summary.lead), facts, [("Open the report", link)], key, now_us)
+    for suffix, content in attached.items():
+        kind, subtype = MEDIA[suffix]
+        name = f"gpuwatch-{summary.stem.replace('/', '-')}.{suffix}"
+        message.add_attachment(content, maintype=kind, subtype=subtype, filename=name)
+    return message
+
+
+def message_id(key: str, sender: str) -> str:
+    """The same for the same key: who gets a message twice can tell."""
+    return f"<{sha256(key.encode()).hexdigest()[:40]}@{sender.rpartition('@')[2]}>"
+
+
+def _waste(what: str, owner: str, money: str, remedy: str) -> str:
+    return f"{money}: {what} ({owner}). {remedy}".strip()
+
+
+def _message(
+    mail: Mail,
+    to: Sequence[str],
+    subject: str,
+    lead: str,
+    facts: Fields,
+    links: Links,
+    key: str,
+    now_us: int,
+) -> EmailMessage:
+    """Headers are cleaned of everything that could end one; names that people chose never become markup."""
+    message: Any = EmailMessage(policy=SMTP)
+    line = clean(subject)
+    message["Subject"] = line if len(line) <= MAX_SUBJECT else f"{line[: MAX_SUBJECT - 1]}…"
+    message["From"] = mail.sender
+    message["To"] = ", ".join(to)
+    message["Date"] = format_datetime(from_us(now_us))
+    message["Message-ID"] = message_id(key, mail.sender)
+    message["Auto-Submitted"] = "auto-generated"
+    shown = [(label, url) for label, url in links if url]
+    message.set_content(_plain(line, lead, facts, shown))
+    message.add_alternative(_html(line, lead, facts, shown), subtype="html")
+    return message  # type: ignore[no-any-return]
+
+
+def _plain(title: str, lead: str, facts: Fields, links: Links) -> str:
+    lines = [title, ""]
+    lines += [lead, ""] if lead else []
+    lines += [f"{clean(name)}: {clean(text)}" if name else clean(text) for name, text in facts]
+    lines += ["", *(f"{label}: {url}" for label, url in links)] if links else []
+    return "\n".join([*lines, ""])
+
+
+def _html(title: str, lead: str, facts: Fields, links: Links) -> Html:
+    rows: list[Child] = [
+        tag(
+            "tr",
+            tag("td", clean(name), style=f"{_CELL};white-space:nowrap;{_SOFT}"),
+            tag("td", clean(text), style=_CELL),
+        )
+        for name, text in facts
+    ]
+    anchors: list[Child] = [tag("a", label, href=url, style="margin-right:16px") for label, url in links]
+    body = tag(
+        "div",
+        tag("h2", title, style="font-size:18px;margin:0 0 8px"),
+        [tag("p", clean(part)) for part in lead.split("\n") if part.strip()],
+        tag("table", rows, style="border-collapse:collapse") if rows else None,
+        tag("p", anchors) if anchors else None,
+        tag("p", "Sent by gpuwatch.", style=_SOFT),
+        style=_STYLE,
+    )
+    return join(Html("<!DOCTYPE html>\n"), tag("html", tag("body", body), lang="en"))

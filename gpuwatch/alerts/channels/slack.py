@@ -1,0 +1,268 @@
+"""Slack messages: Block Kit payloads of alerts, digests and tests. Pure: nothing is sent here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.alerts import text as alerts_text
+from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.templates import BUILT_IN, MAX_VALUE, Template
+
+MAX_SECTION = 3000
+MAX_FIELD = 2000
+MAX_BLOCKS = 50
+MAX_URL = 3000
+MAX_LINE = 300
+"""Length of the one line that decides: what stands after it is not read on a phone."""
+MAX_PART = 120
+"""Length of one name in that line: job names and users are written by anybody."""
+MAX_DIGEST = 10
+"""Findings in a digest: ui.md."""
+MAX_SUMMARY = 600
+MAX_FACTS = 10
+"""Fields of a section: the most that Slack takes."""
+
+_ICONS = {
+    "critical": ":red_circle:",
+    "high": ":red_circle:",
+    "medium": ":large_orange_circle:",
+    "low": ":large_yellow_circle:",
+    "info": ":large_blue_circle:",
+}
+_HALF_ESCAPE = re.compile(r"&[a-z]{0,3}$")
+_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+ACTIONS = {"ack": "Acknowledge", "snooze": "Snooze"}
+"""What an owner is offered: links to the page that asks for a reason and does it."""
+_EVENTS = ("opened", "worsened", "resolved")
+
+Payload = dict[str, Any]
+
+
+def payload(event: str, finding: Mapping[str, Any], base_url: str | None) -> Payload:
+    """The message about a finding as it is now."""
+    return single(Alert(event, str(finding.get("key")), "", finding), base_url)
+
+
+def single(alert: Alert, base_url: str | None, template: Template = BUILT_IN) -> Payload:
+    """The message about one finding: a line that decides, the facts, the fix, links, and the key it is known by."""
+    event, finding = alert.event, alert.finding
+    body = template.text(alert, base_url, _shown)
+    blocks = _facts(alert, template) if body is None else _written(alert, template, body)
+    if event == "resolved":
+        reason = alerts_text.reason(finding)
+        blocks += [_section(f"*Why it is over:* {escape(reason, MAX_SUMMARY)}")] if reason and body is None else []
+    elif finding.get("remedy") and body is None:
+        blocks.append(_section(f"*Fix:* {escape(finding['remedy'], MAX_SUMMARY)}"))
+    key = str(finding.get("key"))
+    links = [("Open the finding", alerts_text.finding_url(base_url, key))]
+    if event != "resolved":
+        links += [(label, alerts_text.action_url(base_url, key, action)) for action, label in ACTIONS.items()]
+    notes = [f"{finding.get('detector')} · confidence {_percent(finding.get('confidence'))}"]
+    notes += [f"not told before: {', '.join(alert.earlier)}"] if alert.earlier else []
+    return _message(plain_line(alert, template), [*blocks, *_buttons(links), _context([*notes, f"key {alert.key}"])])
+
+
+def _facts(alert: Alert, template: Template) -> list[Payload]:
+    event, finding = alert.event, alert.finding
+    facts = {
+        "Owner": alerts_text.owner(finding),
+        "Rate": alerts_text.a_day(finding),
+        ("Cost so far" if event != "resolved" else "Cost in all"): alerts_text.cost_so_far(finding),
+        "Since" if event != "resolved" else "From": alerts_text.since(finding),
+        "Where": alerts_text.place(finding),
+        "Evidence": "; ".join(alerts_text.evidence(finding)) or "see the link",
+    }
+    if not alerts_text.claims(finding):
+        facts = {name: text for name, text in facts.items() if name in ("Owner", "Since", "Evidence")}
+    fields = [_text(f"*{name}*\n{escape(text, MAX_FIELD - 50)}") for name, text in facts.items()]
+    return [
+        _section(f"{line(alert, template)}\n{escape(finding.get('summary'), MAX_SUMMARY)}"),
+        {"type": "section", "fields": fields},
+    ]
+
+
+def _written(alert: Alert, template: Template, body: str) -> list[Payload]:
+    """A body that people wrote: its own mrkdwn holds, the values in it are escaped."""
+    text = f"{line(alert, template)}\n{body}"
+    return [_section(_cut(text, MAX_SECTION))]
+
+
+def digest(
+    alerts: Sequence[Alert],
+    base_url: str | None,
+    *,
+    key: str = "",
+    by: Sequence[str] = (),
+    template: Template = BUILT_IN,
+) -> Payload:
+    """The message about many findings: their sum, at most MAX_DIGEST of them (the dearest first), and a link to all.
+
+    `by` names what they have in common: it stands first.
+    """
+    title, dearest = digest_line(alerts, by)
+    blocks = [_section(f":bar_chart: *{escape(title, MAX_LINE)}*")]
+    for alert in dearest[:MAX_DIGEST]:
+        url = alerts_text.finding_url(base_url, str(alert.finding.get("key")))
+        blocks.append(_section(line(alert, template) + (f" · <{url}|open>" if url and len(url) <= MAX_URL else "")))
+    left = len(alerts) - MAX_DIGEST
+    notes = [f"and {left} more"] if left > 0 else []
+    blocks += _buttons([("Open all findings", alerts_text.findings_url(base_url))])
+    return _message(title, [*blocks, _context([*notes, f"key {key}"])])
+
+
+def digest_line(alerts: Sequence[Alert], by: Sequence[str] = ()) -> tuple[str, list[Alert]]:
+    """The line of a digest, and its alerts with the dearest first."""
+    counts = {event: sum(alert.event == event for alert in alerts) for event in _EVENTS}
+    told = ", ".join(f"{count} {event}" for event, count in counts.items() if count)
+    title = f"{len(alerts)} finding{'s' * (len(alerts) != 1)}: {told}"
+    common = alerts_text.common(alerts[0].finding, by) if alerts else []
+    return " · ".join([*common, title, *_total(alerts)]), sorted(alerts, key=_dearness)
+
+
+def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | None], notes: Sequence[str]) -> Payload:
+    """A message that is about no finding: a line that decides, at most MAX_FACTS facts, a link, small print."""
+    blocks = [_section(f":page_facing_up: *{escape(title, MAX_LINE)}*")]
+    fields = [_text(f"*{escape(name, MAX_PART)}*\n{escape(text, MAX_LINE)}") for name, text in facts[:MAX_FACTS]]
+    blocks += [{"type": "section", "fields": fields}] if fields else []
+    return _message(title, [*blocks, *_buttons([link]), _context(notes)])
+
+
+def test(channel: str, base_url: str | None) -> Payload:
+    """The message of the test button."""
+    text = f"Test from gpuwatch: channel {channel} works."
+    blocks = [_section(f":white_check_mark: {escape(text, MAX_LINE)}")]
+    return _message(text, blocks + _buttons([("Open gpuwatch", alerts_text.findings_url(base_url))]))
+
+
+def line(alert: Alert, template: Template = BUILT_IN) -> str:
+    """What, who, money a day: the line that decides whether to open it, as mrkdwn."""
+    icon = ":white_check_mark:" if alert.event == "resolved" else _ICONS.get(str(alert.finding.get("severity")), "")
+    own = template.line(alert, None, _shown)
+    if own is not None:
+        return _cut(f"{icon} {own}".strip(), MAX_FIELD)
+    what, rest = _parts(alert, lambda text: escape(text, MAX_PART))
+    return f"{icon} *{what}* · {rest}".strip()
+
+
+def plain_line(alert: Alert, template: Template = BUILT_IN) -> str:
+    """The same without mrkdwn: the text of the notification, the subject of an e-mail."""
+    own = template.line(alert, None, lambda text: clean(text)[:MAX_VALUE])
+    if own is not None:
+        return own
+    what, rest = _parts(alert, lambda text: clean(text)[:MAX_PART])
+    return f"{what} · {rest}"
+
+
+def escape(text: object, limit: int) -> str:
+    """Text that nobody's name can make into a mention or a link, in at most `limit` UTF-16 units, cut with an ellipsis.
+
+    An escape is never cut in two. None is empty.
+    """
+    parts: list[str] = []
+    used = 0
+    for character in clean(text):
+        part = _ESCAPES.get(character, character)
+        size = _size(part)
+        if used + size > limit:
+            while parts and used + 1 > limit:
+                used -= _size(parts.pop())
+            return "".join(parts) + "…"
+        parts.append(part)
+        used += size
+    return "".join(parts)
+
+
+def _cut(text: str, limit: int) -> str:
+    """Text that is escaped already, in at most `limit` UTF-16 units; no escape is cut in two."""
+    if _size(text) <= limit:
+        return text
+    kept = text.encode("utf-16-le", "replace")[: 2 * (limit - 1)].decode("utf-16-le", "ignore")
+    return f"{_HALF_ESCAPE.sub('', kept)}…"
+
+
+def clean(text: object) -> str:
+    """One line without control, bidirectional or half characters."""
+    shown = "" if text is None else str(text)
+    return " ".join("".join(c if c.isprintable() else " " for c in shown).split())
+
+
+def _parts(alert: Alert, show: Callable[[object], str]) -> tuple[str, str]:
+    finding = alert.finding
+    what = show(alerts_text.what(alert.event, finding, alert.previous_severity, alert.earlier))
+    amount = alerts_text.cost_so_far(finding) if alert.event == "resolved" else alerts_text.a_day(finding)
+    about, owner = alerts_text.subject(finding), alerts_text.owner(finding)
+    parts = [f"{show(finding.get('title'))}: {show(about)}", *([] if owner == about else [show(owner)])]
+    parts += [show(amount)] if alerts_text.claims(finding) else []
+    return what, " · ".join(parts)
+
+
+def _total(alerts: Sequence[Alert]) -> list[str]:
+    """Money a day of what is open: of one currency, else unsaid; nothing where all is about budgets.
+
+    What claims no money has no currency, and is no other one.
+    """
+    opened = [alert.finding for alert in alerts if alert.event != "resolved"]
+    alive = [finding for finding in opened if alerts_text.claims(finding)]
+    known = [(alerts_text.cost_a_day(f), f.get("currency")) for f in alive]
+    priced = [(amount, currency) for amount, currency in known if amount]
+    unpriced = sum(amount is None for amount, _ in known)
+    if not alive:
+        return [] if opened else ["nothing open"]
+    if not priced:
+        return ["cost unknown" if unpriced else alerts_text.NO_COST]
+    if len({currency for _, currency in priced}) > 1:
+        return ["several currencies"]
+    more = f" and {unpriced} without a price" if unpriced else ""
+    return [f"{alerts_text.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}/day{more}"]
+
+
+def _dearness(alert: Alert) -> tuple[bool, Decimal]:
+    """Open before resolved, the dearest first."""
+    return alert.event == "resolved", -(alerts_text.cost_a_day(alert.finding) or Decimal(0))
+
+
+def _percent(ratio: object) -> str:
+    return f"{ratio:.0%}" if isinstance(ratio, int | float) else "unknown"
+
+
+def _message(text: str, blocks: list[Payload]) -> Payload:
+    return {
+        "text": escape(text, MAX_SECTION),
+        "blocks": blocks[:MAX_BLOCKS],
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
+
+
+def _section(text: str) -> Payload:
+    return {"type": "section", "text": _text(text)}
+
+
+def _context(notes: Sequence[str]) -> Payload:
+    return {"type": "context", "elements": [_text(escape(note, MAX_FIELD)) for note in notes]}
+
+
+def _buttons(links: Sequence[tuple[str, str | None]]) -> list[Payload]:
+    """Links side by side; nothing where the service does not know its own address."""
+    buttons = [
+        {"type": "button", "text": {"type": "plain_text", "text": label}, "url": url}
+        for label, url in links
+        if url is not None and len(url) <= MAX_URL
+    ]
+    return [{"type": "actions", "elements": buttons}] if buttons else []
+
+
+def _shown(value: object) -> str:
+    return escape(value, MAX_VALUE)
+
+
+def _text(text: str) -> Payload:
+    """`verbatim`: Slack makes no links, channels or mentions of plain words; `text` is escaped already."""
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def _size(text: str) -> int:
+    return sum(2 if ord(c) > 0xFFFF else 1 for c in text)

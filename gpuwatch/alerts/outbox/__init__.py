@@ -1,0 +1,1 @@
+"""Messages waiting for delivery, and their delivery."""

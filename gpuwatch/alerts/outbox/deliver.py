@@ -1,0 +1,272 @@
+"""Delivery: takes what is due from the outbox, sends it, and writes down what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import ssl
+from collections.abc import Callable, Collection, Sequence
+from email.message import EmailMessage
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from aiohttp.abc import AbstractResolver
+
+from gpuwatch.alerts import report_notice
+from gpuwatch.alerts.channel import REPORT, Channel
+from gpuwatch.alerts.channels import alertmanager, email_send, email_text, signature, slack, webhook
+from gpuwatch.alerts.channels.alertmanager_push import Pusher
+from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.channels.email_server import Mail
+from gpuwatch.alerts.channels.http_post import TIMEOUT_S, Outcome, backoff_us, post
+from gpuwatch.alerts.channels.slack import clean
+from gpuwatch.alerts.outbox.digest import ROWS_MAX, Alert, choose, fold, read
+from gpuwatch.alerts.outbox.firing import Firing
+from gpuwatch.alerts.outbox.repository import Batch, Outbox, Status
+from gpuwatch.alerts.report_notice import Note
+from gpuwatch.alerts.repository import Channels
+from gpuwatch.core.clock import SECOND_US, rfc3339
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.report.files import files_of
+from gpuwatch.state import State
+
+POLL_S = 5.0
+"""Time between two looks into the outbox; twice as long after each failure in a row, at most POLL_S_MAX."""
+POLL_S_MAX = 160.0
+
+HOLD_US = 120 * SECOND_US
+"""How long a message belongs to who took it. Longer than a request can last; after a crash it is sent again then."""
+
+MESSAGES_MAX = 50
+"""Messages to one channel in one pass."""
+
+DRAIN_S = 30.0
+"""Time after which a channel begins no further message in a pass: the others wait for its end."""
+
+
+class Deliverer:
+    """Sends what is due. Many may run at once, in one process or several: the outbox gives a message to one of them."""
+
+    def __init__(
+        self,
+        state: State,
+        now_us: Callable[[], int],
+        *,
+        base_url: str | None = None,
+        allow_private: Collection[str] = (),
+        timeout_s: float | None = None,
+        reports: Path | None = None,
+        tls: ssl.SSLContext | None = None,
+        resolver: AbstractResolver | None = None,
+        chance: random.Random | None = None,
+        delivered: Callable[[str, str], None] = lambda kind, outcome: None,
+    ) -> None:
+        """`base_url` is the service's own address for links. `allow_private` names hosts, addresses and networks that
+
+        may be sent to although they are not public, and over plain http. Raises UsageError for a wrong entry.
+        `reports` is where the report files are that e-mails carry. `tls` says whom to trust of mail servers. `delivered` is told the kind of channel and the outcome of each message: sent, failed or given up.
+        """
+        self._channels = Channels(state)
+        self._outbox = Outbox(state)
+        self._now_us = now_us
+        self._base_url = base_url
+        self._guard = Guard.of(allow_private)
+        self._timeout_s = timeout_s
+        self._reports = reports
+        self._tls = tls
+        self._resolver = resolver
+        self._chance = chance or random.Random()
+        self._delivered = delivered
+        self._pusher = Pusher(state, self._send, base_url)
+
+    async def run(self, stop: asyncio.Event, report: Callable[[str], None] = lambda _: None) -> None:
+        """Delivers until `stop` is set; then it ends the request it is in. What goes wrong round it is told to `report`
+
+        (one line, no secret) and tried again: a database that is busy, a defect in one message.
+        """
+        pause_s = POLL_S
+        while not stop.is_set():
+            try:
+                await self.deliver_due()
+                pause_s = POLL_S
+            except GpuwatchError as error:
+                report(f"alerts: {error}")
+                pause_s = min(2 * pause_s, POLL_S_MAX)
+            except Exception as error:  # noqa: BLE001 - the loop outlives a defect; its type holds no secret
+                report(f"alerts: {type(error).__name__} while delivering; trying again")
+                pause_s = min(2 * pause_s, POLL_S_MAX)
+            try:
+                await asyncio.wait_for(stop.wait(), pause_s)
+            except TimeoutError:
+                continue
+
+    async def deliver_due(self) -> int:
+        """One pass over all enabled channels, side by side; returns how many messages arrived.
+
+        A channel that fails does not delay the others. Raises the first StoreError, after the others are done.
+        """
+        channels = await asyncio.to_thread(self._channels.list)
+        waiting = await asyncio.to_thread(self._outbox.waiting)
+        passes = [
+            self._push(channel) if channel.kind == "alertmanager" else self._drain(channel)
+            for channel in channels
+            if channel.enabled and (channel.name in waiting or channel.kind == "alertmanager")
+        ]
+        results = await asyncio.gather(*passes, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return sum(result for result in results if isinstance(result, int))
+
+    async def send_test(self, name: str) -> Outcome:
+        """Sends a test message now, past the outbox. Raises UsageError for an unknown channel."""
+        channel = await asyncio.to_thread(self._channels.get, name)
+        key = f"{name}|test|{uuid4().hex}"
+        if channel.mail is not None:
+            message = email_text.test(channel.mail, name, self._base_url, key, self._now_us())
+            return await self._mail(channel.mail, message, channel.mail.to)
+        if channel.kind == "slack":
+            return await self._send(channel, slack.test(name, self._base_url), key)
+        if channel.kind == "alertmanager":
+            return await self._send(channel, alertmanager.test(name, self._base_url, self._now_us()), key)
+        return await self._send(channel, webhook.test(name, self._base_url, key=key), key)
+
+    async def _push(self, channel: Channel) -> int:
+        """What fires at an Alertmanager, where it is time to say so again; 1 where it was taken."""
+        outcome = await self._pusher.push(channel, self._now_us(), self._chance)
+        if outcome is not None:
+            self._delivered(channel.kind, "sent" if outcome.sent else "failed")
+        return int(outcome is not None and outcome.sent)
+
+    async def _drain(self, channel: Channel) -> int:
+        """Messages of a channel in order, until one fails or none is due."""
+        arrived, loop = 0, asyncio.get_running_loop()
+        until_s = loop.time() + DRAIN_S
+        for place in range(MESSAGES_MAX):
+            if place and loop.time() >= until_s:
+                break
+            now_us = self._now_us()
+            quiet = channel.timing.quiet_until_us(now_us) is not None
+            batch = await asyncio.to_thread(
+                self._outbox.claim,
+                channel.name,
+                now_us,
+                HOLD_US,
+                ROWS_MAX[channel.kind],
+                channel.timing.passing if quiet else None,
+                partial(choose, channel),
+            )
+            if batch is None:
+                break
+            outcome = await self._deliver(channel, batch)
+            if outcome.sent:
+                arrived += 1
+            elif not outcome.permanent:
+                break
+        return arrived
+
+    async def _deliver(self, channel: Channel, batch: Batch) -> Outcome:
+        """1. Reads the rows; those that are no alerts are dead. 2. Sends the rest as one message. 3. Writes the outcome."""
+        readable: list[Alert | Note] = []
+        for row in batch.rows:
+            try:
+                readable.append(report_notice.read(row) if row.event == REPORT else read(row))
+            except ValueError as error:
+                await asyncio.to_thread(self._outbox.discard, row, f"cannot be sent: {error}")
+        if not readable:
+            return Outcome(False, permanent=True)
+        try:
+            message, to = await asyncio.to_thread(self._message, channel, readable, batch.key)
+        except Exception as error:  # noqa: BLE001 - a poisoned row must not hold up those behind it
+            outcome = Outcome(False, f"cannot be written as a message ({type(error).__name__})", permanent=True)
+        else:
+            try:
+                if channel.mail is not None and isinstance(message, EmailMessage):
+                    attempts = max(row.attempts for row in batch.rows)
+                    outcome = await self._mail(channel.mail, message, to, attempts)
+                else:
+                    outcome = await self._send(channel, message, batch.key)
+            except Exception as error:  # noqa: BLE001 - a defect below is a failed try, counted and given up like others
+                outcome = Outcome(False, f"sending broke down ({type(error).__name__})")
+        now_us = self._now_us()
+        if outcome.sent:
+            await asyncio.to_thread(self._outbox.sent, batch, now_us)
+        else:
+            retry_us = None if outcome.permanent else now_us + self._backoff_us(batch, outcome.retry_after_us)
+            await asyncio.to_thread(self._outbox.failed, batch, outcome.error or "failed", retry_us, now_us)
+        self._delivered(channel.kind, "sent" if outcome.sent else "given up" if outcome.permanent else "failed")
+        return outcome
+
+    def _message(self, channel: Channel, readable: Sequence[Alert | Note], key: str) -> tuple[Any, Sequence[str]]:
+        """The message of a batch, and of an e-mail its recipients."""
+        first, now_us, url = readable[0], self._now_us(), self._base_url
+        if isinstance(first, Note):
+            if channel.mail is not None:
+                files = files_of(self._reports, first.summary.stem)
+                to = first.to or channel.mail.to
+                return email_text.report(channel.mail, first.summary, to, url, files, key, now_us), to
+            tell = report_notice.for_slack if channel.kind == "slack" else report_notice.for_program
+            return tell(first.summary, url, key), ()
+        alerts = fold([alert for alert in readable if isinstance(alert, Alert)])
+        many = channel.timing.digest != "off" or len(alerts) > 1
+        template, by = channel.more.template, shared(channel, alerts)
+        if channel.mail is not None:
+            if many:
+                return email_text.digest(channel.mail, alerts, url, key, now_us, by, template), channel.mail.to
+            return email_text.single(channel.mail, alerts[0], url, key, now_us, template), channel.mail.to
+        if channel.kind == "slack":
+            if many:
+                return slack.digest(alerts, url, key=key, by=by, template=template), ()
+            return slack.single(alerts[0], url, template), ()
+        if many:
+            return webhook.digest(alerts, url, key=key, by=by, template=template), ()
+        return webhook.payload(alerts[0], url, template), ()
+
+    async def _send(self, channel: Channel, message: object, key: str) -> Outcome:
+        headers, more, now_us = {"Idempotency-Key": clean(key)}, channel.more, self._now_us()
+        body = json.dumps(message).encode()
+        if more.signing_secret is not None:
+            headers |= signature.headers(more.signing_secret, key, body, now_us // SECOND_US)
+        if more.authorization is not None:
+            headers["Authorization"] = more.authorization
+        timeout_s = self._timeout_s or TIMEOUT_S
+        url = alertmanager.endpoint(channel.url) if channel.kind == "alertmanager" else channel.url
+        return await post(url, body, headers, self._guard, now_us, timeout_s, self._resolver)
+
+    async def _mail(self, mail: Mail, message: EmailMessage, to: Sequence[str], attempts: int = 0) -> Outcome:
+        if not to:
+            return Outcome(False, "nobody to send to: name recipients in `to`", permanent=True)
+        timeout_s = self._timeout_s or email_send.TIMEOUT_S
+        return await asyncio.to_thread(email_send.send, mail, message, to, self._guard, timeout_s, self._tls, attempts)
+
+    def _backoff_us(self, batch: Batch, asked_us: int | None) -> int:
+        """What the receiver asked for, or twice as long each time, within bounds; always a little by chance."""
+        return backoff_us(max(row.attempts for row in batch.rows), asked_us, self._chance)
+
+
+def listing(state: State) -> list[dict[str, Any]]:
+    """Channels as `GET /api/v1/channels` shows them: settings, hint of the address, and how each fares. No secret."""
+    fares = Outbox(state).status() | Firing(state).status()
+    return [
+        channel.public() | {"status": _shown(fares.get(channel.name, Status()))} for channel in Channels(state).list()
+    ]
+
+
+def shared(channel: Channel, alerts: Sequence[Alert]) -> Sequence[str]:
+    """What the findings of a message have in common, of what the channel groups by; not where all went into one."""
+    by, told = channel.by_group, [alert.finding for alert in alerts]
+    values = {"team": "team", "user": "user", "rule": "detector", "severity": "severity"}
+    return [name for name in by if len({str(finding.get(values[name])) for finding in told}) == 1]
+
+
+def _shown(status: Status) -> dict[str, Any]:
+    return {
+        "last_sent_at": None if status.last_sent_us is None else rfc3339(status.last_sent_us),
+        "last_error": status.last_error,
+        "last_error_at": None if status.last_error_us is None else rfc3339(status.last_error_us),
+        "pending": status.pending,
+        "dead": status.dead,
+    }

@@ -1,0 +1,182 @@
+"""What fires at Alertmanagers: the alerts that are pushed again and again until they end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from gpuwatch.alerts.outbox.repository import Status
+from gpuwatch.core.clock import DAY_US, MINUTE_US
+from gpuwatch.state.core import State
+
+MAX_FIRING = 10_000
+"""Alerts of one channel; those beyond are not told."""
+ENDED_US = 15 * MINUTE_US
+"""How long an end is pushed again, for an Alertmanager that was away."""
+KEEP_US = DAY_US
+"""How long an end that could not be pushed is kept: no Alertmanager holds an alert longer on its own."""
+
+_tables = sa.MetaData()
+_firing = sa.Table(
+    "alert_firing",
+    _tables,
+    sa.Column("channel", sa.String, primary_key=True),
+    sa.Column("finding_key", sa.String, primary_key=True),
+    sa.Column("severity", sa.String, primary_key=True),
+    sa.Column("content", sa.Text),
+    sa.Column("at_us", sa.BigInteger),  # when it came to be so
+    sa.Column("ended_us", sa.BigInteger),
+    sa.Column("told_us", sa.BigInteger),  # when it was last pushed, as it is
+)
+
+_push = sa.Table(
+    "alert_push",
+    _tables,
+    sa.Column("channel", sa.String, primary_key=True),
+    sa.Column("sent_us", sa.BigInteger),
+    sa.Column("error", sa.Text),
+    sa.Column("error_us", sa.BigInteger),
+)
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert: a finding at one severity, because the severity is a label and labels are an alert's identity."""
+
+    finding_key: str
+    severity: str
+    content: Mapping[str, Any]
+    """The finding of contract.md section 4 as it was last."""
+    ended_us: int | None
+    told_us: int | None
+
+
+class Firing:
+    """The alerts of all channels. Each method is one transaction."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def update(self, channel: str, findings: Sequence[Mapping[str, Any]], now_us: int) -> int:
+        """Makes `findings` (JSON, at most MAX_FIRING are taken) those that fire; the others end. Returns how many changed.
+
+        What ended before it was ever pushed is forgotten; what fires again has not ended.
+        """
+        wanted = {(str(f["key"]), str(f["severity"])): json.dumps(f) for f in findings[:MAX_FIRING]}
+        mine = _firing.c.channel == channel
+        with self._state.transaction(write=True) as connection:
+            known = {(row.finding_key, row.severity): row for row in connection.execute(sa.select(_firing).where(mine))}
+            written = []
+            for key, content in wanted.items():
+                row = known.get(key)
+                if row is None or row.content != content or row.ended_us is not None:
+                    alive = row is not None and row.ended_us is None
+                    told_us = row.told_us if alive and row is not None else None
+                    written.append(_row(channel, key, content, now_us, None, told_us))
+            gone = [row for key, row in known.items() if key not in wanted and row.ended_us is None]
+            for row in gone:
+                if row.told_us is not None:
+                    key = (row.finding_key, row.severity)
+                    written.append(_row(channel, key, row.content, row.at_us, now_us, None))
+            connection.execute(sa.delete(_firing).where(mine, _firing.c.ended_us <= now_us - KEEP_US))
+            old = [
+                (row["finding_key"], row["severity"])
+                for row in written
+                if (row["finding_key"], row["severity"]) in known
+            ]
+            _delete(connection, channel, [*old, *((row.finding_key, row.severity) for row in gone)])
+            if written:
+                connection.execute(sa.insert(_firing), written)
+        return len(written)
+
+    def list(self, channel: str, told_by_us: int | None = None) -> tuple[Alert, ...]:
+        """The alerts of a channel, those that ended among them; with `told_by_us` those that were not pushed since."""
+        mine = _firing.c.channel == channel
+        if told_by_us is not None:
+            mine &= _firing.c.told_us.is_(None) | (_firing.c.told_us <= told_by_us)
+        query = sa.select(_firing).where(mine).order_by(_firing.c.finding_key, _firing.c.severity)
+        with self._state.transaction(write=False) as connection:
+            return tuple(
+                Alert(row.finding_key, row.severity, json.loads(row.content), row.ended_us, row.told_us)
+                for row in connection.execute(query)
+            )
+
+    def told(self, channel: str, alerts: Sequence[Alert], now_us: int) -> None:
+        """Notes that alerts were pushed as they were in `list`; an end that was pushed for ENDED_US is forgotten."""
+        values = [
+            {"k": a.finding_key, "s": a.severity, "e": a.ended_us}
+            for a in alerts
+            if a.ended_us is None or now_us - a.ended_us < ENDED_US
+        ]
+        over = [
+            (a.finding_key, a.severity) for a in alerts if a.ended_us is not None and now_us - a.ended_us >= ENDED_US
+        ]
+        same = (
+            (_firing.c.channel == channel)
+            & (_firing.c.finding_key == sa.bindparam("k"))
+            & (_firing.c.severity == sa.bindparam("s"))
+            & (sa.func.coalesce(_firing.c.ended_us, 0) == sa.func.coalesce(sa.bindparam("e", type_=sa.BigInteger), 0))
+        )
+        with self._state.transaction(write=True) as connection:
+            if values:
+                connection.execute(sa.update(_firing).where(same).values(told_us=now_us), values)
+            _delete(connection, channel, over)
+
+    def fared(self, channel: str, error: str | None, now_us: int) -> None:
+        """Notes how the last push of a channel went; `error` None: it was taken."""
+        mine = _push.c.channel == channel
+        values = {"sent_us": now_us, "error": None} if error is None else {"error": error, "error_us": now_us}
+        with self._state.transaction(write=True) as connection:
+            if connection.execute(sa.update(_push).where(mine).values(**values)).rowcount == 0:
+                connection.execute(sa.insert(_push).values(channel=channel, **values))
+
+    def status(self) -> dict[str, Status]:
+        """How each channel fares that has alerts or was pushed to; `pending`: how many were never pushed as they are."""
+        never = sa.select(_firing.c.channel, sa.func.count()).where(_firing.c.told_us.is_(None))
+        with self._state.transaction(write=False) as connection:
+            untold = {name: count for name, count in connection.execute(never.group_by(_firing.c.channel))}
+            pushes = connection.execute(sa.select(_push)).all()
+        found = {name: Status(pending=count) for name, count in untold.items()}
+        return found | {
+            row.channel: Status(row.sent_us, row.error, row.error_us if row.error else None, untold.get(row.channel, 0))
+            for row in pushes
+        }
+
+
+def anew(connection: Connection, channel: str) -> None:
+    """Makes all alerts of a channel due, within a transaction: it goes elsewhere."""
+    connection.execute(sa.update(_firing).where(_firing.c.channel == channel).values(told_us=None))
+
+
+def drop(connection: Connection, channel: str) -> None:
+    """Forgets the alerts of a channel that is removed, within a transaction."""
+    for table in (_firing, _push):
+        connection.execute(sa.delete(table).where(table.c.channel == channel))
+
+
+def _row(
+    channel: str, key: tuple[str, str], content: str, at_us: int, ended_us: int | None, told_us: int | None
+) -> dict[str, Any]:
+    return {
+        "channel": channel,
+        "finding_key": key[0],
+        "severity": key[1],
+        "content": content,
+        "at_us": at_us,
+        "ended_us": ended_us,
+        "told_us": told_us,
+    }
+
+
+def _delete(connection: Connection, channel: str, keys: Sequence[tuple[str, str]]) -> None:
+    if not keys:
+        return
+    same = (_firing.c.finding_key == sa.bindparam("k")) & (_firing.c.severity == sa.bindparam("s"))
+    connection.execute(
+        sa.delete(_firing).where(_firing.c.channel == channel, same), [{"k": k, "s": s} for k, s in keys]
+    )

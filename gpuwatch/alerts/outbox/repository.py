@@ -1,0 +1,362 @@
+"""The outbox: what each channel is still to be told, and what it was told; written before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from gpuwatch.alerts.outbox.tables import OUTBOX as _outbox
+from gpuwatch.alerts.outbox.tables import QUEUED, TABLES, THROTTLED, UNKNOWN, About, schedule
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.errors import StoreError
+from gpuwatch.state.core import State
+
+MAX_QUEUED = 1000
+"""Messages that wait for one channel. What changes beyond them is not marked, so it is seen again at a later pass."""
+
+KEEP_US = 30 * DAY_US
+"""How long delivered and given-up messages can be looked at."""
+
+GIVE_UP_US = 3 * DAY_US
+"""Time after it was to go out at which a message that cannot be delivered is given up."""
+
+ANSWERED = "answered"
+"""State of a mark: it was told of the finding, or would have been, and then an owner spoke, or it went to another team."""
+WITHDRAWN = "withdrawn"
+"""State of a message that waited until then: it is not sent."""
+
+_mark = sa.Table(
+    "alert_mark",
+    TABLES,
+    sa.Column("channel", sa.String),
+    sa.Column("finding_key", sa.String),
+    sa.Column("state", sa.String),
+    sa.Column("severity", sa.String),
+    sa.Column("episode", sa.Integer),
+    sa.Column("at_us", sa.BigInteger),
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a channel was last told of a finding."""
+
+    state: str
+    """open | resolved: it was told so; quiet: nothing yet, because it was below the channel's severity; or ANSWERED."""
+    severity: str
+    """The worst it was told of in this episode."""
+    episode: int
+    """How often it was told that the finding opened."""
+    at_us: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """A new mark of a finding, and the message that goes with it (event and payload), if any."""
+
+    finding_key: str
+    mark: Mark
+    event: str | None = None
+    payload: str | None = None
+    about: About = UNKNOWN
+
+
+Judge = Callable[[Mapping[str, Mark]], Sequence[Change]]
+"""What is new, given the marks by finding key."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One message of the outbox."""
+
+    id: int
+    dedup: str
+    finding_key: str | None
+    event: str
+    payload: str
+    created_us: int
+    attempts: int
+    severity: str | None = None
+    rule: str | None = None
+    team: str | None = None
+    username: str | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows that go out as one message. Nobody else sends them before `held_until_us`."""
+
+    channel: str
+    key: str
+    """The same after a crash: how a receiver knows a message that came twice."""
+    rows: tuple[Row, ...]
+    held_until_us: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a channel fares."""
+
+    last_sent_us: int | None = None
+    last_error: str | None = None
+    last_error_us: int | None = None
+    pending: int = 0
+    dead: int = 0
+
+
+class Outbox:
+    """The outbox and its marks. Each method is one transaction; all are safe in threads and in several processes."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def update(
+        self,
+        channel: str,
+        judge: Judge,
+        due_us: int,
+        now_us: int,
+        *,
+        urgent: Collection[str] = (),
+        throttle_us: int = 0,
+    ) -> int:
+        """Writes what `judge` finds new, messages and marks together; returns how many messages were written.
+
+        A message whose dedup key was written before is not written again. It is due at `due_us`; where a rule and an owner
+        were told of already, `throttle_us` after that; where its severity is one of `urgent`, now. What waits about a
+        finding that is ANSWERED is withdrawn, and the end of what never arrived is not told.
+        """
+        with self._state.transaction(write=True) as connection:
+            settled = _outbox.c.state.not_in(QUEUED) & (_outbox.c.created_us < now_us - KEEP_US)
+            connection.execute(sa.delete(_outbox).where(settled))
+            room = MAX_QUEUED - _count_queued(connection, channel)
+            query = sa.select(*(_mark.c[n] for n in ("finding_key", *Mark.__dataclass_fields__)))
+            marks = {key: Mark(*rest) for key, *rest in connection.execute(query.where(_mark.c.channel == channel))}
+            written: list[dict[str, Any]] = []
+            kept: list[dict[str, Any]] = []
+            causes: list[About] = []
+            for change in judge(marks):
+                if change.event is not None:
+                    if len(written) >= room:
+                        continue
+                    written.append(_row(channel, change, due_us, now_us))
+                    causes.append(change.about)
+                kept.append({"channel": channel, "finding_key": change.finding_key, **asdict(change.mark)})
+            if kept:
+                mark_of = _mark.c.channel == channel, _mark.c.finding_key == sa.bindparam("key")
+                old = [{"key": row["finding_key"]} for row in kept if row["finding_key"] in marks]
+                if old:
+                    connection.execute(sa.delete(_mark).where(*mark_of), old)
+                connection.execute(sa.insert(_mark), kept)
+            _withdraw(connection, channel, [row["finding_key"] for row in kept if row["state"] == ANSWERED])
+            if written:
+                schedule(connection, channel, list(zip(written, causes, strict=True)), now_us, urgent, throttle_us)
+            known = _known(connection, [row["dedup"] for row in written])
+            new = [row for row in written if row["dedup"] not in known]
+            untold = _untold(connection, channel, [row["finding_key"] for row in new if row["event"] == "resolved"])
+            for row in new:
+                if row["finding_key"] in untold and row["event"] == "resolved":
+                    row["state"] = untold[row["finding_key"]]
+            if new:
+                connection.execute(sa.insert(_outbox), new)
+        return sum(row["state"] == "pending" for row in new)
+
+    def announce(self, channel: str, about: str, event: str, payload: str, now_us: int) -> bool:
+        """Queues a message that is about no finding, once: False where `about` was told to the channel before.
+
+        Raises StoreError where too much waits for the channel already: it is announced again at a later pass.
+        """
+        dedup = f"{channel}|{about}|{event}"
+        with self._state.transaction(write=True) as connection:
+            if _known(connection, [dedup]):
+                return False
+            if _count_queued(connection, channel) >= MAX_QUEUED:
+                raise StoreError(f"channel {channel}: {MAX_QUEUED} messages wait; see its last error")
+            row = {"dedup": dedup, "channel": channel, "finding_key": about, "event": event, "payload": payload}
+            times = {"state": "pending", "created_us": now_us, "due_us": now_us, "attempts": 0}
+            connection.execute(sa.insert(_outbox).values(**row, **times))
+        return True
+
+    def waiting(self) -> frozenset[str]:
+        """Channels that something is queued for, due or not."""
+        query = sa.select(_outbox.c.channel).where(_outbox.c.state.in_(QUEUED)).distinct()
+        with self._state.transaction(write=False) as connection:
+            return frozenset(connection.scalars(query))
+
+    def claim(
+        self,
+        channel: str,
+        now_us: int,
+        hold_us: int,
+        limit: int,
+        passing: Collection[str] | None,
+        choose: Callable[[Sequence[Row]], Sequence[Row]],
+    ) -> Batch | None:
+        """The next message of a channel, held for its caller until now + `hold_us`; None when nothing is due.
+
+        1. The oldest message that was tried or is due decides: while it waits for its next try, or another sender holds
+        it, so do all behind it. 2. One whose sender vanished is taken again as it was, with the same key. 3. Else `choose`
+        says which of the due rows (at most `limit`, oldest first) go together. `passing`: the channel wants quiet, and only
+        findings of these severities may go out, with all that waits about them; None: everything may.
+        """
+        with self._state.transaction(write=True) as connection:
+            mine = whole = _outbox.c.channel == channel
+            if passing is not None:
+                urgent = mine & _outbox.c.state.in_(QUEUED) & _outbox.c.severity.in_(list(passing))
+                mine = mine & _outbox.c.finding_key.in_(sa.select(_outbox.c.finding_key).where(urgent))
+            due = _outbox.c.due_us <= now_us
+            begun = (_outbox.c.state == "sending") | (_outbox.c.attempts > 0)
+            head = connection.execute(
+                sa.select(_outbox).where(mine, _outbox.c.state.in_(QUEUED), begun | due).order_by(_outbox.c.id).limit(1)
+            ).first()
+            if head is None or head.due_us > now_us:
+                return None
+            query = sa.select(*(_outbox.c[n] for n in Row.__dataclass_fields__)).order_by(_outbox.c.id)
+            if head.state == "sending":
+                query = query.where(whole, _outbox.c.state == "sending", _outbox.c.batch == head.batch)
+                rows = tuple(Row(*row) for row in connection.execute(query))
+                key = head.batch
+            else:
+                found = connection.execute(query.where(mine, _outbox.c.state == "pending", due).limit(limit))
+                rows = tuple(choose([Row(*row) for row in found]))
+                key = _batch_key(channel, rows)
+            batch = Batch(channel, key, rows, now_us + hold_us)
+            taken = connection.execute(
+                sa.update(_outbox)
+                .where(_outbox.c.id.in_([row.id for row in rows]), _outbox.c.state == head.state, due)
+                .values(
+                    state="sending",
+                    batch=key,
+                    due_us=batch.held_until_us,
+                    attempts=_outbox.c.attempts + 1,
+                    tried_us=now_us,
+                )
+            )
+            return batch if taken.rowcount == len(rows) else None
+
+    def sent(self, batch: Batch, now_us: int) -> None:
+        """The message of a batch has arrived."""
+        with self._state.transaction(write=True) as connection:
+            rows = _outbox.c.id.in_([row.id for row in batch.rows])
+            connection.execute(sa.update(_outbox).where(rows).values(state="sent", sent_us=now_us, last_error=None))
+
+    def failed(self, batch: Batch, error: str, retry_us: int | None, now_us: int) -> None:
+        """The message did not arrive: try again at `retry_us`, or never (None). Rows older than GIVE_UP_US are given up."""
+        held = (
+            _outbox.c.id.in_([row.id for row in batch.rows])
+            & (_outbox.c.state == "sending")
+            & (_outbox.c.due_us == batch.held_until_us)
+        )
+        wanted_us = sa.func.coalesce(_outbox.c.wanted_us, _outbox.c.created_us)
+        old = held if retry_us is None else held & (wanted_us <= now_us - GIVE_UP_US)
+        reason = error if retry_us is None else f"given up after {GIVE_UP_US // DAY_US} days: {error}"
+        with self._state.transaction(write=True) as connection:
+            connection.execute(sa.update(_outbox).where(old).values(state="dead", last_error=reason))
+            if retry_us is not None:
+                again = {"state": "pending", "batch": None, "due_us": retry_us, "last_error": error}
+                connection.execute(sa.update(_outbox).where(held).values(**again))
+
+    def discard(self, row: Row, error: str) -> None:
+        """A row that cannot be made into a message: it is dead, and shown with its error."""
+        with self._state.transaction(write=True) as connection:
+            values = {"state": "dead", "last_error": error}
+            connection.execute(sa.update(_outbox).where(_outbox.c.id == row.id).values(**values))
+
+    def status(self) -> dict[str, Status]:
+        """How each channel fares, by name; a channel that never had a message is absent."""
+        count = sa.func.count
+        with self._state.transaction(write=False) as connection:
+            found = connection.execute(
+                sa.select(
+                    _outbox.c.channel,
+                    sa.func.max(_outbox.c.sent_us),
+                    count().filter(_outbox.c.state.in_(QUEUED)),
+                    count().filter(_outbox.c.state == "dead"),
+                ).group_by(_outbox.c.channel)
+            ).all()
+            result = {}
+            for name, last_sent_us, pending, dead in found:
+                query = sa.select(_outbox.c.last_error, _outbox.c.tried_us).where(
+                    _outbox.c.channel == name, _outbox.c.last_error.is_not(None)
+                )
+                newest = query.order_by(_outbox.c.tried_us.desc().nulls_last(), _outbox.c.id.desc()).limit(1)
+                error, error_us = connection.execute(newest).first() or (None, None)
+                result[name] = Status(last_sent_us, error, error_us, pending, dead)
+        return result
+
+
+def drop(connection: Connection, channel: str) -> None:
+    """Gives up what waits for a channel that is removed, within a transaction."""
+    waiting = (_outbox.c.channel == channel) & _outbox.c.state.in_(QUEUED)
+    connection.execute(sa.update(_outbox).where(waiting).values(state="dead", last_error="the channel was removed"))
+
+
+def revive(connection: Connection, channel: str, now_us: int) -> None:
+    """Queues again what a channel could not be told lately, within a transaction: its address was corrected."""
+    lost = (_outbox.c.channel == channel) & (_outbox.c.state == "dead") & (_outbox.c.created_us > now_us - GIVE_UP_US)
+    waiting = (_outbox.c.channel == channel) & (_outbox.c.state == "pending")
+    again = {"state": "pending", "batch": None, "due_us": now_us, "attempts": 0}
+    connection.execute(sa.update(_outbox).where(lost | waiting).values(**again))
+
+
+def _withdraw(connection: Connection, channel: str, keys: Sequence[str]) -> None:
+    """What was not tried yet is not told any more."""
+    waiting = (_outbox.c.channel == channel) & (_outbox.c.state == "pending") & (_outbox.c.attempts == 0)
+    news = waiting & _outbox.c.event.in_(THROTTLED)
+    for start in range(0, len(keys), MAX_QUEUED):
+        about = _outbox.c.finding_key.in_(keys[start : start + MAX_QUEUED])
+        connection.execute(sa.update(_outbox).where(news, about).values(state=WITHDRAWN))
+
+
+def _untold(connection: Connection, channel: str, keys: Sequence[str]) -> dict[str, str]:
+    """Findings of which nothing arrived since their last end, and the state of their end: dead like the opening, so that
+    both are told where the address is corrected; or withdrawn.
+    """
+    if not keys:
+        return {}
+    mine = (_outbox.c.channel == channel) & _outbox.c.finding_key.in_(keys)
+    query = sa.select(_outbox.c.finding_key, _outbox.c.event, _outbox.c.state).where(mine).order_by(_outbox.c.id)
+    since_end: dict[str, list[str]] = {}
+    for key, event, state in connection.execute(query):
+        since_end[key] = [] if event == "resolved" else [*since_end.get(key, []), state]
+    lost = {key: states for key, states in since_end.items() if states and not {*states} - {"dead", WITHDRAWN}}
+    return {key: "dead" if "dead" in states else WITHDRAWN for key, states in lost.items()}
+
+
+def _row(channel: str, change: Change, due_us: int, now_us: int) -> dict[str, Any]:
+    mark = change.mark
+    return {
+        "dedup": f"{channel}|{change.finding_key}|{change.event}|{mark.episode}|{mark.severity}",
+        "channel": channel,
+        "finding_key": change.finding_key,
+        "event": change.event,
+        "payload": change.payload,
+        "state": "pending",
+        "created_us": now_us,
+        "due_us": due_us,
+        "wanted_us": due_us,
+        "attempts": 0,
+        **asdict(change.about),
+    }
+
+
+def _batch_key(channel: str, rows: Sequence[Row]) -> str:
+    """Of one finding: the dedup key of what happened last; of several: their first and last place in the outbox."""
+    if len({row.finding_key for row in rows}) == 1:
+        return rows[-1].dedup
+    return f"{channel}|digest|{rows[0].id}-{rows[-1].id}|{rows[0].created_us}"
+
+
+def _count_queued(connection: Connection, channel: str) -> int:
+    query = sa.select(sa.func.count()).select_from(_outbox)
+    return int(connection.scalar(query.where(_outbox.c.channel == channel, _outbox.c.state.in_(QUEUED))) or 0)
+
+
+def _known(connection: Connection, keys: Sequence[str]) -> set[str]:
+    if not keys:
+        return set()
+    return set(connection.scalars(sa.select(_outbox.c.dedup).where(_outbox.c.dedup.in_(keys))))

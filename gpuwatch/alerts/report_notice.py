@@ -1,0 +1,112 @@
+"""A report that is told: to whom, and what Slack and programs are sent. Pure but for the outbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwatch.alerts import text as alerts_text
+from gpuwatch.alerts.channel import REPORT, Channel
+from gpuwatch.alerts.channels import slack, webhook
+from gpuwatch.alerts.outbox.repository import Outbox, Row
+from gpuwatch.alerts.report_recipients import FLEET, KIND, Recipients
+from gpuwatch.alerts.repository import Channels
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.report.files import SETTLE_US, last_week
+from gpuwatch.report.summary import Summary
+from gpuwatch.state import State
+
+TOLD = "report:told"
+"""A note of the state: the week that was told last, and to which recipients and channels."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A report for one channel: what to say, and of an e-mail to whom."""
+
+    summary: Summary
+    to: tuple[str, ...]
+
+
+def enqueue(state: State, summaries: Sequence[Summary], now_us: int, *, mail_only: bool = False) -> int:
+    """Queues each report for the channels that want it; returns how many messages were queued.
+
+    A channel with `report` among its events gets the fleet's report, or those of its teams where it has some. An e-mail
+    channel also sends to the recipients card; without any address it queues nothing. Calling it again queues nothing that
+    was queued before. `mail_only`: for e-mail channels.
+    """
+    outbox, card = Outbox(state), Recipients.read(state)
+    written = 0
+    for channel in Channels(state).list():
+        if not channel.enabled or REPORT not in channel.events or (mail_only and channel.mail is None):
+            continue
+        for summary in summaries:
+            to = addresses(channel, summary.team, card)
+            if to is None:
+                continue
+            payload = json.dumps({"at": rfc3339(now_us), "report": summary.as_dict(), "to": list(to)})
+            about = f"report {summary.week} {summary.stem.rpartition('/')[2]}"
+            written += outbox.announce(channel.name, about, REPORT, payload, now_us)
+    return written
+
+
+def told(state: State, week: str) -> None:
+    """Notes that a week was told to the addresses of now."""
+    state.note(TOLD, f"{week} {_readers(state)}")
+
+
+def owed(state: State, now_us: int) -> str | None:
+    """The week that was told last, where recipients or e-mail channels have changed since: whoever had no address then
+    waits for it. None once the next week has ended.
+    """
+    week, _, readers = (state.setting(TOLD) or "").partition(" ")
+    return week if week == last_week(now_us - SETTLE_US) and readers != _readers(state) else None
+
+
+def _readers(state: State) -> str:
+    """The version of the recipients card, and the e-mail channels that want reports."""
+    channels = Channels(state).list()
+    names = sorted(one.name for one in channels if one.enabled and one.mail is not None and REPORT in one.events)
+    return json.dumps([state.card_version(KIND), names])
+
+
+def addresses(channel: Channel, team: str | None, card: Recipients) -> tuple[str, ...] | None:
+    """Who gets a report through a channel: addresses of an e-mail, () for other kinds; None: nobody."""
+    wanted = team is None if channel.teams is None else team in channel.teams
+    if channel.mail is None:
+        return () if wanted else None
+    found = channel.mail.to if wanted else ()
+    if channel.teams is None or team in channel.teams:
+        found += card.of(FLEET if team is None else team)
+    return tuple(dict.fromkeys(found)) or None
+
+
+def read(row: Row) -> Note:
+    """The note of a row. Raises ValueError when its payload is none."""
+    try:
+        payload = json.loads(row.payload)
+        return Note(Summary.of(payload["report"]), tuple(str(address) for address in payload["to"]))
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"its payload is not a report ({type(error).__name__})") from error
+
+
+def for_slack(summary: Summary, base_url: str | None, key: str) -> dict[str, Any]:
+    """One line that decides, the numbers as fields, the dearest waste, and a link to the PDF."""
+    fields = [(label, f"{value} {change}".strip()) for label, value, change in summary.numbers]
+    notes = [summary.window, summary.budget, summary.quality, f"key {key}"]
+    worst = "; ".join(f"{money} {what} ({owner})" for what, owner, money, _ in summary.wastes[:1])
+    lines = [("Dearest waste", worst)] if worst else []
+    url = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
+    return slack.note(f"{summary.lead}", [*fields, *lines], ("Open the PDF", url), notes)
+
+
+def for_program(summary: Summary, base_url: str | None, key: str) -> dict[str, Any]:
+    """{"version", "event": "report", "key", "link", "report"}."""
+    link = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
+    return {"version": webhook.VERSION, "event": REPORT, "key": key, "link": link, "report": dict(_json(summary))}
+
+
+def _json(summary: Summary) -> Mapping[str, Any]:
+    return summary.as_dict()

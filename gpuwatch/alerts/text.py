@@ -1,0 +1,217 @@
+"""Words of an alert that all channels share: money a day, owner, since when, evidence, link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, from_us, parse_rfc3339
+from gpuwatch.findings.read import ELAPSED_US_MIN
+
+MAX_EVIDENCE = 6
+"""Numbers of the evidence that a message shows; the link has all."""
+MAX_NODES = 3
+BUDGET = "budget:"
+"""How keys of messages about budgets begin: they are no findings."""
+RECLAIM = "reclaim-"
+"""How keys of messages about reclaims begin; the key of their finding and a time follow."""
+
+NO_COST = "no cost claimed"
+"""Of a finding such as blind-spot: it says what is not known, not what is wasted."""
+
+_NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape"}
+_OWNERS = {"__unallocated__": "nobody known", "__platform__": "platform", "__shared__": "shared", "*": "the fleet"}
+_KINDS = {"gpu": "GPU", "slice": "MIG slice"}
+"""Kinds of subjects that are not their own word."""
+_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
+
+Json = Mapping[str, Any]
+
+
+def finding_url(base_url: str | None, key: str) -> str | None:
+    """Where a finding is shown in the UI, or the budget that a message is about; None where the service does not know its
+    own address.
+    """
+    if not base_url:
+        return None
+    if key.startswith(RECLAIM):
+        key = key.removeprefix(RECLAIM).rpartition("-")[0]
+    page = "budgets" if key.startswith(BUDGET) else f"findings/{quote(key, safe='')}"
+    return f"{base_url.rstrip('/')}/ui/{page}"
+
+
+def action_url(base_url: str | None, key: str, action: str) -> str | None:
+    """Where the page of a finding opens ready for an owner's `action` (ack, snooze). Following it changes nothing: the page
+    asks, and posts. None where there is no such page.
+    """
+    page = None if key.startswith(BUDGET) else finding_url(base_url, key)
+    return f"{page}?{urlencode({'action': action})}" if page else None
+
+
+def what(event: str, finding: Json, previous_severity: str | None, earlier: Sequence[str]) -> str:
+    """`High`, `Worsened to critical (was high)`, `Resolved`: what happened, before what it happened to."""
+    severity = str(finding.get("severity"))
+    if event == "resolved":
+        return "Opened and resolved meanwhile" if "opened" in earlier else "Resolved"
+    if event == "opened":
+        return severity.capitalize()
+    return f"Worsened to {severity}" + (f" (was {previous_severity})" if previous_severity else "")
+
+
+def findings_url(base_url: str | None) -> str | None:
+    """Where all findings are shown in the UI."""
+    return f"{base_url.rstrip('/')}/ui/findings" if base_url else None
+
+
+def report_url(base_url: str | None, week: str, team: str | None, form: str) -> str | None:
+    """Where a weekly report is served; None where the service does not know its own address."""
+    if not base_url:
+        return None
+    asked = {"week": week, **({} if team is None else {"team": team}), "format": form}
+    return f"{base_url.rstrip('/')}/api/v1/reports/weekly?{urlencode(asked)}"
+
+
+def cost_a_day(finding: Json) -> Decimal | None:
+    """Money a day while it lasted, at least an hour of it; None where there is no price or no time."""
+    cost = _decimal(finding.get("wasted_cost"))
+    started_us, seen_us = _us(finding.get("started_at")), _us(finding.get("last_seen_at"))
+    if cost is None or started_us is None or seen_us is None:
+        return None
+    return cost * DAY_US / max(seen_us - started_us, ELAPSED_US_MIN)
+
+
+def claims(finding: Json) -> bool:
+    """Whether it is about money that is wasted: a message about a budget is not, and says in its own words what was spent."""
+    return not str(finding.get("key")).startswith(BUDGET)
+
+
+def reason(finding: Json) -> str | None:
+    """Why it is over, in words."""
+    said = finding.get("resolved_reason")
+    return str(said).replace("_", " ") if said else None
+
+
+def money(amount: Decimal | None, currency: object) -> str:
+    """`$4,310`, `$12.40`, `CHF 7.00`; `cost unknown` for none. Cents where they matter."""
+    if amount is None:
+        return "cost unknown"
+    sign = _SIGNS.get(str(currency), f"{currency} " if currency else "")
+    return f"{sign}{amount:,.0f}" if abs(amount) >= 100 else f"{sign}{amount:,.2f}"
+
+
+def a_day(finding: Json) -> str:
+    """`$412/day`, or that it is unknown; a finding such as blind-spot says that time is not known to be used, at no cost."""
+    amount = cost_a_day(finding)
+    if amount == 0:
+        return NO_COST
+    return money(amount, finding.get("currency")) + ("/day" if amount is not None else "")
+
+
+def cost_so_far(finding: Json) -> str:
+    """`$1,234 (310.5 GPU-h)`, or that nothing was claimed."""
+    seconds = _decimal(finding.get("wasted_gpu_seconds"))
+    if not seconds and cost_a_day(finding) == 0:
+        return NO_COST
+    hours = "" if seconds is None else f" ({seconds / 3600:,.1f} GPU-h)"
+    return money(_decimal(finding.get("wasted_cost")), finding.get("currency")) + hours
+
+
+def owner(finding: Json) -> str:
+    """`team red, alice`."""
+    team = str(finding.get("team") or "__unallocated__")
+    user = finding.get("user")
+    return f"team {team}" * (team not in _OWNERS) + _OWNERS.get(team, "") + (f", {user}" if user else "")
+
+
+def subject(finding: Json) -> str:
+    """`job 4711 (train-llm)`, `GPU GPU-1f0c…`, `node n1`, `pool a100`."""
+    about = finding.get("subject")
+    if not isinstance(about, Mapping):
+        return "unknown subject"
+    name, identity = about.get("name"), str(about.get("id"))
+    repeated = not name or identity == name or identity.endswith(f"/{name}")
+    kind = str(about.get("kind"))
+    if kind == "team" and identity in _OWNERS:
+        return _OWNERS[identity]
+    return f"{_KINDS.get(kind, kind)} {identity}" + ("" if repeated else f" ({name})")
+
+
+def common(finding: Json, by: Sequence[str]) -> list[str]:
+    """What the findings of one message have in common (channel.GROUPS), in words."""
+    whole = ("user" in by and owner(finding)) or ("team" in by and owner({"team": finding.get("team")}))
+    parts = [
+        finding.get("title") if "rule" in by else None,
+        whole,
+        finding.get("severity") if "severity" in by else None,
+    ]
+    return [str(part) for part in parts if part]
+
+
+def since(finding: Json) -> str:
+    """`2026-11-20 06:10 UTC, for 26 h`; with its end where it has one."""
+    started_us, ended_us, seen_us = (_us(finding.get(n)) for n in ("started_at", "ended_at", "last_seen_at"))
+    if started_us is None:
+        return "unknown"
+    until_us = ended_us or seen_us or started_us
+    end = f" to {_minute(ended_us)}" if ended_us else ""
+    return f"{_minute(started_us)}{end} UTC, {_span(until_us - started_us)}"
+
+
+def place(finding: Json) -> str:
+    """`cluster c1, nodes n1, n2 and 3 more`."""
+    nodes = [str(node) for node in finding.get("nodes") or []]
+    more = f" and {len(nodes) - MAX_NODES} more" if len(nodes) > MAX_NODES else ""
+    where = f", node{'s' * (len(nodes) > 1)} {', '.join(nodes[:MAX_NODES])}{more}" if nodes else ""
+    return f"cluster {finding.get('cluster')}{where}"
+
+
+def evidence(finding: Json) -> list[str]:
+    """`idle devices 3`, `sm active 17 %`: the first plain numbers and words of the evidence."""
+    told = finding.get("evidence")
+    plain = [
+        _shown(str(name), value)
+        for name, value in (told.items() if isinstance(told, Mapping) else ())
+        if name not in _NOT_SHOWN and isinstance(value, bool | int | float | str)
+    ]
+    return plain[:MAX_EVIDENCE]
+
+
+def _shown(name: str, value: bool | float | str) -> str:
+    words = name.replace("_", " ")
+    if name.endswith("_ratio") and isinstance(value, int | float):
+        return f"{words.removesuffix(' ratio')} {value:.0%}".replace("%", " %")
+    return f"{words} {_value(value)}"
+
+
+def _value(value: bool | float | str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _decimal(value: object) -> Decimal | None:
+    try:
+        amount = None if value is None else Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return amount if amount is None or amount.is_finite() else None
+
+
+def _us(value: object) -> int | None:
+    try:
+        return None if value is None else parse_rfc3339(str(value))
+    except ValueError:
+        return None
+
+
+def _minute(us: int) -> str:
+    return from_us(us).strftime("%Y-%m-%d %H:%M")
+
+
+def _span(us: int) -> str:
+    minutes = us // (60 * SECOND_US)
+    if us < HOUR_US:
+        return f"{minutes} min"
+    return f"{us / HOUR_US:.1f} h" if us < 2 * DAY_US else f"{us / DAY_US:.1f} days"

@@ -1,0 +1,1 @@
+"""The analysis pass and back-tests."""

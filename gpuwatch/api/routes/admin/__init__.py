@@ -1,0 +1,1 @@
+"""Routes of the service itself: health, channels, audit log, backup."""

@@ -1,0 +1,81 @@
+"""Alert channels: where findings are told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Admin, FleetReader
+from gpuwatch.api.bodies import json_body
+from gpuwatch.api.common import PREFIX, Svc, answer, errors
+from gpuwatch.api.errors import ApiError
+from gpuwatch.api.paging import CursorText, Limit, decode, page, question
+from gpuwatch.api.schema.requests import ChannelItems, ChannelsBody, Sent
+from gpuwatch.core.errors import SourceUnreachable
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+
+router = APIRouter(prefix=PREFIX, tags=["alerts"])
+
+
+@router.get("/channels", response_model=ChannelItems, responses=errors(), summary="Alert channels")
+def channels(access: FleetReader, service: Svc, limit: Limit = 100, cursor: CursorText = None) -> Response:
+    """Without their addresses, which are secrets: `url_hint` tells two of them apart."""
+    return answer(_listed(service, limit, cursor))
+
+
+@router.put(
+    "/channels",
+    response_model=ChannelItems,
+    responses=errors(415),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ChannelsBody"}}},
+        }
+    },
+    summary="Replaces the alert channels",
+)
+async def put_channels(request: Request, access: Admin, service: Svc) -> Response:
+    """All or nothing. A channel that is named without `url` keeps its address; those of gpuwatch.toml stay."""
+    body = await json_body(request, ChannelsBody)
+    items = [item.model_dump() for item in body.items]
+    return await to_thread.run_sync(_replace, service, items, access.name)
+
+
+@router.post(
+    "/channels/{name}/test",
+    response_model=Sent,
+    responses=errors(404),
+    summary="Sends a test message through a channel",
+)
+def test_channel(access: Admin, service: Svc, name: Annotated[str, Path(pattern=NAME)]) -> Response:
+    """200 with ok when it was delivered, ok false with the reason when not."""
+    from gpuwatch.alerts.repository import Channels
+
+    if name not in {channel.name for channel in Channels(service.state).list()}:
+        raise ApiError(404, f"channel {name}: there is none of this name", "GET /api/v1/channels lists them", "name")
+    try:
+        service.send_test(name)
+    except SourceUnreachable as error:
+        return answer({"ok": False, "error": " ".join(str(error).split())})
+    return answer({"ok": True, "error": None})
+
+
+def _replace(service: Any, items: list[dict[str, Any]], actor: str) -> Response:
+    from gpuwatch.alerts.repository import Channels
+
+    Channels(service.state, service.channel_guard).replace(items, actor, service.now_us())
+    return answer(_listed(service, 100, None))
+
+
+def _listed(service: Any, limit: int, cursor: str | None) -> dict[str, Any]:
+    from gpuwatch.alerts.outbox.deliver import listing
+
+    items = listing(service.state)
+    asked = question({"route": "channels"})
+    chosen, following = page(items, limit, decode(cursor, asked), asked, lambda item: str(item["name"]))
+    return {"items": chosen, "next": following}

@@ -1,0 +1,113 @@
+"""Liveness, readiness and the service's own metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import RedirectResponse, Response
+
+from gpuwatch.api.auth import anyone, guard_of
+from gpuwatch.api.common import Svc, answer, errors
+from gpuwatch.api.errors import ApiError
+from gpuwatch.api.schema.answers import Live, Ready
+from gpuwatch.core.clock import SECOND_US
+from gpuwatch.core.errors import GpuwatchError
+
+UNTOLD = "ask on the server's own machine, or with a token of the whole fleet, for the reasons"
+MAX_SOURCES = 1000
+"""Sources that one answer names."""
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/", include_in_schema=False)
+async def root() -> Response:
+    """To the user interface."""
+    return RedirectResponse("/ui/", 307)
+
+
+@router.get("/healthz", response_model=Live, responses=errors(), summary="Liveness")
+async def healthz() -> Response:
+    """200 as long as the process answers. Needs no token."""
+    return answer({"status": "ok"})
+
+
+@router.get(
+    "/readyz",
+    response_model=Ready,
+    responses={**errors(), 503: {"model": Ready}},
+    summary="Readiness: store, writer, analyzer, and the lag of each source",
+)
+async def readyz(request: Request, service: Svc) -> Response:
+    """503 with reasons while the store does not answer or nothing can be written.
+
+    Failing sources and a late analyzer are told, and do not make the service unready. Needs no token; the names of
+    sources are told to loopback and to tokens of the whole fleet only.
+    """
+    try:
+        named = await guard_of(request).trusted(request)
+    except (ApiError, GpuwatchError):
+        named = False
+    ready = await guard_of(request).run(readiness, service, named)
+    return answer(ready, 200 if ready["status"] == "ready" else 503)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={**errors(), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    summary="Own metrics in Prometheus text, prefix gpuwatch_",
+)
+async def metrics(request: Request, service: Svc) -> Response:
+    """Loopback, or any token that is not bound to teams."""
+    if not await guard_of(request).trusted(request):
+        access = await anyone(request)
+        raise ApiError(403, f"token {access.name!r} is bound to teams; metrics are of the whole service")
+    content = await guard_of(request).run(generate_latest, service.metrics)
+    return Response(content, media_type=CONTENT_TYPE_LATEST)
+
+
+def readiness(service: Any, named: bool) -> dict[str, Any]:
+    """What /readyz says; `named` adds the sources by name and what failed."""
+    reasons = service.problems()
+    return {
+        "status": "unready" if reasons else "ready",
+        "reasons": reasons if named else [UNTOLD] * bool(reasons),
+        "analyzer": _analyzer(service, named),
+        "sources": _sources(service, named),
+    }
+
+
+def _analyzer(service: Any, named: bool) -> dict[str, Any]:
+    found = service.analysis()
+    lag = None if found.books_until_us is None else (service.now_us() - found.books_until_us) / SECOND_US
+    failed = found.last_error is not None
+    return {
+        "ok": not failed,
+        "reason": (found.last_error if named else "the last pass failed") if failed else None,
+        "running": found.running,
+        "lag_s": lag,
+    }
+
+
+def _sources(service: Any, named: bool) -> dict[str, Any]:
+    now_us = service.now_us()
+    found = service.sources()
+    states = Counter(source.state(now_us) for source in found)
+    counts: dict[str, Any] = {state: states[state] for state in ("ok", "late", "failing", "never")}
+    if named:
+        counts["items"] = [
+            {
+                "source": source.name,
+                "kind": source.kind,
+                "cluster": source.cluster,
+                "state": source.state(now_us),
+                "lag_s": None if source.last_success_us is None else (now_us - source.last_success_us) / SECOND_US,
+                "error": source.error,
+            }
+            for source in found[:MAX_SOURCES]
+        ]
+    return counts

@@ -1,0 +1,67 @@
+"""Budgets of teams: what is spent, what will be, and setting them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from anyio import to_thread
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Admin, Reader
+from gpuwatch.api.bodies import expect, json_body
+from gpuwatch.api.card_bodies import KINDS, SOURCE, documented, from_csv, from_json, refused, replaced
+from gpuwatch.api.common import PREFIX, Names, Svc, answer, errors, seen, split
+from gpuwatch.api.schema.budgets import Budgets, BudgetsBody, BudgetsSet
+from gpuwatch.api.schema.requests import Replaced
+from gpuwatch.billing import budgets as card
+from gpuwatch.core.errors import UsageError
+from gpuwatch.policy.known_names import team_doubts, team_names
+
+router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
+
+
+@router.get("/budgets", response_model=Budgets, responses=errors(), summary="Budgets: spent, left, and the forecast")
+def budgets(access: Reader, service: Svc, team: Names = None) -> Response:
+    """Each budget in the period that runs now. `forecast` is null with less than a week of history."""
+    with service.reader() as store:
+        found = card.statuses(store, service.state, service.now_us(), seen(access.teams, split(team)))
+    return answer({"items": [one.as_dict() for one in found], "version": service.state.card_version(card.CARD)})
+
+
+@router.get("/budgets/set", response_model=BudgetsSet, responses=errors(), summary="Budgets as they were set")
+def budgets_set(access: Reader, service: Svc) -> Response:
+    """What PUT takes; a token bound to teams sees those of its teams."""
+    items = [
+        card.shown(one) for one in card.in_force(service.state) if access.teams is None or one.team in access.teams
+    ]
+    return answer({"items": items, "version": service.state.card_version(card.CARD)})
+
+
+@router.put(
+    "/budgets",
+    response_model=Replaced,
+    responses=errors(415),
+    openapi_extra=documented("BudgetsBody"),
+    summary="Replaces the budgets",
+)
+async def put_budgets(request: Request, access: Admin, service: Svc) -> Response:
+    """JSON `items`, or CSV with the columns team,period,amount,currency and, where wanted, gpu_hours,valid_from,valid_to,
+    alert_at. All or nothing. `warnings` names teams that no run or rule names.
+    """
+    if expect(request, KINDS) == "text/csv":
+        kept = await from_csv(request, card.parse_budgets)
+    else:
+        body = cast(BudgetsBody, await json_body(request, BudgetsBody))
+        kept = from_json([row.model_dump() for row in body.items], card.budget_of)
+    return await to_thread.run_sync(_replace, service, kept, access.name)
+
+
+def _replace(service: Any, kept: list[card.Budget], actor: str) -> Response:
+    try:
+        changed = card.replace(service.state, kept, actor, SOURCE, service.now_us())
+    except UsageError as error:
+        raise refused(error) from error
+    with service.reader() as store:
+        warnings = team_doubts((one.team for one in kept), team_names(store, service.state))
+    return replaced(changed, service.state.card_version(card.CARD), len(kept), warnings)

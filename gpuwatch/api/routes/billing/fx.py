@@ -1,0 +1,72 @@
+"""Exchange rates and the reporting currency: read, and replaced whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, cast
+
+from anyio import to_thread
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Admin, Reader
+from gpuwatch.api.bodies import expect, json_body
+from gpuwatch.api.card_bodies import KINDS, SOURCE, documented, from_csv, from_json, listed, refused, replaced
+from gpuwatch.api.common import PREFIX, Svc, errors
+from gpuwatch.api.paging import CursorText, Limit
+from gpuwatch.api.schema.rates import ExchangeRates, FxBody
+from gpuwatch.api.schema.requests import Replaced
+from gpuwatch.core.errors import UsageError
+from gpuwatch.quality.rate_checks import fx_warnings
+from gpuwatch.rates import fx
+from gpuwatch.rates.fx import Fx
+
+router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
+Currency = Annotated[str | None, Query(pattern="^([A-Z]{3})?$", description="Of a CSV body: what is reported in.")]
+Days = Annotated[int | None, Query(ge=1, le=fx.MAX_AGE_DAYS_MAX, description="Of a CSV body: how old a rate may be.")]
+
+
+@router.get("/fx", response_model=ExchangeRates, responses=errors(), summary="The exchange rates in force")
+def exchange_rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
+    """One unit of `from` is `rate` units of `to` from `valid_from` on. `currency` null: prices are told in their own."""
+    found = Fx.read(service.state)
+    more = {"currency": found.currency, "max_age_days": found.max_age_days}
+    return listed(fx.shown(found.rates), service.state.card_version(fx.CARD), limit, cursor, **more)
+
+
+@router.put(
+    "/fx",
+    response_model=Replaced,
+    responses=errors(415),
+    openapi_extra=documented("FxBody"),
+    summary="Replaces the exchange rates",
+)
+async def put_fx(
+    request: Request, access: Admin, service: Svc, currency: Currency = None, max_age_days: Days = None
+) -> Response:
+    """JSON, or CSV with the columns from,to,rate,valid_from; what a CSV cannot say stays as it is unless a parameter says it
+    (`currency` empty: prices in their own). All or nothing. Charges are priced anew.
+    """
+    if expect(request, KINDS) == "text/csv":
+        rates = tuple(await from_csv(request, fx.parse_fx))
+        found = replace(await to_thread.run_sync(Fx.read, service.state), rates=rates)
+        if currency is not None:
+            found = replace(found, currency=currency or None)
+        if max_age_days is not None:
+            found = replace(found, max_age_days=max_age_days)
+    else:
+        body = cast(FxBody, await json_body(request, FxBody))
+        rows = [row.model_dump(by_alias=True) for row in body.items]
+        found = Fx(tuple(from_json(rows, fx.exchange_of)), body.currency, body.max_age_days)
+    return await to_thread.run_sync(_replace, service, found, access.name)
+
+
+def _replace(service: Any, found: Fx, actor: str) -> Response:
+    try:
+        changed = fx.replace(service.state, found, actor, SOURCE, service.now_us())
+    except UsageError as error:
+        raise refused(error) from error
+    if changed:
+        service.reprice()
+    warnings = fx_warnings(service.state, found, service.now_us())
+    return replaced(changed, service.state.card_version(fx.CARD), len(found.rates), warnings)

@@ -1,0 +1,171 @@
+"""The books: GPU-seconds by bucket, and who pays what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response, StreamingResponse
+
+from gpuwatch.api.auth import Reader
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of
+from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.schema.answers import Chargeback, Ledger
+from gpuwatch.billing import chargeback as billing_chargeback
+from gpuwatch.billing.focus import export as focus_export
+from gpuwatch.billing.focus.files import MEDIA
+from gpuwatch.billing.listings import chargeback_listing, ledger_listing
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window
+from gpuwatch.output.render import render
+
+if TYPE_CHECKING:
+    from gpuwatch.service.service import Service
+
+STEPS = {"1h": HOUR_US, "1d": DAY_US}
+PAGE = 1000
+PIECE_BYTES = 1 << 20
+By = Annotated[list[str] | None, Query(max_length=20, description="Dimensions, comma between several.")]
+FILES: dict[str, Any] = {
+    "text/csv": {"schema": {"type": "string"}},
+    "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": {
+        "schema": {"type": "string", "format": "binary"}
+    },
+}
+
+router = APIRouter(prefix=PREFIX, tags=["books"])
+
+
+@router.get("/ledger", response_model=Ledger, responses=errors(), summary="GPU-seconds by bucket")
+def ledger(
+    access: Reader,
+    service: Svc,
+    window: WindowText = "7d",
+    by: By = None,
+    team: Names = None,
+    cluster: Name = None,
+    pool: Name = None,
+    step: Annotated[Literal["1h", "1d"] | None, Query(description="Cuts the window at UTC hours or days.")] = None,
+    limit: Limit = PAGE,
+    cursor: CursorText = None,
+) -> Response:
+    """Every GPU-second of the window is in exactly one row. `funnel` and `capacity_gpu_seconds` are of all pages."""
+    dimensions, teams = split(by) or ["bucket"], seen(access.teams, split(team))
+    asked = question(
+        {"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool, "step": step}
+    )
+    span, offset = _place(cursor, asked, window, service.now_us())
+    with service.reader() as store:
+        found = billing_chargeback.ledger(
+            store,
+            service.state,
+            span,
+            dimensions,
+            cluster,
+            teams,
+            pool=pool,
+            step_us=None if step is None else STEPS[step],
+            limit=limit,
+            offset=offset,
+        )
+    listing = ledger_listing(found)
+    following = _following(found.next_offset, span, asked)
+    return answer({"items": list(listing.items), **listing.extra, "next": following})
+
+
+@router.get(
+    "/chargeback",
+    response_model=Chargeback,
+    responses={**errors(), 200: {"content": FILES}},
+    summary="Who pays what",
+)
+def chargeback(
+    access: Reader,
+    service: Svc,
+    window: WindowText = "7d",
+    by: By = None,
+    team: Names = None,
+    cluster: Name = None,
+    pool: Name = None,
+    format: Annotated[
+        Literal["json", "csv", "parquet", "xlsx", "focus"], Query(description="Files are whole.")
+    ] = "json",
+    focus_version: Annotated[Literal["1.2", "1.4"], Query(description="With format=focus.")] = "1.2",
+    focus_format: Annotated[Literal["csv", "parquet"], Query(description="With format=focus.")] = "csv",
+    limit: Limit = PAGE,
+    cursor: CursorText = None,
+) -> Response:
+    """Rows add up to `total`, which is of all pages. `by` any of team, user, queue, namespace, account, job, gpu_model,
+    mig_profile, slice, cluster, pool, cause. Another format than json is the whole answer as a file, without pages. `focus` has
+    rows of its own (a day, a device and a job), whatever `by` says; X-Gpuwatch-Unpriced-Gpu-Seconds is the time that is in
+    none of them because no rate covers it.
+    """
+    dimensions, teams = split(by) or ["team"], seen(access.teams, split(team))
+    asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool})
+    span, offset = _place(cursor, asked, window, service.now_us())
+    if format == "focus":
+        return _focus(service, span, focus_version, focus_format, cluster, pool, teams)
+    paged: dict[str, Any] = {"limit": limit, "offset": offset} if format == "json" else {}
+    with service.reader() as store:
+        found = billing_chargeback.chargeback(
+            store, service.state, span, dimensions, cluster, teams, pool=pool, **paged
+        )
+    listing = chargeback_listing(found)
+    if format == "json":
+        following = _following(found.next_offset, span, asked)
+        return answer({"items": list(listing.items), **listing.extra, "next": following})
+    content, media_type = render(listing, format)
+    name = f"chargeback-{span.start_us}-{span.end_us}.{format}"
+    return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def _focus(
+    service: Service,
+    span: Window,
+    version: str,
+    form: str,
+    cluster: str | None,
+    pool: str | None,
+    teams: Collection[str] | None,
+) -> Response:
+    """The FOCUS file, written to a nameless file first: it never lies in memory, and it goes whatever happens."""
+    file = TemporaryFile(prefix="gpuwatch-focus-")  # noqa: SIM115  closed when it is sent
+    try:
+        with service.reader() as store:
+            done = focus_export.write(
+                store, service.state, span, file, version=version, form=form, cluster=cluster, pool=pool, teams=teams
+            )
+        name = f"focus-{version}-{span.start_us}-{span.end_us}.{form}"
+        headers = {
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Length": str(file.tell()),
+            "X-Gpuwatch-Unpriced-Gpu-Seconds": f"{done.unpriced_gpu_seconds:f}",
+        }
+        if done.warnings:
+            headers["X-Gpuwatch-Warnings"] = json.dumps(done.warnings)
+        file.seek(0)
+        return StreamingResponse(_pieces(file), headers=headers, media_type=MEDIA[form])
+    except BaseException:
+        file.close()
+        raise
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
+
+
+def _place(cursor: str | None, asked: str, window: str, now_us: int) -> tuple[Window, int]:
+    """(window, rows before this page): a window such as 7d stays that of the first page."""
+    place = decode(cursor, asked)
+    if place is None or place.window is None:
+        return window_of(window, now_us), 0
+    return place.window, place.position
+
+
+def _following(offset: int | None, span: Window, asked: str) -> str | None:
+    return None if offset is None else encode(Cursor("", offset, span), asked)

@@ -1,0 +1,134 @@
+"""OpenCost's allocation API, so that what reads OpenCost reads gpuwatch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Reader
+from gpuwatch.api.common import Svc, answer, errors
+from gpuwatch.api.schema.answers import Error
+from gpuwatch.billing.opencost.allocation import Allocations, allocations
+from gpuwatch.billing.opencost.query import IGNORED, READ, parse_query
+from gpuwatch.billing.opencost.response import allocation_answer, listing, refusal, summary_answer, topline_answer
+from gpuwatch.core.errors import UsageError
+from gpuwatch.output.render import render
+
+VALUE_MAX = 8000
+"""Characters of a parameter."""
+
+
+class ErrorOpenCost(BaseModel):
+    """An error in OpenCost's shape."""
+
+    code: int
+    message: str
+
+
+class AllocationAnswer(BaseModel):
+    """A map by name for each set of the window."""
+
+    code: int
+    status: str
+    data: list[dict[str, Any]]
+    warning: str | None = None
+
+
+class SummaryAnswer(BaseModel):
+    """Sets and their windows, or the one row that adds them up."""
+
+    code: int
+    status: str
+    data: dict[str, Any]
+    warning: str | None = None
+
+
+router = APIRouter(tags=["opencost"])
+PREFIXES = ("", "/model")
+FAULTS: dict[int | str, dict[str, Any]] = {
+    status: told | {"model": Error | ErrorOpenCost} for status, told in errors().items()
+}
+CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
+
+
+def _parameters() -> Callable[..., dict[str, str]]:
+    """A dependency whose parameters are those of OpenCost: it gives those that were sent."""
+
+    def sent(request: Request, **_: Any) -> dict[str, str]:
+        return dict(request.query_params)
+
+    request = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+    named = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[str | None, Query(max_length=VALUE_MAX, description=text)],
+        )
+        for name, text in {**READ, **dict.fromkeys(IGNORED, "taken, and without effect")}.items()
+    ]
+    sent.__signature__ = inspect.Signature([request, *named])  # type: ignore[attr-defined]
+    return sent
+
+
+Sent = Annotated[dict[str, str], Depends(_parameters())]
+
+
+def _answered(service: Any, teams: tuple[str, ...] | None, given: dict[str, str]) -> Allocations | Response:
+    """The allocations of a question, or what is wrong with it in OpenCost's words."""
+    try:
+        query = parse_query(given, service.now_us())
+        with service.reader() as store:
+            return allocations(store, query, teams, service.now_us())
+    except UsageError as error:
+        return answer(refusal(str(error)), 400)
+
+
+def _told(found: Allocations | Response, words: Callable[[Allocations], dict[str, Any]]) -> Response:
+    if isinstance(found, Response):
+        return found
+    if found.query.format == "csv":
+        content, media_type = render(listing(found), "csv")
+        return Response(content, media_type=media_type)
+    return answer(words(found))
+
+
+def allocation(access: Reader, service: Svc, given: Sent) -> Response:
+    """What held the GPUs, in OpenCost's objects: one map by name for each step. CPU, memory and disks are zero;
+    `x_gpuwatch` has what OpenCost has no word for.
+    """
+    return _told(_answered(service, access.teams, given), allocation_answer)
+
+
+def summary(access: Reader, service: Svc, given: Sent) -> Response:
+    """The same rows with fewer fields."""
+    return _told(_answered(service, access.teams, given), summary_answer)
+
+
+def topline(access: Reader, service: Svc, given: Sent) -> Response:
+    """One row that adds all of them up."""
+    return _told(_answered(service, access.teams, given), topline_answer)
+
+
+ROUTES: tuple[tuple[str, Callable[..., Response], type[BaseModel], str], ...] = (
+    ("/allocation", allocation, AllocationAnswer, "OpenCost: allocations"),
+    ("/allocation/compute", allocation, AllocationAnswer, "OpenCost: allocations"),
+    ("/allocation/summary", summary, SummaryAnswer, "OpenCost: allocations, fewer fields"),
+    ("/allocation/compute/summary", summary, SummaryAnswer, "OpenCost: allocations, fewer fields"),
+    ("/allocation/summary/topline", topline, SummaryAnswer, "OpenCost: the sum of allocations"),
+)
+for prefix in PREFIXES:
+    for path, function, model, title in ROUTES:
+        router.add_api_route(
+            f"{prefix}{path}",
+            function,
+            methods=["GET"],
+            response_model=model,
+            responses={**FAULTS, **CSV},
+            summary=title,
+        )

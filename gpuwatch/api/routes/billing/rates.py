@@ -1,0 +1,178 @@
+"""Rate cards and ownership rules: read, and replaced whole."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any, cast
+
+from anyio import to_thread
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Access, Admin, Reader
+from gpuwatch.api.bodies import expect, json_body
+from gpuwatch.api.card_bodies import KINDS, SOURCE, documented, from_csv, from_json, listed, refused, replaced
+from gpuwatch.api.common import PREFIX, Svc, errors
+from gpuwatch.api.paging import CursorText, Limit
+from gpuwatch.api.schema.rates import RatesInForce
+from gpuwatch.api.schema.requests import Rates, RatesBody, Replaced, TeamRules, TeamsBody
+from gpuwatch.core.clock import parse_rfc3339
+from gpuwatch.policy.known_names import team_names
+from gpuwatch.policy.ownership import Decided, TeamRule, parse_teams
+from gpuwatch.quality.rate_checks import names_of, rate_warnings, team_warnings, two_ways
+from gpuwatch.rates import in_force
+from gpuwatch.rates.card import Rate, parse_rates, price_of, shown
+from gpuwatch.rates.csv_table import NAMED_MAX, RowsRefused
+from gpuwatch.rates.models import unknown_profile
+from gpuwatch.rates.node_split import COLUMNS, node_of
+
+KNOWN_MAX = 10_000
+"""Teams that an answer lists beside the rules."""
+Known = Annotated[bool, Query(description="Whether `known` lists the teams of rules and runs; else it is null.")]
+
+router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
+
+
+@router.get("/rates", response_model=Rates, responses=errors(), summary="The rate card in force")
+def rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
+    """Prices per whole GPU-hour and their validity. Every reader may see them: they are prices, nobody's use."""
+    items = [shown(rate) for rate in service.state.rates()]
+    return listed(items, service.state.card_version("rates"), limit, cursor)
+
+
+@router.get("/rates/in-force", response_model=RatesInForce, responses=errors(), summary="Every rate in force")
+def rates_in_force(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
+    """Those of the rate card, of owned hardware and of spot prices; `card` says which."""
+    items = [{"card": card} | shown(rate) for card, kept in in_force.by_card(service.state).items() for rate in kept]
+    return listed(items, sum(in_force.versions(service.state).values()), limit, cursor)
+
+
+@router.put(
+    "/rates",
+    response_model=Replaced,
+    responses=errors(415),
+    openapi_extra=documented("RatesBody"),
+    summary="Replaces the rate card",
+)
+async def put_rates(request: Request, access: Admin, service: Svc) -> Response:
+    """JSON `items`, or the CSV of rates.csv. All or nothing: 400 names every bad row. Charges are priced anew.
+
+    A rate for a model that no GPU has is kept; `warnings` names it.
+    """
+    if expect(request, KINDS) == "text/csv":
+        kept = await from_csv(request, parse_rates)
+    else:
+        body = cast(RatesBody, await json_body(request, RatesBody))
+        kept = from_json([row.model_dump() for row in body.items], _rate)
+    return await to_thread.run_sync(_replace_rates, service, kept, access.name)
+
+
+@router.get("/teams", response_model=TeamRules, responses=errors(), summary="The ownership rules in force")
+def teams(
+    access: Reader, service: Svc, known: Known = False, limit: Limit = 1000, cursor: CursorText = None
+) -> Response:
+    """In the order in which they decide. A token bound to teams sees the rules of its teams, and no other team's name."""
+    items = [
+        {"match_kind": rule.match_kind, "match": rule.match, "team": rule.team}
+        for rule in service.state.team_rules()
+        if access.teams is None or rule.team in access.teams
+    ]
+    return listed(items, service.state.card_version("teams"), limit, cursor, known=_known(access, service, known))
+
+
+@router.put(
+    "/teams",
+    response_model=Replaced,
+    responses=errors(415),
+    openapi_extra=documented("TeamsBody"),
+    summary="Replaces the ownership rules",
+)
+async def put_teams(request: Request, access: Admin, service: Svc) -> Response:
+    """JSON `items`, or the CSV of teams.csv, in the order in which rules decide. All or nothing: a rule that can never
+    decide, since an earlier one matches all that it does, is refused with both; so are two with stars that give a name
+    which runs have to two teams, where neither is the other's special case.
+
+    `warnings` names rules that match no run.
+    """
+    row = "line {}"
+    if expect(request, KINDS) == "text/csv":
+        kept = await from_csv(request, parse_teams)
+    else:
+        row = "items.{}"
+        body = cast(TeamsBody, await json_body(request, TeamsBody))
+        kept = from_json([row.model_dump() for row in body.items], lambda row, line: TeamRule(**row, line=line))
+        kept = _decided(kept)
+    return await to_thread.run_sync(_replace_teams, service, kept, access.name, row)
+
+
+def _known(access: Access, service: Any, wanted: bool) -> list[str] | None:
+    if not wanted:
+        return None
+    with service.reader() as store:
+        found = sorted(team_names(store, service.state))
+    return [team for team in found if access.teams is None or team in access.teams][:KNOWN_MAX]
+
+
+def _replace_rates(service: Any, kept: list[Rate], actor: str) -> Response:
+    changed = in_force.set_rates(service.state, kept, actor, SOURCE, service.now_us())
+    if changed:
+        service.reprice()
+    with service.reader() as store:
+        warnings = rate_warnings(store, kept)
+    return replaced(changed, service.state.card_version("rates"), len(kept), warnings)
+
+
+def _replace_teams(service: Any, kept: list[TeamRule], actor: str, row: str) -> Response:
+    with service.reader() as store:
+        found = two_ways(kept, names_of(store))
+    if found:
+        raise refused(RowsRefused([_two_ways(row, *one) for one in found], len(found)))
+    changed = service.state.replace_team_rules(kept, actor, SOURCE, service.now_us())
+    if changed:
+        service.reprice()
+    with service.reader() as store:
+        warnings = team_warnings(store, kept)
+    return replaced(changed, service.state.card_version("teams"), len(kept), warnings)
+
+
+def _two_ways(row: str, name: str, first: TeamRule, other: TeamRule) -> str:
+    at, by = (row.format(rule.line - (1 if row.startswith("items") else 0)) for rule in (other, first))
+    what = f"{first.match_kind} {name!r} is matched two ways, also by {by} ({first.match} to {first.team})"
+    return f"{at}: {what}; put a rule for what both match before them"
+
+
+def _decided(rules: list[TeamRule]) -> list[TeamRule]:
+    """Every rule can decide, as in a file."""
+    kept, bad = Decided(), []
+    for place, rule in enumerate(rules):
+        if (earlier := kept.add(rule)) is not None:
+            same = "the same match" if earlier.match == rule.match else "all that this one matches"
+            said = "says the same" if earlier == rule else f"gives {same} to another team, and decides"
+            bad.append(f"items.{place}: items.{earlier.line - 1} {said}")
+    if bad:
+        raise refused(RowsRefused(bad[:NAMED_MAX], len(bad)))
+    return list(kept.rules.values())
+
+
+def _rate(row: dict[str, Any], line: int) -> Rate:
+    start, end = row.pop("valid_from"), row.pop("valid_to")
+    node = node_of({name: row.pop(name) for name in COLUMNS})
+    amounts = ("list_price", "contracted_price")
+    rate = Rate(
+        **row
+        | {name: Decimal(row[name]) for name in amounts if row[name] is not None}
+        | {"usd_per_gpu_hour": price_of(row["usd_per_gpu_hour"], node), "node": node},
+        valid_from_us=_moment(start, "valid_from"),
+        valid_to_us=None if end is None else _moment(end, "valid_to"),
+        line=line,
+    )
+    if problem := unknown_profile(rate.gpu_model, rate.mig_profile):
+        raise ValueError(problem)
+    return rate
+
+
+def _moment(text: str, name: str) -> int:
+    try:
+        return parse_rfc3339(text)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name} {text[:50]!r} is not an RFC 3339 time") from None

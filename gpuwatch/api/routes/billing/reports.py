@@ -1,0 +1,176 @@
+"""Weekly reports as files, and who gets them by e-mail."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from anyio import to_thread
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Access, Admin, FleetReader, Reader
+from gpuwatch.api.bodies import json_body
+from gpuwatch.api.card_bodies import replaced
+from gpuwatch.api.common import PREFIX, Name, Svc, answer, errors
+from gpuwatch.api.errors import ApiError
+from gpuwatch.api.paging import CursorText, Limit, decode, page, question
+from gpuwatch.api.schema.requests import RecipientItems, RecipientsBody, Replaced
+from gpuwatch.core.errors import UsageError
+from gpuwatch.policy.known_names import team_doubts, team_names
+
+FILES: dict[str, Any] = {
+    "text/html": {"schema": {"type": "string"}},
+    "application/pdf": {"schema": {"type": "string", "format": "binary"}},
+    "text/csv": {"schema": {"type": "string"}},
+    "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": {
+        "schema": {"type": "string", "format": "binary"}
+    },
+    "application/zip": {"schema": {"type": "string", "format": "binary"}},
+}
+WEEK = r"^\d{4}-W\d{2}$"
+SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+"""What a browser may do with a report's page: show it."""
+
+router = APIRouter(prefix=PREFIX, tags=["reports"])
+
+
+@router.get(
+    "/reports/weekly",
+    response_class=Response,
+    responses={**errors(404), 200: {"content": FILES}},
+    summary="The report of a week, as a file",
+)
+def weekly(
+    access: Reader,
+    service: Svc,
+    week: Annotated[
+        str | None, Query(pattern=WEEK, description="An ISO week; default: the one that ended last.")
+    ] = None,
+    team: Name = None,
+    format: Annotated[
+        Literal["html", "pdf", "xlsx", "csv", "focus", "parquet", "zip"],
+        Query(description="zip: every file of the fleet and of all teams, or those of `team`."),
+    ] = "html",
+    formats: Annotated[
+        str | None, Query(max_length=100, description="Of a zip: which formats, comma between several; default: all.")
+    ] = None,
+    paper: Annotated[
+        Literal["a4", "letter"] | None, Query(description="Of the PDF; default: the setting report_paper.")
+    ] = None,
+) -> Response:
+    """Of a team, or of the fleet without one. A token bound to teams gets those teams' reports only: without `team` that
+    of its one team. 404: the week has no books, or the team no charges in it.
+    """
+    from gpuwatch.report.files import last_week
+    from gpuwatch.report.formats import FORMATS, MEDIA_TYPES
+    from gpuwatch.report.week_facts import week_window
+    from gpuwatch.report.weekly import report_files
+    from gpuwatch.report.weekly import weekly as make
+    from gpuwatch.report.zip_file import zipped
+
+    now_us = service.now_us()
+    week = week or last_week(now_us)
+    asked = _formats(formats) if format == "zip" else [format]
+    if formats is not None and format != "zip":
+        raise ApiError(400, "formats: only of format=zip", field="formats")
+    teams = _teams(access, team, format == "zip")
+    try:
+        week_window(week)
+    except UsageError as error:
+        raise ApiError(400, str(error), field="week") from error
+    settings = service.settings
+    options: dict[str, Any] = {
+        "formats": asked or FORMATS,
+        "paper": paper or settings.report_paper,
+        "method": settings.mig_share_method,
+    }
+    try:
+        with service.reader() as store:
+            if format == "zip":
+                files = make(store, service.state, week, teams, now_us, **options)
+            else:
+                files = report_files(store, service.state, week, None if teams is None else teams[0], now_us, **options)
+    except UsageError as error:
+        raise ApiError(404, str(error)) from error
+    if not files:
+        raise ApiError(404, f"this version writes no {format} file", field="format")
+    content = zipped(files) if format == "zip" else files[0].content
+    name = f"{week}.zip" if format == "zip" else files[0].name.replace("/", "-")
+    shown = "inline" if format in ("html", "pdf") else "attachment"
+    headers = {"Content-Disposition": f'{shown}; filename="gpuwatch-{name}"'}
+    if format == "html":
+        headers["Content-Security-Policy"] = SANDBOX
+    return Response(content, media_type=MEDIA_TYPES[format], headers=headers)
+
+
+@router.get("/recipients", response_model=RecipientItems, responses=errors(), summary="Who gets reports by e-mail")
+def recipients(access: FleetReader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
+    """Addresses by team; team `*` is the fleet."""
+    return answer(_listed(service, limit, cursor))
+
+
+@router.put(
+    "/recipients",
+    response_model=Replaced,
+    responses=errors(415),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RecipientsBody"}}},
+        }
+    },
+    summary="Replaces who gets reports by e-mail",
+)
+async def put_recipients(request: Request, access: Admin, service: Svc) -> Response:
+    """All or nothing: 400 names every bad row. A channel of kind email with the event `report` sends them.
+    `warnings` names teams that no run or rule names.
+    """
+    body = await json_body(request, RecipientsBody)
+    return await to_thread.run_sync(_replace, service, [row.model_dump() for row in body.items], access.name)
+
+
+def _replace(service: Any, rows: list[dict[str, Any]], actor: str) -> Response:
+    from gpuwatch.alerts.report_recipients import KIND, replace
+
+    try:
+        changed = replace(service.state, rows, actor, "PUT", service.now_us())
+    except UsageError as error:
+        raise ApiError(400, str(error), "correct these rows and send all", "items") from error
+    with service.reader() as store:
+        warnings = team_doubts((str(row["team"]) for row in rows), team_names(store, service.state))
+    return replaced(changed, service.state.card_version(KIND), len(rows), warnings)
+
+
+def _listed(service: Any, limit: int, cursor: str | None) -> dict[str, Any]:
+    from gpuwatch.alerts.report_recipients import KIND, Recipients
+
+    version = service.state.card_version(KIND)
+    asked = question({"route": "recipients", "version": version})
+    rows = sorted(Recipients.read(service.state).rows(), key=lambda row: str(row["team"]))
+    chosen, following = page(rows, limit, decode(cursor, asked), asked, lambda row: str(row["team"]))
+    return {"items": chosen, "version": version, "next": following}
+
+
+def _teams(access: Access, team: str | None, several: bool) -> list[str] | None:
+    """Whose reports are asked for: None the fleet's (and with it everybody's). What a token may not see does not exist."""
+    if access.teams is None:
+        return None if team is None else [team]
+    if team is not None:
+        if team not in access.teams:
+            raise ApiError(404, f"report: team {team!r} has no charges that this token may see", field="team")
+        return [team]
+    if several or len(access.teams) == 1:
+        return list(access.teams)
+    raise ApiError(400, f"this token sees {len(access.teams)} teams: name one, or ask for format=zip", field="team")
+
+
+def _formats(text: str | None) -> list[str]:
+    from gpuwatch.report.formats import check_formats
+
+    asked = [part.strip() for part in (text or "").split(",") if part.strip()]
+    try:
+        check_formats(asked)
+    except UsageError as error:
+        raise ApiError(400, str(error), field="formats") from error
+    return asked

@@ -1,0 +1,46 @@
+"""MIG slices: owner, share, time, cost and use of each."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Reader
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of, words
+from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.schema.answers import Slices
+from gpuwatch.billing.slices import slices as look
+
+router = APIRouter(prefix=PREFIX, tags=["fleet"])
+
+
+@router.get("/slices", response_model=Slices, responses=errors(), summary="MIG slices of a window")
+def slices(
+    access: Reader,
+    service: Svc,
+    window: WindowText = "7d",
+    team: Names = None,
+    cluster: Name = None,
+    pool: Name = None,
+    limit: Limit = 100,
+    cursor: CursorText = None,
+) -> Response:
+    """One row a slice, layout and owner; `gpus` has the newest layout of each GPU of these rows. A utilisation of null
+    was not measured.
+    """
+    teams = seen(access.teams, split(team))
+    asked = question({"window": window, "teams": teams, "cluster": cluster, "pool": pool})
+    place = decode(cursor, asked)
+    span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
+    offset = 0 if place is None else place.position
+    with service.reader() as store:
+        found = look(store, service.state, span, teams, cluster=cluster, pool=pool, limit=limit, offset=offset)
+    following = found["next_offset"]
+    return answer(
+        {
+            "items": found["items"],
+            "gpus": found["gpus"],
+            "window": words(span),
+            "next": None if following is None else encode(Cursor("", following, span), asked),
+        }
+    )

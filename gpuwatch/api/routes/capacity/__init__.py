@@ -1,0 +1,1 @@
+"""Routes about capacity, jobs and topology."""

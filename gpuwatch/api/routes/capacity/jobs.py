@@ -1,0 +1,96 @@
+"""Jobs: what each held, did, cost and wasted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Reader
+from gpuwatch.api.common import NAME_MAX, PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of
+from gpuwatch.api.errors import ApiError
+from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.schema.answers import JobDetail, Jobs
+from gpuwatch.findings.owner_actions import Actions
+
+router = APIRouter(prefix=PREFIX, tags=["jobs"])
+
+
+@router.get("/jobs", response_model=Jobs, responses=errors(), summary="Jobs of a window")
+def jobs(
+    access: Reader,
+    service: Svc,
+    window: WindowText = "7d",
+    team: Names = None,
+    user: Name = None,
+    cluster: Name = None,
+    pool: Name = None,
+    state: Annotated[str | None, Query(max_length=50, description="How the scheduler's word begins: running.")] = None,
+    q: Annotated[
+        str | None, Query(max_length=200, description="Words in id, name, user, account, queue or team.")
+    ] = None,
+    sort: Literal["cost", "gpu_seconds", "started", "effective_ratio"] = "cost",
+    limit: Limit = 100,
+    cursor: CursorText = None,
+) -> Response:
+    """Amounts are those of the window. The pages of one list are all of the window that the first one meant."""
+    from gpuwatch.jobs.listing import jobs as look
+
+    teams = seen(access.teams, split(team))
+    asked = question(
+        {
+            "window": window,
+            "teams": teams,
+            "user": user,
+            "cluster": cluster,
+            "pool": pool,
+            "state": state,
+            "q": q,
+            "sort": sort,
+        }
+    )
+    place = decode(cursor, asked)
+    span = place.window if place is not None and place.window is not None else window_of(window, service.now_us())
+    with service.reader() as store:
+        found = look(
+            store,
+            service.state,
+            span,
+            teams,
+            user=user,
+            cluster=cluster,
+            pool=pool,
+            state_filter=state,
+            q=q,
+            sort=sort,
+            limit=limit,
+            cursor=None if place is None else place.key,
+        )
+    following = found["next"]
+    return answer(found | {"next": None if following is None else encode(Cursor(following, 0, span), asked)})
+
+
+@router.get("/jobs/{job_id:path}", response_model=JobDetail, responses=errors(404), summary="One job")
+def job(
+    access: Reader,
+    service: Svc,
+    job_id: Annotated[
+        str, Path(min_length=1, max_length=NAME_MAX, description="Slurm job id, or namespace/name.", examples=["4711"])
+    ],
+    cluster: Annotated[
+        str | None, Query(min_length=1, max_length=NAME_MAX, description="Needed where several clusters know the id.")
+    ] = None,
+) -> Response:
+    """Over its whole life: runs, devices, placement, waterfall, findings and series. Runs of other teams are not there.
+
+    `placement.grade` says how near its GPUs are to each other beside what was free when it began; null says why in `why`.
+    """
+    from gpuwatch.jobs.listing import job as look
+
+    actions = Actions(service.state).current(service.now_us())
+    with service.reader() as store:
+        found = look(store, service.state, cluster, job_id, access.teams, actions)
+    if found is None:
+        raise ApiError(404, f"job {job_id}: there is none of this id", "GET /api/v1/jobs lists them", "job_id")
+    return answer(found)

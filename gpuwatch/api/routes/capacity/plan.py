@@ -1,0 +1,187 @@
+"""What would make room, how fragmentation went, and which jobs stranded free GPUs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from gpuwatch.api.auth import FleetReader
+from gpuwatch.api.common import PREFIX, Name, Svc, WindowText, answer, errors, instant_of, window_of
+from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.routes.capacity.capacity import At, Days
+from gpuwatch.api.schema.answers import Money, Ratio, Shape, Time
+from gpuwatch.capacity.demand import DAYS
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window
+
+router = APIRouter(prefix=PREFIX, tags=["fleet"])
+STEPS = {"1h": HOUR_US, "1d": DAY_US}
+SHAPE_MAX = 12
+
+
+class Move(Shape):
+    job: str | None
+    node: str
+    gpus: int
+    preemptible: bool
+
+
+class Blocker(Shape):
+    job: str
+    gpus: int
+    free_gpus: int
+
+
+class ShapePlan(Shape):
+    cluster: str
+    as_of: Time
+    pool: str | None
+    gpu_model: str | None
+    shape: str
+    free_gpus: int
+    placeable: bool
+    possible: bool
+    exact: bool | None
+    moved_gpus: int | None
+    moves: list[Move]
+    blockers: list[Blocker]
+
+
+class LayoutChange(Shape):
+    gpu: str
+    layout: list[str]
+    better: list[str]
+
+
+class Repartition(Shape):
+    cluster: str
+    pool: str | None
+    gpu_model: str
+    since: Time
+    until: Time
+    changes: list[LayoutChange]
+    served_ratio: Ratio | None
+    served_ratio_after: Ratio | None
+
+
+class Plans(Shape):
+    at: Time
+    items: list[ShapePlan]
+    repartition: list[Repartition]
+    unknown: dict[str, str]
+
+
+class FreeThen(Shape):
+    start: Time
+    cluster: str
+    pool: str | None
+    gpu_model: str | None
+    free_gpus: float
+    stranded_gpus: float
+    rate: Ratio
+    largest_gang: int
+    slots: dict[str, float]
+    requests: int | None
+
+
+class History(Shape):
+    items: list[FreeThen]
+    next: str | None
+
+
+class StrandedBy(Shape):
+    cluster: str
+    pool: str | None
+    gpu_model: str | None
+    job: str | None
+    team: str | None
+    user: str | None
+    stranded_gpu_hours: float
+    cost: Money | None
+    currency: str | None
+
+
+class StrandedByJob(Shape):
+    items: list[StrandedBy]
+    next: str | None
+
+
+@router.get("/capacity/plan", response_model=Plans, responses=errors(), summary="What would make room for a shape")
+def capacity_plan(
+    access: FleetReader,
+    service: Svc,
+    cluster: Name = None,
+    shape: Annotated[
+        str | None, Query(min_length=1, max_length=SHAPE_MAX, description="8, or 2x8: nodes x GPUs on each.")
+    ] = None,
+    at: At = None,
+    days: Days = DAYS,
+) -> Response:
+    """The cheapest moves after which a shape finds a place on single nodes of a pool: fewest GPUs, of equals preemptible
+    ones. Without `shape` those asked for in the last `days` that find no place. `exact` false: nothing cheaper was found, and not
+    all was looked at. Nothing is moved.
+
+    `repartition` has MIG layouts for GPUs that nobody holds, which the demand of the last week (held and waited for) would have
+    used better, and what part of it was served and would have been.
+    """
+    from gpuwatch.capacity.plan import plans
+
+    at_us = service.now_us() if at is None else instant_of(at)
+    with service.reader() as store:
+        return answer(plans(store, at_us, cluster=cluster, shape=shape, days=days, exact=at is not None))
+
+
+@router.get("/capacity/history", response_model=History, responses=errors(), summary="How fragmentation went")
+def capacity_history(
+    access: FleetReader,
+    service: Svc,
+    window: WindowText = "7d",
+    cluster: Name = None,
+    step: Annotated[Literal["1h", "1d"], Query(description="An item is an hour or a UTC day.")] = "1h",
+    limit: Limit = 1000,
+    cursor: CursorText = None,
+) -> Response:
+    """By step, cluster, pool and model, where something was free: GPUs that were free and stranded on average, the largest
+    gang that a node could have taken, and slots of 1, 2, 4 and 8 GPUs on single nodes on average. `requests` null: none was
+    known to judge by, and nothing is stranded.
+    """
+    from gpuwatch.capacity.history import history
+
+    asked = question({"window": window, "cluster": cluster, "step": step})
+    place = decode(cursor, asked)
+    span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
+    offset = 0 if place is None else place.position
+    with service.reader() as store:
+        found = history(store, span, STEPS[step], cluster=cluster, limit=limit, offset=offset)
+    return _paged(found, span, asked)
+
+
+@router.get(
+    "/capacity/stranded", response_model=StrandedByJob, responses=errors(), summary="Which jobs stranded free GPUs"
+)
+def capacity_stranded(
+    access: FleetReader,
+    service: Svc,
+    window: WindowText = "7d",
+    cluster: Name = None,
+    limit: Limit = 1000,
+    cursor: CursorText = None,
+) -> Response:
+    """Free GPU-hours that usual requests could not use because the rest of their node was held, by the jobs that held it,
+    with their price; those that stranded most first. job null: nobody held any of the node.
+    """
+    from gpuwatch.capacity.history import by_job
+
+    asked = question({"route": "stranded", "window": window, "cluster": cluster})
+    place = decode(cursor, asked)
+    span = window_of(window, service.now_us()) if place is None or place.window is None else place.window
+    offset = 0 if place is None else place.position
+    with service.reader() as store:
+        found = by_job(store, span, cluster=cluster, limit=limit, offset=offset)
+    return _paged(found, span, asked)
+
+
+def _paged(found: dict[str, Any], span: Window, asked: str) -> Response:
+    following = found.pop("next_offset")
+    return answer(found | {"next": None if following is None else encode(Cursor("", following, span), asked)})

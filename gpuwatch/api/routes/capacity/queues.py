@@ -1,0 +1,140 @@
+"""Queues with their quota, and the workloads that wait and run in them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Reader
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, answer, errors, seen, split
+from gpuwatch.api.paging import CursorText, Limit, decode, page, question
+from gpuwatch.api.schema.answers import Shape, Time
+
+router = APIRouter(prefix=PREFIX, tags=["queues"])
+
+Devices = dict[str, int]
+STATES = ("pending", "inadmissible", "evicted", "reserved", "admitted", "running", "finished", "failed")
+
+
+class Waiting(Shape):
+    workloads: int
+    devices: Devices
+    longest_seconds: float | None
+    reasons: dict[str, int]
+
+
+class Queue(Shape):
+    cluster: str
+    scheduler: str
+    kind: str
+    name: str
+    namespace: str | None
+    parent: str | None
+    state: str | None
+    quota: Devices | None
+    quota_max: Devices | None
+    lend_max: Devices | None
+    used: Devices | None
+    borrowed: Devices | None
+    pending: int | None
+    running: int | None
+    waiting: Waiting
+    observed_at: Time | None
+
+
+class Queues(Shape):
+    items: list[Queue]
+    next: str | None
+
+
+class Unscheduled(Shape):
+    pods: int
+    at: Time
+
+
+class Workload(Shape):
+    cluster: str
+    scheduler: str
+    kind: str
+    uid: str
+    name: str | None
+    namespace: str | None
+    job: str | None
+    team: str
+    queue: str | None
+    state: str | None
+    reason: str | None
+    why: str | None
+    unscheduled: Unscheduled | None
+    pods: int | None
+    pods_min: int | None
+    gpus: int | None
+    profile: str | None
+    submitted_at: Time | None
+    admitted_at: Time | None
+    wait_seconds: float | None
+    observed_at: Time | None
+
+
+class Workloads(Shape):
+    items: list[Workload]
+    next: str | None
+
+
+@router.get("/queues", response_model=Queues, responses=errors(), summary="Queues now: quota, use, and what waits")
+def queues(
+    access: Reader,
+    service: Svc,
+    team: Names = None,
+    cluster: Name = None,
+    limit: Limit = 100,
+    cursor: CursorText = None,
+) -> Response:
+    """As their schedulers last told. Devices are counted by MIG profile, "" for whole GPUs; null was not told. For a
+    team only the queues that its workloads use, with waits of its own.
+    """
+    from gpuwatch.capacity.queues import queues as look
+
+    teams = seen(access.teams, split(team))
+    asked = question({"teams": teams, "cluster": cluster})
+    place = decode(cursor, asked)
+    with service.reader() as store:
+        found = look(store, service.state, service.now_us(), teams, cluster=cluster)
+    items, following = page(found, limit, place, asked, _queue_name)
+    return answer({"items": items, "next": following})
+
+
+@router.get("/workloads", response_model=Workloads, responses=errors(), summary="What waits and runs in queues")
+def workloads(
+    access: Reader,
+    service: Svc,
+    team: Names = None,
+    cluster: Name = None,
+    queue: Name = None,
+    state: Annotated[list[str] | None, Query(max_length=20, description=f"Any of {', '.join(STATES)}.")] = None,
+    limit: Limit = 100,
+    cursor: CursorText = None,
+) -> Response:
+    """As their schedulers last told: gangs that wait the longest come first. Without `state` those that have not ended.
+    `why` says in words why one waits; `unscheduled` counts its pods that no node took, as the scheduler last said.
+    """
+    from gpuwatch.capacity.queues import workloads as look
+
+    teams, states = seen(access.teams, split(team)), split(state)
+    asked = question({"teams": teams, "cluster": cluster, "queue": queue, "states": states})
+    place = decode(cursor, asked)
+    with service.reader() as store:
+        found = look(store, service.state, service.now_us(), teams, cluster=cluster, queue=queue, states=states or None)
+    items, following = page(found, limit, place, asked, _workload_name)
+    return answer({"items": items, "next": following})
+
+
+def _queue_name(item: dict[str, Any]) -> str:
+    keys = ("cluster", "scheduler", "kind", "namespace", "name", "parent")
+    return "\x1f".join(str(item[key] or "") for key in keys)
+
+
+def _workload_name(item: dict[str, Any]) -> str:
+    return "\x1f".join(str(item[key] or "") for key in ("cluster", "scheduler", "kind", "uid"))

@@ -1,0 +1,99 @@
+"""The graph of where GPUs are and what links them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from gpuwatch.api.auth import FleetReader
+from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, answer, errors, instant_of
+from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
+from gpuwatch.api.schema.answers import Shape, Time
+from gpuwatch.core.clock import Window
+
+router = APIRouter(prefix=PREFIX, tags=["fleet"])
+
+At = Annotated[
+    str | None,
+    Query(max_length=WINDOW_MAX, description="The instant (RFC 3339) that is asked about; now unless told."),
+]
+
+
+class TopologyItem(Shape):
+    cluster: str
+    id: str
+    kind: str
+    name: str
+    parent: str | None
+    parent_kind: str | None
+    level: str | None
+    bandwidth_gb_per_s: float | None
+    nearest: bool
+    source: str
+    observed_at: Time | None
+    valid_from: Time | None
+    valid_until: Time | None
+
+
+class TopologyLevel(Shape):
+    kind: str
+    inside_node: bool
+
+
+class MissingTopology(Shape):
+    cluster: str
+    node: str
+    gpus: int
+    what: str
+    fix: str
+
+
+class TopologyConflict(Shape):
+    cluster: str
+    node: str
+    kind: str
+    parent: str
+    source: str
+    told: str
+    told_source: str
+
+
+class Topology(Shape):
+    items: list[TopologyItem]
+    at: Time
+    levels: list[TopologyLevel]
+    missing: list[MissingTopology]
+    more_missing: int
+    conflicts: list[TopologyConflict]
+    more_conflicts: int
+    next: str | None
+
+
+@router.get("/topology", response_model=Topology, responses=errors(), summary="Where GPUs are and what links them")
+def topology(
+    access: FleetReader,
+    service: Svc,
+    cluster: Name = None,
+    at: At = None,
+    limit: Limit = 100,
+    cursor: CursorText = None,
+) -> Response:
+    """An item is a thing and one container round it (`parent`, null for the outermost): GPU, NVLink island, PCIe switch,
+    NUMA node, node, NVLink domain over nodes, block, leaf, spine, ..., zone. `bandwidth_gb_per_s` is per direction and GPU
+    between two GPUs that meet there. `missing` has nodes of which no source tells, with the fix; nothing is assumed.
+    """
+    from gpuwatch.topology.listing import items
+
+    asked = question({"cluster": cluster, "at": at})
+    place = decode(cursor, asked)
+    at_us = service.now_us() if at is None else instant_of(at)
+    if place is not None and place.window is not None:
+        at_us = place.window.start_us
+    offset = 0 if place is None else place.position
+    with service.reader() as store:
+        found = items(store, cluster, at_us, limit, offset)
+    following = found.pop("next_offset")
+    window = Window(at_us, at_us + 1)
+    return answer(found | {"next": None if following is None else encode(Cursor("", following, window), asked)})

@@ -1,0 +1,45 @@
+"""Reclaims: which jobs should give idle devices back, and how far their owners were told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Reader
+from gpuwatch.api.common import PREFIX, Name, Names, Svc, answer, errors, seen, split
+from gpuwatch.api.paging import CursorText, Limit, decode, page, question
+from gpuwatch.api.schema.detectors import Reclaims
+from gpuwatch.core.clock import rfc3339
+
+router = APIRouter(prefix=PREFIX, tags=["findings"])
+Step = Annotated[
+    Literal["idle", "notice", "warning", "second_warning", "recommendation"] | None,
+    Query(description="Only reclaims that stand at this step."),
+]
+
+
+@router.get("/reclaim", response_model=Reclaims, responses=errors(), summary="Idle devices that should be given back")
+def reclaim(
+    access: Reader,
+    service: Svc,
+    team: Names = None,
+    cluster: Name = None,
+    step: Step = None,
+    limit: Limit = 100,
+    cursor: CursorText = None,
+) -> Response:
+    """First those that others wait for. Steps are notice, warning, second_warning, recommendation; `held_by` says what the
+    owner answered. Nothing is ever ended: `command` is for whoever decides to follow a recommendation.
+    """
+    from gpuwatch.reclaim.state import as_dict, proposals
+
+    now_us = service.now_us()
+    wanted = seen(access.teams, split(team))
+    with service.reader() as store:
+        found = proposals(store, service.state, now_us, teams=wanted, cluster=cluster)
+    items = [as_dict(one) for one in found if step is None or one.at.step == step]
+    asked = question({"route": "reclaim", "team": team, "cluster": cluster, "step": step})
+    chosen, following = page(items, limit, decode(cursor, asked), asked, lambda item: str(item["key"]))
+    return answer({"items": chosen, "at": rfc3339(now_us), "next": following})

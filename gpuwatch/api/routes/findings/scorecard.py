@@ -1,0 +1,36 @@
+"""The authority scorecard: who decides in each layer, what is left to defaults, what it costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from gpuwatch.api.auth import FleetReader
+from gpuwatch.api.common import PREFIX, WINDOW_HELP, WINDOW_MAX, Svc, answer, errors, window_of
+from gpuwatch.api.schema.scorecard import AuditCard
+
+router = APIRouter(prefix=PREFIX, tags=["fleet"])
+
+
+@router.get("/audit-card", response_model=AuditCard, responses=errors(), summary="The authority scorecard")
+def audit_card(
+    access: FleetReader,
+    service: Svc,
+    window: Annotated[
+        str | None,
+        Query(max_length=WINDOW_MAX, description=f"{WINDOW_HELP} Default: the last 7 days of what is known."),
+    ] = None,
+) -> Response:
+    """Placement, partitioning, scheduling and fabric: a grade by `rule`, who decides, what is left to defaults, findings
+    with what they claimed of the window, and one plan of actions over all of them. `waste` is the sum over buckets of the
+    books; findings' money is a part of it. null and `unknown`: what nobody knows, with the fix. Whole hours are judged.
+    """
+    from gpuwatch.audit.facts import read
+    from gpuwatch.audit.scorecard import card
+
+    now_us = service.now_us()
+    span = None if window is None else window_of(window, now_us)
+    with service.reader() as store:
+        return answer(card(read(store, service.state, span, now_us)))

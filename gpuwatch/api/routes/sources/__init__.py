@@ -1,0 +1,1 @@
+"""Routes that take in data, and its quality."""

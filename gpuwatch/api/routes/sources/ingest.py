@@ -1,0 +1,150 @@
+"""Data that others push: Prometheus remote-write, scheduler events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from gpuwatch.api.auth import Access, Ingester
+from gpuwatch.api.bodies import decompressed, expect, media_type
+from gpuwatch.api.common import PREFIX, Svc, errors
+from gpuwatch.api.errors import BUSY_RETRY_S, ApiError
+from gpuwatch.api.limits import InFlight
+
+if TYPE_CHECKING:
+    from gpuwatch.service.service import Received
+
+ACK_SECONDS_MAX = 60.0
+"""How long a sender waits for the disk before it is told to come back."""
+PROTOCOLS = {
+    "": "application/x-protobuf",
+    "prometheus.WriteRequest": "application/x-protobuf",
+    "io.prometheus.write.v2.Request": "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+}
+"""Content type for the decoder by `proto` of the request's: version 1.0, 1.0 and 2.0."""
+WRITTEN = "X-Prometheus-Remote-Write-{}-Written"
+"""What a sender of 2.0 must be told, or it takes the receiver for one of 1.0 that understood nothing."""
+IGNORED = "ignored: "
+"""How a reason begins that is no mistake: quality counts it neither."""
+EVENT_TYPES = ("application/x-ndjson", "application/json", "application/jsonl")
+CLUSTER = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
+CLUSTER_DEFAULT = "default"
+MAX_CLUSTER = 128
+
+Cluster = Annotated[
+    str | None, Query(max_length=MAX_CLUSTER, pattern=CLUSTER, description="The cluster that the data is of.")
+]
+ClusterHeader = Annotated[
+    str | None, Header(alias="X-Gpuwatch-Cluster", max_length=MAX_CLUSTER, pattern=CLUSTER, description="The same.")
+]
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    204: {
+        "description": "Stored, on disk. Sending it again changes nothing.",
+        "headers": {
+            "X-Gpuwatch-Rejected": {
+                "description": "How many samples or events of the body were refused; /api/v1/quality says why. What "
+                "nothing here reads, such as a ConfigMap or another exporter's metric, is not among them.",
+                "schema": {"type": "string", "pattern": "^[0-9]+$"},
+            },
+            **{
+                WRITTEN.format(kind): {"description": about, "schema": {"type": "string", "pattern": "^[0-9]+$"}}
+                for kind, about in (
+                    ("Samples", "How many samples of a request of version 2.0 are on disk."),
+                    ("Histograms", "0: histograms are not stored."),
+                    ("Exemplars", "0: exemplars are not stored."),
+                )
+            },
+        },
+    }
+}
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+
+router = APIRouter(prefix=PREFIX, tags=["ingest"])
+
+
+@router.post(
+    "/write",
+    status_code=204,
+    response_class=Response,
+    responses={**errors(415), **_ACCEPTED},
+    openapi_extra={"requestBody": {"required": True, "content": {"application/x-protobuf": _BYTES}}},
+    summary="Prometheus remote-write 1.0 and 2.0: snappy protobuf",
+)
+async def write(
+    request: Request, access: Ingester, service: Svc, cluster: Cluster = None, named: ClusterHeader = None
+) -> Response:
+    """Answers once the samples are on disk. 4xx: never send this again; 429 and 503: send it again later."""
+    expect(request, ("application/x-protobuf",))
+    proto = media_type(request)[1].get("proto", "")
+    if proto not in PROTOCOLS:
+        known = ", ".join(name for name in PROTOCOLS if name)
+        raise ApiError(415, f"proto {proto[:100]!r}: remote-write is one of {known}")
+    encoding = request.headers.get("content-encoding", "snappy").strip().lower()
+    if encoding != "snappy":
+        raise ApiError(415, f"content encoding {encoding[:50]!r}: remote-write is snappy")
+    done = await receive(request, access, service, "remote-write", PROTOCOLS[proto], encoding, cluster or named)
+    written = {"Samples": done.rows, "Histograms": 0, "Exemplars": 0} if ".v2." in proto else {}
+    return _stored(done, {WRITTEN.format(kind): str(count) for kind, count in written.items()})
+
+
+@router.post(
+    "/events",
+    status_code=204,
+    response_class=Response,
+    responses={**errors(415), **_ACCEPTED},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/x-ndjson": {"schema": {"type": "string"}},
+                "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
+            },
+        }
+    },
+    summary="Scheduler events: NDJSON or a JSON list, plain or gzip",
+)
+async def events(
+    request: Request, access: Ingester, service: Svc, cluster: Cluster = None, named: ClusterHeader = None
+) -> Response:
+    """Idempotent by event id. Answers once the events are on disk."""
+    kind = expect(request, EVENT_TYPES)
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip"):
+        raise ApiError(415, f"content encoding {encoding[:50]!r}: send events plain or gzip")
+    return _stored(await receive(request, access, service, "events", kind, encoding, cluster or named), {})
+
+
+async def receive(
+    request: Request, access: Access, service: Any, name: str, kind: str, encoding: str, cluster: str | None
+) -> Received:
+    """Decodes and stores the body of a request by the receiver `name`; returns once it is on disk."""
+    in_flight: InFlight = request.app.state.in_flight
+    place = cluster or CLUSTER_DEFAULT
+    body = await decompressed(await request.body(), encoding)
+    size = len(body)
+    in_flight.add(size)
+    try:
+        done = asyncio.wrap_future(service.receive(name, body, kind, place, f"{name} {place} ({access.name})"))
+    except BaseException:
+        in_flight.drop(size)
+        raise
+    # It is in memory until it is on disk, also when its sender has gone.
+    done.add_done_callback(lambda _: in_flight.drop(size))
+    try:
+        # Shielded: when the sender gives up, what it sent is still committed once, not half.
+        return await asyncio.wait_for(asyncio.shield(done), ACK_SECONDS_MAX)
+    except TimeoutError:
+        raise ApiError(
+            503,
+            f"the disk did not take the data within {ACK_SECONDS_MAX:g} s",
+            headers={"Retry-After": str(BUSY_RETRY_S)},
+            code="busy",
+        ) from None
+
+
+def _stored(done: Received, headers: dict[str, str]) -> Response:
+    count = sum(count for reason, count in done.rejects.counts.items() if not reason.startswith(IGNORED))
+    return Response(status_code=204, headers=headers | ({"X-Gpuwatch-Rejected": str(count)} if count else {}))

@@ -1,0 +1,30 @@
+"""The quality of the inputs: what is missing or wrong, and the fix."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from gpuwatch.api.auth import FleetReader
+from gpuwatch.api.common import PREFIX, Svc, answer, errors
+from gpuwatch.api.schema.answers import Quality
+
+router = APIRouter(prefix=PREFIX, tags=["service"])
+
+
+@router.get("/quality", response_model=Quality, responses=errors(), summary="Sources, and what is wrong in the inputs")
+def quality(access: FleetReader, service: Svc) -> Response:
+    """Per source: last seen, lag, what was refused, missing fields and the fix; and the checks of `gpuwatch doctor`."""
+    from gpuwatch.output.fix_hints import LOCAL
+    from gpuwatch.quality.sources import quality as examine
+
+    with service.reader() as store:
+        found = examine(
+            store,
+            service.state,
+            service.sources(),
+            service.now_us(),
+            service.base_url or LOCAL,
+            service.wrong_clocks(),
+        )
+    return answer(found)

@@ -1,0 +1,124 @@
+"""Shapes of the authority scorecard."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from gpuwatch.api.schema.answers import Money, Quantity, Ratio, Severity, Shape, Span
+
+
+class AuditBucket(Shape):
+    bucket: str
+    waste: bool
+    gpu_hours: Quantity
+    cost: Money | None
+
+
+class AuditWaste(Shape):
+    gpu_hours: Quantity | None
+    cost: Money | None
+    cost_a_month: Money | None
+    ratio: Ratio | None
+    explained_gpu_hours: Quantity | None = Field(description="Of it, what findings name the cause of.")
+    buckets: list[AuditBucket]
+
+
+class AuditDecision(Shape):
+    id: str
+    title: str
+    state: Literal["explicit", "in part", "default", "not known", "does not arise"]
+    ratio: Ratio | None
+    said: str
+    fix: str
+    effort: str
+
+
+class AuditFinding(Shape):
+    key: str
+    detector: str
+    title: str
+    severity: Severity
+    state: str
+    cluster: str
+    subject: dict[str, str | None]
+    team: str
+    summary: str
+    remedy: str
+    gpu_hours: Quantity
+    cost: Money | None
+    currency: str | None
+
+
+class AuditClaimed(Shape):
+    findings_count: int
+    open_count: int
+    worst: Severity | None = Field(description="Of those that are not over nor exempt.")
+    gpu_hours: Quantity | None
+    unpriced_gpu_hours: Quantity | None
+    cost: Money | None
+    cost_a_month: Money | None
+    findings: list[AuditFinding] = Field(description="The dearest ten.")
+
+
+class AuditLayer(AuditClaimed):
+    id: str
+    name: str
+    decides: str
+    grade: Literal["A", "B", "C", "D", "F"] | None
+    grade_words: str = Field(description="The grade, `not known`, or `nothing to decide`.")
+    points: Ratio | None
+    letters_lost: int
+    decisions_judged: int
+    decisions: list[AuditDecision]
+    defaults: list[str]
+
+
+class AuditAction(Shape):
+    rank: int
+    kind: Literal["finding", "saving", "decision"]
+    layer: str
+    id: str = Field(description="A detector, or a decision.")
+    title: str
+    remedy: str
+    effort: str
+    severity: Severity | None
+    findings: int
+    open: int
+    gpu_hours: Quantity | None
+    unpriced_gpu_hours: Quantity | None
+    currency: str | None
+    cost: Money | None
+    cost_a_month: Money | None
+    saves_a_month: Money | None
+    keys: list[str]
+    ratio: Ratio | None
+    said: str | None
+
+
+class AuditUnknown(Shape):
+    layer: str
+    what: str
+    fix: str
+
+
+class AuditCard(Shape):
+    window: Span | None
+    known: Span | None
+    currency: str | None
+    gpu_hours: Quantity | None
+    cost: Money | None
+    unpriced_gpu_hours: Quantity | None
+    waste: AuditWaste
+    layers: list[AuditLayer]
+    other: AuditClaimed = Field(description="Findings of the site's own detectors: no layer, no grade.")
+    costliest: str | None
+    writers: list[dict[str, Any]]
+    gangs: list[dict[str, Any]]
+    topology: list[dict[str, Any]]
+    mig: list[dict[str, Any]]
+    actions: list[AuditAction]
+    left_out: int = Field(description="Findings that no action is about: exempt, or called a false positive.")
+    unknown: list[AuditUnknown]
+    rule: list[str]

@@ -1,0 +1,1 @@
+"""The authority scorecard: who decides in each layer, and what that costs."""

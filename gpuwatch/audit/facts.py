@@ -1,0 +1,146 @@
+"""What the scorecard is made of, read from a store: books, findings, who placed what, what objects and graphs say."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.audit import summary as audit_summary
+from gpuwatch.billing import chargeback
+from gpuwatch.capacity import queues
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window
+from gpuwatch.findings import read as findings_read
+from gpuwatch.findings.owner_actions import Actions
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+from gpuwatch.topology import derive as topology_derive
+
+DEFAULT_US = 7 * DAY_US
+"""Of what is known, the last week is judged."""
+ROWS_MAX = 10_000
+"""Rows of one kind: pools, authorities, kinds of gangs."""
+SAVINGS = ("saving", "saving_per_hour", "saved_a_month")
+"""Words of evidence that say what a remedy saves: in 30 days, for an hour of use, in a month."""
+
+Row = dict[str, Any]
+
+
+def last_week(store: Store) -> Window | None:
+    """The last 7 days of the hours that the books know; None where they know none."""
+    known = audit_summary.whole_window(store)
+    return None if known is None else Window(max(known.start_us, known.end_us - DEFAULT_US), known.end_us)
+
+
+def read(store: Store, state: State, window: Window | None, now_us: int) -> Row:
+    """The facts of a window, for audit_card.card. Prices and teams are those of the last pricing (cost.price_all).
+
+    Without a window the last 7 days of what is known; `window` is None in the answer where the books are empty. Only
+    whole hours are judged. Money is exact: Decimal or Fraction. `advice` says whom fixes are for.
+    """
+    known = audit_summary.whole_window(store)
+    span = _within(window or last_week(store), known)
+    facts: Row = {"window": span, "known": known, "asked": window}
+    if span is None:
+        return facts
+    words = {"since_us": span.start_us, "until_us": span.end_us, "limit": ROWS_MAX}
+    books = chargeback.ledger(store, state, span)
+    facts |= {
+        "buckets": _buckets(books),
+        "cost": books.cost if not books.unpriced_gpu_seconds else None,
+        "currency": books.currency,
+        "capacity_gpu_hours": Fraction(books.capacity_gpu_seconds) / 3600,
+        "unpriced_gpu_hours": Fraction(books.unpriced_gpu_seconds) / 3600,
+        "findings": _findings(store, state, span, now_us, words),
+    }
+    try:
+        store.run("views/run_placer", cluster=None, **words)
+        store.run("audit/placed", **words)
+        for name in ("binder", "shared_pool", "gang", "mig", "topology", "fabric"):
+            facts[name] = store.rows(f"audit/{name}", **words)
+    finally:
+        store.run("audit/drop")
+    facts["queues"] = [_queue(row) for row in queues.queues(store, state, span.end_us)]
+    facts["conflicts"] = topology_derive.conflicts(store)
+    facts["missing"] = topology_derive.missing(store)
+    return facts
+
+
+def _within(window: Window | None, known: Window | None) -> Window | None:
+    """The whole hours of the window that the books know."""
+    if window is None or known is None:
+        return None
+    start = max(-(-window.start_us // HOUR_US) * HOUR_US, known.start_us)
+    end = min(window.end_us // HOUR_US * HOUR_US, known.end_us)
+    return Window(start, end) if start < end else None
+
+
+def _buckets(books: chargeback.Ledger) -> dict[str, Row]:
+    """GPU-hours and cost of each bucket; cost None where some of it has no rate, or currencies differ."""
+    found: dict[str, Row] = {}
+    for row in books.items:
+        sums = found.setdefault(row.bucket, {"gpu_hours": Fraction(0), "cost": Decimal(0)})
+        sums["gpu_hours"] += Fraction(row.gpu_seconds) / 3600
+        lacks = row.cost is None and row.gpu_seconds
+        sums["cost"] = None if lacks or sums["cost"] is None else sums["cost"] + (row.cost or 0)
+    if books.currency is None:
+        for sums in found.values():
+            sums["cost"] = None
+    return found
+
+
+def _findings(store: Store, state: State, span: Window, now_us: int, words: Mapping[str, Any]) -> list[Row]:
+    """Findings that touch the window, with what they claimed of it: GPU-hours by bucket and exact money."""
+    claims: dict[str, list[Row]] = defaultdict(list)
+    for row in store.rows("audit/claimed", **words):
+        claims[row["key"]].append(row)
+    told = []
+    said = Actions(state).current(now_us)
+    let_be = {key for key, one in said.items() if one.action == "exempt" or one.verdict == "false_positive"}
+    for found in findings_read.read(store, window=span, actions=said):
+        hours: dict[str, Fraction] = defaultdict(Fraction)
+        costs: dict[str, Fraction] = defaultdict(Fraction)
+        unpriced = Fraction(0)
+        for row in claims.get(found.key, ()):
+            part = Fraction(int(row["units"]), int(row["den"])) / HOUR_US
+            hours[row["bucket"]] += part
+            if row["usd_per_gpu_hour"] is None:
+                unpriced += part
+            else:
+                costs[row["currency"]] += part * Fraction(row["usd_per_gpu_hour"])
+        told.append(
+            {
+                "key": found.key,
+                "detector": found.detector,
+                "title": found.title,
+                "severity": found.severity,
+                "state": found.state,
+                "let_be": found.key in let_be,
+                "cluster": found.cluster,
+                "subject": found.subject,
+                "team": found.team,
+                "summary": found.summary,
+                "remedy": found.remedy,
+                "hours": dict(hours),
+                "costs": dict(costs),
+                "unpriced_gpu_hours": unpriced,
+                "saving": {name: found.evidence[name] for name in SAVINGS if found.evidence.get(name) is not None},
+                "saving_hours": found.evidence.get("measured_hours"),
+                "saving_currency": found.evidence.get("currency"),
+            }
+        )
+    return told
+
+
+def _queue(row: Row) -> Row:
+    """What the scorecard asks of a queue: whether it has a quota, and what it says of preemption."""
+    names = ("cluster", "scheduler", "kind", "name", "namespace", "parent", "state")
+    limits = [row, *row["flavors"]]
+    detail = row["detail"]
+    return {name: row[name] for name in names} | {
+        "has_quota": any(part["quota"] or part["quota_max"] for part in limits)
+        or any(name.startswith("max_") for name in detail),
+        "preemption": row["preemption"],
+    }

@@ -1,0 +1,159 @@
+"""What to do over all layers: remedies by the money at stake, then decisions to take. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.audit.decision import DEFAULT, PART, Decision
+from gpuwatch.audit.layers import effort_of, layer_of
+from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.findings.read import SEVERITY_ORDER
+
+Row = Mapping[str, Any]
+
+MONTH_US = 30 * DAY_US
+"""A month of money at stake."""
+WINDOW_US_MIN = DAY_US
+"""A shorter window says nothing of a month."""
+KEYS_MAX = 50
+"""Keys of findings that an action names; the count is of all."""
+FINDING, SAVING, DECISION = "finding", "saving", "decision"
+"""What an action is made of: waste that findings counted, money that another choice would save, a default."""
+
+
+def a_month(amount: Fraction, window_us: int) -> Fraction | None:
+    """An amount of a window as that of 30 such days; None where the window is shorter than a day."""
+    return amount * MONTH_US / window_us if window_us >= WINDOW_US_MIN else None
+
+
+def asks(found: Row) -> bool:
+    """Whether anything is to be done about a finding: not while its owner exempts it or calls it false, whether it is open
+    or resolved. One that is snoozed asks: its waste goes on.
+    """
+    return not found["let_be"]
+
+
+def actions(findings: Iterable[Row], decided: Mapping[str, Sequence[Decision]], window_us: int) -> list[dict[str, Any]]:
+    """Every action, the most money a month first; what costs nothing that is known by severity, decisions last.
+
+    Findings of one detector are one action, what its remedy is worth is what its findings claimed; of those that ask
+    (`asks`). Money: {currency: Fraction} in `costs`, of the window; `saves` likewise, a month.
+    """
+    groups: dict[str, list[Row]] = {}
+    for found in findings:
+        if asks(found):
+            groups.setdefault(found["detector"], []).append(found)
+    told = [_of_findings(detector, rows, window_us) for detector, rows in sorted(groups.items())]
+    told += [
+        _of_decision(layer, one)
+        for layer, many in decided.items()
+        for one in many
+        if one.state in (DEFAULT, PART) and one.fix
+    ]
+    told.sort(key=_order)
+    return [{"rank": rank, **action} for rank, action in enumerate(told, 1)]
+
+
+def dearest(rows: Iterable[Row]) -> list[Row]:
+    """Findings by what they claimed of the window, then by severity."""
+    return sorted(
+        rows, key=lambda f: (-sum(f["costs"].values()), -_rank(f["severity"]), -sum(f["hours"].values()), f["key"])
+    )
+
+
+def _of_findings(detector: str, rows: Sequence[Row], window_us: int) -> dict[str, Any]:
+    ranked = dearest(rows)
+    costs, saves = _added(row["costs"] for row in rows), _added(saving(row, window_us) for row in rows)
+    still = [row for row in ranked if row["state"] != "resolved"]
+    monthly = {name: found for name, cost in costs.items() if (found := a_month(cost, window_us)) is not None}
+    return {
+        "kind": SAVING if saves and not any(costs.values()) else FINDING,
+        "layer": layer_of(detector),
+        "id": detector,
+        "title": ranked[0]["title"],
+        "remedy": ranked[0]["remedy"],
+        "effort": effort_of(detector),
+        "severity": max((row["severity"] for row in still or ranked), key=_rank),
+        "findings": len(rows),
+        "open": len(still),
+        "gpu_hours": sum((hours for row in rows for hours in row["hours"].values()), Fraction(0)),
+        "unpriced_gpu_hours": sum((row["unpriced_gpu_hours"] for row in rows), Fraction(0)),
+        "costs": costs,
+        "costs_a_month": monthly,
+        "saves_a_month": saves,
+        "keys": [row["key"] for row in ranked[:KEYS_MAX]],
+    }
+
+
+def _of_decision(layer: str, decision: Decision) -> dict[str, Any]:
+    return {
+        "kind": DECISION,
+        "layer": layer,
+        "id": decision.id,
+        "title": decision.title,
+        "remedy": decision.fix,
+        "effort": decision.effort,
+        "severity": None,
+        "findings": 0,
+        "open": 0,
+        "gpu_hours": None,
+        "unpriced_gpu_hours": None,
+        "costs": {},
+        "costs_a_month": {},
+        "saves_a_month": {},
+        "ratio": decision.ratio,
+        "said": decision.said,
+        "keys": [],
+    }
+
+
+def saving(found: Row, window_us: int) -> dict[str, Fraction]:
+    """What following a finding saves in a month: as its evidence says. Nothing where it says nothing, or no money."""
+    told, currency = found["saving"], found["saving_currency"]
+    if not currency:
+        return {}
+    for name in ("saved_a_month", "saving"):
+        if (amount := _number(told.get(name))) is not None:
+            return {str(currency): amount}
+    hourly, hours = _number(told.get("saving_per_hour")), _number(found["saving_hours"])
+    if hourly is None or hours is None:
+        return {}
+    held = min(hours, Fraction(window_us, HOUR_US))
+    monthly = a_month(hourly * held, window_us)
+    return {} if monthly is None else {str(currency): monthly}
+
+
+def _number(value: object) -> Fraction | None:
+    try:
+        return None if value is None or isinstance(value, bool) else Fraction(Decimal(str(value)))
+    except (InvalidOperation, ValueError, OverflowError):
+        return None
+
+
+def _added(many: Iterable[Mapping[str, Fraction]]) -> dict[str, Fraction]:
+    total: dict[str, Fraction] = {}
+    for costs in many:
+        for currency, cost in costs.items():
+            total[currency] = total.get(currency, Fraction(0)) + cost
+    return total
+
+
+def _order(action: Row) -> tuple[Any, ...]:
+    worth = sum((action["costs_a_month"] or action["costs"]).values()) + sum(action["saves_a_month"].values())
+    last = action["kind"] == DECISION
+    return (
+        last,
+        -worth,
+        -_rank(action["severity"]) if action["severity"] else 0,
+        action.get("ratio") or 0.0,
+        -(action["gpu_hours"] or 0),
+        action["layer"],
+        action["id"],
+    )
+
+
+def _rank(severity: str | None) -> int:
+    return SEVERITY_ORDER.index(severity) if severity in SEVERITY_ORDER else -1

@@ -1,0 +1,1 @@
+"""Chargeback: prices, charges, budgets, slices."""

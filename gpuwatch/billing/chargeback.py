@@ -1,0 +1,355 @@
+"""What it cost and who pays: the books times prices, exact until it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.billing import policy_charges
+from gpuwatch.billing.prices import price, price_all
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.money import CENT_PLACES, units_to_decimal
+from gpuwatch.ledger.hours import HELD_BUCKETS
+from gpuwatch.ledger.totals import (
+    CAUSE,
+    DIMENSIONS,
+    SECOND_PLACES,
+    Scale,
+    Totals,
+    check_dimensions,
+    page,
+    question,
+    scale_of,
+    working_tables,
+)
+from gpuwatch.policy.policy import Policies, in_force
+from gpuwatch.rates.card import missing_rate
+from gpuwatch.rates.fx import Fx
+from gpuwatch.state import State
+from gpuwatch.store import answer_cache
+from gpuwatch.store.database import Store
+
+__all__ = ["CHARGE_DIMENSIONS", "DIMENSIONS", "chargeback", "check_dimensions", "ledger", "price", "price_all"]
+
+CHARGE_DIMENSIONS = (*DIMENSIONS, CAUSE)
+"""Dimensions of charges; `cause` tells why who did not hold something pays (idle, a shared cost), or pays less."""
+STEPS_US = (HOUR_US, DAY_US)
+"""Lengths of the steps in which a ledger can be told."""
+SEEN_PARTS_MIN = 10
+"""Where less than a tenth of the held time was observed, nobody can say how effective it was."""
+IDLE_BUCKETS = ("unobserved", "hoarded")
+"""Allocated time in which nothing was seen to run."""
+EFFECTIVE_BUCKETS = ("memory_roof", "compute")
+KEPT_ROWS_MAX = 1000
+"""Rows of an answer that is kept to be given again: a page of the API."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One published row: `cost` is rounded so that the rows add up to the total; `cost_exact` is not rounded.
+
+    `cost` is None where no rate covers the time; `error` then says which rate is missing. `gpu_seconds_exact` is not
+    rounded to microseconds. `cause` is told where it is asked for, and of money that no device costs.
+    """
+
+    group: dict[str, str | None]
+    kind: str
+    gpu_seconds: Decimal
+    cost: Decimal | None
+    cost_exact: Decimal | None
+    currency: str | None
+    error: str | None
+    cause: str | None = None
+    gpu_seconds_exact: Decimal | None = None
+    external: bool = False
+    """Money that no device costs: what a policy adds."""
+
+
+@dataclass(frozen=True)
+class Chargeback:
+    """Charges of a window and the totals of all of them; `cost` is None where currencies differ.
+
+    `external_cost` is the part of it that no device costs: what policies add. The rest is rates x capacity.
+    """
+
+    items: tuple[Charge, ...]
+    window: Window
+    gpu_seconds: Decimal
+    cost: Decimal | None
+    currency: str | None
+    unpriced_gpu_seconds: Decimal
+    by: tuple[str, ...]
+    next_offset: int | None
+    """Where the next page starts, None after the last row."""
+    external_cost: Decimal | None = Decimal(0)
+    cluster: str | None = None
+    pool: str | None = None
+
+
+@dataclass(frozen=True)
+class BucketRow:
+    """GPU-seconds (share-weighted) of one bucket in one group, and what they cost.
+
+    `cost` is None where no rate covers the time. `start_us` is the start of the step, None without steps.
+    """
+
+    group: dict[str, str | None]
+    bucket: str
+    gpu_seconds: Decimal
+    cost: Decimal | None
+    currency: str | None
+    start_us: int | None
+
+
+@dataclass(frozen=True)
+class Amount:
+    """GPU-seconds (share-weighted) and their cost; what has no rate costs nothing here, None: currencies differ.
+    `gpu_seconds` is None where nobody knows.
+    """
+
+    gpu_seconds: Decimal | None
+    cost: Decimal | None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The books of a window; `capacity_gpu_seconds` is the sum of all rows, `cost` None where currencies differ.
+
+    `funnel`: from what is owned (total) to what a source measures (reporting), is held by somebody and measured
+    (allocated), was seen to run (active), and works at a roof of the GPU (effective). The last two are unknown where
+    less than a tenth of what was held was observed.
+    """
+
+    items: tuple[BucketRow, ...]
+    window: Window
+    capacity_gpu_seconds: Decimal
+    cost: Decimal | None
+    currency: str | None
+    unpriced_gpu_seconds: Decimal
+    funnel: dict[str, Amount]
+    by: tuple[str, ...]
+    step_us: int | None
+    next_offset: int | None
+    """Where the next page starts, None after the last row."""
+
+
+def chargeback(
+    store: Store,
+    state: State,
+    window: Window,
+    by: Sequence[str] = ("team",),
+    cluster: str | None = None,
+    teams: Collection[str] | None = None,
+    *,
+    pool: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+    policy: Policies | None = None,
+    closed: bool = True,
+) -> Chargeback:
+    """Who pays what in a window, by any of CHARGE_DIMENSIONS: the dearest rows first, what nobody held last.
+
+    With `teams` only the rows of those teams are told, in the very numbers in which they stand among all rows;
+    `__platform__` is one only where it is named. Totals are sums of the rows told, of which `limit` from `offset` on
+    are returned. `cluster` and `pool` ask for these devices only. Prices and teams are those of the last pricing
+    (price_all): this reads and never writes. `policy` is what to charge by instead of the policies in force. `closed`:
+    the exact window of a closed period is answered from its frozen rows, and corrections posted within the window are
+    rows of kind correction; False: the live books alone. Raises UsageError for an unknown dimension, or a window whose
+    money does not fit.
+    """
+    from gpuwatch.billing.periods.billed import corrected, frozen_answer
+
+    check_dimensions(by, CHARGE_DIMENSIONS)
+    live = policy is not None or not closed
+    if not live:
+        told = frozen_answer(state, window, by, cluster, teams, pool=pool, limit=limit, offset=offset)
+        if told is not None:
+            return told
+    rules = in_force(state) if policy is None else policy
+    if CAUSE not in by and rules.plain(window.start_us, window.end_us):
+        answer = _plain(
+            store, window, tuple(by), cluster, None if teams is None else frozenset(teams), pool, limit, offset
+        )
+    else:
+        with working_tables(store):
+            scale, _ = policy_charges.book(store, rules, window, by, cluster, teams, pool, Fx.read(state))
+            answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
+    if live:
+        return answer
+    return corrected(state, answer, cluster, teams, pool=pool, limit=limit, offset=offset)
+
+
+def ledger(
+    store: Store,
+    state: State,
+    window: Window,
+    by: Sequence[str] = ("bucket",),
+    cluster: str | None = None,
+    teams: Collection[str] | None = None,
+    *,
+    pool: str | None = None,
+    step_us: int | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> Ledger:
+    """GPU-seconds and cost by bucket, and by any of DIMENSIONS beside it; in order of step, group and bucket.
+
+    `step_us` (one of STEPS_US) cuts the window at whole UTC hours or days; a row's `start_us` is the start of its step,
+    which for the first may lie before the window. A bucket has a row for each currency, and one for what has no rate.
+    The cost of an hour in which a price changes is that of the minutes on either side. `teams`, `pool`, `limit`,
+    `offset` and prices as in chargeback. Raises UsageError for an unknown dimension or step.
+    """
+    dimensions = [name for name in by if name != "bucket"]
+    check_dimensions(dimensions)
+    if step_us is not None and step_us not in STEPS_US:
+        raise UsageError(f"step of {step_us} us: use an hour or a day")
+    with working_tables(store):
+        scale = scale_of(store, window)
+        asked = question(window, dimensions, cluster, teams, scale, pool=pool, step_us=step_us)
+        store.run("billing/kind", **asked)
+        store.run("billing/ledger", **asked)
+        if store.sql("select 1 from cut_span limit 1"):
+            store.run("billing/ledger_cut", **asked)
+        store.run("billing/ledger_owned", **asked)
+        store.run("billing/ledger_bucket", **asked)
+        sums = store.rows("billing/funnel", **asked)
+        rows, following = page(store, scale, limit, offset, dearest_first=False)
+        totals = Totals.of(store.rows("billing/total"))
+    return Ledger(
+        items=tuple(_bucket_row(row, dimensions, step_us) for row in rows),
+        window=window,
+        capacity_gpu_seconds=totals.gpu_seconds,
+        cost=totals.cost,
+        currency=totals.currency,
+        unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
+        funnel=_funnel(sums, totals, scale),
+        by=tuple(dimensions),
+        step_us=step_us,
+        next_offset=following,
+    )
+
+
+ANSWERED: answer_cache.Answers[Chargeback] = answer_cache.Answers()
+"""Charges without a policy by what was asked and by what they are made from, which the store names."""
+
+
+def _plain(
+    store: Store,
+    window: Window,
+    by: tuple[str, ...],
+    cluster: str | None,
+    teams: frozenset[str] | None,
+    pool: str | None,
+    limit: int | None,
+    offset: int,
+) -> Chargeback:
+    """Charges where teams pay for what they hold and no policy says more."""
+    asked = (window, by, cluster, teams, pool, limit, offset)
+    known = answer_cache.stamp(store, window)
+    if known is not None and (kept := ANSWERED.find((known, *asked))) is not None:
+        return kept
+    with working_tables(store):
+        known = answer_cache.stamp(store, window)  # of the very state of the books that is read here
+        scale = scale_of(store, window)
+        words = question(window, by, cluster, teams, scale, pool=pool)
+        store.run("billing/kind", **words)
+        store.run("billing/charge", **words)
+        if not answer_cache.whole(store):
+            known = None
+        answer = _answer(store, scale, window, by, cluster, pool, limit, offset)
+    if known is not None and len(answer.items) <= KEPT_ROWS_MAX:
+        ANSWERED.keep((known, *asked), answer)
+    return answer
+
+
+def _answer(
+    store: Store,
+    scale: Scale,
+    window: Window,
+    by: Sequence[str],
+    cluster: str | None,
+    pool: str | None,
+    limit: int | None,
+    offset: int,
+) -> Chargeback:
+    """What stands in the temporary table `booked`, published."""
+    rows, following = page(store, scale, limit, offset, dearest_first=True)
+    totals = Totals.of(store.rows("billing/total"))
+    return Chargeback(
+        items=tuple(_charge(row, by, scale) for row in rows),
+        window=window,
+        gpu_seconds=totals.gpu_seconds,
+        cost=totals.cost,
+        currency=totals.currency,
+        unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
+        by=tuple(by),
+        next_offset=following,
+        external_cost=totals.external_cost,
+        cluster=cluster,
+        pool=pool,
+    )
+
+
+def _charge(row: Mapping[str, Any], by: Sequence[str], scale: Scale) -> Charge:
+    lacks = row["lacks"]
+    missing = (
+        missing_rate(row["cluster"], row["pool"], row["gpu_model"] or "", row["mig_profile"], row["first_us"])
+        if lacks
+        else None
+    )
+    return Charge(
+        group={name: row[name] for name in by},
+        kind=row["kind"],
+        gpu_seconds=units_to_decimal(int(row["micros"]), SECOND_PLACES),
+        cost=None if lacks else units_to_decimal(int(row["cents"]), CENT_PLACES),
+        cost_exact=None if lacks else scale.money_exact(int(row["amount"])),
+        currency=row["currency"],
+        error=missing,
+        cause=row["cause"],
+        gpu_seconds_exact=scale.gpu_seconds_exact(int(row["units"])),
+        external=row["external"],
+    )
+
+
+def _bucket_row(row: Mapping[str, Any], by: Sequence[str], step_us: int | None) -> BucketRow:
+    return BucketRow(
+        group={name: row[name] for name in by},
+        bucket=row["bucket"],
+        gpu_seconds=units_to_decimal(int(row["micros"]), SECOND_PLACES),
+        cost=None if row["lacks"] else units_to_decimal(int(row["cents"]), CENT_PLACES),
+        currency=row["currency"],
+        start_us=None if step_us is None else row["step"] * step_us,
+    )
+
+
+def _funnel(sums: Iterable[Mapping[str, Any]], totals: Totals, scale: Scale) -> dict[str, Amount]:
+    """Steps of the funnel: each rounded by itself, and none larger than the whole, which is the sum of the rows told."""
+    rows = list(sums)
+    held = [row for row in rows if row["bucket"] in HELD_BUCKETS]
+    steps = {
+        "total": rows,
+        "reporting": [row for row in rows if row["reporting"]],
+        "allocated": [row for row in held if row["reporting"] and row["bucket"] != "unobserved"],
+        "active": [row for row in held if row["bucket"] not in IDLE_BUCKETS],
+        "effective": [row for row in held if row["bucket"] in EFFECTIVE_BUCKETS],
+    }
+    whole = steps["total"]
+    amounts = {}
+    for name, part in steps.items():
+        seconds = scale.gpu_seconds(sum(int(row["units"]) for row in part))
+        cost = None if totals.cost is None else scale.money(sum(int(row["amount"]) for row in part))
+        if len(part) == len(whole):
+            seconds, cost = totals.gpu_seconds, totals.cost
+        amounts[name] = Amount(
+            min(seconds, totals.gpu_seconds), None if cost is None or totals.cost is None else min(cost, totals.cost)
+        )
+    seen, all_held = (
+        sum(int(row["units"]) for row in part)
+        for part in ([row for row in held if row["bucket"] != "unobserved"], held)
+    )
+    if seen * SEEN_PARTS_MIN < all_held:
+        amounts |= dict.fromkeys(("active", "effective"), Amount(None, None))
+    return amounts

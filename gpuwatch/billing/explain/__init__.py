@@ -1,0 +1,1 @@
+"""What a charge is made of."""

@@ -1,0 +1,140 @@
+"""A charge, opened: every line that it is the sum of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.billing.charge_id import Asked, encode
+from gpuwatch.billing.explain import closed
+from gpuwatch.billing.explain.lines import amounts, line, sum_line, undealt
+from gpuwatch.billing.explain.segments import Book, NoSuchCharge, opened, window_told
+from gpuwatch.billing.explain.text import summary
+from gpuwatch.policy.policy import Policy, as_dict
+from gpuwatch.rates.card import missing_rate
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+__all__ = ["LINES", "NoSuchCharge", "explain"]
+
+LINES = 100
+"""Lines of a page, where nobody says how many."""
+
+
+def explain(
+    store: Store,
+    state: State,
+    asked: Asked,
+    teams: Collection[str] | None = None,
+    *,
+    limit: int = LINES,
+    offset: int = 0,
+) -> dict[str, Any]:
+    """A charge (charge_id.decode) and the lines from `offset` on that it is the sum of, as JSON has them.
+
+    `gpu_seconds` and `cost_exact` of all lines add up to `gpu_seconds_exact` and `cost_exact` of the charge, to the last
+    digit. What no device's time makes (shared costs, what a policy deals, corrections, what a closed period has frozen)
+    are lines that say so. `teams` is the row filter of cost.chargeback. `next_offset` is where the next page starts, or
+    None. Raises NoSuchCharge, and UsageError as chargeback does.
+    """
+    words = _head(asked)
+    if asked.kind == closed.CORRECTION:
+        return _correction(state, asked, teams, limit, offset)
+    frozen = closed.frozen(state, asked, teams)
+    if frozen is not None and frozen.charge is None:
+        raise NoSuchCharge
+    with opened(store, state, asked, teams) as book:
+        if book is None and frozen is None:
+            raise NoSuchCharge
+        head = words | _live(book, asked)
+        count = 0 if book is None else book.lines
+        items = [] if book is None else _lines(book, limit, offset, whole=teams is None)
+        others = [_unbooked(book)]
+    if frozen is not None:
+        others.append(closed.difference(frozen, head))
+        head |= closed.told(frozen)
+    # Behind the lines of the books come those that no book has.
+    more = [one for one in others if one is not None]
+    items += more[max(offset - count, 0) : max(offset + limit - count, 0)]
+    return _told(asked, head, items, count + len(more), offset)
+
+
+def _told(asked: Asked, head: dict[str, Any], items: list[dict[str, Any]], lines: int, offset: int) -> dict[str, Any]:
+    end = offset + len(items)
+    following = end if items and end < lines else None
+    return head | {"summary": summary(asked, head), "lines": lines, "items": items, "next_offset": following}
+
+
+def _head(asked: Asked) -> dict[str, Any]:
+    """What the id says. Raises NoSuchCharge."""
+    return {
+        "charge": encode(asked),
+        "kind": asked.kind,
+        "group": dict(asked.group),
+        "cause": asked.cause,
+        "currency": asked.currency,
+        "window": window_told(asked),
+        "cluster": asked.cluster,
+        "pool": asked.pool,
+        "closed": None,
+        "sums": [],
+        "policies": [],
+        "error": None,
+    }
+
+
+def _live(book: Book | None, asked: Asked) -> dict[str, Any]:
+    """What the books say of the charge now; zero where they have nothing of it."""
+    priced = asked.currency is not None
+    if book is None:
+        zero = "0.000000000000"
+        cost = {"cost": "0.00", "cost_exact": zero} if priced else {"cost": None, "cost_exact": None}
+        return {"gpu_seconds": "0.000000", "gpu_seconds_exact": zero} | cost
+    row, scale = book.charge, book.scale
+    told = amounts(scale, row, priced=priced) | {
+        "sums": [sum_line(one, scale) for one in book.sums],
+        "policies": [_policy(one, book.version) for one in dict.fromkeys(span.policy for span in book.spans)],
+    }
+    if not priced:
+        words = (row["cluster"], row["pool"], row["gpu_model"] or "", row["mig_profile"], row["first_us"])
+        told["error"] = missing_rate(*words)
+    return told
+
+
+def _lines(book: Book, limit: int, offset: int, *, whole: bool) -> list[dict[str, Any]]:
+    """The lines of a page. Who may not see the whole fleet is not told of what pool he was dealt his part."""
+    found = [line(row, book.scale, book.spans, book.version) for row in book.page(offset, limit)]
+    return found if whole else [undealt(one) if "dealt" in one else one for one in found]
+
+
+def _unbooked(book: Book | None) -> dict[str, Any] | None:
+    """What the lines lack: hours that are computed anew, until they are."""
+    if book is None:
+        return None
+    units, amount = (int(book.charge[name]) - int(book.totals[name]) for name in ("units", "amount"))
+    if not units and not amount:
+        return None
+    scale, row, totals = book.scale, book.charge, book.totals
+    seconds = scale.gpu_seconds_exact(int(row["units"])) - scale.gpu_seconds_exact(int(totals["units"]))
+    money = scale.money_exact(int(row["amount"])) - scale.money_exact(int(totals["amount"]))
+    text = "Hours that wait to be computed anew; ask again after the next analysis."
+    return closed.plain_line("unbooked", text, seconds, money if row["priced"] else None)
+
+
+def _policy(policy: Policy, version: int | None) -> dict[str, Any]:
+    said = as_dict(policy)
+    return {name: said[name] for name in ("name", "valid_from", "valid_to", "basis")} | {"version": version}
+
+
+def _correction(state: State, asked: Asked, teams: Collection[str] | None, limit: int, offset: int) -> dict[str, Any]:
+    found = closed.corrections(state, asked, teams)
+    if not found:
+        raise NoSuchCharge
+    lines = closed.correction_lines(found)
+    priced = asked.currency is not None
+    seconds = sum((one.gpu_seconds for one in found), Decimal(0))
+    exact = sum((one.cost_exact or Decimal(0) for one in found), Decimal(0))
+    cents = sum((one.cost or Decimal(0) for one in found), Decimal(0))
+    head = _head(asked) | closed.sums(seconds, exact if priced else None, cents if priced else None)
+    return _told(asked, head, lines[offset : offset + limit], len(lines), offset)

@@ -1,0 +1,217 @@
+"""Lines of a charge as JSON has them: device, time, owner, share, rate, policy, buckets, amount, and the formula."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from gpuwatch.billing.explain.text import dealt_text, segment_text
+from gpuwatch.core.clock import DAY_US, HOUR_US, rfc3339
+from gpuwatch.core.money import CENT_PLACES, quotient_to_decimal, units_to_decimal
+from gpuwatch.ledger.hours import HELD_BUCKETS
+from gpuwatch.ledger.totals import SECOND_PLACES, Scale
+from gpuwatch.policy.policy import PARTS, Policy
+
+if TYPE_CHECKING:
+    from gpuwatch.billing.explain.segments import Span
+
+UNOBSERVED = "unobserved"
+ASLEEP, ACTIVE = ("hoarded", "gap"), ("communication", "stalled", "below_roof")
+"""Buckets that a basis may leave to the platform, as in sql/billing/policy_charges/cell.sql."""
+RATE = ("currency", "pricing", "rate", "card", "card_version", "sku", "commitment_id", "list_price", "contracted_price")
+CONVERTED = ("base_price", "base_currency", "fx_rate")
+
+Row = Mapping[str, Any]
+
+
+def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> dict[str, Any]:
+    """One line from a row of sql/billing/explain/page.sql; `version` is that of the policies."""
+    if row["rest_key"] is not None:
+        return _rest(row, scale, spans, version)
+    policy = next(one.policy for one in spans if one.number == row["policy"])
+    held, share = row["run"] is not None, Fraction(row["share_num"], row["share_den"])
+    buckets = (
+        {name: row[name] for name in HELD_BUCKETS if row[name]} if held else {row["free_bucket"]: row["device_us"]}
+    )
+    factor = PARTS if row["factor"] is None else row["factor"]
+    seen = row["device_us"] - (row[UNOBSERVED] or 0)
+    # Nobody measures this device at all, or its hours are not booked yet: what was seen is unknown, not nothing.
+    known = held and bool(buckets) and (row["measured"] or seen > 0)
+    told = {
+        "what": "segment",
+        "device": row["gpu"] if row["gi"] is None or row["gi"] < 0 else f"{row['gpu']}/GI-{row['gi']}",
+        "gpu": row["gpu"],
+        "gpu_index": row["gpu_index"],
+        "gi": None if row["gi"] is None or row["gi"] < 0 else row["gi"],
+        "node": row["node"],
+        "cluster": row["cluster"],
+        "pool": row["pool"],
+        "gpu_model": row["gpu_model"],
+        "mig_profile": row["profile"],
+        "start": rfc3339(row["start_us"]),
+        "end": rfc3339(row["end_us"]),
+        "device_seconds": seconds_text(row["device_us"]),
+        "segments": row["segments"],
+        "owner": row["owner"] if held else "__platform__",
+        "job": row["job"],
+        "user": row["user"],
+        "run": row["run"],
+        "scheduler": row["scheduler"],
+        "bucket": row["free_bucket"],
+        "share": str(share),
+        "share_method": row["method"],
+        "split": row["split"],
+        "conflict": bool(row["conflict"]),
+        "rate": _rate(row),
+        "policy": {
+            "name": policy.name,
+            "version": version,
+            "basis": {name: f"{weight.normalize():f}" for name, weight in policy.basis},
+            "discount": _plain(Decimal(factor) / PARTS) if factor != PARTS else None,
+        },
+        "coverage": seen / row["device_us"] if known else None,
+        "observed_seconds": seconds_text(seen) if known else None,
+        "bucket_hours": {name: _hours(us) for name, us in buckets.items()} if buckets else None,
+        "formula": formula(row, policy, factor) if row["usd_per_gpu_hour"] is not None else None,
+    }
+    told |= _parts(row, scale, priced=row["usd_per_gpu_hour"] is not None)
+    return told | {"text": segment_text(told)}
+
+
+def undealt(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A line without what there was to deal, and by what weights."""
+    hidden = {**told, "dealt": None}
+    return hidden | {"text": dealt_text(hidden)}
+
+
+def formula(row: Row, policy: Policy, factor: int = PARTS) -> str:
+    """What the amount of a segment was reckoned by: seconds x share x price an hour / 3600, and what a policy charges.
+
+    With decimals, `x`, `+`, `/` and brackets only, so that it can be checked by any calculator.
+    """
+    parts = [
+        _seconds(row, policy),
+        str(Fraction(row["share_num"], row["share_den"])),
+        f"{row['usd_per_gpu_hour']} / 3600",
+    ]
+    if factor != PARTS and row["run"] is not None:
+        parts.append(_plain(Decimal(factor) / PARTS))
+    return " x ".join(parts)
+
+
+def amounts(scale: Scale, row: Row, *, priced: bool) -> dict[str, Any]:
+    """GPU-seconds and cost of a charge, published and exact, from its sums."""
+    return {
+        "gpu_seconds": f"{units_to_decimal(int(row['micros']), SECOND_PLACES):f}",
+        "gpu_seconds_exact": f"{scale.gpu_seconds_exact(int(row['units'])):f}",
+        "cost": f"{units_to_decimal(int(row['cents']), CENT_PLACES):f}" if priced else None,
+        "cost_exact": f"{scale.money_exact(int(row['amount'])):f}" if priced else None,
+    }
+
+
+def sum_line(row: Row, scale: Scale) -> dict[str, Any]:
+    """The sums of one model, share and price."""
+    priced = row["usd_per_gpu_hour"] is not None
+    return {
+        "gpu_model": row["gpu_model"],
+        "mig_profile": row["mig_profile"],
+        "share": str(Fraction(row["share_num"], row["share_den"])),
+        "price": row["usd_per_gpu_hour"],
+        "currency": row["currency"],
+        "pricing": row["pricing"],
+        "devices": row["devices"],
+        "lines": row["lines"],
+        "device_seconds": seconds_text(row["device_us"]),
+        "gpu_seconds": f"{scale.gpu_seconds(int(row['units'])):f}",
+        "cost_exact": f"{scale.money_exact(int(row['amount'])):f}" if priced else None,
+    }
+
+
+def seconds_text(micros: int) -> str:
+    """Microseconds as seconds with all decimals."""
+    return f"{units_to_decimal(int(micros), SECOND_PLACES):f}"
+
+
+def _seconds(row: Row, policy: Policy) -> str:
+    """The seconds that are paid, each at its weight where the basis has several."""
+    if row["run"] is None or policy.parts("allocated") == PARTS:
+        return f"{_short(row['device_us'])} s"
+    asleep = policy.parts("allocated")
+    active = asleep + policy.parts("used")
+    weights = [*((name, asleep) for name in ASLEEP), *((name, active) for name in ACTIVE)]
+    by_weight: dict[int, int] = {PARTS: sum(row[name] or 0 for name in (UNOBSERVED, "memory_roof", "compute"))}
+    for name, weight in weights:
+        by_weight[weight] = by_weight.get(weight, 0) + (row[name] or 0)
+    told = [f"{_short(us)} s x {_plain(Decimal(weight) / PARTS)}" for weight, us in by_weight.items() if us]
+    return f"({' + '.join(told) or '0 s'})"
+
+
+def _rate(row: Row) -> dict[str, Any] | None:
+    if row["usd_per_gpu_hour"] is None:
+        return None
+    told = {"price": row["usd_per_gpu_hour"]} | {name: row[name] for name in RATE}
+    if row["fx_rate"] is None:
+        return told | {"converted": None}
+    converted = {name: row[name] for name in CONVERTED} | {"fx_from": rfc3339(row["fx_from_us"])}
+    return told | {"converted": converted}
+
+
+def _rest(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> dict[str, Any]:
+    """A line of a day's money that is no device's time."""
+    day_us = row["day_us"]
+    policy = next((one.policy for one in spans if one.start_us < day_us + DAY_US and day_us < one.end_us), None)
+    pool = row["pool_amount"]
+    told = {
+        "what": _what(row),
+        "day": rfc3339(day_us)[:10],
+        "cause": row["cause"],
+        "cluster": row["cluster"],
+        "pool": row["pool"],
+        "gpu_model": row["gpu_model"],
+        "policy": None if policy is None else {"name": policy.name, "version": version, "payer": _payer(policy, row)},
+        "dealt": None
+        if pool is None
+        else {
+            "amount": f"{scale.money_exact(int(pool)):f}",
+            "weight": row["weight"],
+            "weights": row["total"],
+        },
+    }
+    told |= _parts(row, scale, priced=True)
+    return told | {"text": dealt_text(told)}
+
+
+def _what(row: Row) -> str:
+    if row["external"]:
+        return "shared_cost"
+    if row["kind"] == "shared":
+        return "dealt"
+    return "passed_on" if row["given"] else str(row["cause"])
+
+
+def _payer(policy: Policy, row: Row) -> str | None:
+    if row["external"]:
+        return next((cost.split for cost in policy.shared if cost.name == row["cause"]), None)
+    return dict(policy.payers)[row["cause"]].payer if row["cause"] in dict(policy.payers) else None
+
+
+def _parts(row: Row, scale: Scale, *, priced: bool) -> dict[str, Any]:
+    """What a line adds to the rounded sums: all lines add up to the rounded whole."""
+    units, amount = int(row["units_upto"]), int(row["amount_upto"])
+    seconds = scale.gpu_seconds_exact(units) - scale.gpu_seconds_exact(units - int(row["units"]))
+    money = scale.money_exact(amount) - scale.money_exact(amount - int(row["amount"]))
+    return {"gpu_seconds": f"{seconds:f}", "cost_exact": f"{money:f}" if priced else None}
+
+
+def _hours(us: int) -> str:
+    return f"{quotient_to_decimal(int(us), HOUR_US, SECOND_PLACES):f}"
+
+
+def _short(us: int) -> str:
+    return _plain(units_to_decimal(int(us), SECOND_PLACES))
+
+
+def _plain(value: Decimal) -> str:
+    return f"{value.normalize():f}"

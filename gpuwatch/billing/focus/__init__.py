@@ -1,0 +1,1 @@
+"""FOCUS export."""

@@ -1,0 +1,121 @@
+"""Answers of the books as records: the rows of contract.md section 2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.billing.charge_id import Asked, encode
+from gpuwatch.billing.chargeback import Charge, Chargeback, Ledger
+from gpuwatch.core.clock import Window, rfc3339
+from gpuwatch.ledger.totals import CAUSE
+from gpuwatch.output.listing import Listing
+
+
+def chargeback_listing(answer: Chargeback) -> Listing:
+    """The `chargeback` answer."""
+    items: list[dict[str, Any]] = []
+    for charge in answer.items:
+        item: dict[str, Any] = {
+            **charge.group,
+            "gpu_seconds": f"{charge.gpu_seconds:f}",
+            "cost": _text(charge.cost),
+            "cost_exact": _text(charge.cost_exact),
+            "currency": charge.currency,
+            "kind": charge.kind,
+            "charge": _charge_id(answer, charge),
+        }
+        if charge.cause is not None:
+            item["cause"] = charge.cause
+        if charge.error is not None:
+            item["error"] = charge.error
+        items.append(item)
+    total: dict[str, Any] = {"gpu_seconds": f"{answer.gpu_seconds:f}", "cost": _text(answer.cost)}
+    if answer.currency is not None:
+        total["currency"] = answer.currency
+    if answer.external_cost:
+        total["external_cost"] = _text(answer.external_cost)
+    if answer.unpriced_gpu_seconds:
+        total["unpriced_gpu_seconds"] = f"{answer.unpriced_gpu_seconds:f}"
+    return chargeback_answer({"items": items, "window": window_dict(answer.window), "total": total}, answer.by)
+
+
+def chargeback_answer(answer: Mapping[str, Any], by: Sequence[str]) -> Listing:
+    """The `chargeback` answer from its JSON: what a server said."""
+    total = answer["total"]
+    currency, unpriced = total.get("currency"), total.get("unpriced_gpu_seconds")
+    unknown = "no rate" if unpriced == total["gpu_seconds"] else "several currencies"
+    foot = [f"Total: {total['gpu_seconds']} GPU-seconds, {total['cost'] or unknown}"]
+    foot[0] += f" {currency}" if currency else ""
+    if unpriced:
+        foot.append(f"Without a rate: {unpriced} GPU-seconds; gpuwatch doctor names the rates")
+    if external := total.get("external_cost"):
+        foot.append(f"Of it beyond what devices cost: {external}; gpuwatch policy show names these amounts")
+    names = [*by, "gpu_seconds", "cost", "cost_exact", "currency", "kind"]
+    if external and CAUSE not in by:
+        names.append(CAUSE)
+    return Listing(
+        [*names, "error", *([] if CAUSE in names else [CAUSE]), "charge"],
+        answer["items"],
+        {"window": answer["window"], "total": total},
+        shown=[*names, *(["error"] if unpriced else [])],
+        foot=[*foot, _window_line(answer["window"])],
+    )
+
+
+def ledger_listing(answer: Ledger) -> Listing:
+    """The `ledger` answer; rows of a ledger in steps have `start`, the start of their step."""
+    items = [
+        {
+            **({} if row.start_us is None else {"start": rfc3339(row.start_us)}),
+            **row.group,
+            "bucket": row.bucket,
+            "gpu_seconds": f"{row.gpu_seconds:f}",
+            "cost": _text(row.cost),
+            "currency": row.currency,
+        }
+        for row in answer.items
+    ]
+    funnel = {
+        step: {"gpu_seconds": _text(amount.gpu_seconds), "cost": _text(amount.cost)}
+        for step, amount in answer.funnel.items()
+    }
+    said = {
+        "items": items,
+        "capacity_gpu_seconds": f"{answer.capacity_gpu_seconds:f}",
+        "window": window_dict(answer.window),
+        "funnel": funnel,
+        "currency": answer.currency,
+    }
+    return ledger_answer(said, answer.by, stepped=answer.step_us is not None)
+
+
+def ledger_answer(answer: Mapping[str, Any], by: Sequence[str], *, stepped: bool = False) -> Listing:
+    """The `ledger` answer from its JSON: what a server said."""
+    dimensions = [name for name in by if name != "bucket"]
+    extra = {name: answer[name] for name in ("capacity_gpu_seconds", "window", "funnel", "currency")}
+    return Listing(
+        [*(["start"] if stepped else []), *dimensions, "bucket", "gpu_seconds", "cost", "currency"],
+        answer["items"],
+        extra,
+        foot=[f"Capacity: {answer['capacity_gpu_seconds']} GPU-seconds", _window_line(answer["window"])],
+    )
+
+
+def _charge_id(answer: Chargeback, charge: Charge) -> str:
+    group = tuple(charge.group.items())
+    return encode(Asked(answer.window, group, charge.kind, charge.currency, charge.cause, answer.cluster, answer.pool))
+
+
+def window_dict(span: Window) -> dict[str, str]:
+    """A window as JSON has it."""
+    return {"start": rfc3339(span.start_us), "end": rfc3339(span.end_us)}
+
+
+def _window_line(ends: Mapping[str, str]) -> str:
+    return f"Window: {ends['start']} to {ends['end']}, UTC"
+
+
+def _text(amount: Decimal | None) -> str | None:
+    return None if amount is None else f"{amount:f}"

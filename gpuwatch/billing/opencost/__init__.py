@@ -1,0 +1,1 @@
+"""OpenCost's allocation API, computed from the ledger."""

@@ -1,0 +1,1 @@
+"""Closed billing periods and their corrections."""

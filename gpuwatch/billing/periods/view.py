@@ -1,0 +1,139 @@
+"""Closed periods as answers tell them: the head with few words, the frozen rows, the lines of corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.billing.periods.corrections import Correction, Corrections
+from gpuwatch.billing.periods.frozen import COARSE, WORDS, canonical
+from gpuwatch.billing.periods.repository import Closing, Periods
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.core.errors import UsageError
+from gpuwatch.state import State
+
+Teams = Collection[str] | None
+"""The row filter: None is everybody."""
+
+
+def history(state: State, name: str) -> list[Closing]:
+    """Every closing of a period, the newest first. Raises UsageError where there is none."""
+    found = Periods(state).history(name)
+    if not found:
+        raise UsageError(f"period {name} was never closed; gpuwatch period list names those that were")
+    return found
+
+
+def told(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
+    """The newest closing of a period: sums of the rows told, rows and corrections by few words, signatures, and all its
+    closings. With `teams` neither notes nor reasons are told.
+    """
+    closings = history(state, name)
+    newest = closings[0]
+    shown = [row for row in newest.summary if _mine(row, teams)]
+    currencies = {row["currency"] for row in shown if row["currency"] is not None}
+    costs = [Decimal(row["cost"]) for row in shown if row["cost"] is not None]
+    return {
+        "period": name,
+        "state": "closed" if newest.reopened_us is None else "reopened",
+        "number": newest.number,
+        "window": {"start": rfc3339(newest.window.start_us), "end": rfc3339(newest.window.end_us)},
+        "closed_at": rfc3339(newest.closed_us),
+        "closed_by": newest.closed_by,
+        "digest": newest.digest,
+        "forced": newest.forced,
+        "forced_why": forced_why(newest, teams),
+        "versions": newest.context.get("versions", {}),
+        "gpu_seconds": f"{sum((Decimal(row['gpu_seconds']) for row in shown), Decimal(0)):f}",
+        "cost": f"{sum(costs, Decimal(0)):f}" if len(currencies) <= 1 else None,
+        "currency": next(iter(currencies)) if len(currencies) == 1 else None,
+        "rows": shown,
+        "corrections": _by_few(line for line in Corrections(state).of(name) if _mine(line.words, teams)),
+        "signatures": [
+            {
+                "number": one.number,
+                "digest": one.digest,
+                "signer": one.signer,
+                "note": one.note if teams is None else None,
+                "signed_at": rfc3339(one.at_us),
+            }
+            for one in Periods(state).signatures(name)
+        ],
+        "closings": [closing_words(one, teams) for one in closings],
+    }
+
+
+def closing_words(one: Closing, teams: Teams = None) -> dict[str, Any]:
+    """A closing without its rows."""
+    return {
+        "number": one.number,
+        "closed_at": rfc3339(one.closed_us),
+        "closed_by": one.closed_by,
+        "digest": one.digest,
+        "forced": one.forced,
+        "forced_why": forced_why(one, teams),
+        "reopened_at": None if one.reopened_us is None else rfc3339(one.reopened_us),
+        "reopened_by": one.reopened_by,
+        "reason": one.reason if teams is None else None,
+    }
+
+
+def forced_why(one: Closing, teams: Teams = None) -> str | None:
+    """What was missing when a closing was forced, in words; None where it was not. With `teams` without amounts."""
+    if not one.forced:
+        return None
+    said = []
+    if count := int(one.context.get("days_without_books", 0)):
+        days = ", ".join(one.context.get("missing_days", ()))
+        said.append(f"{count} {'day' if count == 1 else 'days'} without whole books{': ' if days else ''}{days}")
+    if (unpriced := Decimal(one.context.get("unpriced_gpu_seconds", 0))) > 0:
+        said.append(f"{unpriced:f} GPU-seconds without a price" if teams is None else "time without a price")
+    return "; ".join(said) or "nothing was missing"
+
+
+def rows(state: State, name: str, teams: Teams = None) -> list[dict[str, Any]]:
+    """Frozen rows of the newest closing with every word; of one that an earlier release made, the words that it knew."""
+    blank: dict[str, Any] = dict.fromkeys((*WORDS, "cause", "origin"))
+    frozen = Periods(state).rows(history(state, name)[0])["rows"]
+    return [blank | {"cost_exact": row.get("cost")} | dict(row) for row in frozen if _mine(row, teams)]
+
+
+def lines(state: State, name: str, teams: Teams = None) -> list[dict[str, Any]]:
+    """Every line that was posted of a period, in the order of posting."""
+    return [
+        {
+            **line.words,
+            "number": line.number,
+            "posted_at": rfc3339(line.posted_us),
+            "why": line.why,
+            "currency": line.currency,
+            "gpu_seconds": f"{line.gpu_seconds:f}",
+            "cost_exact": None if line.cost_exact is None else f"{line.cost_exact:f}",
+            "cost": None if line.cost is None else f"{line.cost:f}",
+        }
+        for line in Corrections(state).of(name)
+        if _mine(line.words, teams)
+    ]
+
+
+def _by_few(found: Iterable[Correction]) -> list[dict[str, Any]]:
+    """Corrections by COARSE and kind; what was taken back is gone."""
+    sums: dict[str, tuple[dict[str, Any], Decimal, Decimal | None]] = {}
+    for line in found:
+        cause = line.words.get("cause") if line.words.get("origin") else None
+        group = {name: line.words.get(name) for name in (*COARSE, "kind")}
+        group |= {"cause": cause, "currency": line.currency}
+        _, seconds, cost = sums.get(canonical(group), (group, Decimal(0), None))
+        if line.cost is not None:
+            cost = (cost or Decimal(0)) + line.cost
+        sums[canonical(group)] = group, seconds + line.gpu_seconds, cost
+    return [
+        group | {"gpu_seconds": f"{seconds:f}", "cost": None if cost is None else f"{cost:f}"}
+        for _, (group, seconds, cost) in sorted(sums.items())
+        if seconds or cost
+    ]
+
+
+def _mine(row: Mapping[str, Any], teams: Teams) -> bool:
+    return teams is None or row["team"] in teams

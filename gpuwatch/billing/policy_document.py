@@ -1,0 +1,98 @@
+"""Policies as a card: what a document may speak of, setting it, and its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace as replace_fields
+from typing import Any
+
+from gpuwatch.billing.listings import window_dict
+from gpuwatch.billing.what_if import Difference
+from gpuwatch.core.clock import Window, rfc3339
+from gpuwatch.policy.known_names import team_names
+from gpuwatch.policy.parse import read
+from gpuwatch.policy.policy import KIND, Policies, Policy, as_dict, in_force
+from gpuwatch.policy.values import Known
+from gpuwatch.rates.fx import Fx
+from gpuwatch.state import State
+from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.store.database import Store
+
+HISTORY = 100
+"""Versions that an answer lists."""
+
+
+def known(store: Store, state: State) -> Known:
+    """Teams of rules and runs, places of devices, and currencies of prices and of the fx card."""
+    places = store.sql("select distinct cluster, pool, model from class_price")
+    exchange = Fx.read(state)
+    currencies = {rate.currency for rate in state.rates()} | {one.base for one in exchange.rates}
+    currencies |= {exchange.currency} if exchange.currency else set()
+    currencies |= {row[0] for row in store.sql("select distinct currency from class_price where currency is not null")}
+    named = tuple((c, p, m) for c, p, m in places) if places else None
+    return Known(team_names(store, state), named, frozenset(currencies) or None)
+
+
+def replace(store: Store, state: State, text: str | bytes, name: str, actor: str, at_us: int) -> dict[str, Any]:
+    """Puts a document in force, whole or not at all; says what is in force then. Raises UnreadableInput, PolicyError."""
+    items = read(text, name, known(store, state))
+    changed = Cards(state).replace(KIND, [as_dict(item) for item in items], actor, name, at_us)
+    return {"changed": changed, "version": Cards(state).version(KIND), "rows": len(items)}
+
+
+def proposed(
+    store: Store, state: State, text: str | bytes, name: str, teams: Collection[str] | None = None
+) -> Policies:
+    """The policies of a document that is only asked about. Who may see some `teams` only may name any: an answer does not
+    tell him which others there are. Raises UnreadableInput, PolicyError.
+    """
+    limits = known(store, state)
+    return Policies(read(text, name, limits if teams is None else replace_fields(limits, teams=None)))
+
+
+def answer(state: State, at_us: int) -> dict[str, Any]:
+    """The policies in force, which of them holds now, and the versions there were."""
+    found = in_force(state)
+    return {
+        "items": [as_dict(item) for item in found.items],
+        "version": found.version or 0,
+        "in_force": found.at(at_us).name,
+        "history": [
+            {"version": v.version, "at": rfc3339(v.at_us), "by": v.actor, "source": v.source, "digest": v.digest}
+            for v in Cards(state).history(KIND, HISTORY)
+        ],
+    }
+
+
+def difference_answer(found: tuple[Difference, ...], window: Window) -> dict[str, Any]:
+    """The answer of a what-if."""
+    return {
+        "items": [
+            {
+                "team": d.team,
+                "now": f"{d.now:f}",
+                "then": f"{d.then:f}",
+                "difference": f"{d.difference:f}",
+                "currency": d.currency,
+            }
+            for d in found
+        ],
+        "window": window_dict(window),
+    }
+
+
+def summary(policy: Policy) -> dict[str, str]:
+    """A policy in a few words, for a table."""
+    said = as_dict(policy)
+    basis = ", ".join(f"{name} {weight}" for name, weight in policy.basis)
+    payers = ", ".join(f"{cause}: {entry.payer}" for cause, entry in policy.payers)
+    lists = ("quotas", "discounts", "shared")
+    more = [f"{len(getattr(policy, name))} {name}" for name in lists if getattr(policy, name)]
+    return {
+        "name": policy.name,
+        "valid_from": str(said["valid_from"]),
+        "valid_to": str(said["valid_to"] or ""),
+        "basis": basis,
+        "payers": payers or "platform",
+        "more": ", ".join(more),
+    }

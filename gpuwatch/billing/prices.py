@@ -1,0 +1,206 @@
+"""Prices of devices and teams of runs: what the rate cards and the ownership rules say of a cluster's books."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.core.model import hash64
+from gpuwatch.policy.ownership import resolve_many
+from gpuwatch.rates import in_force
+from gpuwatch.rates.card import Rate, describe, price_spans
+from gpuwatch.rates.coverage import Cover, FleetGpu, committed, cover
+from gpuwatch.rates.csv_table import plain
+from gpuwatch.rates.fx import Fx, exchanged
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+from gpuwatch.store.day_sums import roll
+
+FAR_PAST_US, FAR_FUTURE_US = -(2**62), 2**62
+"""Ends of a price that holds for ever."""
+
+_CLASS = pa.schema(
+    [("cluster", pa.string()), ("device_id", pa.int64()), ("profile", pa.string()), ("class_id", pa.int64())]
+)
+_PRICE = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("class_id", pa.int64()),
+        ("pool", pa.string()),
+        ("model", pa.string()),
+        ("profile", pa.string()),
+        ("reporting", pa.bool_()),
+        ("covered", pa.string()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("usd_per_gpu_hour", pa.string()),
+        ("currency", pa.string()),
+        ("pricing", pa.string()),
+        ("sku", pa.string()),
+        ("list_price", pa.string()),
+        ("contracted_price", pa.string()),
+        ("commitment_id", pa.string()),
+        ("rate", pa.string()),
+        ("card", pa.string()),
+        ("card_version", pa.int64()),
+        ("base_price", pa.string()),
+        ("base_currency", pa.string()),
+        ("fx_rate", pa.string()),
+        ("fx_from_us", pa.int64()),
+    ]
+)
+_WORDS = ("pool", "model", "profile", "reporting")
+_AMOUNTS = ("list_price", "contracted_price")
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What devices are priced by: every rate with the card it stands on, exchange rates, and whom commitments cover."""
+
+    rates: tuple[Rate, ...]
+    cards: dict[int, tuple[str, int]]
+    """By id() of a rate: the card, and its version."""
+    fx: Fx
+    covers: dict[tuple[str, str], Cover]
+
+    def covered(self, cluster: str, gpu: str) -> Cover:
+        """The commitments that cover a GPU."""
+        return self.covers.get((cluster, gpu), {})
+
+    def spans(self, cluster: str, pool: str | None, model: str, profile: str | None, covered: Cover) -> Iterator[_Row]:
+        """The prices of one class of devices over all time, in the reporting currency where that is set."""
+        for start_us, end_us, rate in price_spans(self.rates, cluster, pool, model, profile, covered):
+            if rate is None:
+                yield _span(start_us, end_us)
+                continue
+            card, version = self.cards[id(rate)]
+            words = {
+                "pricing": rate.pricing,
+                "sku": rate.sku,
+                "commitment_id": rate.commitment,
+                "rate": describe(rate),
+                "card": card,
+                "card_version": version,
+                "base_price": plain(rate.usd_per_gpu_hour),
+                "base_currency": rate.currency,
+            }
+            prices = {"usd_per_gpu_hour": rate.usd_per_gpu_hour} | {
+                name: rate.usd_per_gpu_hour if (told := getattr(rate, name)) is None else told for name in _AMOUNTS
+            }
+            for from_us, until_us, by in self.fx.pieces(rate.currency, start_us, end_us):
+                row = _span(from_us, until_us) | words
+                if by is None:
+                    row |= {name: plain(price) for name, price in prices.items()} | {"currency": rate.currency}
+                else:
+                    row |= {name: plain(exchanged(price, by)) for name, price in prices.items()}
+                    row |= {"currency": by.quote, "fx_rate": plain(by.rate), "fx_from_us": by.valid_from_us}
+                yield row
+
+
+_Row = dict[str, Any]
+
+
+def versions(state: State) -> tuple[int, ...]:
+    """Versions of every card that prices and teams follow from: where they change, clusters are priced anew."""
+    return (*in_force.versions(state).values(), state.card_version("teams"))
+
+
+def read_prices(store: Store, state: State) -> Prices:
+    """What is in force now."""
+    kept, known = in_force.by_card(state), in_force.versions(state)
+    rates = tuple(rate for of_card in kept.values() for rate in of_card)
+    cards = {id(rate): (card, known[card]) for card, of_card in kept.items() for rate in of_card}
+    gpus = (
+        [FleetGpu(**row | {"model": row["model"] or ""}) for row in store.rows("billing/fleet_gpu")]
+        if committed(rates)
+        else []
+    )
+    return Prices(rates, cards, Fx.read(state), cover(rates, gpus))
+
+
+def price(store: Store, state: State, cluster: str, *, force: bool = False) -> None:
+    """Computes the prices of every device and the team of every run of a cluster, when anything changed; rolls the days
+    that are not rolled.
+    """
+    _price(store, state, [cluster], force)
+
+
+def price_all(store: Store, state: State) -> None:
+    """Prices every cluster whose rate cards, exchange rates, commitments or ownership rules have changed."""
+    _price(store, state, [cluster for (cluster,) in store.sql("select distinct cluster from device order by 1")], False)
+
+
+def _price(store: Store, state: State, clusters: Sequence[str], force: bool) -> None:
+    known = in_force.versions(state)
+    prices: Prices | None = None
+    if clusters and committed(state.rates()):
+        prices = read_prices(store, state)  # whom a commitment covers also follows from the GPUs of other clusters
+    for cluster in clusters:
+        basis = json.dumps(known | {"cover": _digest(prices, cluster)}, sort_keys=True)
+        wanted = (known[in_force.RATES], state.card_version("teams"), basis)
+        found = store.sql("select rate_version, team_version, basis from priced where cluster = $c", c=cluster)
+        if force or not found or tuple(found[0]) != wanted or not store.run("billing/classed", cluster=cluster):
+            prices = prices or read_prices(store, state)
+            _reprice(store, state, cluster, prices, wanted)
+            if not force or not found or tuple(found[0]) != wanted:
+                with store.transaction():
+                    store.run("billing/every_finding", cluster=cluster)
+                    store.run("findings/amounts", cluster=cluster)
+        roll(store, cluster)
+
+
+def _digest(prices: Prices | None, cluster: str) -> int | None:
+    """A number for whom commitments cover in a cluster; None where there are none."""
+    if prices is None:
+        return None
+    of_cluster = sorted((gpu, _told(spans)) for (where, gpu), spans in prices.covers.items() if where == cluster)
+    return hash64(*(part for pair in of_cluster for part in pair))
+
+
+def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: tuple[int, int, str]) -> None:
+    """Classes of devices, their prices, and the teams of runs, all in one transaction."""
+    devices = store.rows("billing/class", cluster=cluster)
+    covers: dict[int, Cover] = {}
+    for device in devices:
+        found = prices.covered(cluster, device["gpu"])
+        device["covered"] = _told(found) if found else None
+        words = [json.dumps(device[word]) for word in _WORDS] + ([device["covered"]] if found else [])
+        device["class_id"] = hash64(cluster, *words)
+        covers[device["class_id"]] = found
+    classes = {device["class_id"]: device for device in devices}
+    rows = [
+        {"cluster": cluster, "class_id": class_id} | {word: one[word] for word in (*_WORDS, "covered")} | span
+        for class_id, one in classes.items()
+        for span in prices.spans(cluster, one["pool"], one["model"] or "", one["profile"], covers[class_id])
+    ]
+    owners = store.table("billing/owner", cluster=cluster)
+    resolved = resolve_many(state.team_rules(), owners).select(["cluster", "run_id", "team", "team_why"])
+    members = [{"cluster": cluster} | {name: device[name] for name in _CLASS.names[1:]} for device in devices]
+    with (
+        store.view("class_rows", pa.Table.from_pylist(members, schema=_CLASS)),
+        store.view("price_rows", pa.Table.from_pylist(rows, schema=_PRICE)),
+        store.view("team_rows", resolved),
+        store.transaction(),
+    ):
+        store.run(
+            "billing/replace_prices", cluster=cluster, rate_version=wanted[0], team_version=wanted[1], basis=wanted[2]
+        )
+        store.run("store/day_sums/roll_sums", cluster=cluster)
+
+
+def _span(start_us: int, end_us: int | None) -> _Row:
+    return {"start_us": max(start_us, FAR_PAST_US), "end_us": FAR_FUTURE_US if end_us is None else end_us}
+
+
+def _told(covered: Cover) -> str:
+    """Whom a commitment covers and when, in one spelling."""
+    return json.dumps(sorted([describe_scope(rate), *span] for rate, spans in covered.items() for span in spans))
+
+
+def describe_scope(rate: Rate) -> list[str]:
+    """What tells one commitment from another."""
+    return [rate.commitment or "", rate.gpu_model, rate.cluster or "", rate.pool or "", str(rate.valid_from_us)]

@@ -1,0 +1,1 @@
+"""Cloud bills compared with the charges."""

@@ -1,0 +1,355 @@
+"""The bills of clouds beside the books: what both say of a day, and why they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.billing.reconcile.differences import PLACES, Parts, Side, compare, only
+from gpuwatch.billing.reconcile.names import Node, Units
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.money import fraction_to_decimal
+from gpuwatch.ledger.totals import Scale, scale_of
+from gpuwatch.rates.fx import Fx, exchanged
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+GROUPS = {
+    "day": ("day", "provider", "cluster", "currency"),
+    "node": ("cluster", "node", "provider", "resource", "currency"),
+    "account": ("provider", "account", "sub_account", "currency"),
+}
+"""What `by` groups, and the words of its rows."""
+COSTS = ("effective", "billed")
+"""Which cost of the bill is compared: purchases spread over what they cover, or what the invoice says."""
+PROVIDERS = ("aws", "azure", "gcp", "oci")
+"""Providers that bills are read of whether or not one was imported; FOCUS brings others by their name."""
+FINAL_AFTER_US = 36 * HOUR_US
+"""Clouds go on changing the bill of a day for about this long after its end (peers.md section 3.4)."""
+NAMED_MAX = 5
+"""Nodes that a note names."""
+PRICE_APART = Fraction(1, 200)
+"""A card that is within this share of the bill's price is right."""
+UNIT_PRICE_PLACES = 6
+PRICINGS = {"Standard": "on_demand", "Committed": "reserved", "Dynamic": "spot"}
+REASONS = {"tax": "taxes", "discount": "discounts", "commitment": "commitments", "not_gpu": "not_gpu"}
+_BILL_UNITS = 10**PLACES
+
+
+@dataclass(frozen=True)
+class Row:
+    """A group: the bill, the books, and the parts of their difference. final: the cloud changes it no more."""
+
+    group: dict[str, str | None]
+    sums: Parts
+    final: bool
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A price of the bill beside that of the card, per whole GPU-hour; `card` None: several or no rates."""
+
+    gpu_model: str
+    pricing: str
+    provider: str
+    gpu_hours: Decimal
+    billed: Decimal
+    card: Decimal | None
+    currency: str
+    line: str
+    """For rates.csv with the columns of RATE_COLUMNS."""
+
+
+RATE_COLUMNS = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to,currency"
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """Rows by group, sums by currency, prices to correct, and what is to be known beside them."""
+
+    rows: tuple[Row, ...]
+    totals: dict[str, Parts]
+    suggestions: tuple[Suggestion, ...]
+    notes: tuple[str, ...]
+    window: Window
+    by: str
+    cost: str
+    unpriced_gpu_hours: Decimal
+
+
+@dataclass
+class _Unit:
+    """What is known of nodes and resources that belong together."""
+
+    nodes: set[Node] = field(default_factory=set)
+    resources: dict[tuple[str, str | None], set[str]] = field(default_factory=dict)
+    accounts: set[tuple[str, str | None, str | None]] = field(default_factory=set)
+
+
+@dataclass
+class _Prices:
+    """Sums of one model and pricing over days that both sides have."""
+
+    billed: Fraction = Fraction(0)
+    billed_hours: Fraction = Fraction(0)
+    books: Fraction = Fraction(0)
+    books_hours: Fraction = Fraction(0)
+
+
+def reconcile(
+    store: Store,
+    state: State,
+    window: Window,
+    *,
+    now_us: int,
+    by: str = "day",
+    provider: str | None = None,
+    cost: str = "effective",
+) -> Reconciliation:
+    """Bills and books of the whole UTC days that the window touches; the parts of a difference add up to it exactly.
+
+    Books are rates x capacity at the prices of the last pricing (price_all), as gpuwatch charges it without a policy.
+    `provider` keeps the rows of one. With a reporting currency set, bills are converted at the rate of each day; what
+    has no rate stays in its own currency. Raises UsageError for an unknown `by`, `cost` or `provider`.
+    """
+    if by not in GROUPS:
+        raise UsageError(f"--by {by}: use {', '.join(GROUPS)}")
+    if cost not in COSTS:
+        raise UsageError(f"--cost {cost}: use {', '.join(COSTS)}")
+    if provider is not None:
+        provider = _known(store, provider)
+    days = Window(window.start_us // DAY_US * DAY_US, -(-window.end_us // DAY_US) * DAY_US)
+    scale = scale_of(store, days)
+    span = {"start_us": days.start_us, "end_us": days.end_us}
+    billed = store.rows("billing/reconcile/bill", effective=cost == "effective", **span)
+    owned = store.rows("billing/reconcile/owned", scale=scale.shares, places=scale.places, **span)
+    units = Units(store.rows("billing/reconcile/name"))
+    fx = Fx.read(state)
+    work = _Work(units, fx, scale, by, days, now_us)
+    work.bills(billed)
+    work.books(owned)
+    work.compare()
+    rows = [row for row in work.told() if provider is None or work.providers[id(row)] == provider]
+    totals: dict[str, Parts] = {}
+    for row in rows:
+        totals.setdefault(row.group["currency"] or "", Parts()).add(row.sums)
+    return Reconciliation(
+        tuple(rows),
+        dict(sorted(totals.items())),
+        tuple(s for s in work.suggestions() if provider in (None, s.provider)),
+        tuple(work.notes(provider)),
+        days,
+        by,
+        cost,
+        fraction_to_decimal(work.unpriced, UNIT_PRICE_PLACES),
+    )
+
+
+class _Work:
+    """The sums while they are made."""
+
+    def __init__(self, units: Units, fx: Fx, scale: Scale, by: str, days: Window, now_us: int) -> None:
+        self._units, self._fx, self._scale, self._by, self._days, self._now_us = units, fx, scale, by, days, now_us
+        self._bill: dict[tuple[int, str], dict[str, Side]] = {}
+        self._books: dict[tuple[int, str], dict[str | None, Side]] = {}
+        self._sorts: dict[tuple[int, str], set[tuple[str, str]]] = {}
+        self._models: dict[tuple[int, str], set[str]] = {}
+        self._known: dict[str, _Unit] = {}
+        self._groups: dict[tuple[str | None, ...], tuple[Parts, str | None, int]] = {}
+        self._prices: dict[tuple[str, str, str, str], _Prices] = {}
+        self._matched = self._gpu_lines = 0
+        self._unconverted: set[str] = set()
+        self.unpriced = Fraction(0)
+        self.providers: dict[int, str | None] = {}
+
+    def bills(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Takes the bill: GPU lines by unit, the others to their reason at once."""
+        told = [(row, *self._converted(row)) for row in rows]
+        for row, _, _ in told:
+            if row["class"] == "gpu":
+                self._gpu_lines += 1
+                self._matched += self._units.join(row)
+        for row, money, currency in told:
+            account = (row["provider"], row["account"], row["sub_account"])
+            if row["class"] != "gpu":
+                sums = only(REASONS[row["class"]], bill=money)
+                self._add(row["day_us"], None, None, account, None, currency, sums)
+                continue
+            name = self._units.of_resource(row)
+            unit = self._known.setdefault(name, _Unit())
+            unit.accounts.add(account)
+            unit.resources.setdefault((row["provider"], None), set()).add(row["resource"] or row["resource_name"] or "")
+            key = row["day_us"], name
+            side = self._bill.setdefault(key, {}).setdefault(currency, Side())
+            side.money += money
+            side.hours = None if side.hours is None or not row["timed"] else side.hours + _units(row["gpu_hours"])
+            if row["gpu_hours"] not in (None, "0"):
+                self._sorts.setdefault(key, set()).add((row["provider"], row["pricing"] or "Standard"))
+
+    def books(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Takes the books by unit."""
+        for row in rows:
+            node = row["cluster"], row["node"] or ""
+            name = self._units.of_node(node)
+            self._known.setdefault(name, _Unit()).nodes.add(node)
+            key = row["day_us"], name
+            hours = Fraction(int(row["units"]), self._scale.shares * HOUR_US)
+            lacks = row["amount"] is None
+            side = self._books.setdefault(key, {}).setdefault(None if lacks else row["currency"], Side())
+            side.hours = (side.hours or Fraction(0)) + hours
+            self._models.setdefault(key, set()).add(row["model"] or "")
+            if lacks:
+                self.unpriced += hours
+            else:
+                side.money += Fraction(int(row["amount"]), self._scale.hour)
+
+    def compare(self) -> None:
+        """Puts both sides of each unit and day side by side."""
+        for key in sorted(self._bill.keys() | self._books.keys()):
+            day_us, name = key
+            unit, bill, books = self._known[name], self._bill.get(key, {}), self._books.get(key, {})
+            account = min(unit.accounts, key=str) if unit.accounts else (None, None, None)
+            node = min(unit.nodes) if unit.nodes else None
+            for currency, sums in compare(bill, books).items():
+                self._add(day_us, node, unit, account, self._resource(unit), currency, sums)
+            self._compare_prices(key, bill, books)
+
+    def _compare_prices(self, key: tuple[int, str], bill: dict[str, Side], books: dict[str | None, Side]) -> None:
+        """Adds up unit prices where a unit has one model, one pricing and one currency on the bill."""
+        models, sorts = self._models.get(key, set()), self._sorts.get(key, set())
+        if len(models) != 1 or len(sorts) != 1 or len(bill) != 1:
+            return
+        ((currency, side),), ((provider, pricing),) = bill.items(), sorts
+        if not side.hours:
+            return
+        own = books.get(currency)
+        found = self._prices.setdefault(
+            (min(models), PRICINGS.get(pricing, "on_demand"), provider, currency), _Prices()
+        )
+        found.billed += side.money
+        found.billed_hours += side.hours
+        if own is not None and own.hours:
+            found.books += own.money
+            found.books_hours += own.hours
+
+    def told(self) -> list[Row]:
+        """The groups in order."""
+        rows = []
+        for words, (sums, provider, until_us) in sorted(self._groups.items(), key=lambda item: _order(item[0])):
+            row = Row(dict(zip(GROUPS[self._by], words, strict=True)), sums, until_us <= self._now_us - FINAL_AFTER_US)
+            self.providers[id(row)] = provider
+            rows.append(row)
+        return rows
+
+    def suggestions(self) -> list[Suggestion]:
+        """Prices of the bill that the card does not have."""
+        found = []
+        for (model, pricing, provider, currency), sums in sorted(self._prices.items()):
+            billed = sums.billed / sums.billed_hours
+            card = sums.books / sums.books_hours if sums.books_hours else None
+            if billed <= 0 or (card is not None and abs(billed - card) <= PRICE_APART * billed):
+                continue
+            price = fraction_to_decimal(billed, UNIT_PRICE_PLACES)
+            found.append(
+                Suggestion(
+                    model,
+                    pricing,
+                    provider,
+                    fraction_to_decimal(sums.billed_hours, UNIT_PRICE_PLACES),
+                    price,
+                    None if card is None else fraction_to_decimal(card, UNIT_PRICE_PLACES),
+                    currency,
+                    f"{model},{pricing},{price:f},{rfc3339(self._days.start_us)},,{currency}",
+                )
+            )
+        return found
+
+    def notes(self, provider: str | None) -> list[str]:
+        """What a reader must know to believe the numbers."""
+        notes = []
+        if not self._groups:
+            notes.append("neither a bill nor a priced GPU in this window; import one: gpuwatch import bill-focus FILE")
+        if self._days.end_us > self._now_us - FINAL_AFTER_US:
+            notes.append("days of the last 36 hours are not final: clouds still change them")
+        if self._gpu_lines and not self._matched and self._books:
+            notes.append(
+                "no node is on the bill under its name: label nodes with gpuwatch.io/instance-id, or tag instances with "
+                "gpuwatch.io/node"
+            )
+        if self._units.ambiguous:
+            alike = sorted(self._units.ambiguous)
+            more = f" and {len(alike) - NAMED_MAX} more" if len(alike) > NAMED_MAX else ""
+            notes.append(
+                f"nodes of several clusters have one name ({', '.join(alike[:NAMED_MAX])}{more}) and are compared together: "
+                "label them with gpuwatch.io/instance-id"
+            )
+        if self._unconverted:
+            listed = ", ".join(sorted(self._unconverted))
+            notes.append(f"no exchange rate for {listed}: these bills stay in their currency")
+        if self.unpriced:
+            notes.append("some GPUs have no rate; gpuwatch doctor names the lines to add")
+        if provider is not None and any(p is None for _, p, _ in self._groups.values()):
+            notes.append("nodes that are on no bill belong to no provider and are left out")
+        return notes
+
+    def _converted(self, row: Mapping[str, Any]) -> tuple[Fraction, str]:
+        """Money of a bill row in the reporting currency, or as it is."""
+        money, currency = _units(row["cost"]), row["currency"]
+        found = self._fx.convert(Decimal(0), currency, row["day_us"])
+        if found is None:
+            self._unconverted.add(currency)
+            return money, currency
+        if found.by is None:
+            return money, currency
+        return Fraction(exchanged(fraction_to_decimal(money, PLACES), found.by)), found.currency
+
+    def _resource(self, unit: _Unit) -> str | None:
+        names = sorted(name for found in unit.resources.values() for name in found if name)
+        return None if not names else names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+    def _add(
+        self,
+        day_us: int,
+        node: Node | None,
+        unit: _Unit | None,
+        account: tuple[str | None, str | None, str | None],
+        resource: str | None,
+        currency: str,
+        sums: Parts,
+    ) -> None:
+        more = len(unit.nodes) - 1 if unit is not None else 0
+        words: dict[str, str | None] = {
+            "day": rfc3339(day_us)[:10],
+            "provider": account[0],
+            "account": account[1],
+            "sub_account": account[2],
+            "cluster": None if node is None else node[0],
+            "node": None if node is None else f"{node[1]} and {more} more" if more > 0 else node[1],
+            "resource": resource,
+            "currency": currency,
+        }
+        key = tuple(words[name] for name in GROUPS[self._by])
+        known, _, until_us = self._groups.setdefault(key, (Parts(), account[0], 0))
+        known.add(sums)
+        self._groups[key] = known, account[0], max(until_us, day_us + DAY_US)
+
+
+def _known(store: Store, provider: str) -> str:
+    """The provider as bills name it. Raises UsageError for one that no bill is of."""
+    billed = {name for (name,) in store.sql("select distinct provider from bill where provider is not null")}
+    if provider.lower() not in billed.union(PROVIDERS):
+        told = f"bills are of {', '.join(sorted(billed)[:NAMED_MAX])}" if billed else "no bill was imported"
+        raise UsageError(f"--provider {provider}: unknown; known: {', '.join(PROVIDERS)}; {told}")
+    return provider.lower()
+
+
+def _units(text: str | None) -> Fraction:
+    return Fraction(int(text or 0), _BILL_UNITS)
+
+
+def _order(words: tuple[str | None, ...]) -> tuple[tuple[bool, str], ...]:
+    return tuple((word is None, word or "") for word in words)

@@ -1,0 +1,124 @@
+"""Why a bill and the books differ: one difference as named parts that add up to it exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
+
+from gpuwatch.core.money import fraction_to_decimal
+
+PARTS = (
+    "untracked",
+    "unbilled",
+    "price",
+    "boundaries",
+    "discounts",
+    "taxes",
+    "commitments",
+    "not_gpu",
+    "no_rate",
+    "not_convertible",
+    "unexplained",
+)
+"""Reasons of a difference, in the order in which they are told."""
+PLACES = 18
+EDGE_HOURS = 2
+"""Hours of each GPU and day that bills and books may differ by because bills count whole hours: one at either end."""
+DAY_HOURS = 24
+ZERO = Decimal(0)
+
+
+@dataclass
+class Side:
+    """GPU-hours and money of one side, of one unit, day and currency; hours None: the bill tells no hours."""
+
+    money: Fraction = Fraction(0)
+    hours: Fraction | None = Fraction(0)
+
+
+@dataclass
+class Parts:
+    """A bill, what the books say, and the parts of bill - books."""
+
+    bill: Decimal = ZERO
+    gpuwatch: Decimal = ZERO
+    parts: dict[str, Decimal] = field(default_factory=lambda: dict.fromkeys(PARTS, ZERO))
+
+    @property
+    def difference(self) -> Decimal:
+        """bill - gpuwatch."""
+        return _exact(Fraction(self.bill) - Fraction(self.gpuwatch))
+
+    def add(self, other: Parts) -> None:
+        """Adds another, part by part."""
+        self.bill = _sum(self.bill, other.bill)
+        self.gpuwatch = _sum(self.gpuwatch, other.gpuwatch)
+        for name, amount in other.parts.items():
+            if amount:
+                self.parts[name] = _sum(self.parts[name], amount)
+
+
+def only(name: str, *, bill: Fraction = Fraction(0), books: Fraction = Fraction(0)) -> Parts:
+    """A difference with a single reason."""
+    found = Parts(_exact(bill), _exact(books))
+    found.parts[name] = found.difference
+    return found
+
+
+def compare(bills: dict[str, Side], books: dict[str | None, Side]) -> dict[str, Parts]:
+    """The parts of one unit and day by currency; books of currency None have no rate.
+
+    With hours H_b and H_g and prices p of the books: price = B - p H_b; of p (H_b - H_g), up to EDGE_HOURS a GPU are
+    boundaries, the rest is time that only one side has (untracked, unbilled). They add up to B - G whatever they are.
+    """
+    unrated = (books.get(None) or Side()).hours or Fraction(0)
+    priced: dict[str, Side] = {name: side for name, side in books.items() if name is not None}
+    found: dict[str, Parts] = {}
+    for currency, bill in bills.items():
+        own = priced.pop(currency, None)
+        if own is None:
+            elsewhere = any(name is not None for name in books)
+            reason = "not_convertible" if elsewhere else "no_rate" if unrated else "untracked"
+            found[currency] = only(reason, bill=bill.money)
+        else:
+            found[currency] = _both(bill, own, unrated)
+    for currency, own in priced.items():
+        found[currency] = only("not_convertible" if bills else "unbilled", books=own.money)
+    return found
+
+
+def _both(bill: Side, own: Side, unrated: Fraction) -> Parts:
+    told = Parts(_exact(bill.money), _exact(own.money))
+    owned = own.hours or Fraction(0)
+    hours = bill.hours
+    if unrated:
+        # The bill of GPUs without a rate has nothing to stand beside.
+        told.parts["no_rate"] = _exact(bill.money * unrated / (unrated + owned))
+        hours = None if hours is None else hours * owned / (unrated + owned)
+    if hours is None or not hours or not owned:
+        told.parts["unexplained"] = _rest(told)
+        return told
+    unit = own.money / owned
+    gpus = ceil(max(hours, owned) / DAY_HOURS)
+    apart: Fraction = hours - owned
+    limit = Fraction(EDGE_HOURS * gpus)
+    edge: Fraction = max(-limit, min(apart, limit))
+    told.parts["boundaries"] = _exact(unit * edge)
+    told.parts["untracked" if apart > 0 else "unbilled"] = _exact(unit * (apart - edge))
+    told.parts["price"] = _rest(told)
+    return told
+
+
+def _rest(told: Parts) -> Decimal:
+    """What the other parts leave of the difference."""
+    return _exact(Fraction(told.difference) - sum((Fraction(a) for a in told.parts.values()), Fraction(0)))
+
+
+def _sum(one: Decimal, other: Decimal) -> Decimal:
+    return _exact(Fraction(one) + Fraction(other))
+
+
+def _exact(amount: Fraction) -> Decimal:
+    return fraction_to_decimal(amount, PLACES)

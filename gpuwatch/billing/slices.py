@@ -1,0 +1,241 @@
+"""MIG slices of a window: who held each, its share of the GPU, what it cost, and how far it was used."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from gpuwatch.core.clock import Window, rfc3339
+from gpuwatch.core.money import CENT_PLACES, units_to_decimal
+from gpuwatch.hardware import shares as hardware_shares
+from gpuwatch.hardware.mig_profiles import GEOMETRIES, Profile
+from gpuwatch.ledger.totals import SECOND_PLACES, question, scale_of, working_tables
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+RATIOS = ("gr_engine_ratio", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio")
+BY = ("slice", "team")
+PLATFORM = "__platform__"
+MAX_LAYOUTS = 4096
+"""Layouts whose packing is remembered."""
+PACKINGS_MAX = 4096
+"""Packings of one layout that are compared; of a layout with more, nothing is told."""
+
+SPANS_A_HOLD = 3
+"""Segments of a slice that are looked at first for each row of a page: its own, and those in which nobody held it."""
+TAKE_GROWTH = 8
+"""How many times more are looked at where these were too few, as those of one team may be."""
+
+Row = Mapping[str, Any]
+
+
+def slices(
+    store: Store,
+    state: State,
+    window: Window,
+    teams: Collection[str] | None = None,
+    *,
+    cluster: str | None = None,
+    pool: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> dict[str, Any]:
+    """Slices that a source names, as JSON has them: `items`, one a slice, layout epoch and owner, in order of slice and
+    time; `gpus`, the newest layout of each GPU of these items; `next_offset`, where the next page starts, or None.
+
+    `gpu_seconds` and `cost` are parts of cost.chargeback by slice and team, and add up to it; `device_seconds` is the
+    slice's own time and `idle_seconds` what of it was hoarded. What nobody held is `__platform__`'s. `teams` is the
+    row filter: other teams' slices are not told, nor is the remainder, which is the platform's. Prices and teams are
+    those of the last pricing (cost.price_all). `share_method` is what the slice is counted by (mig.ShareMethod), `split`
+    how it was divided among several owners (a column of sql/schema/0007), None where it had one.
+    """
+    with working_tables(store):
+        if not store.sql("select 1 from device where gi >= 0 limit 1"):
+            return {"items": [], "gpus": [], "next_offset": None}
+        scale = scale_of(store, window)
+        asked = question(window, BY, cluster, teams, scale, pool=pool) | {
+            "cent": scale.cent,
+            "limit": None if limit is None else limit + 1,
+            "offset": offset,
+        }
+        store.run("billing/kind", **asked)
+        store.run("billing/charge", **asked)
+        store.run("ledger/totals/publish", **asked | {"limit": 0, "offset": 0}, dearest_first=False)
+        store.run("billing/slice_life", **asked)
+        _hold(store, asked)
+        rows = store.rows("billing/slice", **asked)
+        use = {row["key"]: row for row in store.rows("billing/slice_use", **asked)}
+        layouts = _layouts(store.rows("billing/slice_layout"))
+    following = None
+    if limit is not None and len(rows) > limit:
+        rows, following = rows[:limit], offset + limit
+    return {
+        "items": [_item(row, use.get(row["key"]), layouts[_epoch(row)]) for row in rows],
+        "gpus": _gpus(rows, layouts, teams),
+        "next_offset": following,
+    }
+
+
+def _hold(store: Store, asked: Mapping[str, Any]) -> None:
+    """Fills slice_hold with the slices of the page, in order of name: only as many as it takes, and these wholly."""
+    spans = store.sql("select coalesce(sum(spans), 0)::bigint from slice_life")[0][0]
+    wanted = None if asked["limit"] is None else asked["offset"] + asked["limit"]
+    take = None if wanted is None else max(SPANS_A_HOLD * wanted, 1)
+    while True:
+        take = None if take is None or take >= spans else take
+        store.run("billing/slice_hold", **asked, take=take)
+        if take is None or wanted is None or _reach(store) >= wanted:
+            return
+        take *= TAKE_GROWTH
+
+
+def _reach(store: Store) -> int:
+    """The number of the last hold that was worked out."""
+    return int(store.sql("select coalesce(max(key), 0)::bigint from slice_hold")[0][0])
+
+
+def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:
+    profile = _profile(row["gpu_model"], row["profile"])
+    return {
+        "slice": row["slice"],
+        "gpu": row["gpu"],
+        "gi": row["gi"],
+        "cluster": row["cluster"],
+        "node": row["node"],
+        "profile": row["profile"],
+        "gpu_model": row["gpu_model"],
+        "team": row["team"],
+        "user": row["user"],
+        "job": row["job"],
+        "start": rfc3339(row["start_us"]),
+        "end": rfc3339(row["end_us"]),
+        "share": str(Fraction(row["share_num"], row["share_den"])),
+        "share_method": row["method"],
+        "split": row["split"],
+        "gpu_seconds": _seconds(row["micros"]),
+        "device_seconds": _seconds(row["device_us"]),
+        "cost": None if row["cents"] is None else f"{units_to_decimal(int(row['cents']), CENT_PLACES):f}",
+        "currency": row["currency"],
+        "idle_seconds": _seconds(0 if use is None else use["hoarded_us"]),
+        "utilisation": _utilisation(use, profile),
+        "placement": _placement(row, profile, layout),
+    }
+
+
+def _utilisation(use: Row | None, profile: Profile | None) -> dict[str, float | None]:
+    """Means by name, None where nothing was measured: a slice that nobody holds is not read.
+
+    Memory is of the size that a driver told of the profile; where nobody has read that, of the size in its name,
+    which is up to an eighth larger.
+    """
+    told: dict[str, float | None] = {name: None if use is None else use[name] for name in RATIOS}
+    used = None if use is None else use["fb_used_bytes"]
+    told["fb_used_ratio"] = None
+    if used is not None and profile is not None:
+        told["fb_used_ratio"] = min(used / (float(profile.memory_gib or profile.memory_gb) * 2**30), 1.0)
+    return told
+
+
+def _placement(row: Row, profile: Profile | None, layout: Sequence[Row]) -> dict[str, Any] | None:
+    """Where the slice lies on its GPU. No source prints it: derived from what fits, None where more than one place does."""
+    if profile is None:
+        return None
+    starts = packing(row["gpu_model"], tuple(slice_["profile"] for slice_ in layout))
+    place = next(
+        n for n, slice_ in enumerate(layout) if (slice_["gi"], slice_["profile"]) == (row["gi"], row["profile"])
+    )
+    start = starts[place]
+    if start is None:
+        return None
+    return {
+        "start": start,
+        "size": profile.memory_slices,
+        "compute_slices": profile.compute_slices,
+        "memory_slices": profile.memory_slices,
+        "derived": True,
+    }
+
+
+@lru_cache(MAX_LAYOUTS)
+def packing(model: str | None, profiles: tuple[str | None, ...]) -> tuple[int | None, ...]:
+    """First memory slice of each of a GPU's instances, in order; None where the legal packings do not agree.
+
+    Instances of one profile are taken to lie in the order given: drivers number them so, and they are alike.
+    """
+    known = [_profile(model, profile) for profile in profiles]
+    order = sorted(range(len(profiles)), key=lambda n: (profiles[n] or "", n))
+    found: list[tuple[int, ...]] = []
+
+    def extend(placed: list[tuple[str, int]]) -> None:
+        if len(placed) == len(order):
+            found.append(tuple(start for _, start in placed))
+        if len(placed) == len(order) or len(found) > PACKINGS_MAX:
+            return
+        name = profiles[order[len(placed)]] or ""
+        for start in hardware_shares.legal_starts(model or "", name, placed):
+            if not placed or placed[-1][0] != name or placed[-1][1] < start:
+                extend([*placed, (name, start)])
+
+    if None not in known:
+        extend([])
+    starts: list[int | None] = [None] * len(profiles)
+    if len(found) > PACKINGS_MAX:
+        return tuple(starts)
+    for place, n in enumerate(order):
+        choices = {one[place] for one in found}
+        starts[n] = choices.pop() if len(choices) == 1 else None
+    return tuple(starts)
+
+
+def _profile(model: str | None, name: str | None) -> Profile | None:
+    """The profile of a name on a model, None where either is not known exactly."""
+    key = hardware_shares.model_key(model) if model else None
+    plain = hardware_shares.profile_name(name) if name else None
+    return None if key is None or plain is None else GEOMETRIES[key].profiles.get(plain)
+
+
+def _epoch(row: Row) -> tuple[str, int, int]:
+    return row["cluster"], row["parent_id"], row["layout_us"]
+
+
+def _layouts(rows: Iterable[Row]) -> dict[tuple[str, int, int], list[Row]]:
+    """The slices of each GPU and epoch, in order of their number."""
+    layouts: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        layouts[_epoch(row)].append(row)
+    return layouts
+
+
+def _gpus(
+    rows: Sequence[Row], layouts: Mapping[Any, Sequence[Row]], teams: Collection[str] | None
+) -> list[dict[str, Any]]:
+    """One a GPU: the newest of its layouts among the rows, with the slices that may be seen."""
+    seen: dict[tuple[str, int], dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        names = seen[(row["cluster"], row["parent_id"])][row["layout_us"]]
+        if row["slice"] not in names:
+            names.append(row["slice"])
+    told = teams is None or PLATFORM in teams
+    gpus = []
+    for (cluster, parent_id), epochs in seen.items():
+        newest = max(epochs)
+        any_slice = layouts[(cluster, parent_id, newest)][0]
+        num, den = any_slice["remainder_num"] or 0, any_slice["remainder_den"] or 1
+        gpus.append(
+            {
+                "gpu": any_slice["gpu"],
+                "node": any_slice["node"],
+                "cluster": cluster,
+                "gpu_model": any_slice["gpu_model"],
+                "remainder_share": str(Fraction(num, den)) if told else None,
+                "slices": epochs[newest],
+            }
+        )
+    return gpus
+
+
+def _seconds(micros: object) -> str:
+    return f"{units_to_decimal(int(str(micros)), SECOND_PLACES):f}"

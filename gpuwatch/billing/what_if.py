@@ -1,0 +1,44 @@
+"""What a window would cost each team under other policies, beside what it costs now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from decimal import Decimal
+
+from gpuwatch.billing import chargeback
+from gpuwatch.core.clock import Window
+from gpuwatch.policy.policy import Policies
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A team's published cost now and under other policies, in one currency. All teams: their sums are the bill's."""
+
+    team: str | None
+    currency: str
+    now: Decimal
+    then: Decimal
+
+    @property
+    def difference(self) -> Decimal:
+        """What it would pay more."""
+        return self.then - self.now
+
+
+def compare(
+    store: Store, state: State, window: Window, policies: Policies, teams: Collection[str] | None = None
+) -> tuple[Difference, ...]:
+    """Each team's cost of a window now and under `policies`, the largest change first. Closed periods are computed anew:
+    it is a question about rules, not about bills. Time without a price is left out. Raises UsageError as chargeback does.
+    """
+    sums: dict[tuple[str | None, str], list[Decimal]] = defaultdict(lambda: [Decimal(0), Decimal(0)])
+    for place, policy in enumerate((None, policies)):
+        for charge in chargeback.chargeback(store, state, window, teams=teams, policy=policy, closed=False).items:
+            if charge.cost is not None and charge.currency is not None:
+                sums[(charge.group["team"], charge.currency)][place] += charge.cost
+    found = [Difference(team, currency, now, then) for (team, currency), (now, then) in sums.items()]
+    return tuple(sorted(found, key=lambda d: (-abs(d.difference), d.currency, d.team or "")))

@@ -1,0 +1,1 @@
+"""What could start now: free GPUs, job shapes, queues, waiting requests."""

@@ -1,0 +1,115 @@
+"""Making room for a shape that finds no place: which jobs stand in the way, and the cheapest moves that end it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.capacity.waiting_requests import prepare as prepare_waits
+from gpuwatch.core.clock import HOUR_US
+from gpuwatch.core.rule import Asked, count
+from gpuwatch.hardware.defrag import Host, Piece, Plan, plan
+from gpuwatch.store.database import Store
+
+PLANS_MAX = 24
+"""Pools whose moves one judgement looks for."""
+NAMED_MAX = 4
+"""Jobs or moves that a sentence names."""
+_WORD = pa.schema(
+    [
+        ("pool", pa.string()),
+        ("hour_us", pa.int64()),
+        ("wait", pa.int64()),
+        ("moved_gpus", pa.int64()),
+        ("exact", pa.bool_()),
+        ("moves", pa.string()),
+        ("blockers", pa.string()),
+        ("nodes", pa.list_(pa.string())),
+    ]
+)
+
+Names = dict[int, str]
+"""run id -> job id."""
+
+
+def hosts(
+    store: Store, cluster: str, at_us: int, pool: str | None, models: Sequence[str] | None
+) -> tuple[list[list[Host]], Names]:
+    """The nodes of a pool at an instant, those of one model in one list, and the jobs of the runs on them."""
+    rows = store.rows("capacity/hosts", cluster=cluster, at_us=at_us, pool=pool, models=models)
+    names = {row["run_id"]: row["job_id"] for row in rows if row["run_id"] is not None}
+    by_model: dict[str, list[Host]] = {}
+    for (place, model), some in groupby(rows, key=lambda row: (row["place"], row["model"])):
+        held = list(some)
+        pieces = tuple(
+            Piece(place, str(row["run_id"]), row["gpus"], row["preemptible"], row["stays"])
+            for row in held
+            if row["run_id"] is not None
+        )
+        by_model.setdefault(model, []).append(Host(place, held[0]["free"], pieces))
+    return [by_model[model] for model in sorted(by_model)], names
+
+
+def cheapest(groups: Iterable[Sequence[Host]], gpus: int, members: int) -> Plan | None:
+    """The cheapest plan of the models that a shape may lie on: its members are of one model."""
+    found = [one for group in groups if (one := plan(group, gpus, members)) is not None]
+    return min(found, key=lambda one: one.price) if found else None
+
+
+def moves_told(found: Plan | None, names: Names) -> list[dict[str, Any]]:
+    """The moves of a plan as JSON has them."""
+    moves = () if found is None else found.moves
+    return [{"job": names.get(int(p.run)), "node": p.node, "gpus": p.gpus, "preemptible": p.preemptible} for p in moves]
+
+
+def blocking(groups: Iterable[Sequence[Host]], names: Names) -> list[tuple[str, int, int]]:
+    """Jobs that hold a part of a node whose rest is free: (job, GPUs that it holds there, GPUs free beside it)."""
+    found: dict[str, list[int]] = {}
+    for group in groups:
+        for host in group:
+            for piece in host.pieces if host.free else ():
+                own = found.setdefault(names.get(int(piece.run), piece.run), [0, 0])
+                own[0] += piece.gpus
+                own[1] += host.free
+    return sorted(((job, held, free) for job, (held, free) in found.items()), key=lambda one: (-one[2], one[0]))
+
+
+def prepare_levels(store: Store, asked: Asked) -> None:
+    """Makes room_wait and what shapes/starved.sql makes of it: what was free while requests waited for room."""
+    prepare_waits(store, asked)
+    store.run("capacity/starved", cluster=asked.cluster, since_us=asked.since_us, until_us=asked.until_us)
+
+
+def prepare(store: Store, asked: Asked) -> None:
+    """The same, and starved_word: who stood in the way of the worst waits, and what would have had to move."""
+    prepare_levels(store, asked)
+    rows = [_words(store, asked.cluster, row) for row in store.rows("capacity/starved_last", limit=PLANS_MAX)]
+    with store.view("word_row", pa.Table.from_pylist(rows, schema=_WORD)):
+        store.run("capacity/starved_word")
+
+
+def _words(store: Store, cluster: str, row: dict[str, Any]) -> dict[str, Any]:
+    """The blockers at the last moment of a wait, and the moves that would have ended it."""
+    groups, names = hosts(store, cluster, row["at_us"], row["pool"], row["models"])
+    found = cheapest(groups, row["gpus"], row["members"])
+    share = row["starved_us"] / HOUR_US
+    told = [f"{job} ({free * share:.1f} free GPU-hours beside it)" for job, _, free in blocking(groups, names)]
+    return {
+        "pool": row["pool"],
+        "hour_us": row["hour_us"],
+        "wait": row["wait"],
+        "moved_gpus": None if found is None else found.gpus,
+        "exact": None if found is None else found.exact,
+        "moves": listed([f"{m['job']} ({count(m['gpus'], 'GPU')} on {m['node']})" for m in moves_told(found, names)]),
+        "blockers": listed(told),
+        "nodes": sorted({host.name for group in groups for host in group if host.free and host.pieces}),
+    }
+
+
+def listed(words: Sequence[str]) -> str:
+    """The first NAMED_MAX of some words, and how many more there are."""
+    more = len(words) - NAMED_MAX
+    return ", ".join(words[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

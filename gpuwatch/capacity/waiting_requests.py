@@ -1,0 +1,125 @@
+"""Requests that waited for room: when, and for how many GPUs of which models. What waits for anything else is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.capacity.demand import named_models
+from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of
+from gpuwatch.core.rule import Asked
+from gpuwatch.hardware.shares import profile_name
+from gpuwatch.store.database import Store
+
+WAITS_MAX = 500
+"""Waits of one judgement that are compared with what was free: the largest requests."""
+_WAIT = pa.schema(
+    [
+        ("job_id", pa.string()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("submit_us", pa.int64()),
+        ("pool", pa.string()),
+        ("models", pa.list_(pa.string())),
+        ("profile", pa.string()),
+        ("members", pa.int64()),
+        ("gpus", pa.int64()),
+        ("shape", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A request in a span in which it waited for room: `members` places of `gpus` GPUs (or slices of `profile`)."""
+
+    job_id: str
+    start_us: int
+    end_us: int
+    submit_us: int
+    pool: str | None
+    """The pool that it must lie in; None: that of all devices, which have none."""
+    models: list[str] | None
+    """Models that it takes; None: any."""
+    profile: str | None
+    members: int
+    gpus: int
+
+    @property
+    def shape(self) -> str:
+        """`8`, `2x8`, `1g.10gb`."""
+        one = self.profile or str(self.gpus)
+        return one if self.members == 1 else f"{self.members}x{one}"
+
+
+def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]:
+    """Spans of waiting for room that touch a window, the largest requests first, at most WAITS_MAX.
+
+    A request whose queue is no pool is left out where several pools have the models it takes: nobody says which it may use.
+    """
+    asked = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
+    rows = store.rows("capacity/waiting", **asked)
+    if not rows:
+        return []
+    pools: dict[str | None, set[str]] = {}
+    for pool, model in store.sql("select distinct pool, model from device where cluster = $c", c=cluster):
+        pools.setdefault(pool, set()).update([model] if model else [])
+    models = set().union(*pools.values())
+    messages = _messages(store, cluster, rows, asked)
+    found = []
+    queued = {row["job_id"] for row in rows if row["queued"]}
+    for row in rows:
+        # What the queue says of a gang is about all of it; its pods speak of themselves.
+        if (row["job_id"] in queued and not row["queued"]) or not for_room(
+            row["reason"], row["message"] or messages.get(row["job_id"])
+        ):
+            continue
+        taken = named_models(row["gpu_type"], models)
+        suited = [pool for pool, own in pools.items() if taken is None or own & taken]
+        if row["queue"] in suited:
+            suited = [row["queue"]]
+        if len(suited) != 1:
+            continue
+        members, gpus, profile = _sized(row)
+        some = sorted(taken) if taken is not None else None
+        times = max(row["start_us"], from_us), min(row["end_us"], until_us)
+        if times[0] < times[1]:
+            found.append(Wait(row["job_id"], *times, row["submit_us"], suited[0], some, profile, members, gpus))
+    return found[:WAITS_MAX]
+
+
+def prepare(store: Store, asked: Asked) -> None:
+    """Makes room_wait: the waits of the judged hours, from the moment on that they are long enough.
+
+    The rule has the threshold `wait_us_min`.
+    """
+    least_us = int(asked.parameters["wait_us_min"])
+    rows = [
+        {**vars(wait), "shape": wait.shape, "start_us": max(wait.start_us, wait.submit_us + least_us)}
+        for wait in waits(store, asked.cluster, asked.from_us, asked.until_us)
+    ]
+    table = pa.Table.from_pylist([row for row in rows if row["start_us"] < row["end_us"]], schema=_WAIT)
+    with store.view("wait_row", table):
+        store.run("capacity/room_wait")
+
+
+def _messages(store: Store, cluster: str, rows: list[dict[str, Any]], asked: Mapping[str, Any]) -> dict[str, str]:
+    """What the scheduler said of the pods of each job that waits without a word of its own."""
+    known = {(cluster, row["job_id"]) for row in rows if (row["reason"] or "") in POD_REASONS}
+    found: dict[str, str] = {}
+    for row in store.rows("capacity/refused", **asked) if known else ():
+        job = job_of(cluster, row["namespace"], row["name"], known)
+        if job is not None:
+            found.setdefault(job[1], row["message"])
+    return found
+
+
+def _sized(row: Mapping[str, Any]) -> tuple[int, int, str | None]:
+    """(members, GPUs of each, profile); what does not divide evenly may lie anywhere."""
+    members, devices = row["members"], row["device_count"]
+    if row["profile"]:
+        return devices, 1, profile_name(row["profile"]) or row["profile"]
+    return (members, devices // members, None) if devices % members == 0 else (devices, 1, None)

@@ -1,0 +1,173 @@
+"""Why jobs wait: requests that no queue tells of, and what the scheduler said of the pods that no node took."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.store.database import Store
+
+GATED = "SchedulingGated"
+"""The reason of a request whose pods are held back by somebody else than the scheduler."""
+REQUEST = "Request"
+"""Kind of a row that only the pods or the job itself tell of."""
+FRESH_US = 2 * HOUR_US
+"""A request that waits is told again once an hour."""
+EVENTS_US = DAY_US
+TURN = "Pending"
+"""The word of a queue for a wait of which it gives no reason."""
+WHY = {
+    "NoMatchingFlavor": "no flavor of the queue fits what it asks for",
+    "WaitingForQuota": "waits for quota: what the queue may use is in use",
+    "ExceedsMaxQuota": "asks for more than the queue may ever use",
+    "TopologyPlacementFailed": "quota is there, but not on nodes as near to one another as it asks",
+    "WaitingForPreemptedWorkloads": "waits until those it displaces are gone",
+    "WaitingForPodsReady": "waits until the workload before it runs",
+    "Inadmissible": "its queue does not take it",
+    "Deactivated": "was switched off",
+    "InactiveWorkload": "was switched off",
+    "Preempted": "was displaced by another workload",
+    "PodsReadyTimeout": "did not get all its pods to run in time",
+    "AdmissionCheck": "an admission check took its quota back",
+    "ClusterQueueStopped": "its queue was stopped",
+    "LocalQueueStopped": "its queue was stopped",
+    "NodeFailures": "lost a node",
+    "NotEnoughResources": "too few free GPUs, or other resources, for all its members at once",
+    "NotEnoughTasks": "fewer members exist than it needs to start",
+    TURN: "waits for its turn",
+    "Accepted": "waits for its first place",
+    "New": "was just received",
+    GATED: "is held back by a scheduling gate",
+}
+"""The schedulers' words for waiting, for those who do not know them by heart."""
+_told = tuple(
+    (word, re.compile(pattern, re.IGNORECASE | re.DOTALL))
+    for word, pattern in (
+        ("WaitingForPreemptedWorkloads", r"pending the preemption of"),
+        ("WaitingForQuota", r"\binsufficient unused quota\b|\bborrowing limit\b.{0,200}\bexceeded\b"),
+        ("ExceedsMaxQuota", r"> maximum capacity"),
+        ("WaitingForQuota", r"\binsufficient\b.{0,200}\bquota\b|\bquota\b.{0,200}\binsufficient\b"),
+        ("TopologyPlacementFailed", r"\btopology\b.{0,200}\b(?:allows to fit only|doesn't allow to fit)\b"),
+        ("WaitingForPodsReady", r"waiting for all admitted workloads to be in (?:the )?PodsReady"),
+        ("NoMatchingFlavor", r"untolerated taint|doesn't match node affinity|unavailable in ClusterQueue"),
+    )
+)
+"""Messages of queues whose reason says nothing: the first that fits. Of several flavors that do not take it, the one that
+is only full comes before those that never can."""
+ROOM = frozenset({"Resources", "TopologyPlacementFailed", "NotEnoughResources"})
+"""Words for a wait until devices near one another are free; all others are about quota, turns, or what no node offers."""
+POD_REASONS = frozenset({"Unschedulable", "Undetermined"})
+"""Words of pods that no node took: why stands in the message."""
+ROWS_MAX = 100_000
+WORDS_MAX = 500
+"""Characters of an explanation."""
+
+_available = re.compile(
+    r"(?:\d+/(?P<nodes>\d{1,9})|all) nodes are (?:un)?available:\s*(?P<reasons>.*?)(?:\.(?:\s.*)?)?$", re.DOTALL
+)
+"""The reasons end at the first full stop; behind it stands what preemption would do ("preemption: 0/7 nodes ...", since
+1.31 "no new claims to deallocate, preemption: ..."). Volcano says that nodes are unavailable."""
+_no_device = re.compile(r"Insufficient \S*(?:/gpu|/mig-|gpu\b)", re.IGNORECASE)
+_own_taint = re.compile(r"untolerated taint \{node-role\.kubernetes\.io/(?:control-plane|master)\b")
+_counted = re.compile(r"(?P<nodes>\d{1,9}) (?P<reason>\S.*)", re.DOTALL)
+
+Row = dict[str, Any]
+Job = tuple[str, str]
+"""(cluster, job id)."""
+
+
+def requests(store: Store, at_us: int, cluster: str | None) -> list[Row]:
+    """Jobs that wait by their own word, one row a job with columns of `workload`: what several profiles ask is added.
+
+    The newest words on each count, where they are not older than FRESH_US.
+    """
+    jobs: dict[tuple[str, str, str], Row] = {}
+    for row in store.rows("capacity/request", cluster=cluster, at_us=at_us, since_us=at_us - FRESH_US, limit=ROWS_MAX):
+        key = row["cluster"], row["scheduler"], row["job_id"]
+        job = jobs.setdefault(key, row | {"kind": REQUEST, "detail": {"devices": {}}})
+        devices = job["detail"]["devices"]
+        if row["device_count"] is not None:
+            devices[row["profile"] or ""] = devices.get(row["profile"] or "", 0) + row["device_count"]
+        job["device_count"] = sum(devices.values()) if devices else None
+        job["profile"] = next(iter(devices)) or None if len(devices) == 1 else None
+    return list(jobs.values())
+
+
+def unscheduled(store: Store, at_us: int, cluster: str | None, jobs: Iterable[Job]) -> dict[Job, Row]:
+    """The newest FailedScheduling of the pods of each job: {"message", "last_us", "pods": how many of them wait so}.
+
+    An event names a pod, not its job: it is that of the longest name in its namespace that the pod's begins with. A
+    pod that was placed since waits no more.
+    """
+    known = set(jobs)
+    found: dict[Job, Row] = {}
+    since_us = at_us - EVENTS_US
+    for row in store.rows("capacity/unscheduled", cluster=cluster, at_us=at_us, since_us=since_us, limit=ROWS_MAX):
+        job = job_of(row["cluster"], row["namespace"], row["name"], known)
+        if job is not None:
+            told = found.setdefault(job, {"message": row["message"], "last_us": row["last_us"], "pods": 0})
+            told["pods"] += 1
+    return found
+
+
+def reason_told(message: str | None) -> str | None:
+    """The word of WHY that a queue's message stands for ("insufficient unused quota for nvidia.com/gpu ...")."""
+    return next((word for word, pattern in _told if pattern.search(message or "")), None)
+
+
+def in_words(message: str | None) -> str | None:
+    """ "3 nodes: Insufficient nvidia.com/gpu; 1 node: ..." of a FailedScheduling message; its text where it counts none."""
+    counts = parse_failed_scheduling(message or "")
+    if not counts:
+        return (message or "").strip()[:WORDS_MAX] or None
+    parts = sorted(counts.items(), key=lambda part: (-part[1], part[0]))
+    words = [f"{count} node{'' if count == 1 else 's'}: {reason.removeprefix('node(s) ')}" for reason, count in parts]
+    return "; ".join(words)[:WORDS_MAX]
+
+
+def for_room(reason: str | None, message: str | None = None) -> bool | None:
+    """Whether a request waits for free devices near one another and for nothing else; None: nobody says.
+
+    Of pods that no node took only a lack of devices counts: a taint, a selector, a volume or CPU is another matter, except on
+    the nodes of the control plane, which no such pod may use.
+    """
+    word = reason or ""
+    if word in POD_REASONS or not word or word == TURN:
+        counts = parse_failed_scheduling(message or "")
+        if not counts:
+            told = reason_told(message)
+            return None if told is None else told in ROOM
+        others = [why for why in counts if not _no_device.search(why) and not _own_taint.search(why)]
+        return not others and any(_no_device.search(why) for why in counts)
+    return word in ROOM
+
+
+def parse_failed_scheduling(message: str) -> dict[str, int]:
+    """Nodes refused by reason, from the message of a FailedScheduling event or a PodScheduled condition.
+
+    What stands behind the reasons repeats the same nodes and is left out. A reason without a count of its own
+    (a volume that is not bound) is said of all nodes. Messages that count no nodes give {}.
+    """
+    match = _available.search(message)
+    if not match:
+        return {}
+    counts: dict[str, int] = {}
+    for part in re.split(r",\s+(?=\d+ )", match["reasons"].strip()):
+        counted = _counted.fullmatch(part)
+        reason, nodes = (counted["reason"], counted["nodes"]) if counted else (part, match["nodes"])
+        if reason and nodes:
+            counts[reason] = counts.get(reason, 0) + int(nodes)
+    return counts
+
+
+def job_of(cluster: str, namespace: str | None, pod: str | None, known: set[Job]) -> Job | None:
+    """The job that a pod belongs to by its name: that of the longest name in its namespace that the pod's begins with."""
+    name = pod or ""
+    while name:
+        job = cluster, f"{namespace}/{name}"
+        if job in known:
+            return job
+        name = name.rpartition("-")[0]
+    return None

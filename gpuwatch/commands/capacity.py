@@ -1,0 +1,174 @@
+"""The command that says what could be placed now, and what is stranded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from gpuwatch.commands import remote, unknown_names
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    ConfigOption,
+    DataOption,
+    FormatOption,
+    moment_us,
+    now_us,
+    opened,
+    program,
+    show,
+)
+from gpuwatch.output.listing import Listing, choose
+from gpuwatch.store import lockfile
+
+COLUMNS = ("cluster", "pool", "gpu_model", "shape", "profile", "gpus", "requested_ratio")
+SLOTS = ("node_local", "nvlink_local", "leaf_local", "across")
+SLICES = ("ready", "creatable", "placeable", "after_repartition", "exact")
+SHOWN = ("cluster", "pool", "gpu_model", "shape", "requested", *SLOTS, *SLICES[:2], SLICES[3])
+DAYS_LEAST, DAYS_MOST = 7, 28
+ASKED = "asked"
+"""Instead of a shape: those that are asked for and find no place."""
+PLANNED = (
+    "cluster",
+    "pool",
+    "gpu_model",
+    "shape",
+    "free_gpus",
+    "placeable",
+    "possible",
+    "moved_gpus",
+    "exact",
+    "moves",
+)
+
+
+def shapes(
+    context: typer.Context,
+    data: DataOption = DEFAULT_DATA,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="T", help="RFC 3339; default: now.")] = None,
+    days: Annotated[
+        int, typer.Option("--days", min=DAYS_LEAST, max=DAYS_MOST, help="Days of submitted requests that count.")
+    ] = DAYS_MOST,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            "--plan",
+            metavar="SHAPE",
+            help=f"Instead: the moves that make room for 8, or 2x8 (nodes x GPUs); {ASKED}: for all that finds no place.",
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+) -> None:
+    """k-GPU slots and MIG slices that could be placed now; what of the free GPUs is stranded, why, and its price."""
+    from gpuwatch.billing.chargeback import price_all
+    from gpuwatch.capacity.now import shapes as look
+    from gpuwatch.output.fix_hints import Advice
+    from gpuwatch.policy.known_names import cluster_names
+
+    chosen = choose(form, sys.stdout.isatty())
+    moment = moment_us(at, "--at")
+    if plan is not None:
+        _plan(context, data, config, chosen, cluster, at, moment, None if plan == ASKED else plan, days)
+        return
+    if (note := lockfile.find(data)) is not None:
+        found = remote.every(note, "/api/v1/capacity/shapes", {"cluster": cluster, "at": at, "days": days})
+        if cluster is not None and not found["clusters"]:
+            unknown_names.doubt_cluster(cluster, unknown_names.served_clusters(note))
+    else:
+        with opened(data, config) as (store, state, _):
+            price_all(store, state)
+            at_us = now_us(context) if moment is None else moment
+            found = look(
+                store, at_us, cluster=cluster, days=days, advice=Advice(program(), str(data)), exact=at is not None
+            )
+            if cluster is not None and not found["clusters"]:
+                unknown_names.doubt_cluster(cluster, cluster_names(store))
+    rows = found["items"]
+    if chosen == "table":
+        rows = [row | {"requested": _percent(row["requested_ratio"])} for row in rows]
+    extra = {name: value for name, value in found.items() if name not in ("items", "next", "next_offset")}
+    show(Listing((*COLUMNS, *SLOTS, *SLICES), rows, extra, shown=SHOWN, foot=list(_foot(found, cluster))), chosen)
+
+
+def _plan(
+    context: typer.Context,
+    data: DataOption,
+    config: ConfigOption,
+    form: str,
+    cluster: str | None,
+    at: str | None,
+    moment: int | None,
+    shape: str | None,
+    days: int,
+) -> None:
+    """What would have to move, and MIG layouts that the last week would have used better."""
+    from gpuwatch.capacity.plan import plans
+
+    if (note := lockfile.find(data)) is not None:
+        asked = {"cluster": cluster, "at": at, "shape": shape, "days": days}
+        found = json.loads(remote.get(note, "/api/v1/capacity/plan", asked))
+    else:
+        with opened(data, config) as (store, _, _):
+            at_us = now_us(context) if moment is None else moment
+            found = plans(store, at_us, cluster=cluster, shape=shape, days=days, exact=at is not None)
+    rows = found["items"]
+    if form != "json":
+        rows = [
+            row | {"moves": ", ".join(f"{m['job']}: {m['gpus']} on {m['node']}" for m in row["moves"])} for row in rows
+        ]
+    extra = {name: value for name, value in found.items() if name not in ("items", "next")}
+    show(Listing(PLANNED, rows, extra, foot=list(_layouts(found))), form)
+
+
+def _layouts(found: dict[str, Any]) -> Iterator[str]:
+    for one in found["repartition"]:
+        for change in one["changes"]:
+            yield f"{one['cluster']}: {change['gpu']} {'+'.join(change['layout'])} -> {'+'.join(change['better'])}"
+        if one["changes"]:
+            before, after = _percent(one["served_ratio"]), _percent(one["served_ratio_after"])
+            yield f"{one['cluster']}: of the MIG demand of the last week {before} found an instance; it would be {after}"
+
+
+def _foot(found: dict[str, Any], cluster: str | None = None) -> Iterator[str]:
+    """What the table leaves out, a line each: what is stranded and why, starved shapes, gangs, what is unknown."""
+    if not found["clusters"] and cluster is None:
+        yield "The books are empty: import something and analyze it first."
+    for one in found["clusters"]:
+        name = one["cluster"]
+        for what, amounts in (("GPUs", one["gpus"]), ("GPUs with MIG slices", one["slices"])):
+            if amounts is not None:
+                causes = "; ".join(f"{cause['gpus']:g} {cause['means']}" for cause in amounts["causes"])
+                rate = f" ({_percent(amounts['rate'])})" if amounts["rate"] is not None else ""
+                stranded = f"{amounts['stranded_gpus']:g} stranded{rate}"
+                yield f"{name}: {amounts['free_gpus']:g} {what} free, {stranded}{': ' + causes if causes else ''}"
+        models: dict[str | None, list[str]] = {}
+        for gang in one["gangs"]:
+            most = "unknown" if gang["gpus"] is None else str(gang["gpus"])
+            models.setdefault(gang["gpu_model"], []).append(f"{gang['level']} {most}")
+        for model, levels in models.items():
+            yield f"{name}: largest gang of {model or 'unknown model'}: {', '.join(levels)}"
+        starved = [] if one["demand"] is None else [_asked(s) for s in one["demand"]["shapes"] if s["starved"]]
+        if starved:
+            yield f"{name}: asked for, and no place now: {'; '.join(dict.fromkeys(starved))}"
+        for told in one["notes"]:
+            gpus = "" if told["gpus"] is None else f" of {told['gpus']} GPUs"
+            yield f"{name}: not known: {told['what']}{gpus}. {told['fix'].splitlines()[0]}"
+    for price in found["total"]["cost_per_hour"] or ():
+        yield f"Stranded: {price['amount']} {price['currency']} an hour"
+    if found["total"]["unpriced_gpus"]:
+        yield f"Stranded without a price: {found['total']['unpriced_gpus']:g} GPUs"
+
+
+def _asked(shape: dict[str, Any]) -> str:
+    """A shape as it was asked for: `2x8 of NVIDIA H100`; one of any model by its name alone."""
+    models = shape["gpu_models"]
+    return f"{shape['shape']} of {' or '.join(models)}" if models else str(shape["shape"])
+
+
+def _percent(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{100 * ratio:.1f} %"

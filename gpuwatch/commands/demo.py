@@ -1,0 +1,172 @@
+"""The demo command: simulate, import, analyse, tell what the books say, and serve them while the fleet goes on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from socket import socket
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuwatch.commands.data import tell
+from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
+from gpuwatch.commands.shared import now_us, opened, program, progress, write
+from gpuwatch.core.errors import StoreError, UsageError
+from gpuwatch.output.listing import terminal_width
+
+if TYPE_CHECKING:
+    from gpuwatch.simulate.live import LiveFleet
+    from gpuwatch.store.database import Store
+
+DEMO_DATA = Path("gpuwatch-demo")
+STEP_S = 30
+STAMP, BEGUN, UNTIL = "demo", "demo_begun_us", "demo_until_step"
+ACTOR = "demo"
+"""Who the audit log of a demo that was cut off before its stamp names, and nobody else."""
+
+
+def demo(
+    context: typer.Context,
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Physical GPUs.")] = 64,
+    days: Annotated[float, typer.Option("--days", metavar="D", help="Length of the history.")] = 7,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same fleet.")] = 1,
+    host: HostOption = HOST,
+    port: PortOption = PORT,
+    no_serve: Annotated[bool, typer.Option("--no-serve", help="Print the answers and end.")] = False,
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Where the demo keeps its data.")] = DEMO_DATA,
+) -> None:
+    """The embedded default, end to end: a simulated fleet through the real wire formats, served while it goes on."""
+    from gpuwatch.core.clock import SECOND_US
+
+    if data.exists() and not data.is_dir():
+        raise UsageError(f"--data {data}: is a file; name a directory")
+    bound = None if no_serve else bind(host, port)
+    begun_us = now_us(context)
+    stamp = f"{gpus} GPUs, {days:g} days, seed {seed}"
+    fleet = _fleet(context, data, stamp, gpus, days, seed)
+    told = _books(context, data, stamp, fleet)
+    seconds = (now_us(context) - begun_us) / SECOND_US
+    write(f"A simulated fleet: {stamp}.\n\n{told}\nTook {seconds:.1f} s.\n")
+    if bound is not None:
+        _serve(context, data, fleet, host, port, bound)
+
+
+def _fleet(context: typer.Context, data: Path, stamp: str, gpus: int, days: float, seed: int) -> LiveFleet:
+    """The fleet of the directory as long as it goes on; else a new one, whose history ends now."""
+    from gpuwatch.simulate.live import LiveFleet
+    from gpuwatch.simulate.live_demo import start_of
+    from gpuwatch.state import FILE as STATE_FILE
+    from gpuwatch.store import lockfile
+    from gpuwatch.store.database import FILE_NAME
+
+    begun = None
+    if (data / FILE_NAME).exists() or (data / STATE_FILE).exists():
+        with opened(data, create=True) as (store, state, _):
+            known, begun = state.setting(STAMP), state.setting(BEGUN)
+            if known is None and (_holds(store) or any(entry.actor != ACTOR for entry in state.audit())):
+                raise UsageError(f"--data {data}: holds data that no demo wrote; name another directory")
+            if known not in (None, stamp):
+                raise UsageError(
+                    f"--data {data}: holds the demo of {known}; name another directory, or remove this one"
+                )
+    if begun is not None:
+        fleet = LiveFleet(gpus, days, seed, STEP_S, int(begun))
+        if fleet.step_at(now_us(context)) < fleet.past + fleet.ahead:
+            return fleet
+        # Its simulated time is over: a new history takes its place. Nothing here but what a demo wrote.
+        write(f"The demo in {data} has ended; it is made anew.\n")
+    for name in (FILE_NAME, f"{FILE_NAME}.wal", *(STATE_FILE + tail for tail in ("", "-wal", "-shm")), lockfile.FILE):
+        (data / name).unlink(missing_ok=True)
+    for name in ("bundle", "live", "tmp"):
+        shutil.rmtree(data / name, ignore_errors=True)
+    return LiveFleet(gpus, days, seed, STEP_S, start_of(now_us(context), days, STEP_S))
+
+
+def _holds(store: Store) -> bool:
+    """Whether anything was ever imported, scraped or sent."""
+    return bool(
+        store.sql(
+            "select exists(from import_file) or exists(from context) or exists(from claim) or exists(from node)"
+            " or exists(from pending) or exists(from event)"
+        )[0][0]
+    )
+
+
+def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> str:
+    """Simulates and imports what is missing up to now, analyses it, and tells what the books say."""
+    from gpuwatch.analysis.pipeline import analyze
+    from gpuwatch.audit import summary as audit_summary
+    from gpuwatch.billing import chargeback
+    from gpuwatch.billing.listings import chargeback_listing
+    from gpuwatch.findings import read as findings_read
+    from gpuwatch.imports.files import import_paths
+
+    with opened(data, create=True) as (store, state, settings), progress("demo") as step:
+        if state.setting(STAMP) is None:
+            at_us = now_us(context)
+            fleet.write_history(data / "bundle", lambda done, total: step(done, total, "simulate"))
+            state.set_setting(BEGUN, str(fleet.epoch.start_us), ACTOR, at_us)
+            state.set_setting(UNTIL, str(fleet.past), ACTOR, at_us)
+            state.set_setting(STAMP, stamp, ACTOR, at_us)
+        # Imported again it changes nothing: an import that was interrupted goes on.
+        tell(
+            import_paths(store, state, "bundle", [data / "bundle"], cluster=None, now_us=now_us(context), progress=step)
+        )
+        until, last = int(state.setting(UNTIL) or 0), fleet.step_at(now_us(context))
+        if last > until:
+            since = data / "live" / f"{until:06d}"
+            fleet.write_since(since, until, last)
+            report = import_paths(store, state, "bundle", [since], cluster=None, now_us=now_us(context))
+            report.notes.clear()  # what a bundle of a few minutes lacks, the one before had
+            tell(report)
+            state.set_setting(UNTIL, str(last), ACTOR, now_us(context))
+        analyze(
+            store, state, settings, now_us=now_us(context), progress=lambda what, done, total: step(done, total, what)
+        )
+        window = audit_summary.whole_window(store)
+        if window is None:
+            raise StoreError(f"the books in {data} are empty after the analysis; run gpuwatch doctor --data {data}")
+        chargeback.price_all(store, state)
+        bill = chargeback_listing(chargeback.chargeback(store, state, window))
+        found = findings_read.read(store)
+        books = chargeback.ledger(store, state, window)
+    width = terminal_width(sys.stdout)
+    where, name = shlex.quote(str(data)), program()
+    return (
+        f"{audit_summary.story(books, found, bill, width)}\n"
+        "On the same data:\n"
+        f"  {name} findings --data {where} --open\n"
+        f"  {name} chargeback --data {where} --window 7d --by team,user\n"
+        f"  {name} ledger --data {where} --window 7d --by team,bucket\n"
+        f"  {name} doctor --data {where}\n"
+    )
+
+
+def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port: int, bound: socket | None) -> None:
+    from gpuwatch.service.service import Service
+    from gpuwatch.settings import load_settings
+    from gpuwatch.simulate.bundle import CLUSTER
+    from gpuwatch.simulate.live import Exporters
+    from gpuwatch.simulate.live_demo import Schedulers
+
+    exporters = Exporters(fleet, context.find_root().obj)
+    exporters.start()
+    scrape = {"cluster": CLUSTER, "targets": exporters.targets, "interval_s": STEP_S}
+    settings = replace(load_settings(None, os.environ), analyze_interval_s=float(STEP_S))
+    service = Service.open(data, settings, {"dcgm": [scrape]}, now_us=context.find_root().obj)
+    schedulers = Schedulers(fleet, service, data / "live")
+
+    def ready(url: str) -> None:
+        schedulers.start()
+        write(f"\nThe fleet goes on. Open {url}  (Ctrl-C ends it)\n")
+
+    try:
+        run(service, host, port, ready, bound)
+    finally:
+        schedulers.stop()
+        exporters.stop()

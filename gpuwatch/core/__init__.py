@@ -1,0 +1,1 @@
+"""Nouns and tools that every other package may use: records, errors, clock, money, plug-in registry."""

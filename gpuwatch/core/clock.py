@@ -1,0 +1,121 @@
+"""Time: UTC microseconds, windows, and local times of files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from gpuwatch.core.errors import UsageError
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+HOUR_US = 3600 * SECOND_US
+DAY_US = 24 * HOUR_US
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_us(moment: datetime) -> int:
+    """Microseconds since the epoch of an aware datetime, exactly (no float)."""
+    if moment.tzinfo is None:
+        raise ValueError("naive datetime: give it a zone first")
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_us(us: int) -> datetime:
+    """Aware UTC datetime of integer microseconds."""
+    return _EPOCH + timedelta(microseconds=us)
+
+
+def rfc3339(us: int) -> str:
+    """`2026-11-21T02:08:29Z`, with a fraction only where there is one."""
+    return f"{from_us(us).replace(tzinfo=None).isoformat()}Z"
+
+
+def parse_rfc3339(text: str) -> int:
+    """Microseconds of an RFC 3339 time; a date alone is its midnight, a missing zone is UTC.
+
+    Raises ValueError, also for one that is outside the years 1 to 9999 of UTC.
+    """
+    moment = datetime.fromisoformat(text.strip())
+    try:
+        return to_us((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC))
+    except OverflowError as error:
+        raise ValueError(f"{text!r}: not within the years 1 to 9999 of UTC") from error
+
+
+def zone(name: str) -> ZoneInfo:
+    """An IANA time zone, or UsageError."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise UsageError(f"unknown time zone {name!r}: use an IANA name such as Europe/Berlin") from error
+
+
+def local_us(text: str, tz: ZoneInfo, fold: int = 0) -> int:
+    """Microseconds of a naive local time such as Slurm prints (`2026-11-21T02:08:28`)."""
+    return to_us(datetime.fromisoformat(text).replace(tzinfo=tz, fold=fold))
+
+
+@dataclass(frozen=True)
+class Window:
+    """A half-open span of time [start_us, end_us)."""
+
+    start_us: int
+    end_us: int
+
+    def __post_init__(self) -> None:
+        if self.start_us >= self.end_us:
+            raise UsageError(
+                f"window {rfc3339(self.start_us)},{rfc3339(self.end_us)} is empty: the end must follow the start"
+            )
+
+
+def _monday(day: date) -> date:
+    return day - timedelta(days=day.weekday())
+
+
+def _span(start: date, end: date) -> Window:
+    return Window(*(to_us(datetime(d.year, d.month, d.day, tzinfo=UTC)) for d in (start, end)))
+
+
+def _month(first: date) -> Window:
+    return _span(first, (first + timedelta(days=32)).replace(day=1))
+
+
+def parse_window(text: str, now_us: int) -> Window:
+    """A window of contract.md section 2: `today`, `lastweek`, `7d`, `2026-W47`, `2026-11`, `START,END`."""
+    today = from_us(now_us).date()
+    monday, first = _monday(today), today.replace(day=1)
+    named = {
+        "today": lambda: _span(today, today + timedelta(days=1)),
+        "yesterday": lambda: _span(today - timedelta(days=1), today),
+        "week": lambda: _span(monday, monday + timedelta(days=7)),
+        "lastweek": lambda: _span(monday - timedelta(days=7), monday),
+        "month": lambda: _month(first),
+        "lastmonth": lambda: _month((first - timedelta(days=1)).replace(day=1)),
+    }
+    if text in named:
+        return named[text]()
+    if match := re.fullmatch(r"(\d{1,5})([hd])", text):
+        length = int(match[1]) * (HOUR_US if match[2] == "h" else DAY_US)
+        return Window(now_us - length, now_us)
+    try:
+        if match := re.fullmatch(r"(\d{4})-W(\d{2})", text):
+            start = date.fromisocalendar(int(match[1]), int(match[2]), 1)
+            return _span(start, start + timedelta(days=7))
+        if match := re.fullmatch(r"(\d{4})-(\d{2})", text):
+            return _month(date(int(match[1]), int(match[2]), 1))
+        if "," in text:
+            start_text, end_text = text.split(",", 1)
+            return Window(parse_rfc3339(start_text), parse_rfc3339(end_text))
+    except (ValueError, OverflowError) as error:
+        if "," in text:
+            raise UsageError(f"window {text!r}: {error}") from error
+        said = error if "W" in text else "there is no such month"
+        raise UsageError(f"window {text!r}: {said}; a month is written 2026-11, a week 2026-W46") from error
+    raise UsageError(
+        f"window {text!r} is not known: use today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, "
+        "2026-W47, 2026-11 or START,END in RFC 3339"
+    )

@@ -1,0 +1,1 @@
+"""Findings: evaluating rules, thresholds, custom rules, owner actions."""

@@ -1,0 +1,145 @@
+"""Contention: how much of the idle time that findings tell of others waited for, and what that costs."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of
+from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.core.money import CENT_PLACES, format_quantity
+from gpuwatch.policy.ownership import resolve_many
+from gpuwatch.report.idle_while_waiting import NOT_FOR_GPUS, fitting
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+KEYS_MAX = 5000
+"""Findings of one question."""
+LOOK_BACK_US = 31 * DAY_US
+"""How long before now idle time is looked at: of older time it is said that nobody knows."""
+REQUESTS_MAX = 100_000
+OTHER_REASONS = ("NoMatchingFlavor", "WaitingForQuota", "TopologyPlacementFailed", "PodsReadyTimeout", "AdmissionCheck")
+"""Kueue's words for waits that a released GPU does not end by itself: quota, taints and affinity, checks."""
+_LIMITS = re.compile(r"(QOS|Assoc|Max|Invalid|Account|License|Reserv)\w*|\w*(Limit|NotAllowed|Quota)\w*", re.IGNORECASE)
+"""Slurm's words for limits, quotas, licences and reservations."""
+
+_REQUEST = pa.schema([("number", pa.int64()), ("team", pa.string())])
+_REFUSED = pa.schema([("cluster", pa.string()), ("job_id", pa.string())])
+
+
+@dataclass(frozen=True)
+class Contention:
+    """Of one finding: GPU-hours of its waste that others waited for, exactly; money None where some has no price."""
+
+    gpu_hours: Fraction
+    cost: Fraction | None
+    currency: str | None
+    requests: int
+    """Requests that waited and would have fitted, each counted once."""
+    devices_max: int
+    """Devices that the largest of them asked for."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it: decimal text."""
+        return {
+            "gpu_hours": format_quantity(self.gpu_hours),
+            "cost": None if self.cost is None else format_quantity(self.cost, CENT_PLACES),
+            "currency": self.currency,
+            "requests": self.requests,
+            "requested_devices_max": self.devices_max,
+        }
+
+
+def of(store: Store, state: State, keys: Collection[str], now_us: int) -> dict[str, Contention]:
+    """By the key of a finding of idle-hoarding: what of its idle time others waited for; keys that nobody waited for are
+    not there.
+
+    A request counts at an instant while it waits, is another team's, asks for this cluster, queue, kind of GPU and slice,
+    fits into what lies idle and free there, and never gave a reason that a free GPU would not end (quota, limits, taints,
+    gates, holds). What free devices could take is taken off first. Raises ValueError for more than KEYS_MAX keys.
+    """
+    if len(keys) > KEYS_MAX:
+        raise ValueError(f"{len(keys)} keys; {KEYS_MAX} are the most")
+    if not keys:
+        return {}
+    since_us = now_us - LOOK_BACK_US
+    try:
+        store.run("findings/contention/pieces", keys=sorted(keys), since_us=since_us)
+        ((start_us, end_us),) = (tuple(row.values()) for row in store.rows("findings/contention/reach"))
+        if start_us is None:
+            return {}
+        return _contended(store, state, since_us, {"start_us": start_us, "end_us": end_us})
+    finally:
+        store.run("findings/contention/drop")
+
+
+def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, int]) -> dict[str, Contention]:
+    told = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
+    reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in told if _LIMITS.fullmatch(word))}
+    store.run("capacity/report_request", **scope, reasons=sorted(reasons), limit=REQUESTS_MAX)
+    _drop_refused(store, scope)
+    owners = resolve_many(state.team_rules(), store.table("capacity/report_request_owner")).select(["number", "team"])
+    with store.view("report_fit", fitting(store)), store.view("report_owner", owners.cast(_REQUEST)):
+        rows = store.rows("findings/contention/contended", since_us=since_us)
+    by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_key[row["key"]].append(row)
+    wasted = {
+        key: Fraction(int(units), den * HOUR_US)
+        for key, units, den in store.sql(
+            "select key, wasted_units, wasted_den from finding where list_contains($keys::varchar[], key)",
+            keys=[*by_key],
+        )
+    }
+    return {key: _part_of(_sum(parts), wasted[key]) for key, parts in by_key.items()}
+
+
+def _drop_refused(store: Store, scope: Mapping[str, int]) -> None:
+    """Takes those requests out whose pods no node took for another reason than GPUs: a taint, a volume, CPU."""
+    told = store.sql(
+        "select distinct cluster, job_id from pending join report_request using (cluster, job_id)"
+        " where list_contains($words::varchar[], pending.reason)",
+        words=sorted(POD_REASONS),
+    )
+    known = {(cluster, job_id) for cluster, job_id in told}
+    refused: dict[tuple[str, str], bool] = {}
+    for cluster in sorted({cluster for cluster, _ in known}):
+        span = {"from_us": scope["start_us"], "until_us": scope["end_us"], "fresh_us": FRESH_US, "limit": ROWS_MAX}
+        for row in store.rows("capacity/refused", cluster=cluster, **span):
+            job = job_of(cluster, row["namespace"], row["name"], known)
+            if job is not None:
+                # What the scheduler said last of any of its pods.
+                refused.setdefault(job, for_room(None, row["message"]) is False)
+    rows = [{"cluster": job[0], "job_id": job[1]} for job, never in refused.items() if never]
+    with store.view("contended_refused", pa.Table.from_pylist(rows, schema=_REFUSED)):
+        store.sql(
+            "delete from report_request where (cluster, job_id) in (select (cluster, job_id) from contended_refused)"
+        )
+
+
+def _part_of(found: Contention, wasted: Fraction) -> Contention:
+    """No more than the finding wastes: its grace minutes, and what a rule of higher rank claims, are not its own."""
+    if found.gpu_hours <= wasted:
+        return found
+    cost = None if found.cost is None else found.cost * wasted / found.gpu_hours
+    return replace(found, gpu_hours=wasted, cost=cost)
+
+
+def _sum(parts: Sequence[Mapping[str, Any]]) -> Contention:
+    amounts = [(Fraction(int(part["units"]), int(part["den"])) / HOUR_US, part) for part in parts]
+    currencies = {part["currency"] for part in parts}
+    priced = len(currencies) == 1 and all(part["usd_per_gpu_hour"] is not None for part in parts)
+    cost = sum((hours * Fraction(part["usd_per_gpu_hour"]) for hours, part in amounts), Fraction(0)) if priced else None
+    return Contention(
+        gpu_hours=sum((hours for hours, _ in amounts), Fraction(0)),
+        cost=cost,
+        currency=next(iter(currencies)) if priced else None,
+        requests=max(part["requests"] for part in parts),
+        devices_max=max(part["device_count_max"] for part in parts),
+    )

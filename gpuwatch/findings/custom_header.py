@@ -1,0 +1,233 @@
+"""The head of a site detector's SQL file: comment lines that say what the rule is."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from string import Formatter
+from typing import Any, get_args
+
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
+from gpuwatch.core.rule import MEASURES, Evidence, Mode, Rule, Threshold, is_time
+from gpuwatch.output.listing import BUCKET_WORDS
+
+ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+ID_MAX, TEXT_MAX, THRESHOLDS_MAX = 60, 500, 50
+RESERVED = ("cluster", "since_us", "until_us", "from_us", "known_until_us", "now_us")
+"""Parameters that every rule has."""
+SEVERITIES = ("info", "low", "medium", "high", "critical")
+NO_BUCKET = "none"
+NEEDED = ("id", "title", "why", "bucket", "mode", "summary", "remedy")
+WORDS = (*NEEDED, "severity", "look_back", "gap", "threshold NAME", "measure NAME", "word")
+_LINE = re.compile(r"--(?P<gap>\s*)(?P<text>.*?)\s*")
+_NAMED = re.compile(r"(?P<key>[a-z_]+)(?:\s+(?P<name>\S+?))?\s*:\s*(?P<value>.*)")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+_NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,9})?)\s*([smhd]?)")
+_SPEC = re.compile(r"(,?(\.\d)?f|\.?\d?%|,|d)?")
+_UNITS = {"s": SECOND_US, "m": MINUTE_US, "h": HOUR_US, "d": DAY_US}
+WHOLE_FROM = 100_000
+"""Numbers from here on are said without decimals and in full."""
+CONTINUED = 3
+"""Blanks after the dashes from which on a line goes on with the one before."""
+
+
+class SiteRuleError(Exception):
+    """What is wrong with a file, at which line (from 1 on), and what to write."""
+
+    def __init__(self, line: int, reason: str, fix: str) -> None:
+        super().__init__(f"line {line}: {reason}; {fix}")
+        self.line, self.reason, self.fix = line, reason, fix
+
+
+@dataclass
+class _Head:
+    said: dict[str, tuple[str, int]] = field(default_factory=dict)
+    thresholds: list[Threshold] = field(default_factory=list)
+    measures: dict[str, str] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
+
+
+def parse(text: str) -> tuple[Rule, int]:
+    """The rule of a file's text, its `sql` the text behind the head, and the line at which that begins.
+
+    Raises SiteRuleError for what is missing, unknown, said twice or out of range.
+    """
+    head, begins = _read(text)
+    for name in NEEDED:
+        if name not in head.said:
+            raise SiteRuleError(1, f"the head does not say {name}", f"add a line: -- {name}: ...")
+    known = {*head.measures, *head.words, *(t.name for t in head.thresholds)}
+    severity = _one_of(head, "severity", SEVERITIES)
+    bucket = _one_of(head, "bucket", (*BUCKET_WORDS, NO_BUCKET))
+    mode: Any = _one_of(head, "mode", get_args(Mode))
+    rule = Rule(
+        id=_id(head),
+        title=_short(head, "title"),
+        why=_short(head, "why"),
+        bucket=None if bucket == NO_BUCKET else bucket,
+        thresholds=tuple(head.thresholds),
+        summary=_template(head, "summary", known),
+        remedy=_template(head, "remedy", known),
+        severity=None if severity is None else _always(severity),
+        mode=mode,
+        look_back_us=_duration(head, "look_back", HOUR_US),
+        gap_us=_duration(head, "gap", 2 * HOUR_US),
+        measures=head.measures,
+        sql="\n".join(text.splitlines()[begins - 1 :]),
+    )
+    return rule, begins
+
+
+def _read(text: str) -> tuple[_Head, int]:
+    head, last = _Head(), ""
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _LINE.fullmatch(line.strip())
+        if match is None:
+            if not line.strip():
+                continue
+            return head, number
+        if not match["text"]:
+            continue
+        if len(match["gap"]) >= CONTINUED and last in head.said:
+            head.said[last] = f"{head.said[last][0]} {match['text']}", head.said[last][1]
+            continue
+        last = _line(head, match["text"], number)
+    raise SiteRuleError(max(1, len(text.splitlines())), "there is no select behind the head", "add one")
+
+
+def _line(head: _Head, text: str, number: int) -> str:
+    """Takes one line of the head; returns its key."""
+    if text.startswith("threshold "):
+        head.thresholds.append(_threshold(text.removeprefix("threshold "), number, head))
+        return "threshold"
+    match = _NAMED.fullmatch(text)
+    key = match["key"] if match else ""
+    if match and key == "measure" and match["name"]:
+        if not _NAME.fullmatch(match["name"]) or match["value"] not in MEASURES or match["name"] in head.measures:
+            raise SiteRuleError(number, f"{text[:80]!r} is no measure", f"write -- measure NAME: {'|'.join(MEASURES)}")
+        head.measures[match["name"]] = match["value"]
+        return key
+    if match and key == "word" and match["name"] is None:
+        names = [name.strip() for name in match["value"].split(",")]
+        if not all(_NAME.fullmatch(name) for name in names):
+            raise SiteRuleError(number, f"{text[:80]!r} names no words", "write -- word: NAME, NAME")
+        head.words += names
+        return key
+    if match is None or match["name"] is not None or key not in (*NEEDED, "severity", "look_back", "gap"):
+        raise SiteRuleError(number, f"{text[:80]!r} is not known in the head", f"known: {', '.join(WORDS)}")
+    if key in head.said:
+        raise SiteRuleError(number, f"{key} is said twice, first in line {head.said[key][1]}", "say it once")
+    if not match["value"]:
+        raise SiteRuleError(number, f"{key} says nothing", f"write -- {key}: ...")
+    head.said[key] = match["value"], number
+    return key
+
+
+def _threshold(text: str, number: int, head: _Head) -> Threshold:
+    """`watts_max = 200 | where the number comes from`."""
+    name, _, rest = (part.strip() for part in text.partition("="))
+    value, _, source = (part.strip() for part in rest.partition("|"))
+    match = _NUMBER.fullmatch(value)
+    if not _NAME.fullmatch(name) or name in RESERVED or match is None or not source:
+        raise SiteRuleError(
+            number, f"threshold {text[:80]!r} is not complete", "write -- threshold NAME = NUMBER | its source"
+        )
+    if name in (t.name for t in head.thresholds) or len(head.thresholds) == THRESHOLDS_MAX:
+        raise SiteRuleError(number, f"threshold {name} is said twice, or is one too many", "say it once")
+    if bool(match[2]) and not is_time(name):
+        raise SiteRuleError(number, f"{value} is a time, and {name} none", "end the name of a time in _us")
+    amount = float(match[1]) * _UNITS.get(match[2], 1)
+    if not math.isfinite(amount) or (is_time(name) and (amount < 0 or amount > 366 * DAY_US)):
+        raise SiteRuleError(number, f"{value} is out of range", "times are 0 to 366 days")
+    return Threshold(name, int(amount) if is_time(name) else amount, source[:TEXT_MAX])
+
+
+def _id(head: _Head) -> str:
+    text, number = head.said["id"]
+    if not ID.fullmatch(text) or len(text) > ID_MAX:
+        raise SiteRuleError(
+            number, f"id {text[:80]!r} is none", "write lower case words joined by -, such as site-low-power"
+        )
+    return text
+
+
+def _short(head: _Head, key: str) -> str:
+    text, number = head.said[key]
+    if len(text) > TEXT_MAX or not text.isprintable():
+        raise SiteRuleError(number, f"{key} is too long or cannot be printed", f"write up to {TEXT_MAX} characters")
+    return text
+
+
+def _one_of(head: _Head, key: str, known: tuple[str, ...]) -> str | None:
+    text, number = head.said.get(key, (None, 1))
+    if text is not None and text not in known:
+        raise SiteRuleError(number, f"{key} {text[:80]!r} is not known", f"known: {', '.join(known)}")
+    return text
+
+
+def _duration(head: _Head, key: str, default: int) -> int:
+    text, number = head.said.get(key, ("", 1))
+    if not text:
+        return default
+    match = _NUMBER.fullmatch(text)
+    us = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] else -1
+    if not 0 <= us <= 31 * DAY_US:
+        raise SiteRuleError(number, f"{key} {text[:80]!r} is no time of at most 31 days", "write one such as 2h")
+    return us
+
+
+def _always(severity: str) -> Callable[[Evidence, float], str]:
+    return lambda evidence, hours: severity
+
+
+def _template(head: _Head, key: str, known: set[str]) -> Callable[[Evidence], str]:
+    """Words with `{name}` for what a finding's evidence says; names reach no attribute and no item."""
+    text, number = _short(head, key), head.said[key][1]
+    try:
+        parts = [(before, name, spec or "", mark) for before, name, spec, mark in Formatter().parse(text)]
+    except ValueError as error:
+        raise SiteRuleError(number, f"{key}: {error}", "write {name}, and {{ for a brace") from error
+    for _, name, spec, mark in parts:
+        if name is None:
+            continue
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none: add -- measure, -- word or -- threshold lines"
+            raise SiteRuleError(number, f"{key}: {{{name[:60]}}} is not known", f"known: {names}")
+        if mark or not _SPEC.fullmatch(spec):
+            raise SiteRuleError(
+                number, f"{key}: {{{name}:{spec[:20]}}} is no known form", "write {name}, {name:.1f} or {name:.0%}"
+            )
+
+    def told(evidence: Evidence) -> str:
+        values = {**_defaults(head), **_flat(evidence)}
+        return "".join(
+            before + ("" if name is None else _said(name, values.get(name), spec)) for before, name, spec, _ in parts
+        )
+
+    return told
+
+
+def _defaults(head: _Head) -> dict[str, Any]:
+    return {t.name: t.value for t in head.thresholds}
+
+
+def _flat(evidence: Evidence) -> dict[str, Any]:
+    """The evidence with the thresholds in force beside it."""
+    thresholds = evidence.get("thresholds")
+    return {**(thresholds if isinstance(thresholds, Mapping) else {}), **evidence}
+
+
+def _said(name: str, value: Any, spec: str) -> str:
+    """A value in a sentence; `?` where nobody knows it. Microseconds become a time as heads write it: 90s, 15m, 2h."""
+    if value is None:
+        return "?"
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return str(value)
+    if spec == "" and is_time(name):
+        unit = next((unit for unit in "dhms" if not value % _UNITS[unit]), None) if value else "s"
+        return f"{value:,.0f} us" if unit is None else f"{value / _UNITS[unit]:,.0f}{unit}"
+    if spec == "":
+        return f"{value:,.0f}" if abs(value) >= WHOLE_FROM else f"{value:,g}"
+    return format(float(value), ",.0f" if spec == "d" else spec)

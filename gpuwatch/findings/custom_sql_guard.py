@@ -1,0 +1,166 @@
+"""What the SQL of a site detector may do: one select on the store's own tables, and nothing that reads, writes or varies."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpuwatch.findings.custom_header import SiteRuleError
+from gpuwatch.store.database import Store
+
+QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+SOURCES = frozenset({"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXPRESSION_LIST", "EMPTY", "PIVOT", "CTE"})
+PARTS = frozenset({"ORDER_DEFAULT", "ASCENDING", "DESCENDING", "ORDER_ASC", "ORDER_DESC"})
+"""What the parser calls the harmless parts of a query; whatever else it may come to know is refused."""
+TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series"})
+MADE_FOR_RULES = frozenset({"job_chain", "held"})
+"""Temporary tables that every rule may read."""
+REFUSED = frozenset(
+    {"getenv", "json_serialize_plan", "json_deserialize_sql", "json_serialize_sql", "query", "query_table", "write_log"}
+)
+AS_LARGE_AS_SAID = frozenset(
+    {"repeat", "lpad", "rpad", "list_resize", "array_resize", "format", "printf", "bitstring"}
+    | {"replace", "regexp_replace", "translate"}
+)
+"""Functions that make a value as large as their arguments say, in one piece that no memory limit holds and nobody interrupts;
+so do those of TABLE_FUNCTIONS anywhere but behind `from`, where they come row by row."""
+MACROS = re.compile(
+    r"(list|array|map|json_group)_\w+|nullif|split_part|date_add|fmod|fdiv|wavg|weighted_avg|geomean|geometric_mean|if"
+    r"|days_in_month|json|md5_number_(lower|upper)"
+)
+"""Of DuckDB's own macros those that only compute; others tell of the session."""
+MOMENTS = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "user"})
+"""Words that are functions without parentheses."""
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_NO_PLACE = 2**63
+_NO_SELECT = "Only SELECT statements can be serialized to json!"
+
+_FIX = "a site detector reads the store's tables with one select; see docs/site-detectors.md"
+
+
+@dataclass(frozen=True)
+class _Allowed:
+    tables: frozenset[str]
+    functions: frozenset[str]
+
+
+def check(store: Store, sql: str, first_line: int) -> None:
+    """Raises SiteRuleError at the line (the text begins at `first_line`) for anything but one harmless select.
+
+    DuckDB's own parser says what the text is; nothing of it is run.
+    """
+    told = store.sql("select json_serialize_sql($sql)", sql=sql)[0][0]
+    try:
+        tree = json.loads(told)
+    except RecursionError as error:
+        raise SiteRuleError(first_line, "the select is nested too deep", "write it flatter") from error
+    if tree.get("error"):
+        at = int(tree["position"]) if str(tree.get("position", "")).isdecimal() else 0
+        words = (str(tree.get("error_message") or "not SQL")).splitlines()[0].replace(_NO_SELECT, "this is no select")
+        raise SiteRuleError(_line(sql, at, first_line), words, _FIX)
+    if len(tree["statements"]) != 1:
+        raise SiteRuleError(first_line, f"{len(tree['statements'])} statements", _FIX)
+    allowed = _allowed(store)
+    queries = frozenset(name.lower() for name in _named_queries(tree))
+    behind_from: set[int] = set()
+    for node, at in _walk(tree):
+        if node.get("type") == "TABLE_FUNCTION":
+            behind_from.add(id(node.get("function")))
+        wrong = _too_large(node, behind_from) or _wrong(node, allowed, queries)
+        if wrong is not None:
+            raise SiteRuleError(_line(sql, at, first_line), wrong, _FIX)
+
+
+def _allowed(store: Store) -> _Allowed:
+    tables = {
+        name for (name,) in store.sql("select table_name from information_schema.tables where table_schema = 'main'")
+    }
+    functions = {
+        name
+        for name, kind, stability in store.sql(
+            "select distinct function_name, function_type, stability from duckdb_functions() where internal"
+        )
+        if (kind in ("scalar", "aggregate", "window") and stability == "CONSISTENT")
+        or (kind == "macro" and MACROS.fullmatch(name))
+    }
+    return _Allowed(frozenset(tables | MADE_FOR_RULES), frozenset(functions | TABLE_FUNCTIONS) - REFUSED)
+
+
+def _too_large(node: dict[str, Any], behind_from: set[int]) -> str | None:
+    name = str(node.get("function_name", "")).lower()
+    if name in AS_LARGE_AS_SAID:
+        return f"function {name}() makes a value as large as its arguments say"
+    if name in TABLE_FUNCTIONS - {"unnest"} and id(node) not in behind_from:
+        return f"function {name}() makes a list as long as a number says: write from t, {name}(...) as r(x)"
+    return None
+
+
+def _wrong(node: dict[str, Any], allowed: _Allowed, queries: frozenset[str]) -> str | None:
+    """Why a part of the query is refused; None where it is not."""
+    kind, told = node.get("type"), node.get("class")
+    if told == "COLUMN_REF":
+        names = node.get("column_names") or [""]
+        return (
+            f"{names[0]} differs from run to run: use $now_us"
+            if [names[0].lower()] == names and names[0] in MOMENTS
+            else None
+        )
+    if "function_name" in node:
+        name = str(node["function_name"]).lower()
+        return None if name in allowed.functions else f"function {name[:60]}() is not allowed"
+    if told is not None or not isinstance(kind, str):
+        return "a sample differs from run to run" if node.get("sample") else None
+    if kind.endswith(("_MODIFIER", "_TYPE_INFO")) or kind in PARTS:
+        return None
+    if kind not in QUERIES | SOURCES:
+        return f"{kind.lower().replace('_', ' ')} is not allowed"
+    if node.get("sample"):
+        return "a sample differs from run to run"
+    return _wrong_source(node, allowed, queries) if kind in SOURCES else None
+
+
+def _wrong_source(node: dict[str, Any], allowed: _Allowed, queries: frozenset[str]) -> str | None:
+    if node["type"] == "TABLE_FUNCTION":
+        name = str(node.get("function", {}).get("function_name", "")).lower()
+        return None if name in TABLE_FUNCTIONS else f"function {name[:60]}() is not allowed"
+    if node["type"] != "BASE_TABLE":
+        return None
+    name, place = str(node.get("table_name", "")), (node.get("catalog_name") or "", node.get("schema_name") or "")
+    if place not in (("", ""), ("", "main")):
+        return f"table {'.'.join(part for part in (*place, name) if part)[:80]} is not the store's"
+    if name.lower() in allowed.tables or (name.lower() in queries and _PLAIN.fullmatch(name.lower())):
+        return None
+    return f"table {name[:80]} does not exist"
+
+
+def _named_queries(tree: Any) -> Iterator[str]:
+    for node, _ in _walk(tree):
+        named = node.get("cte_map")
+        if isinstance(named, dict):
+            yield from (str(entry.get("key", "")) for entry in named.get("map", []))
+        if "cte_name" in node:
+            yield str(node["cte_name"])
+        if "ctename" in node:
+            yield str(node["ctename"])
+
+
+def _walk(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
+    """Every object of the tree with the nearest place in the text that is known."""
+    waiting: list[tuple[Any, int]] = [(tree, 0)]
+    while waiting:
+        node, at = waiting.pop()
+        if isinstance(node, dict):
+            place = node.get("query_location")
+            at = place if isinstance(place, int) and place < _NO_PLACE else at
+            yield node, at
+            waiting += [(value, at) for value in reversed(node.values())]
+        elif isinstance(node, list):
+            waiting += [(value, at) for value in reversed(node)]
+
+
+def _line(sql: str, at: int, first_line: int) -> int:
+    """The line of a place in the text, which the parser counts in bytes."""
+    return first_line + sql.encode()[:at].count(b"\n")

@@ -1,0 +1,1 @@
+"""History from files, uploads and backfills into the store."""

@@ -1,0 +1,1 @@
+"""Jobs: what each held, used, cost and wasted."""

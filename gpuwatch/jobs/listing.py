@@ -1,0 +1,382 @@
+"""Jobs: who ran them, what they held, where their GPU time went and what it cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.core.clock import HOUR_US, SECOND_US, Window, rfc3339
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.money import (
+    CENT_PLACES,
+    EXACT_PLACES,
+    format_quantity,
+    fraction_to_decimal,
+    largest_remainder,
+    units_to_decimal,
+)
+from gpuwatch.findings import read as findings_read
+from gpuwatch.findings.read import OwnerAction, read_cursor, write_cursor
+from gpuwatch.jobs import series
+from gpuwatch.ledger import workload_class
+from gpuwatch.ledger.hours import HELD_BUCKETS
+from gpuwatch.rates.card import missing_rate
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+from gpuwatch.topology import jobs as topology_jobs
+
+SEEN_PARTS_MIN = 10
+"""Where less than a tenth of the held time was observed, nobody can say how effective it was."""
+SORTS = ("cost", "gpu_seconds", "started", "effective_ratio")
+"""The dearest, the largest, the newest or the least effective first."""
+PAGE_MAX = 1000
+SEARCH_MAX = 200
+SPANS_MAX = 20_000
+"""Device spans of one job that are told."""
+RUNS_MAX = 1000
+"""Runs of one job that are told, the newest."""
+RATIO_PLACES = 6
+SECOND_PLACES = 6
+PRODUCTIVE = ("memory_roof", "compute")
+
+_JOB = pa.schema([("cluster", pa.string()), ("job_id", pa.string())])
+_RUN = pa.schema([*_JOB, ("run_id", pa.int64())])
+
+Row = dict[str, Any]
+Key = tuple[str, str]
+
+
+@dataclass
+class _Amount:
+    """What a job, or one run, held: exact. Prices by currency; what no rate covers is named."""
+
+    device_seconds: Fraction = Fraction(0)
+    gpu_seconds: Fraction = Fraction(0)
+    costs: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    lacking: str | None = None
+
+    def add(self, row: Row) -> None:
+        """Adds a row of reports/job_amount."""
+        seconds = Fraction(int(row["units"]), row["share_den"] * SECOND_US)
+        self.device_seconds += Fraction(int(row["device_us"]), SECOND_US)
+        self.gpu_seconds += seconds
+        if row["price"] is not None:
+            self.costs[row["currency"]] += seconds * SECOND_US / HOUR_US * Fraction(row["price"])
+        elif self.lacking is None:
+            cluster, pool, model, profile = row["lacks"].split("\x1f")
+            self.lacking = missing_rate(cluster, pool or None, model, profile or None, row["first_us"])
+
+    @property
+    def cost(self) -> Fraction | None:
+        """None where a part has no rate, or where currencies differ."""
+        return next(iter(self.costs.values())) if len(self.costs) == 1 and self.lacking is None else None
+
+    def as_dict(self) -> Row:
+        """The amounts as JSON has them."""
+        several = f"prices in {' and '.join(sorted(self.costs))} do not add up" if len(self.costs) > 1 else None
+        known = self.cost
+        told: Row = {
+            "gpu_seconds": format_quantity(self.gpu_seconds),
+            "device_seconds": format_quantity(self.device_seconds),
+            "cost": None if known is None else format_quantity(known, CENT_PLACES),
+            "cost_exact": None if known is None else format_quantity(known, EXACT_PLACES),
+            "currency": next(iter(self.costs)) if known is not None else None,
+        }
+        return told | ({} if known is not None else {"error": self.lacking or several})
+
+
+NOTHING: Row = dict.fromkeys(("gpu_seconds", "device_seconds", "cost", "cost_exact", "currency"))
+"""The amounts of a job of which no device is known: not zero."""
+
+
+def jobs(
+    store: Store,
+    state: State | None,
+    window: Window,
+    teams: Collection[str] | None = None,
+    *,
+    user: str | None = None,
+    cluster: str | None = None,
+    pool: str | None = None,
+    state_filter: str | None = None,
+    q: str | None = None,
+    sort: str = "cost",
+    limit: int = 100,
+    cursor: str | None = None,
+) -> dict[str, Any]:
+    """The jobs that ran in a window, a page of them: the answer of GET /jobs.
+
+    Amounts and buckets are those of the window, words those of its newest run in it. `teams`: only runs of these.
+    `pool`: jobs that held a device there. `state_filter` is how the scheduler's word begins, in any case ("running",
+    "cancelled"). `q` is found in id, name, user, account, queue, namespace or team. `gpus` is the most devices held at
+    one time. Prices and teams are those of the last pricing; `state` is not read. Raises UsageError for an unknown sort
+    or a broken cursor.
+    """
+    if sort not in SORTS:
+        raise UsageError(f"sort {sort}: unknown; known: {', '.join(SORTS)}")
+    limit = max(1, min(limit, PAGE_MAX))
+    after = (None, None, None) if cursor is None else read_cursor(cursor)
+    store.run("jobs/day", start_us=window.start_us, end_us=window.end_us)
+    rows = store.rows(
+        "jobs/rank",
+        start_us=window.start_us,
+        end_us=window.end_us,
+        teams=_listed(teams),
+        user=user,
+        cluster=cluster,
+        pool=pool,
+        state=(state_filter or "").strip().lower() or None,
+        q=(q or "").strip().lower()[:SEARCH_MAX] or None,
+        sort=sort,
+        after_first=after[0],
+        after_second=after[1],
+        after_name=after[2],
+        limit=limit + 1,
+    )
+    shown = rows[:limit]
+    last = shown[-1] if len(rows) > limit else None
+    keys = [(row["cluster"], row["job_id"]) for row in shown]
+    return {
+        "items": _items(store, keys, window, teams, user)[0],
+        "next": None if last is None else write_cursor(last["first_rank"], last["second_rank"], last["name"]),
+    }
+
+
+def job(
+    store: Store,
+    state: State | None,
+    cluster: str | None,
+    job_id: str,
+    teams: Collection[str] | None = None,
+    actions: Mapping[str, OwnerAction] | None = None,
+) -> dict[str, Any] | None:
+    """One job over its whole life: runs, devices, placement, waterfall, findings and series; None where nobody knows it.
+
+    `cluster` may be None where one cluster only has this id; else UsageError names them. Runs of teams that are not
+    asked for are as if they were not there. `state` is not read.
+    """
+    found = store.rows("jobs/span", cluster=cluster, job_id=job_id, teams=_listed(teams))
+    if not found:
+        return None
+    if len(found) > 1:
+        names = ", ".join(row["cluster"] for row in found)
+        raise UsageError(f"job {job_id} is known in {names}: say which with cluster=NAME")
+    here, start_us, end_us = found[0]["cluster"], found[0]["start_us"], found[0]["end_us"]
+    # Whole hours: then the books answer, and no minute has to be divided.
+    window = Window(start_us // HOUR_US * HOUR_US, -(-end_us // HOUR_US) * HOUR_US)
+    store.run("jobs/day", start_us=window.start_us, end_us=window.end_us)
+    items, runs, amounts = _items(store, [(here, job_id)], window, teams, None)
+    item = items[0]
+    mine = [run for run in runs if run["cluster"] == here][-RUNS_MAX:]
+    with store.view("asked_run", _run_table(runs)):
+        spans = store.rows("jobs/device", limit=SPANS_MAX)
+        priced = store.rows("jobs/bucket_price", start_us=window.start_us, end_us=window.end_us)
+    told = findings_read.read(store, keys=item["findings"], teams=teams, actions=actions) if item["findings"] else []
+    placed = topology_jobs.of_runs(store, here, _run_table(runs), named=teams is None)
+    costs = {run_id: None if a.cost is None else (a.cost, next(iter(a.costs))) for run_id, a in amounts.items()}
+    placed = topology_jobs.with_cost(placed, mine, costs)
+    return item | {
+        "placement_grade": None if placed is None else placed["grade"],
+        "placement": placed,
+        "runs": [_run(run, amounts.get(run["run_id"])) for run in mine],
+        "devices": _devices(spans),
+        "waterfall": _waterfall(item, priced),
+        "findings": [finding.as_dict() for finding in told],
+        "series": series.of_job(store, here, job_id, teams),
+    }
+
+
+def _items(
+    store: Store, keys: Sequence[Key], window: Window, teams: Collection[str] | None, user: str | None
+) -> tuple[list[Row], list[Row], dict[int, _Amount]]:
+    """The jobs as GET /jobs lists them, their runs, and what each run held."""
+    if not keys:
+        return [], [], {}
+    span = {"start_us": window.start_us, "end_us": window.end_us}
+    asked = pa.Table.from_pylist([{"cluster": c, "job_id": j} for c, j in keys], schema=_JOB)
+    with store.view("asked_job", asked):
+        runs = store.rows("jobs/run", teams=_listed(teams), user=user, **span)
+        found = store.rows("jobs/finding", teams=_listed(teams), **span)
+    with store.view("asked_run", _run_table(runs)):
+        amounts = store.rows("jobs/amount", **span)
+        buckets = store.rows("jobs/bucket", **span)
+        if window.start_us % HOUR_US or window.end_us % HOUR_US:
+            buckets += store.rows("jobs/bucket_cut", **span)
+    sizes, kinds = _sizes(store, runs, span), _classes(store, runs, span)
+    whose = {run["run_id"]: (run["cluster"], run["job_id"]) for run in runs}
+    of_job: dict[Key, _Amount] = defaultdict(_Amount)
+    of_run: dict[int, _Amount] = defaultdict(_Amount)
+    for row in amounts:
+        of_job[whose[row["run_id"]]].add(row)
+        of_run[row["run_id"]].add(row)
+    buckets_of: dict[Key, list[Row]] = defaultdict(list)
+    for row in buckets:
+        buckets_of[whose[row["run_id"]]].append(row)
+    runs_of, findings_of = _grouped(runs), _grouped(found)
+    items = [
+        _words(runs_of[key])
+        | _books(of_job.get(key), buckets_of.get(key, []))
+        | {
+            "gpus": sizes.get(key),
+            "workload_class": workload_class.most(kinds.get(key, {})),
+            "findings": [row["key"] for row in findings_of.get(key, [])],
+            "placement_grade": None,
+        }
+        for key in keys
+        if key in runs_of
+    ]
+    return items, runs, of_run
+
+
+def _sizes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[Key, int]:
+    """The most devices that each job held at one time: told by its only run, counted over time for the others."""
+    sizes: dict[Key, int] = {}
+    others: list[Row] = []
+    for key, mine in _grouped(runs).items():
+        if len(mine) == 1 and mine[0]["common"] is not False:
+            sizes |= {key: mine[0]["devices"]} if mine[0]["common"] else {}
+        else:
+            others += mine
+    if others:
+        with store.view("asked_run", _run_table(others)):
+            sizes |= {(row["cluster"], row["job_id"]): row["devices"] for row in store.rows("jobs/size", **span)}
+    return sizes
+
+
+def _classes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[Key, dict[str, int]]:
+    """Device microseconds of each class of work that the jobs did in the hours of the window."""
+    start_us = span["start_us"] // HOUR_US * HOUR_US
+    told = workload_class.times_of_runs(store, [run["run_id"] for run in runs], start_us, span["end_us"])
+    kinds: dict[Key, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for run in runs:
+        for name, us in told.get(run["run_id"], {}).items():
+            kinds[run["cluster"], run["job_id"]][name] += us
+    return kinds
+
+
+def _words(runs: Sequence[Row]) -> Row:
+    """Who and when, in the words of the newest run."""
+    newest = runs[-1]
+    submitted = [run["submit_us"] for run in runs if run["submit_us"] is not None]
+    ends = [run["end_us"] for run in runs]
+    return {
+        "id": newest["job_id"],
+        "cluster": newest["cluster"],
+        "name": newest["name"],
+        "team": newest["team"],
+        "user": newest["user_name"],
+        "account": newest["account"],
+        "queue": newest["queue"],
+        "namespace": newest["namespace"],
+        "scheduler": newest["scheduler"],
+        "state": newest["state"],
+        "submitted_at": rfc3339(min(submitted)) if submitted else None,
+        "started_at": rfc3339(runs[0]["start_us"]),
+        "ended_at": None if None in ends else rfc3339(max(ends)),
+    }
+
+
+def _books(amount: _Amount | None, rows: Sequence[Row]) -> Row:
+    """Amounts and buckets; the buckets add up to the GPU-seconds, digit by digit."""
+    if amount is None:
+        return NOTHING | {"effective_ratio": None, "buckets": {}}
+    den = lcm(*(row["share_den"] for row in rows))
+    sums: dict[str, int] = defaultdict(int)
+    for row in rows:
+        for bucket in HELD_BUCKETS:
+            sums[bucket] += int(row[bucket]) * (den // row["share_den"])
+    names = [bucket for bucket in HELD_BUCKETS if sums[bucket]]
+    total = sum(sums.values())
+    seen = total - sums["unobserved"]
+    productive = sum(sums[name] for name in PRODUCTIVE)
+    if den == 1:  # whole microseconds need no rounding
+        published = [units_to_decimal(sums[name], SECOND_PLACES) for name in names]
+    else:
+        published = largest_remainder([Fraction(sums[name], den * SECOND_US) for name in names], SECOND_PLACES, names)
+    return amount.as_dict() | {
+        "effective_ratio": round(productive / seen, RATIO_PLACES) if seen and seen * SEEN_PARTS_MIN >= total else None,
+        "buckets": {name: f"{seconds:f}" for name, seconds in zip(names, published, strict=True)},
+    }
+
+
+def _run(run: Row, amount: _Amount | None) -> Row:
+    return {
+        "run": run["run_key"],
+        "state": run["state"],
+        "team": run["team"],
+        "team_why": run["team_why"],
+        "user": run["user_name"],
+        "declared": run["declared"],
+        "submitted_at": None if run["submit_us"] is None else rfc3339(run["submit_us"]),
+        "started_at": rfc3339(run["start_us"]),
+        "ended_at": None if run["end_us"] is None else rfc3339(run["end_us"]),
+        "gpus": run["devices"],
+        **(NOTHING if amount is None else amount.as_dict()),
+    }
+
+
+def _devices(spans: Sequence[Row]) -> list[Row]:
+    """Devices with the spans in which the job held them, in the order of node and index."""
+    devices: dict[int, Row] = {}
+    for span in spans:
+        device = devices.setdefault(
+            span["device_id"],
+            {
+                "id": span["id"],
+                "gpu": span["gpu"],
+                "gi": span["gi"],
+                "profile": span["profile"],
+                "node": span["node"],
+                "index": span["gpu_index"],
+                "gpu_model": span["model"],
+                "estimated": False,
+                "spans": [],
+            },
+        )
+        device["estimated"] = device["estimated"] or span["estimated"]
+        device["spans"].append({"start": rfc3339(span["start_us"]), "end": rfc3339(span["end_us"])})
+    return list(devices.values())
+
+
+def _waterfall(item: Row, rows: Sequence[Row]) -> list[Row]:
+    """Where the job's time and money went, bucket by bucket; both columns add up to the job's own."""
+    weights: dict[str, Fraction] = defaultdict(Fraction)
+    for row in rows:
+        weights[row["bucket"]] += Fraction(int(row["units"]), row["share_den"]) * Fraction(row["price"])
+    names = list(item["buckets"])
+    whole = sum((weights[name] for name in names), Fraction(0))
+    costs: Sequence[Decimal | None] = [None] * len(names)
+    if item["cost"] is not None:
+        exact = Fraction(item["cost_exact"])
+        shares = [weights[name] / whole * exact if whole else Fraction(0) for name in names]
+        costs = largest_remainder(shares, CENT_PLACES, names, total=Decimal(item["cost"]))
+    return [
+        {
+            "bucket": name,
+            "gpu_seconds": item["buckets"][name],
+            "cost": None if cost is None else f"{fraction_to_decimal(cost, CENT_PLACES):f}",
+        }
+        for name, cost in zip(names, costs, strict=True)
+    ]
+
+
+def _run_table(runs: Sequence[Row]) -> pa.Table:
+    return pa.Table.from_pylist([{name: run[name] for name in _RUN.names} for run in runs], schema=_RUN)
+
+
+def _grouped(rows: Sequence[Row]) -> dict[Key, list[Row]]:
+    groups: dict[Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["cluster"], row["job_id"]].append(row)
+    return groups
+
+
+def _listed(teams: Collection[str] | None) -> list[str] | None:
+    return None if teams is None else list(teams)

@@ -1,0 +1,1 @@
+"""From records to hours: every GPU-second has one bucket and one owner."""

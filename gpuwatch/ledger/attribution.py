@@ -1,0 +1,326 @@
+"""Who held which device, and when: runs the SQL of sql/attribution and places what no source names."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from gpuwatch.core import gpu_specs
+from gpuwatch.core.clock import MINUTE_US, SECOND_US
+from gpuwatch.core.model import RUN_US_MAX, WHOLE_GPU, device_key
+from gpuwatch.hardware import shares as hardware_shares
+from gpuwatch.ledger import workload_class
+from gpuwatch.ledger.nesting import Holder, Inner, InnerHold, OuterHold, refine, short
+from gpuwatch.ledger.placement_estimate import WHOLE_UNITS, Node, Placed, Slot, Wanted, place
+from gpuwatch.ledger.slice_shares import method_spans, method_table, unit_table, unseen_table
+from gpuwatch.settings import Settings
+from gpuwatch.store.database import Store
+
+INTERVAL_US_MAX = 15 * MINUTE_US
+"""Samples further apart than this are silence, whatever the usual spacing is."""
+LABEL_LAG_US = 2 * MINUTE_US
+"""How far labels of samples may run ahead of or behind the scheduler's times."""
+LAYOUT_SILENCE_US = 10 * MINUTE_US
+"""A MIG slice silent for longer may have been another slice meanwhile."""
+PROCESS_SLACK = 0.02
+"""Processes together may say this much more than their device does: they are not read at one instant."""
+
+_HOLD = pa.schema(
+    [
+        ("run_id", pa.int64()),
+        ("device_id", pa.int64()),
+        ("pod_uid", pa.string()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("declared", pa.bool_()),
+        ("estimated", pa.bool_()),
+    ]
+)
+_INNER = pa.schema(
+    [
+        ("run_id", pa.int64()),
+        ("pod_uid", pa.string()),
+        ("outer_run_id", pa.int64()),
+        ("outer_pod_uid", pa.string()),
+        ("device_id", pa.int64()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("units", pa.int64()),
+        ("estimated", pa.bool_()),
+    ]
+)
+INNER_SCHEDULERS = ("slurm", "ray")
+"""Schedulers whose nodes may be held by another one's runs, the outer before the inner."""
+
+_PARENT = pa.schema([("gpu", pa.string()), ("parent_id", pa.int64())])
+_TRAIT = pa.schema(
+    [
+        ("device_id", pa.int64()),
+        ("slice", pa.bool_()),
+        ("link_bytes_per_s", pa.float64()),
+        ("tdp_watts", pa.float64()),
+        ("tensor_roof", pa.float64()),
+        ("dram_roof", pa.float64()),
+    ]
+)
+
+
+def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[tuple[int, str]] = ()) -> None:
+    """Rebuilds devices, runs, capacity and segments of a cluster; marks the hours that changed as dirty.
+
+    `methods` are (from_us, share method) as policies date them; before the first, the setting `mig_share_method` holds.
+    All in one transaction. The result depends on the stored records only, not on their order; days whose raw samples are
+    gone keep the methods that they were booked with. Raises UsageError for an unknown method.
+    """
+    spans = method_spans(store, cluster, settings.mig_share_method, methods)
+    by_process = settings.sharing_split == "process"
+    times = {
+        "cluster": cluster,
+        "default_interval_us": int(settings.default_interval_s * SECOND_US),
+        "interval_us_max": INTERVAL_US_MAX,
+        "label_lag_us": LABEL_LAG_US,
+        "layout_silence_us": LAYOUT_SILENCE_US,
+        "run_us_max": RUN_US_MAX,
+    }
+    with store.transaction():
+        store.run("ledger/attribution/10_device", **times)
+        store.run("ledger/attribution/20_claim", **times)
+        if _may_nest(store):
+            store.run("ledger/attribution/21_nested", **times)
+        store.run("ledger/attribution/22_hold", **times)
+        nodes = _nodes(store, cluster)
+        placed = place(nodes, _wanted(store))
+        with store.view("placed_rows", _hold_table(placed)):
+            store.run("ledger/attribution/25_placed")
+        nested = _rows(store, "select 1 from nested")
+        inner = _inner(store, nodes) if nested else []
+        with store.view("inner_rows", _inner_table(inner)):
+            store.run("ledger/attribution/26_inner_hold")
+        if by_process or _rows(store, "select 1 from process_use"):
+            store.run("ledger/attribution/28_process_use", by_process=by_process, ratio_slack=PROCESS_SLACK, **times)
+        seen_gpus = [row[0] for row in store.sql("select distinct gpu from seen order by 1")]
+        parents = pa.Table.from_pydict(
+            {"gpu": seen_gpus, "parent_id": [device_key(cluster, gpu) for gpu in seen_gpus]}, schema=_PARENT
+        )
+        with (
+            store.view("gpu_parent", parents),
+            store.view("unseen_device", unseen_table(store, nodes, spans)),
+            store.view("method_span", method_table(spans)),
+            store.view("share_unit", unit_table(store, spans)),
+        ):
+            store.run("ledger/attribution/30_capacity", **times)
+            store.run("ledger/attribution/35_new_device", **times)
+            store.run("ledger/attribution/40_holder", **times)
+            if _rows(store, "select 1 from process_use where units is not null"):
+                store.run("ledger/attribution/41_process", **times)
+            store.run("ledger/attribution/46_word", **times)
+            for level, scheduler in enumerate(INNER_SCHEDULERS) if nested else ():
+                store.run("ledger/attribution/42_inner", level=level)
+                store.run("ledger/attribution/48_inherit", scheduler=scheduler)
+            store.run("ledger/attribution/44_segment", **times)
+            store.run("ledger/attribution/50_replace", **times)
+        store.run("ledger/attribution/60_drop")
+
+
+def traits(store: Store, cluster: str, settings: Settings) -> pa.Table:
+    """Roofs, board power and link speed of every device of a cluster, by its model."""
+    rows = store.sql("select device_id, gi >= 0, model from device where cluster = $cluster", cluster=cluster)
+    known = [gpu_specs.facts(model) for _, _, model in rows]
+    roof_of = {model: workload_class.roofs_of(settings, model) for model in {row[2] for row in rows}}
+    return pa.Table.from_pydict(
+        {
+            "device_id": [row[0] for row in rows],
+            "slice": [row[1] for row in rows],
+            "link_bytes_per_s": [k.link_bytes_per_s for k in known],
+            "tdp_watts": [k.tdp_watts for k in known],
+            "tensor_roof": [roof_of[model].tensor for _, _, model in rows],
+            "dram_roof": [roof_of[model].dram for _, _, model in rows],
+        },
+        schema=_TRAIT,
+    )
+
+
+def _nodes(store: Store, cluster: str) -> dict[str, Node]:
+    """The nodes on which something is missing or uncounted, with their devices and who holds them."""
+    inventory = {
+        node: ({k: int(v) for k, v in json.loads(devices).items()} if devices else None, sharing)
+        for node, devices, sharing in store.sql("select node, devices, sharing from site order by node")
+    }
+    slots: dict[str, list[Slot]] = defaultdict(list)
+    by_device: dict[int, Slot] = {}
+    measured = store.sql(
+        """select device_id, node, gpu, gi, gpu_index, profile from seen
+        where node is not null
+            and not (gi = -1 and gpu in (select gpu from seen where gi >= 0))
+        order by node, gpu_index, gpu, gi"""
+    )
+    for device_id, node, gpu, gi, gpu_index, profile in measured:
+        known = hardware_shares.profile_name(profile) or profile if gi != WHOLE_GPU and profile else None
+        index = gpu_index if gi == WHOLE_GPU and gpu_index is not None else len(slots[node])
+        slot = Slot(device_id, gpu, index, known, measured=True)
+        slots[node].append(slot)
+        by_device[device_id] = slot
+    held = store.sql(
+        """select h.device_id, h.start_us, h.end_us, f.units
+        from hold h
+        left join fraction_unit f on f.run_id = h.run_id and f.pod_uid is not distinct from h.pod_uid"""
+    )
+    for device_id, start_us, end_us, units in held:
+        if device_id in by_device:
+            by_device[device_id].held.add(start_us, end_us, WHOLE_UNITS if units is None else units)
+    wanted = {row[0] for row in store.sql("select distinct node from missing where node is not null")}
+    return {
+        name: Node(
+            cluster,
+            name,
+            inventory.get(name, (None, None))[0],
+            slots.get(name, []),
+            shared=inventory.get(name, (None, None))[1] in ("time-slicing", "mps"),
+        )
+        for name in sorted(wanted | set(inventory))
+    }
+
+
+def _wanted(store: Store) -> list[Wanted]:
+    """What is missing, node by node, and never more than the run lacks in all: labels may name nodes otherwise."""
+    rows = store.sql(
+        """select run_id, pod_uid, node, profile, device_count, start_us, end_us, device_indexes, run_short, gpus, units
+        from missing where node is not null
+        order by run_id, node, pod_uid, profile, start_us"""
+    )
+    short: dict[int, int] = {}
+    wanted = []
+    for run_id, pod_uid, node, profile, count, start_us, end_us, indexes, run_short, gpus, units in rows:
+        left = short.setdefault(run_id, run_short)
+        take = min(count, left)
+        short[run_id] = left - take
+        if take:
+            kind = (hardware_shares.profile_name(profile) or profile) if profile else None
+            names = tuple(name.strip() for name in (gpus or "").split(","))
+            told = tuple(name for name in names if name and (kind or name.startswith("MIG-")))
+            span = (start_us, end_us)
+            wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, _numbers(indexes), told, units))
+    return wanted
+
+
+def _may_nest(store: Store) -> bool:
+    """Whether there is something inside and something outside at all: looking costs where there is much of one."""
+    schedulers = {row[0] for row in store.sql("select distinct scheduler from wanted")}
+    if "ray" in schedulers:
+        return True
+    return "slurm" in schedulers and (
+        "kubernetes" in schedulers or _rows(store, "select 1 from owner_span where pod is not null")
+    )
+
+
+def _inner(store: Store, nodes: dict[str, Node]) -> list[InnerHold]:
+    """Runs inside of runs, on the devices of those: Slurm's first, since Ray may run in Slurm."""
+    unseen = {slot.device_id: (name, slot) for name, node in nodes.items() for slot in node.slots}
+    holds = [
+        OuterHold(
+            (run_id, pod_uid),
+            node or unseen.get(device_id, ("", None))[0],
+            device_id,
+            order,
+            profile if device_id not in unseen else unseen[device_id][1].profile,
+            start_us,
+            end_us,
+            estimated,
+        )
+        for run_id, pod_uid, device_id, node, order, profile, start_us, end_us, estimated in store.sql(
+            """select h.run_id, h.pod_uid, h.device_id, n.node,
+                row_number() over (order by n.node, n.gpu_index, n.gpu, n.gi, h.device_id),
+                n.profile, h.start_us, h.end_us, h.estimated
+            from hold h
+            left join seen n using (device_id)
+            where h.run_id in (select outer_run_id from nested)"""
+        )
+    ]
+    signs: dict[Holder, set[int]] = defaultdict(set)
+    for run_id, pod_uid, device_id in store.sql("select run_id, pod_uid, device_id from inner_sign"):
+        signs[run_id, pod_uid].add(device_id)
+    found: list[InnerHold] = []
+    for scheduler in INNER_SCHEDULERS:
+        placed = refine(_inners(store, scheduler), holds, signs)
+        found += placed
+        facts = {hold.device_id: hold for hold in holds}
+        for p in placed:
+            hold = facts[p.device_id]
+            span = (p.start_us, p.end_us, p.estimated)
+            holds.append(OuterHold(p.holder, p.node, hold.device_id, hold.order, hold.profile, *span))
+    return found
+
+
+def _inners(store: Store, scheduler: str) -> list[Inner]:
+    """The inner runs of one scheduler with all the runs that each may be in."""
+    rows = store.sql(
+        """select w.run_id, w.pod_uid, w.node, w.profile, w.device_count, w.units, w.start_us, w.end_us,
+            w.device_indexes, n.outer_scheduler,
+            list((n.outer_run_id, n.outer_pod_uid, n.outer_start_us, n.outer_end_us)
+                order by n.outer_run_id, n.outer_pod_uid)
+        from wanted w
+        join nested n
+            on n.run_id = w.run_id and n.pod_uid is not distinct from w.pod_uid and n.node = w.node
+        where w.nested and w.scheduler = $scheduler
+        group by all""",
+        scheduler=scheduler,
+    )
+    return [
+        Inner(
+            (run_id, pod_uid),
+            tuple(((run, pod), start, end) for run, pod, start, end in outers),
+            node,
+            short(node) if outer_scheduler == "slurm" else None,
+            (hardware_shares.profile_name(profile) or profile) if profile else None,
+            count,
+            units,
+            start_us,
+            end_us,
+            _numbers(indexes),
+        )
+        for run_id, pod_uid, node, profile, count, units, start_us, end_us, indexes, outer_scheduler, outers in rows
+    ]
+
+
+def _inner_table(holds: list[InnerHold]) -> pa.Table:
+    return pa.Table.from_pydict(
+        {
+            "run_id": [h.holder[0] for h in holds],
+            "pod_uid": [h.holder[1] for h in holds],
+            "outer_run_id": [h.outer[0] for h in holds],
+            "outer_pod_uid": [h.outer[1] for h in holds],
+            "device_id": [h.device_id for h in holds],
+            "start_us": [h.start_us for h in holds],
+            "end_us": [h.end_us for h in holds],
+            "units": [h.units for h in holds],
+            "estimated": [h.estimated for h in holds],
+        },
+        schema=_INNER,
+    )
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    return tuple(int(i) for i in (text or "").split(",") if i.strip().isdigit())
+
+
+def _rows(store: Store, query: str) -> bool:
+    """Whether a query has rows."""
+    return bool(store.sql(f"select exists({query})")[0][0])
+
+
+def _hold_table(placed: list[Placed]) -> pa.Table:
+    return pa.Table.from_pydict(
+        {
+            "run_id": [p.run_id for p in placed],
+            "device_id": [p.device_id for p in placed],
+            "pod_uid": [p.pod_uid for p in placed],
+            "start_us": [p.start_us for p in placed],
+            "end_us": [p.end_us for p in placed],
+            "declared": [True] * len(placed),
+            "estimated": [p.estimated for p in placed],
+        },
+        schema=_HOLD,
+    )

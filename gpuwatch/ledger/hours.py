@@ -1,0 +1,157 @@
+"""The books: every microsecond of every GPU in one bucket with one owner, by hours that are computed whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from math import lcm
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.core.errors import BooksDoNotClose
+from gpuwatch.ledger import workload_class
+from gpuwatch.ledger.attribution import INTERVAL_US_MAX, traits
+from gpuwatch.ledger.stranding import Asked, asked, strand
+from gpuwatch.settings import Settings
+from gpuwatch.store.database import Store
+
+FREE_BUCKETS = ("schedulable", "stranded", "out_of_service", "mig_remainder")
+HELD_BUCKETS = (
+    "unobserved",
+    "hoarded",
+    "gap",
+    "communication",
+    "stalled",
+    "below_roof",
+    "memory_roof",
+    "compute",
+)
+BUCKETS = FREE_BUCKETS + HELD_BUCKETS
+"""Every bucket of contract.md section 5, in the order of cumulative rounding."""
+
+PART_SAMPLES_MAX = 3_500_000
+"""Samples of a slice that are computed at a time: more at once need more memory than the store may use."""
+IDLE_SPAN_US_MIN = 5 * MINUTE_US
+"""Shorter idle spans are not kept: no rule asks for less than this."""
+_HOUR = pa.schema([("hour_us", pa.int64())])
+
+
+def recompute(
+    store: Store,
+    cluster: str,
+    hours: Iterable[int],
+    settings: Settings,
+    requests: Mapping[int, Asked] | None = None,
+) -> int:
+    """Recomputes whole hours of a cluster from samples and segments; returns how many.
+
+    `hours` are starts of UTC hours in microseconds. Each UTC day's hours are one transaction. The rows of an hour
+    depend on the samples of that hour and of the two on either side, on the requests of the four weeks before its day, and on
+    nothing that was computed before. `requests`: of each of the days, where they are known.
+    """
+    wanted = sorted(set(hours))
+    if requests is None:
+        requests = asked(store, cluster, (hour // DAY_US * DAY_US for hour in wanted))
+    devices = traits(store, cluster, settings)
+    with store.view("device_trait", devices):
+        for _, day in groupby(wanted, key=lambda hour: hour // DAY_US):
+            _recompute_slice(store, cluster, list(day), settings, requests)
+    return len(wanted)
+
+
+def _recompute_slice(
+    store: Store, cluster: str, hours: list[int], settings: Settings, requests: Mapping[int, Asked]
+) -> None:
+    start_us, end_us = hours[0], hours[-1] + HOUR_US
+    parameters = {
+        "cluster": cluster,
+        "slice_from_us": start_us,
+        "slice_until_us": end_us,
+        "piece_from_us": start_us - HOUR_US,
+        "piece_until_us": end_us + HOUR_US,
+        "read_from_us": start_us - 2 * HOUR_US,
+        "read_until_us": end_us + 2 * HOUR_US,
+        "default_interval_us": int(settings.default_interval_s * SECOND_US),
+        "interval_us_max": INTERVAL_US_MAX,
+        "idle_us_min": settings.idle_minutes * MINUTE_US,
+        "idle_span_us_min": min(IDLE_SPAN_US_MIN, settings.idle_minutes * MINUTE_US),
+    }
+    with (
+        store.view("slice_hour", pa.Table.from_pydict({"hour_us": hours}, schema=_HOUR)),
+        store.transaction(),
+    ):
+        store.run("ledger/clear_hours", **parameters)
+        workload_class.make_views(store, cluster, settings)
+        parts = _parts(store, parameters)
+        for part in range(parts):
+            _write_part(store, parameters | {"part": part, "parts": parts})
+        store.sql("drop table device_roof")
+        strand(store, cluster, hours, requests)
+        store.run("ledger/unroll", cluster=cluster, from_us=hours[0], until_us=hours[-1])
+
+
+def _parts(store: Store, parameters: Mapping[str, Any]) -> int:
+    """In how many parts the devices of a slice are computed, one after the other: memory is for so many samples only."""
+    rows = store.sql(
+        "select count(*) from sample where observed_us >= $a and observed_us < $b",
+        a=parameters["read_from_us"],
+        b=parameters["read_until_us"],
+    )[0][0]
+    return max(1, -(-int(rows) // PART_SAMPLES_MAX))
+
+
+def _write_part(store: Store, parameters: Mapping[str, Any]) -> None:
+    store.run("ledger/reading", **parameters)
+    if store.sql("select count(*) from sparse_device")[0][0]:
+        store.run("ledger/hold", **parameters)
+    store.run("ledger/piece", **parameters)
+    store.run("ledger/idle", **parameters)
+    store.run("ledger/minute", **parameters)
+    store.run("ledger/write_hours", **parameters)
+    store.run("ledger/workload_hour", coverage_min=workload_class.COVERAGE_MIN, **parameters)
+
+
+def recompute_dirty(
+    store: Store, cluster: str, settings: Settings, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Recomputes every dirty hour of a cluster that has segments, a day at a time; returns how many hours.
+
+    `progress(done, total)` is called after each day. An interrupted run leaves the rest dirty. Free time of other days, whose
+    requests have become known since, is divided anew by `stranding.refresh`, which comes before.
+    """
+    hours = [
+        row[0] for row in store.sql("select distinct hour_us from dirty_hour where cluster = $c order by 1", c=cluster)
+    ]
+    requests = asked(store, cluster, (hour // DAY_US * DAY_US for hour in hours))
+    done = 0
+    for _, day in groupby(hours, key=lambda hour: hour // DAY_US):
+        batch = list(day)
+        done += recompute(store, cluster, batch, settings, requests)
+        if done < len(hours):
+            # Writers wait while the log is folded into the file: a little each day, not all of it at the end.
+            store.checkpoint()
+        if progress is not None:
+            progress(done, len(hours))
+    return done
+
+
+def check(store: Store, cluster: str, start_us: int, end_us: int) -> None:
+    """Raises BooksDoNotClose, naming the first device-hour in the window whose buckets do not equal its capacity."""
+    dens = [
+        row[0]
+        for row in store.sql(
+            "select share_den from ledger_hour where cluster = $c union select share_den from capacity where cluster = $c",
+            c=cluster,
+        )
+    ]
+    scale = lcm(1, *dens)
+    found = store.rows("ledger/check", cluster=cluster, start_us=start_us, end_us=end_us, scale=scale)
+    if found:
+        row = found[0]
+        raise BooksDoNotClose(
+            f"the books of cluster {cluster!r} do not close: GPU {row['gpu']} in the hour of {rfc3339(row['hour_us'])} "
+            f"has {row['capacity']} us of capacity and {row['booked']} us booked "
+            f"({len(found)} such device-hours); run 'gpuwatch analyze' again, and report it if it stays"
+        )

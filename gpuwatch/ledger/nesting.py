@@ -1,0 +1,147 @@
+"""Runs inside of runs: Ray or Slurm in a pod, Ray in a Slurm job. Chooses which of its outer run's devices an inner run
+owns. Pure.
+
+An inner run never holds more than its outer run does: not another device, and not a microsecond longer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuwatch.ledger.placement_estimate import WHOLE_UNITS, most_units
+
+Holder = tuple[int, str | None]
+"""A run and its pod, None where it has none."""
+
+
+@dataclass(frozen=True)
+class OuterHold:
+    """A device that an outer run holds during [start_us, end_us)."""
+
+    holder: Holder
+    node: str
+    device_id: int
+    order: int
+    """Place of the device among those of its node."""
+    profile: str | None
+    start_us: int
+    end_us: int
+    estimated: bool
+
+
+@dataclass(frozen=True)
+class Inner:
+    """`count` devices that an inner run holds of what its outer runs hold, `units` ten-thousandths of each."""
+
+    holder: Holder
+    outers: tuple[tuple[Holder, int, int], ...]
+    """Outer runs with start and end."""
+    node: str
+    host: str | None
+    """The node of which the devices are, where the outer runs' nodes have the same name; None in a pod."""
+    profile: str | None
+    count: int
+    units: int
+    start_us: int
+    end_us: int
+    indexes: tuple[int, ...] = ()
+    """Which of the outer run's devices, by order."""
+
+
+@dataclass(frozen=True)
+class InnerHold:
+    """An inner run on one device of an outer run."""
+
+    holder: Holder
+    outer: Holder
+    node: str
+    """The inner run's own: the name of the pod where the outer run is one."""
+    device_id: int
+    start_us: int
+    end_us: int
+    units: int
+    estimated: bool
+
+
+def refine(inners: Iterable[Inner], holds: Iterable[OuterHold], signs: Mapping[Holder, set[int]]) -> list[InnerHold]:
+    """Puts inner runs on devices of their outer runs, in order of start. `signs`: devices that labels or UUIDs name.
+
+    All of them exactly where the counts are equal, those that signs or indexes name exactly, others free ones in order
+    and estimated.
+    """
+    by_outer: dict[Holder, list[OuterHold]] = defaultdict(list)
+    for hold in holds:
+        by_outer[hold.holder].append(hold)
+    used: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    found: list[InnerHold] = []
+    ordered = sorted(inners, key=lambda i: (i.start_us, i.holder[0], i.holder[1] or "", i.node, i.profile or ""))
+    for inner in ordered:
+        for outer, sure in _outers(inner, by_outer):
+            theirs = [h for h in by_outer[outer] if _fits(h, inner)]
+            chosen = _choose(inner, theirs, used, signs.get(inner.holder, set()))
+            for hold, told in chosen:
+                start, end = max(inner.start_us, hold.start_us), min(inner.end_us, hold.end_us)
+                estimated = hold.estimated or not (sure and told)
+                found.append(
+                    InnerHold(inner.holder, outer, inner.node, hold.device_id, start, end, inner.units, estimated)
+                )
+                used[hold.device_id].append((start, end, inner.units))
+    return found
+
+
+def _fits(hold: OuterHold, inner: Inner) -> bool:
+    here = inner.host is None or short(hold.node) == inner.host
+    return here and hold.start_us < inner.end_us and hold.end_us > inner.start_us
+
+
+def _outers(inner: Inner, by_outer: Mapping[Holder, Sequence[OuterHold]]) -> list[tuple[Holder, bool]]:
+    """The outer run that an inner one is in, and the next one after it; False where another would do as well."""
+
+    def rank(outer: tuple[Holder, int, int]) -> tuple[bool, int, int, int, str]:
+        holder, start, end = outer
+        devices = {h.device_id for h in by_outer.get(holder, ()) if _fits(h, inner)}
+        shared = min(end, inner.end_us) - max(start, inner.start_us)
+        return len(devices) < inner.count, -shared, -start, holder[0], holder[1] or ""
+
+    taken: list[tuple[Holder, int, int]] = []
+    doubtful: set[Holder] = set()
+    for outer in sorted(inner.outers, key=rank):
+        start, end = max(outer[1], inner.start_us), min(outer[2], inner.end_us)
+        rivals = [t for t in taken if t[1] < end and t[2] > start]
+        if not rivals:
+            taken.append((outer[0], start, end))
+        elif not rank(outer)[0]:
+            doubtful |= {t[0] for t in rivals}
+    return [(holder, holder not in doubtful) for holder, _, _ in taken]
+
+
+def _choose(
+    inner: Inner, theirs: Sequence[OuterHold], used: dict[int, list[tuple[int, int, int]]], signs: set[int]
+) -> list[tuple[OuterHold, bool]]:
+    """The holds to take, each with whether there is no doubt about it. A device may be held in several spans."""
+    devices = {h.device_id: h for h in sorted(theirs, key=lambda h: (h.order, h.device_id))}
+    fitting = [d for d, h in devices.items() if inner.profile is None or h.profile == inner.profile] or list(devices)
+    by_index = list(devices)
+    told = {by_index[i] for i in inner.indexes if i < len(by_index)}
+    for device in fitting:
+        # Who comes after begins no earlier: what has ended is no rival any more.
+        used[device] = [span for span in used.get(device, ()) if span[1] > inner.start_us]
+    loads = {d: most_units([s for s in used[d] if s[0] < inner.end_us], inner.start_us) for d in fitting}
+
+    def key(device: int) -> tuple[bool, bool, int, int]:
+        load = loads[device]
+        full = load + inner.units > WHOLE_UNITS
+        # Fractions gather on few devices, whole ones spread.
+        weight = load if full or inner.units == WHOLE_UNITS else -load
+        return device not in signs, device not in told, load if full else 0, weight
+
+    chosen = sorted(fitting, key=lambda d: (*key(d), fitting.index(d)))[: inner.count]
+    every = len(fitting) == inner.count
+    return [(h, every or h.device_id in signs or h.device_id in told) for h in theirs if h.device_id in chosen]
+
+
+def short(host: str) -> str:
+    """A host name without its domain, in lower case."""
+    return host.lower().partition(".")[0]

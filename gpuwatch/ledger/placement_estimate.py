@@ -1,0 +1,210 @@
+"""Places on devices what a scheduler says was held and no label, index or UUID names: free devices in index order.
+
+Pure: the answer depends only on its arguments. A placed hold is marked `estimated` (domain.md section 7.5) unless what
+was told leaves no choice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gpuwatch.core.model import WHOLE_GPU, device_key
+
+DEVICES_PER_NODE_MAX = 1024
+WHOLE_UNITS = 10_000
+"""Units of a whole device: Ray counts fractions in ten-thousandths."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`count` devices of `profile` (None = whole GPUs) held by a run on a node during [start_us, end_us)."""
+
+    run_id: int
+    pod_uid: str | None
+    node: str
+    profile: str | None
+    count: int
+    start_us: int
+    end_us: int
+    indexes: tuple[int, ...] = ()
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the GPUs whose slices they are, or of the slices themselves, as far as told."""
+    units: int = WHOLE_UNITS
+    """How much of each device it holds."""
+
+
+class Spans:
+    """Spans of time with units, kept by length, so that those that meet another are found without looking at all."""
+
+    def __init__(self) -> None:
+        self._by_length: dict[int, list[tuple[int, int, int]]] = {}
+
+    def add(self, start_us: int, end_us: int, units: int) -> None:
+        """One more span [start_us, end_us)."""
+        insort(self._by_length.setdefault((end_us - start_us).bit_length(), []), (start_us, end_us, units))
+
+    def meeting(self, start_us: int, end_us: int) -> Iterator[tuple[int, int, int]]:
+        """The spans (start, end, units) that share an instant with [start_us, end_us)."""
+        for bits, spans in self._by_length.items():
+            first, last = bisect_left(spans, (start_us - (1 << bits),)), bisect_left(spans, (end_us,))
+            yield from (span for span in spans[first:last] if span[1] > start_us)
+
+
+@dataclass
+class Slot:
+    """A device of a node and the spans in which it is held. `measured` devices are known from samples."""
+
+    device_id: int
+    gpu: str
+    index: int
+    profile: str | None
+    measured: bool
+    held: Spans = field(default_factory=Spans)
+    """With the units that each holds of it."""
+
+    def busy_us(self, start_us: int, end_us: int) -> int:
+        """Microseconds of [start_us, end_us) in which something already holds this device."""
+        spans = self.held.meeting(start_us, end_us)
+        return sum(min(end, end_us) - max(start, start_us) for start, end, _ in spans)
+
+    def load(self, start_us: int, end_us: int) -> int:
+        """The most units that are held at any instant of [start_us, end_us)."""
+        return most_units(list(self.held.meeting(start_us, end_us)), start_us)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A run on one device."""
+
+    run_id: int
+    device_id: int
+    pod_uid: str | None
+    start_us: int
+    end_us: int
+    estimated: bool = True
+
+
+@dataclass
+class Node:
+    """The devices of one node: measured ones, and as many unseen ones as its inventory counts beyond them."""
+
+    cluster: str
+    name: str
+    inventory: Mapping[str, int] | None
+    slots: list[Slot]
+    shared: bool = False
+    only: str | None = field(default=None, init=False)
+    """The node's only MIG profile, where it has no whole GPU."""
+    named: dict[str, Slot] = field(default_factory=dict, init=False)
+    """The device that was taken for a slice's own UUID, which no sample tells."""
+
+    def __post_init__(self) -> None:
+        for profile, count in sorted((self.inventory or {}).items()):
+            have = sum(1 for slot in self.slots if (slot.profile or "") == profile)
+            for _ in range(min(count - have, DEVICES_PER_NODE_MAX)):
+                self.add(profile or None)
+        known = {slot.profile for slot in self.slots}
+        self.only = known.pop() if len(known) == 1 else None
+
+    def add(self, profile: str | None) -> Slot:
+        """A device that nothing measured; its name is the node and the lowest free index of its kind."""
+        used = {slot.index for slot in self.slots if slot.profile == profile}
+        index = next(i for i in range(DEVICES_PER_NODE_MAX + len(used) + 1) if i not in used)
+        gpu = f"{self.name}/gpu{index}" if profile is None else f"{self.name}/{profile}/{index}"
+        slot = Slot(device_key(self.cluster, gpu, WHOLE_GPU), gpu, index, profile, measured=False)
+        insort(self.slots, slot, key=lambda s: (s.profile or "", s.index))
+        return slot
+
+    def kind(self, profile: str | None) -> str | None:
+        """Under the single MIG strategy a request for a GPU is one for the node's only profile."""
+        return self.only if profile is None else profile
+
+    def place(self, wanted: Wanted) -> list[Placed]:
+        """Chooses `wanted.count` devices: free ones in index order, told GPUs and asked-for indexes first.
+
+        A part of a device goes where other parts leave room for it, so that they need as few devices as they can.
+        """
+        profile = self.kind(wanted.profile)
+        told, sure = self._told(wanted, profile)
+        limit = None if self.inventory is None else self.inventory.get(profile or "", 0)
+        taken = told
+        for _ in range(min(wanted.count - len(told), DEVICES_PER_NODE_MAX)):
+            slots = [s for s in self.slots if s.profile == profile and s not in taken]
+            best, full = self._best(slots, wanted)
+            have = sum(1 for s in self.slots if s.profile == profile)
+            # Without an inventory the scheduler's word is the only evidence of how many devices there are.
+            if full and (limit is None or have < limit or best is None):
+                best = self.add(profile)
+            assert best is not None
+            taken.append(best)
+        self._name(wanted.gpus, taken)
+        for slot in taken:
+            slot.held.add(wanted.start_us, wanted.end_us, wanted.units)
+        return [
+            Placed(wanted.run_id, slot.device_id, wanted.pod_uid, wanted.start_us, wanted.end_us, slot not in sure)
+            for slot in taken
+        ]
+
+    def _best(self, slots: list[Slot], wanted: Wanted) -> tuple[Slot | None, bool]:
+        """The device to take of these, and whether it is taken already."""
+        span = (wanted.start_us, wanted.end_us)
+        if wanted.units < WHOLE_UNITS:
+            loads = {slot.device_id: slot.load(*span) for slot in slots}
+            room = [s for s in slots if loads[s.device_id] + wanted.units <= WHOLE_UNITS]
+            best = min(room, key=lambda s: (s.index not in wanted.indexes, -loads[s.device_id], s.index), default=None)
+            if best is not None or not slots:
+                return best, best is None
+            return min(slots, key=lambda s: (loads[s.device_id], s.index)), not self.shared
+        best = min(
+            slots,
+            key=lambda s: (s.busy_us(*span), s.index not in wanted.indexes, s.index),
+            default=None,
+        )
+        return best, best is None or (best.busy_us(*span) > 0 and not self.shared)
+
+    def _name(self, gpus: Iterable[str], taken: Iterable[Slot]) -> None:
+        """Remembers which device was taken for which slice, so that who names the same slice gets the same device."""
+        names = [name for name in gpus if name.startswith("MIG-") and name not in self.named]
+        if names:
+            known = {slot.device_id for slot in self.named.values()}
+            self.named |= dict(zip(names, (slot for slot in taken if slot.device_id not in known), strict=False))
+
+    def _told(self, wanted: Wanted, profile: str | None) -> tuple[list[Slot], list[Slot]]:
+        """Slices that the told UUIDs mean, and those of them about which there is no doubt."""
+        if not wanted.gpus:
+            return [], []
+        span = (wanted.start_us, wanted.end_us)
+        taken, sure = list[Slot](), list[Slot]()
+        for name in dict.fromkeys(wanted.gpus):
+            if known := self.named.get(name):
+                taken.append(known)
+                continue
+            count = wanted.gpus.count(name)
+            slices = [s for s in self.slots if s.gpu == name and s.profile == profile and s not in taken]
+            free = [s for s in slices if not s.busy_us(*span)]
+            chosen = sorted(slices, key=lambda s: (s.busy_us(*span), s.index))[:count]
+            taken += chosen
+            if count in (len(slices), len(free)):
+                sure += chosen
+        return taken[: wanted.count], sure
+
+
+def most_units(spans: list[tuple[int, int, int]], from_us: int) -> int:
+    """The most units that spans (start, end, units) hold at one instant from `from_us` on."""
+    edges = [(max(start, from_us), units) for start, _, units in spans] + [(end, -units) for _, end, units in spans]
+    now = most = 0
+    for _, change in sorted(edges):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def place(nodes: Mapping[str, Node], wanted: Iterable[Wanted]) -> list[Placed]:
+    """Places every request on its node, in order of start (then run), so that the answer does not depend on input order.
+
+    What names its GPUs goes before what takes any.
+    """
+    ordered = sorted(wanted, key=lambda w: (not w.gpus, w.start_us, w.run_id, w.node, w.profile or "", w.pod_uid or ""))
+    return [placed for w in ordered for placed in nodes[w.node].place(w)]

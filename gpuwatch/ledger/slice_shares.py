@@ -1,0 +1,171 @@
+"""What every MIG slice of a cluster is a share of, by the method in force at each time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import lcm
+from typing import cast
+
+import pyarrow as pa
+
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.errors import UsageError
+from gpuwatch.hardware import shares as hardware_shares
+from gpuwatch.hardware.shares import ShareMethod
+from gpuwatch.ledger.placement_estimate import Node
+from gpuwatch.store.database import Store
+
+BEGINNING_US = -(2**62)
+FOREVER_US = 2**62
+"""Before and after every time that the books know."""
+
+MethodSpan = tuple[int, int, ShareMethod]
+"""(start_us, end_us, method) of a time in which slices are counted by one method."""
+
+_METHOD = pa.schema([("from_us", pa.int64()), ("until_us", pa.int64()), ("method", pa.string())])
+_UNIT = pa.schema(
+    [
+        ("method", pa.string()),
+        ("model", pa.string()),
+        ("profile", pa.string()),
+        ("units", pa.int64()),
+        ("whole", pa.int64()),
+    ]
+)
+_UNSEEN = pa.schema(
+    [
+        ("device_id", pa.int64()),
+        ("gpu", pa.string()),
+        ("profile", pa.string()),
+        ("node", pa.string()),
+        ("gpu_index", pa.int32()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("share_num", pa.int64()),
+        ("share_den", pa.int64()),
+        ("method", pa.string()),
+    ]
+)
+
+
+def method_spans(
+    store: Store, cluster: str, default: ShareMethod, dated: Sequence[tuple[int, str]] = ()
+) -> list[MethodSpan]:
+    """The method of every time, without gaps: `dated` (from_us, method) in any order, `default` before the first.
+
+    Days whose raw samples are gone keep the method that they were booked with: nothing can book them again. Raises
+    UsageError for what is no method.
+    """
+    retired_us = _retired_us(store, cluster)
+    edges: dict[int, str] = {BEGINNING_US: default}
+    for from_us, method in sorted(dated):
+        if method not in hardware_shares.SHARE_METHODS:
+            raise UsageError(f"share method {method!r}: not known; known: {', '.join(hardware_shares.SHARE_METHODS)}")
+        edges[from_us] = method
+    if retired_us is not None:
+        edges = _booked(store, cluster, retired_us, edges)
+    merged: list[tuple[int, str]] = []
+    for from_us, method in sorted(edges.items()):
+        if not merged or merged[-1][1] != method:
+            merged.append((from_us, method))
+    ends = [from_us for from_us, _ in merged[1:]] + [FOREVER_US]
+    return [(start, end, cast(ShareMethod, method)) for (start, method), end in zip(merged, ends, strict=True)]
+
+
+def _retired_us(store: Store, cluster: str) -> int | None:
+    """The end of the last day of which samples were seen and are gone, None where there is none."""
+    row = store.sql(
+        """select max(s.hour_us // 86400000000 * 86400000000)
+        from context_span s
+        join context c using (context_id)
+        where c.cluster = $cluster
+            and s.hour_us // 86400000000 * 86400000000 not in (select day_us from sealed_day)""",
+        cluster=cluster,
+    )[0][0]
+    return None if row is None else int(row) + DAY_US
+
+
+def _booked(store: Store, cluster: str, until_us: int, edges: Mapping[int, str]) -> dict[int, str]:
+    """The edges with those of what is booked in place of all before `until_us`."""
+    booked = store.sql(
+        """with told as (
+            select start_us, min(method) as method
+            from segment
+            where cluster = $cluster and method is not null and start_us < $until
+            group by start_us
+        )
+        select start_us, method
+        from told
+        qualify method is distinct from lag(method) over (order by start_us)
+        order by start_us""",
+        cluster=cluster,
+        until=until_us,
+    )
+    if not booked:
+        return dict(edges)
+    known = {BEGINNING_US: booked[0][1], **dict(booked[1:])}
+    known[until_us] = edges[max(at for at in edges if at <= until_us)]
+    return known | {at: method for at, method in edges.items() if at > until_us}
+
+
+def method_table(spans: Sequence[MethodSpan]) -> pa.Table:
+    """The spans as rows for SQL."""
+    names = ("from_us", "until_us", "method")
+    return pa.Table.from_pylist([dict(zip(names, span, strict=True)) for span in spans], schema=_METHOD)
+
+
+def unit_table(store: Store, spans: Sequence[MethodSpan]) -> pa.Table:
+    """Units of every (model, profile) seen by each method of the spans, and those of a whole GPU: whole numbers."""
+    pairs = store.sql("select distinct model, profile from seen_span where gi >= 0 order by all")
+    rows: list[dict[str, object]] = []
+    for method in sorted({method for _, _, method in spans}):
+        shares = [hardware_shares.share(model, profile, method) for model, profile in pairs]
+        scale = lcm(1, *(s.units.denominator for s in shares if s is not None))
+        for (model, profile), share in zip(pairs, shares, strict=True):
+            # A profile that cannot be read at all is counted as the smallest slice, never as a whole GPU.
+            units = int(share.units * scale) if share else hardware_shares.SHARE_UNITS // 7 * scale
+            whole = hardware_shares.SHARE_UNITS * scale
+            rows.append({"method": method, "model": model, "profile": profile, "units": units, "whole": whole})
+    return pa.Table.from_pylist(rows, schema=_UNIT)
+
+
+def unseen_table(store: Store, nodes: Mapping[str, Node], spans: Sequence[MethodSpan]) -> pa.Table:
+    """Devices known to the scheduler and never measured, owned from the first to the last evidence of their node.
+
+    A slice is a row for each method of its time; of which GPU it is nobody tells, so its share stands as it is.
+    """
+    evidence = {
+        node: (start, end) for node, start, end in store.sql("select node, start_us, end_us from node_evidence")
+    }
+    models = dict(store.sql("select node, gpu_model from site"))
+    fleet = store.sql("select start_us, end_us from fleet_span")[0]
+    rows: list[dict[str, object]] = []
+    for name, node in nodes.items():
+        start_us, end_us = evidence.get(name, (None, None))
+        if start_us is None or end_us is None or end_us <= start_us:
+            # Only a node list names it: it was there as long as the cluster was looked at.
+            start_us, end_us = fleet
+        if start_us is None or end_us is None or end_us <= start_us:
+            continue
+        for slot in node.slots:
+            if slot.measured:
+                continue
+            device = {"device_id": slot.device_id, "gpu": slot.gpu, "profile": slot.profile}
+            device |= {"node": name, "gpu_index": slot.index}
+            if slot.profile is None:
+                rows.append(device | {"start_us": start_us, "end_us": end_us, "share_num": 1, "share_den": 1})
+                continue
+            for from_us, until_us, method in spans:
+                share = hardware_shares.share(models.get(name), slot.profile, method)
+                if share is not None and from_us < end_us and until_us > start_us:
+                    rows.append(
+                        device
+                        | {
+                            "start_us": max(from_us, start_us),
+                            "end_us": min(until_us, end_us),
+                            "share_num": share.units.numerator,
+                            "share_den": hardware_shares.SHARE_UNITS * share.units.denominator,
+                            "method": method,
+                        }
+                    )
+    return pa.Table.from_pylist(rows, schema=_UNSEEN)

@@ -1,0 +1,171 @@
+"""Free time that the usual requests could not have used: the ledger's `stranded`, by the state of each node."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.capacity.demand import DAYS, ROWS_MAX, TASKS_MAX, shape, task_of, weighed
+from gpuwatch.core.clock import DAY_US, HOUR_US
+from gpuwatch.hardware.fgd import NODE, Node, Task, expected, takes
+from gpuwatch.hardware.mig_packing import idle_lost, room
+from gpuwatch.store.database import Store
+
+HELD_MARK = "*"
+"""Behind the profile of an instance that somebody holds, in a state of a partitioned GPU."""
+_END = pa.schema([("cluster", pa.string()), ("as_of_us", pa.int64()), ("at_us", pa.int64())])
+_HOUR = pa.schema([("hour_us", pa.int64())])
+_ASKED = pa.schema([("day_us", pa.int64()), ("requests", pa.int64()), ("digest", pa.string())])
+_JUDGED = pa.schema(
+    [
+        ("day_us", pa.int64()),
+        ("partitioned", pa.bool_()),
+        ("model", pa.string()),
+        ("parts", pa.list_(pa.string())),
+        ("milli", pa.int32()),
+        ("gpus", pa.int32()),
+        ("lost", pa.int64()),
+        ("misfit", pa.int64()),
+        ("weight", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """GPUs of one state with the same free: lost / weight of their time is stranded, misfit of it by model or MIG mode."""
+
+    milli: int
+    gpus: int
+    lost: int = 0
+    misfit: int = 0
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The requests by which the free time of a UTC day is judged: those submitted in the DAYS before its midnight.
+
+    A member of a gang is judged where it would lie, on its node: whether the others find a place beside it is not.
+    """
+
+    tasks: tuple[Task, ...] = ()
+
+    @property
+    def requests(self) -> int:
+        """How many they are."""
+        return sum(task.weight for task in self.tasks)
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal requests."""
+        words = sorted(f"{task.weight} {shape(task)} {sorted(task.models or ('*',))}" for task in self.tasks)
+        return hashlib.blake2b("\n".join(words).encode(), digest_size=8).hexdigest()
+
+
+def asked(store: Store, cluster: str, days: Iterable[int]) -> dict[int, Asked]:
+    """The requests of each UTC day (its first microsecond) of a cluster. Shapes rarer than TASKS_MAX others are left out."""
+    wanted = sorted(set(days))
+    if not wanted:
+        return {}
+    models, largest = _fleet(store, cluster)
+    until_us = wanted[-1]
+    ends = pa.Table.from_pylist([{"cluster": cluster, "as_of_us": until_us, "at_us": until_us}], schema=_END)
+    by_day: dict[int, Counter[Task]] = {}
+    with store.view("cluster_end", ends):
+        rows = store.rows(
+            "capacity/demand", lookback_us=until_us - wanted[0] + DAYS * DAY_US, by_day=True, limit=ROWS_MAX
+        )
+    for row in rows:
+        if row["gpus"] is not None:
+            task = replace(task_of(row, models, largest, {}), members=1, level=NODE)
+            by_day.setdefault(row["day_us"], Counter())[task] += row["requests"]
+    return {day: _asked(by_day, day) for day in wanted}
+
+
+def strand(store: Store, cluster: str, hours: Iterable[int], requests: Mapping[int, Asked] | None = None) -> None:
+    """Divides the booked free time of whole hours (their starts, microseconds) into schedulable and stranded.
+
+    In the caller's transaction, after the hours are booked. `requests`: of each day of the hours, where they are known
+    already. What is out of service is not free.
+    """
+    wanted = sorted(set(hours))
+    if not wanted:
+        return
+    days = {hour // DAY_US * DAY_US for hour in wanted}
+    known = asked(store, cluster, days) if requests is None else requests
+    with store.view("strand_hour", pa.Table.from_pydict({"hour_us": wanted}, schema=_HOUR)):
+        store.run("ledger/free_state", cluster=cluster, from_us=wanted[0], until_us=wanted[-1] + HOUR_US)
+        judged = pa.Table.from_pylist(list(_rows(store.rows("ledger/free_parts"), known)), schema=_JUDGED)
+        told = [{"day_us": day, "requests": known[day].requests, "digest": known[day].digest} for day in sorted(days)]
+        with store.view("part_judged", judged), store.view("asked_now", pa.Table.from_pylist(told, schema=_ASKED)):
+            store.run("ledger/strand", cluster=cluster)
+
+
+def refresh(store: Store, cluster: str) -> list[int]:
+    """Divides the free time anew of booked days whose requests have become others since; returns the hours concerned.
+
+    Days whose raw samples are gone keep what they were booked with.
+    """
+    rows = store.rows("ledger/asked_day", cluster=cluster)
+    requests = asked(store, cluster, (row["day_us"] for row in rows))
+    stale = [row for row in rows if row["digest"] != requests[row["day_us"]].digest]
+    for row in stale:
+        with store.transaction():
+            strand(store, cluster, row["hours"], requests)
+            store.run("ledger/unroll", cluster=cluster, from_us=row["hours"][0], until_us=row["hours"][-1])
+    return [hour for row in stale for hour in row["hours"]]
+
+
+def judge(parts: tuple[str, ...], partitioned: bool, model: str | None, tasks: tuple[Task, ...]) -> list[Part]:
+    """What of one state is lost to the tasks: a row for each amount that is free on some GPU; 0 of 1 without any task.
+
+    `parts` as in ledger/free_state.sql. A layout that no legal packing explains loses nothing.
+    """
+    weight = sum(task.weight for task in tasks)
+    if partitioned:
+        idle = [not part.endswith(HELD_MARK) for part in parts]
+        found = room(model, tuple((part.removesuffix(HELD_MARK), free) for part, free in zip(parts, idle, strict=True)))
+        if found is None or not weight:
+            return [Part(0, sum(idle))]
+        lost, misfit, of = idle_lost(found, tasks, model)
+        return [Part(0, sum(idle), lost, misfit, of)]
+    free = tuple(int(part) for part in parts)
+    if not weight:
+        return [Part(milli, free.count(milli)) for milli in sorted(set(free))]
+    by_gpu = expected([Node(free, model)], tasks).by_gpu[0]
+    misfit = sum(task.weight for task in tasks if task.profile is not None or not takes(task, model))
+    lost_of = {milli: units // milli for milli, units in zip(free, by_gpu, strict=True) if milli}
+    return [Part(milli, free.count(milli), lost, misfit, weight) for milli, lost in sorted(lost_of.items())]
+
+
+def _rows(states: Iterable[Mapping[str, Any]], requests: Mapping[int, Asked]) -> Iterable[dict[str, Any]]:
+    for day_us, some in groupby(states, key=lambda row: row["day_us"]):
+        tasks = requests[day_us].tasks
+        for row in some:
+            for part in judge(tuple(row["parts"]), row["partitioned"], row["model"] or None, tasks):
+                yield {**row, **vars(part)}
+
+
+def _fleet(store: Store, cluster: str) -> tuple[set[str], int]:
+    """The models of a cluster, and the GPUs of its largest node."""
+    rows = store.sql(
+        """select coalesce(node, gpu), list(distinct model), count(distinct gpu)
+        from device where cluster = $cluster group by all""",
+        cluster=cluster,
+    )
+    return {model for _, models, _ in rows for model in models or [] if model}, max((row[2] for row in rows), default=1)
+
+
+def _asked(by_day: Mapping[int, Counter[Task]], day: int) -> Asked:
+    counts: Counter[Task] = Counter()
+    for back in range(1, DAYS + 1):
+        counts.update(by_day.get(day - back * DAY_US, {}))
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], shape(one[0]), sorted(one[0].models or ())))
+    return Asked(tuple(weighed(task, count) for task, count in ranked[:TASKS_MAX]))

@@ -1,0 +1,1 @@
+"""Answers as tables, JSON, CSV and files."""

@@ -1,0 +1,1 @@
+"""Who pays for what: ownership rules and chargeback policies."""

@@ -1,0 +1,67 @@
+"""Names that somebody asks about and that nobody knows: teams and clusters, with the nearest that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from difflib import SequenceMatcher
+
+from gpuwatch.policy.ownership import RESERVED_PREFIX
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+FLEET = "*"
+NAMED_MAX = 8
+"""Known names that a message lists, the nearest first."""
+DOUBTS_MAX = 20
+"""Unknown names that are warned of one by one."""
+COMPARED_MAX = 2000
+"""Known names that are compared with an unknown one; of more, the first of the alphabet."""
+
+
+def team_names(store: Store, state: State) -> frozenset[str]:
+    """Teams of ownership rules and of runs; not the ledger's own."""
+    runs = store.sql("select distinct team from run_team where team not like '\\_\\_%' escape '\\'")
+    return rule_names(state) | {row[0] for row in runs}
+
+
+def cluster_names(store: Store) -> frozenset[str]:
+    """Clusters that have books."""
+    return frozenset(row[0] for row in store.sql("select distinct cluster from capacity"))
+
+
+def rule_names(state: State) -> frozenset[str]:
+    """Teams of ownership rules."""
+    return frozenset(rule.team for rule in state.team_rules())
+
+
+def unknown_teams(teams: Iterable[str], known: Collection[str]) -> list[str]:
+    """Of these teams those that nothing names, in their order and once. The fleet and the ledger's own names are known."""
+    return [
+        team
+        for team in dict.fromkeys(teams)
+        if team not in known and team != FLEET and not team.startswith(RESERVED_PREFIX)
+    ]
+
+
+def team_doubts(teams: Iterable[str], known: Collection[str]) -> list[str]:
+    """A sentence for each team that no run or rule names; they may be right, and come later."""
+    doubted = unknown_teams(teams, known)
+    if doubted and not known:
+        return ["no run or rule names a team yet: the teams could not be checked"]
+    found = [f"no run or rule names team {team!r}; {listed(team, known)}" for team in doubted[:DOUBTS_MAX]]
+    more = len(doubted) - len(found)
+    return [*found, f"no run or rule names {more} more of these teams"] if more else found
+
+
+def listed(name: str, known: Collection[str]) -> str:
+    """`known: vision, research and 3 more`, what is nearest to `name` first."""
+    if not known:
+        return "none is known yet"
+    near = SequenceMatcher(b=name.casefold(), autojunk=False)
+    scored = []
+    for one in sorted(known)[:COMPARED_MAX]:
+        near.set_seq1(one.casefold())
+        scored.append((-near.ratio(), one))
+    first = [one for _, one in sorted(scored)[:NAMED_MAX]]
+    more = len(known) - len(first)
+    return f"known: {', '.join(first)}{f' and {more} more' if more else ''}"

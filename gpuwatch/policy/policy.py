@@ -1,0 +1,243 @@
+"""Policies: which team pays for what of the fleet, from which day on."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from gpuwatch.core.clock import DAY_US, SECOND_US, rfc3339
+
+if TYPE_CHECKING:
+    from gpuwatch.state import State
+
+KIND = "policies"
+"""The card (gpuwatch/state/versioned_lists.py) that keeps them."""
+PARTS = 10_000
+"""Factors and weights have four decimals: they are counted in ten-thousandths."""
+BASES = ("allocated", "used", "effective")
+"""What of the time that a team holds it pays for: all of it; that in which the engine ran; that at a roof of the GPU."""
+FREE_CAUSES = ("idle", "stranded", "out_of_service", "mig_remainder")
+"""What nobody held, by the ledger's buckets; `idle` is `schedulable`."""
+UNUSED, DISCOUNT, MINIMUM, LOST_WORK = "unused", "discount", "minimum", "lost_work"
+CAUSES = (*FREE_CAUSES, UNUSED, LOST_WORK)
+"""Costs of which a policy says who pays them."""
+PLATFORM, PROPORTIONAL, EVEN, QUOTA_HOLDER, OWNER, CAUSER = (
+    "platform",
+    "proportional",
+    "even",
+    "quota_holder",
+    "owner",
+    "cause",
+)
+PAYERS = (PLATFORM, PROPORTIONAL, EVEN, QUOTA_HOLDER, OWNER, CAUSER)
+SCOPE = ("cluster", "pool", "gpu_model")
+"""A team pays a share of what lies where it held something itself: nobody pays for models that he never used."""
+SHARE_METHODS = ("dominant", "compute", "memory", "sm")
+CHECKPOINT_MINUTES = 60
+"""How much work a run loses that was torn off, where nobody says when it wrote its last checkpoint."""
+DISCOUNT_WORDS = ("qos", "priority", "queue", "label", "preemptible")
+PERIODS = ("hour", "day", "month")
+SPLITS = (PROPORTIONAL, EVEN, "fixed")
+
+
+@dataclass(frozen=True)
+class Payer:
+    """Who pays one cost; `scope` is within what a proportional or even split is made."""
+
+    payer: str = PLATFORM
+    scope: tuple[str, ...] = SCOPE
+
+
+@dataclass(frozen=True)
+class Quota:
+    """GPUs that are kept for a team; None in a scope field is "any"."""
+
+    team: str
+    gpus: Decimal
+    cluster: str | None = None
+    pool: str | None = None
+    gpu_model: str | None = None
+
+
+@dataclass(frozen=True)
+class Discount:
+    """What a run pays of its price, 0..1, where `word` of it matches `match` (`*` stands for any text).
+
+    `word` is one of DISCOUNT_WORDS; `label` has a `key`; `preemptible` matches "true".
+    """
+
+    word: str
+    match: str
+    factor: Decimal
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class SharedCost:
+    """Money beyond what devices cost, `amount` each `per`, dealt to teams each day by `split`; no teams: all that held
+    something that day. `percentages` (of a fixed split) add up to 100.
+    """
+
+    name: str
+    amount: Decimal
+    per: str
+    currency: str
+    split: str
+    teams: tuple[str, ...] = ()
+    percentages: tuple[tuple[str, Decimal], ...] = ()
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What holds from `valid_from_us` (a UTC midnight) until `valid_to_us`, or the next policy, or for ever."""
+
+    name: str
+    valid_from_us: int
+    valid_to_us: int | None = None
+    basis: tuple[tuple[str, Decimal], ...] = (("allocated", Decimal(1)),)
+    payers: tuple[tuple[str, Payer], ...] = ()
+    quotas: tuple[Quota, ...] = ()
+    discounts: tuple[Discount, ...] = ()
+    minimum_billing_seconds: int = 0
+    checkpoint_minutes: int = CHECKPOINT_MINUTES
+    mig_share_method: str | None = None
+    """None: as the setting says."""
+    shared: tuple[SharedCost, ...] = ()
+    preset: str | None = field(default=None, compare=False)
+
+    @property
+    def plain(self) -> bool:
+        """Whether teams pay what they hold and the platform the rest, and nothing else is charged."""
+        moved = any(entry.payer in (PROPORTIONAL, EVEN, QUOTA_HOLDER) for _, entry in self.payers)
+        adds = self.discounts or self.shared or self.minimum_billing_seconds
+        return self.parts("allocated") == PARTS and not (moved or self.moves_lost_work or adds)
+
+    @property
+    def moves_lost_work(self) -> bool:
+        """Whether work that a node failure or a preemption destroyed is not paid by who ran it: the platform caused both,
+        since no record says for whom a run was preempted.
+        """
+        return self.payer(LOST_WORK).payer in (PLATFORM, CAUSER)
+
+    def payer(self, cause: str) -> Payer:
+        """Who pays a cost: the platform, for lost work its owner, where nothing is said."""
+        return dict(self.payers).get(cause, Payer(OWNER if cause == LOST_WORK else PLATFORM))
+
+    def parts(self, basis: str) -> int:
+        """The weight of a basis in ten-thousandths."""
+        return int(dict(self.basis).get(basis, Decimal(0)) * PARTS)
+
+    @property
+    def minimum_us(self) -> int:
+        """The increment of billing in microseconds, 0 for none."""
+        return self.minimum_billing_seconds * SECOND_US
+
+
+DEFAULT = Policy("default", 0)
+"""What holds on days without a policy: teams pay for what they hold, the platform for the rest."""
+
+
+@dataclass(frozen=True)
+class Policies:
+    """Policies in order of time, which do not overlap; `version` is the card's, None for one that was only asked about."""
+
+    items: tuple[Policy, ...] = ()
+    version: int | None = None
+
+    def at(self, at_us: int) -> Policy:
+        """The policy in force at an instant."""
+        place = bisect_right([item.valid_from_us for item in self.items], at_us) - 1
+        if place < 0:
+            return DEFAULT
+        found = self.items[place]
+        return found if found.valid_to_us is None or at_us < found.valid_to_us else DEFAULT
+
+    def days(self, start_us: int, end_us: int) -> list[tuple[int, Policy]]:
+        """(midnight, policy) of each UTC day that touches [start_us, end_us)."""
+        first = start_us // DAY_US * DAY_US
+        return [(day_us, self.at(day_us)) for day_us in range(first, end_us, DAY_US)]
+
+    def plain(self, start_us: int, end_us: int) -> bool:
+        """Whether every day of a span is charged as without a policy."""
+        first = start_us // DAY_US * DAY_US
+        touching = [
+            p
+            for p in self.items
+            if p.valid_from_us < end_us and (p.valid_to_us is None or p.valid_to_us > first) and not p.plain
+        ]
+        return not any(self.at(max(p.valid_from_us, first)) is p for p in touching)
+
+
+def in_force(state: State) -> Policies:
+    """The policies of the state. They were checked when they were set."""
+    from gpuwatch.policy.parse import stored
+    from gpuwatch.state.versioned_lists import Cards
+
+    cards = Cards(state)
+    rows = cards.rows(KIND)
+    return Policies(stored(rows), cards.version(KIND)) if rows else Policies((), cards.version(KIND))
+
+
+def share_methods(state: State, default: str = SHARE_METHODS[0]) -> list[tuple[int, str]]:
+    """(from_us, method) of the share of a GPU that its MIG slices count, in order of time, from the first policy on;
+    before that, and wherever no policy says one, it is `default`.
+    """
+    return methods_of(in_force(state).items, default)
+
+
+def methods_of(items: Sequence[Policy], default: str = SHARE_METHODS[0]) -> list[tuple[int, str]]:
+    """share_methods of policies in order of time: only the instants at which the method changes."""
+    edges: dict[int, str] = {}
+    for item in items:
+        edges[item.valid_from_us] = item.mig_share_method or default
+        if item.valid_to_us is not None:
+            edges[item.valid_to_us] = default
+    found: list[tuple[int, str]] = []
+    for at_us, method in edges.items():
+        if method != (found[-1][1] if found else default):
+            found.append((at_us, method))
+    return found
+
+
+def as_dict(policy: Policy) -> dict[str, object]:
+    """A policy as JSON has it; policy_parse reads it again."""
+    payers: Mapping[str, Payer] = dict(policy.payers)
+    return {
+        "name": policy.name,
+        "valid_from": rfc3339(policy.valid_from_us),
+        "valid_to": None if policy.valid_to_us is None else rfc3339(policy.valid_to_us),
+        **({"preset": policy.preset} if policy.preset else {}),
+        "basis": {name: f"{weight.normalize():f}" for name, weight in policy.basis},
+        "payers": {
+            cause: {"payer": payers[cause].payer}
+            | ({"scope": list(payers[cause].scope)} if payers[cause].payer in (PROPORTIONAL, EVEN) else {})
+            for cause in CAUSES
+            if cause in payers
+        },
+        "quotas": [
+            {"team": q.team, "gpus": f"{q.gpus:f}", "cluster": q.cluster, "pool": q.pool, "gpu_model": q.gpu_model}
+            for q in policy.quotas
+        ],
+        "discounts": [
+            {f"label:{d.key}" if d.word == "label" else d.word: d.match, "factor": f"{d.factor:f}"}
+            for d in policy.discounts
+        ],
+        "minimum_billing_seconds": policy.minimum_billing_seconds,
+        "checkpoint_minutes": policy.checkpoint_minutes,
+        **({"mig_share_method": policy.mig_share_method} if policy.mig_share_method else {}),
+        "shared": [
+            {
+                "name": s.name,
+                "amount": f"{s.amount:f}",
+                "per": s.per,
+                "currency": s.currency,
+                "split": s.split,
+                **({"teams": list(s.teams)} if s.teams else {}),
+                **({"percentages": {team: f"{part:f}" for team, part in s.percentages}} if s.percentages else {}),
+            }
+            for s in policy.shared
+        ],
+    }

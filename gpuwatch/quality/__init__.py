@@ -1,0 +1,1 @@
+"""The quality of the inputs, and how to fix what is missing."""

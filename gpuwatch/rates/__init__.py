@@ -1,0 +1,1 @@
+"""What a GPU-hour costs: rate cards, exchange rates, commitments, owned hardware, spot prices."""

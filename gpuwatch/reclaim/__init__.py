@@ -1,0 +1,1 @@
+"""Reclaims of idle GPUs: notice, grace, warnings, recommendation."""

@@ -1,0 +1,220 @@
+"""Reclaims: which jobs should give idle devices back, how far their owners were told, and what it would be worth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.core.clock import MINUTE_US, SECOND_US, rfc3339
+from gpuwatch.core.errors import UsageError
+from gpuwatch.core.money import format_quantity
+from gpuwatch.findings import contention
+from gpuwatch.findings import read as findings_read
+from gpuwatch.findings.contention import Contention
+from gpuwatch.findings.effective_thresholds import steps
+from gpuwatch.findings.owner_actions import Action, Actions
+from gpuwatch.findings.read import Finding
+from gpuwatch.findings.threshold_overrides import layers
+from gpuwatch.reclaim.repository import Reached, Reclaims
+from gpuwatch.reclaim.steps import (
+    END,
+    IDLE,
+    SEVERITY,
+    SHRINK,
+    STEPS,
+    Standing,
+    command,
+    delivered,
+    due_step,
+    is_silent,
+    message_key,
+    standing,
+)
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+OPEN_MAX = contention.KEYS_MAX
+"""Jobs that are looked at: more than a fleet has at once."""
+STILL_US = 5 * MINUTE_US
+"""Idle within this of the last measurement is idle still."""
+LATENCY_CRITICAL = "latency-critical"
+KEEPS_WAITING = {
+    LATENCY_CRITICAL: "true",
+    f"gpuwatch.io/{LATENCY_CRITICAL}": "true",
+    "workload-class": LATENCY_CRITICAL,
+    "gpuwatch.io/workload-class": LATENCY_CRITICAL,
+}
+"""Labels of servers that must be there before a request comes, and their value: nothing is proposed for them."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A job with idle devices and where its reclaim stands."""
+
+    finding: Finding
+    cluster: str
+    job_id: str
+    scheduler: str | None
+    nodes: list[str]
+    devices: int
+    idle_devices: int
+    idle_from_us: int
+    known_us: int
+    at: Standing
+    held: Action | None
+    """What its owner said and is still in force: nothing is proposed until it ends."""
+    preset: str
+    contention: Contention | None = None
+    command: str | None = None
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def action(self) -> str:
+        """END where all devices are idle, SHRINK where some work."""
+        return END if self.idle_devices == self.devices else SHRINK
+
+
+def proposals(
+    store: Store,
+    state: State,
+    now_us: int,
+    *,
+    teams: Collection[str] | None = None,
+    cluster: str | None = None,
+) -> list[Proposal]:
+    """Open reclaims: first those that others wait for, the dearest first. Nothing is written, nobody is told.
+
+    Left out: jobs whose finding is below the confidence of their preset, and servers that say they are latency-critical.
+    `teams` keeps those of these teams.
+    """
+    rows = store.rows("reclaim/open", cluster=cluster, still_us=STILL_US, limit=OPEN_MAX)
+    rows = [row for row in rows if teams is None or row["team"] in teams]
+    keys = [row["key"] for row in rows]
+    actions = Actions(state).current(now_us)
+    told = {one.key: one for one in findings_read.page(store, keys=keys, actions=actions).items} if keys else {}
+    reached, card = Reclaims(state).of(keys), layers(state)
+    sent = Reclaims(state).messages(message_key(row["key"], row["idle_from_us"]) for row in rows)
+    waited = contention.of(store, state, keys, now_us)
+    found = []
+    for row in rows:
+        labels = _object(row["labels"])
+        known = steps(card, row["cluster"], row["pool"], row["team"])
+        limits = known.parameters or {}
+        if row["key"] not in told or row["confidence"] < limits["confidence_min"] or _serves(labels):
+            continue
+        before = [(one.step, one.at_us) for one in reached.get((row["key"], row["idle_from_us"]), ())]
+        at = standing(row["idle_from_us"], before, limits)
+        message = message_key(row["key"], row["idle_from_us"]), SEVERITY.get(at.step, "")
+        if message in sent:
+            at = delivered(at, sent[message])
+        one = Proposal(
+            finding=told[row["key"]],
+            cluster=row["cluster"],
+            job_id=row["job_id"],
+            scheduler=row["scheduler"],
+            nodes=row["nodes"] or [],
+            devices=row["devices"],
+            idle_devices=row["idle_devices"],
+            idle_from_us=row["idle_from_us"],
+            known_us=row["known_us"],
+            at=at,
+            held=_holds(actions.get(row["key"])),
+            preset=known.preset,
+            contention=waited.get(row["key"]),
+            labels=labels,
+        )
+        line = command(row["scheduler"], row["job_id"], labels, row["pods"] or (), one.action)
+        certain = at.step == STEPS[-1] and not is_silent(one.known_us, now_us)
+        found.append(replace(one, command=line if certain else None))
+    return sorted(found, key=_rank)
+
+
+def advance(store: Store, state: State, now_us: int) -> list[Proposal]:
+    """Records the steps that were reached by now, one a job and call, and returns these proposals as they stand then.
+
+    What an owner snoozed, exempted or called false stays where it is. Running it again changes nothing.
+    """
+    fresh = []
+    for one in proposals(store, state, now_us):
+        step = due_step(one.at, one.known_us, now_us)
+        if step is not None and one.held is None:
+            fresh.append((one, Reached(one.finding.key, one.idle_from_us, step, now_us)))
+    Reclaims(state).add([reached for _, reached in fresh], now_us)
+    if not fresh:
+        return []
+    moved = {reached.key for _, reached in fresh}
+    return [one for one in proposals(store, state, now_us) if one.finding.key in moved]
+
+
+def as_dict(one: Proposal) -> dict[str, Any]:
+    """A proposal as JSON has it."""
+    told = one.finding
+    held = None if one.held is None else findings_read.SHOWN_AS[one.held.action]
+    until = None if one.held is None or one.held.until_us is None else rfc3339(one.held.until_us)
+    return {
+        "key": told.key,
+        "cluster": one.cluster,
+        "job": one.job_id,
+        "name": told.subject["name"],
+        "scheduler": one.scheduler,
+        "team": told.team,
+        "user": told.user,
+        "nodes": one.nodes,
+        "devices": one.devices,
+        "idle_devices": one.idle_devices,
+        "idle_since": rfc3339(one.idle_from_us),
+        "idle_minutes": round((one.known_us - one.idle_from_us) / MINUTE_US, 1),
+        "step": one.at.step,
+        "step_at": None if one.at.step_us is None else rfc3339(one.at.step_us),
+        "next_step": None if held else one.at.next_step,
+        "next_at": None if held or one.at.next_us is None else rfc3339(one.at.next_us),
+        "held_by": held,
+        "held_until": until,
+        "action": one.action,
+        "preset": one.preset,
+        "confidence": told.confidence,
+        "wasted_gpu_hours": format_quantity(Fraction(told.wasted_gpu_seconds) / 3600),
+        "wasted_cost": told.wasted_cost,
+        "currency": told.currency,
+        "contention": None if one.contention is None else one.contention.as_dict(),
+        "command": one.command,
+    }
+
+
+def check_step(text: str | None) -> str | None:
+    """A step that an answer is narrowed to. Raises UsageError."""
+    if text is not None and text not in (IDLE, *STEPS):
+        raise UsageError(f"step {text}: unknown; known: {', '.join((IDLE, *STEPS))}")
+    return text
+
+
+def _rank(one: Proposal) -> tuple[Any, ...]:
+    """Those that others wait for first, by what that costs; then by what the waste costs."""
+    waited = one.contention
+    return (
+        waited is None,
+        0 if waited is None else -(waited.cost if waited.cost is not None else Fraction(-1)),
+        0 if waited is None else -waited.gpu_hours,
+        -Fraction(one.finding.wasted_cost or "-1"),
+        -Fraction(one.finding.wasted_gpu_seconds) / SECOND_US,
+        one.finding.key,
+    )
+
+
+def _holds(action: Action | None) -> Action | None:
+    """A snooze or an exemption in force, or the word that the finding is false."""
+    if action is None or (action.action == "ack" and action.verdict != "false_positive"):
+        return None
+    return action
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _serves(labels: Mapping[str, Any]) -> bool:
+    return any(str(labels.get(name)).lower() == value for name, value in KEEPS_WAITING.items())

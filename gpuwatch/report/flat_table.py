@@ -1,0 +1,309 @@
+"""A report as one table, as CSV or Parquet: every number of the page, unrounded. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.core.money import EXACT_PLACES, fraction_to_decimal
+from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.report.cost_bridge import bridges, needed
+from gpuwatch.report.facts import Amount, Facts
+
+COLUMNS = (
+    "section",
+    "team",
+    "user",
+    "cluster",
+    "job",
+    "bucket",
+    "slice",
+    "mig_profile",
+    "gpu_model",
+    "kind",
+    "gpu_seconds",
+    "cost",
+    "cost_exact",
+    "currency",
+    "before_gpu_seconds",
+    "before_cost",
+    "idle_seconds",
+    "busy_ratio",
+    "start",
+    "end",
+    "finding",
+    "detector",
+    "severity",
+    "state",
+    "text",
+    "remedy",
+)
+"""`section` says what a row is: total, bucket, bridge, correction, budget, waited, finding, slice, model, charge, quality.
+
+Charges add up to the total; so do the lines of each bridge, and the rows of model.
+"""
+
+SECOND_PLACES, COST_PLACES, EXACT_DIGITS = 6, 2, 38
+PLACES = {
+    "gpu_seconds": SECOND_PLACES,
+    "before_gpu_seconds": SECOND_PLACES,
+    "idle_seconds": SECOND_PLACES,
+    "cost": COST_PLACES,
+    "before_cost": COST_PLACES,
+    "cost_exact": EXACT_PLACES,
+}
+"""Columns of decimals and their places; `busy_ratio` is a float, all else text."""
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""A text that begins so would be run by a spreadsheet; it gets an apostrophe before it."""
+TEXTS = frozenset(
+    {"team", "user", "cluster", "job", "slice", "mig_profile", "gpu_model", "finding", "text", "remedy", "currency"}
+)
+
+Row = Mapping[str, object]
+
+
+def rows(facts: Facts) -> list[Row]:
+    """What both files have a line for."""
+    return list(_rows(facts))
+
+
+def sheet(table: Sequence[Row]) -> str:
+    """The table as CSV text with a header; unknown is empty."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    columns = (_texts([row.get(name) for row in table], partial(_cell, name)) for name in COLUMNS)
+    writer.writerows(zip(*columns, strict=True))
+    return stream.getvalue()
+
+
+def parquet(table: Sequence[Row]) -> bytes:
+    """The same rows as a Parquet file: amounts are DECIMAL, a ratio is a double, unknown is NULL."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrays = []
+    for name in COLUMNS:
+        values = [row.get(name) for row in table]
+        if name in PLACES:
+            kind = pa.decimal128(EXACT_DIGITS, PLACES[name])
+            arrays.append(pa.array([None if v is None else _decimal(v, PLACES[name]) for v in values], kind))
+        elif name == "busy_ratio":
+            arrays.append(pa.array(values, pa.float64()))
+        else:
+            arrays.append(pa.array(_texts(values, lambda v: None if v is None else _text(v)), pa.string()))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays, names=list(COLUMNS)), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _texts(values: Sequence[object], text: Callable[[object], str | None]) -> list[str | None]:
+    """The text of each value: names repeat in many rows, and are told once. Decimals that are equal may be written apart."""
+    told = {value: text(value) for value in set(values) if not isinstance(value, Decimal)}
+    return [text(value) if isinstance(value, Decimal) else told[value] for value in values]
+
+
+def _decimal(value: object, places: int) -> Decimal:
+    if isinstance(value, Decimal) and -int(value.as_tuple().exponent) <= places:
+        return value
+    return fraction_to_decimal(Decimal(str(value)), places)
+
+
+def _rows(facts: Facts) -> Iterable[Row]:
+    ends = {"start": rfc3339(facts.covered.start_us), "end": rfc3339(facts.covered.end_us)}
+    head: Row
+    yield from _amounts({"section": "total", "team": facts.team, **ends}, facts.total, facts.total_before)
+    for bucket in BUCKET_WORDS:
+        if bucket in facts.buckets:
+            before = None if facts.buckets_before is None else facts.of(bucket, before=True)
+            head = {"section": "bucket", "team": facts.team, "bucket": bucket}
+            yield from _amounts(head, facts.of(bucket), before)
+    yield from _bridges(facts)
+    yield from _corrections(facts)
+    if facts.budget is not None:
+        budget = facts.budget
+        named = ("amount", "spent", "forecast", "forecast_low", "forecast_high")
+        for word in named:
+            value = getattr(budget, word)
+            if value is not None:
+                head = {"section": "budget", "team": facts.team, "kind": word, "cost": value}
+                yield {**head, "currency": budget.currency, "text": budget.period}
+    if facts.waited is not None:
+        told = facts.waited_by if facts.team is None else {facts.team: facts.waited}
+        for team, waited in sorted(told.items()):
+            text = f"{waited.requests} requests of others waited"
+            yield from _amounts(
+                {"section": "waited", "team": team, "bucket": "hoarded", "text": text}, waited.amount, None
+            )
+    for finding in facts.findings:
+        yield {
+            "section": "finding",
+            "team": finding.team,
+            "user": finding.user,
+            "cluster": finding.cluster,
+            "job": finding.subject["id"],
+            "bucket": finding.bucket,
+            "gpu_seconds": finding.wasted_gpu_seconds,
+            "cost": finding.wasted_cost,
+            "currency": finding.currency,
+            "start": finding.started_at,
+            "end": finding.ended_at,
+            "finding": finding.key,
+            "detector": finding.detector,
+            "severity": finding.severity,
+            "state": finding.state,
+            "text": finding.summary,
+            "remedy": finding.remedy,
+        }
+    for hold in facts.slices:
+        head = {
+            "section": "slice",
+            "team": hold.team,
+            "user": hold.user,
+            "cluster": hold.cluster,
+            "job": hold.job,
+            "slice": hold.slice,
+            "mig_profile": hold.profile,
+            "gpu_model": hold.gpu_model,
+            "idle_seconds": hold.idle_seconds,
+            "busy_ratio": hold.busy_ratio,
+            "start": hold.start,
+            "end": hold.end,
+            "text": f"share {hold.share}",
+        }
+        yield from _amounts(head, hold.amount, None)
+    for use in facts.models:
+        head = {
+            "section": "model",
+            "team": use.team,
+            "gpu_model": use.gpu_model,
+            "mig_profile": use.mig_profile,
+            "kind": use.kind,
+        }
+        yield from _amounts(head, use.amount, None)
+    for charge in facts.charges:
+        yield {
+            "section": "charge",
+            "team": charge.team,
+            "user": charge.user,
+            "cluster": charge.cluster,
+            "job": charge.job,
+            "kind": charge.kind,
+            "gpu_seconds": charge.gpu_seconds,
+            "cost": charge.cost,
+            "cost_exact": charge.cost_exact,
+            "currency": charge.currency,
+            "text": charge.error,
+        }
+    yield from _quality(facts)
+
+
+def _bridges(facts: Facts) -> Iterable[Row]:
+    """Of each owner: cost at its price, what a policy changes, shared costs, corrections; they add up to the charges."""
+    for one in bridges(facts) if needed(facts) else ():
+        for kind in ("at_price", "policy", "shared", "correction"):
+            head = {"section": "bridge", "team": one.owner, "kind": kind}
+            yield {**head, "cost": getattr(one, kind), "currency": facts.currency}
+
+
+def _corrections(facts: Facts) -> Iterable[Row]:
+    """Lines of closed periods: they add up to the charges of kind correction. `start` is when they were posted."""
+    for line in facts.corrected:
+        yield {
+            "section": "correction",
+            "team": line.team,
+            "user": line.user,
+            "cluster": line.cluster,
+            "job": line.job,
+            "gpu_model": line.gpu_model,
+            "mig_profile": line.mig_profile,
+            "kind": line.period,
+            "gpu_seconds": line.amount.gpu_seconds,
+            "cost": line.amount.costs[0][1] if line.amount.costs else None,
+            "cost_exact": line.cost_exact,
+            "currency": line.amount.costs[0][0] if line.amount.costs else None,
+            "start": rfc3339(line.billed_us),
+            "text": line.why,
+        }
+
+
+def _amounts(head: Row, amount: Amount, before: Amount | None) -> Iterable[Row]:
+    """A row a currency, and one for what has no price; at least one."""
+    old = {} if before is None else dict(before.costs)
+    currencies = sorted({*dict(amount.costs), *old})
+    seconds = {"gpu_seconds": amount.gpu_seconds - amount.unpriced_gpu_seconds}
+    if before is not None:
+        seconds["before_gpu_seconds"] = before.gpu_seconds - before.unpriced_gpu_seconds
+    costs = dict(amount.costs)
+    if len(currencies) <= 1:
+        currency = currencies[0] if currencies else None
+        cost = costs.get(currency, Decimal(0)) if currency else None
+        row: dict[str, object] = {**head, **seconds, "cost": cost, "currency": currency}
+        if before is not None and currency:
+            row["before_cost"] = old.get(currency, Decimal(0))
+        if currency or not (amount.unpriced_gpu_seconds or (before and before.unpriced_gpu_seconds)):
+            yield row
+    else:
+        # GPU-seconds are not told apart by currency here: charges are.
+        yield {**head, **seconds}
+        for currency in currencies:
+            yield {**head, "cost": costs.get(currency), "currency": currency, "before_cost": old.get(currency)}
+    lacking = before.unpriced_gpu_seconds if before is not None else None
+    if amount.unpriced_gpu_seconds or lacking:
+        yield {
+            **head,
+            "kind": "unpriced",
+            "gpu_seconds": amount.unpriced_gpu_seconds,
+            "before_gpu_seconds": lacking,
+            "text": "no rate covers this time",
+        }
+
+
+def _quality(facts: Facts) -> Iterable[Row]:
+    q = facts.quality
+    numbers: dict[str, object] = {
+        "unobserved_ratio": q.unobserved_ratio,
+        "unowned_ratio": q.unowned_ratio if facts.team is None else None,
+        "stale_hours": q.stale_hours,
+        "rate_card_version": facts.versions.rates,
+        "ownership_rules_version": facts.versions.teams,
+        "policies_version": facts.versions.policies,
+        "exchange_rates_version": facts.versions.fx,
+        "mig_share_method": facts.versions.method,
+    }
+    for name, value in numbers.items():
+        if value is not None:
+            yield {"section": "quality", "kind": name, "text": str(value)}
+    if facts.closed is not None:
+        signed = ", ".join(facts.closed.signed)
+        told = {
+            "closed_by": facts.closed.by,
+            "closing_sha256": facts.closed.digest,
+            "closing_forced": facts.closed.forced,
+            "signed_by": signed or None,
+        }
+        yield from ({"section": "quality", "kind": name, "text": text} for name, text in told.items() if text)
+    yield from ({"section": "quality", "kind": "missing_rate", "text": text} for text in q.missing_rates)
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    text = _text(value)
+    return f"'{text}" if name in TEXTS and text.startswith(FORMULA) else text
+
+
+def _text(value: object) -> str:
+    """Text that UTF-8 can write; a decimal in full."""
+    if type(value) is str and value.isascii() and "\0" not in value:
+        return value
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return str(value).encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")

@@ -1,0 +1,119 @@
+"""Idle GPUs that were held while requests of other teams waited that they would have fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from decimal import Decimal
+from fractions import Fraction
+
+import pyarrow as pa
+
+from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
+from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, fraction_to_decimal
+from gpuwatch.ledger.totals import working_tables
+from gpuwatch.policy.ownership import resolve_many
+from gpuwatch.rates.card import model_tokens
+from gpuwatch.report.facts import Amount, Waited
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+NOT_FOR_GPUS = (
+    "Dependency",
+    "DependencyNeverSatisfied",
+    "BeginTime",
+    "JobHeldUser",
+    "JobHeldAdmin",
+    "JobArrayTaskLimit",
+    "SchedulingGated",
+    "Deactivated",
+    "InactiveWorkload",
+    "Inadmissible",
+    "ExceedsMaxQuota",
+    "ClusterQueueStopped",
+    "LocalQueueStopped",
+    "PartitionDown",
+    "PartitionInactive",
+)
+"""Reasons for waiting that a free GPU would not have ended. A request that ever gave one is not counted."""
+REQUESTS_MAX = 1_000_000
+
+_FIT = pa.schema([("gpu_type", pa.string()), ("model", pa.string())])
+_REQUEST = pa.schema([("number", pa.int64()), ("team", pa.string())])
+
+
+def idle_while_waiting(
+    store: Store, state: State, window: Window, teams: Collection[str] | None
+) -> dict[str, Waited] | None:
+    """By the team that held the GPUs (only those of `teams`); None where no scheduler said what waited.
+
+    A GPU (or slice) counts in an hour that it was held idle throughout, for the part of the hour in which at least one
+    request of another team waited that asked for this cluster, queue, kind of GPU and slice, and for no more devices
+    than were held idle there throughout that hour. Idle time in other hours is left out: the amounts are a lower bound.
+    """
+    scope = {"start_us": window.start_us, "end_us": window.end_us}
+    with working_tables(store):
+        store.run("capacity/report_request", **scope, reasons=list(NOT_FOR_GPUS), limit=REQUESTS_MAX)
+        if not _told(store, window):
+            return None
+        owners = store.table("capacity/report_request_owner")
+        decided = resolve_many(state.team_rules(), owners).select(["number", "team"])
+        with (
+            store.view("report_fit", fitting(store)),
+            store.view("report_owner", decided.cast(_REQUEST)),
+        ):
+            rows = store.rows("report/waited", **scope, hour_us=HOUR_US, teams=None if teams is None else sorted(teams))
+        store.sql("drop table report_request")
+    found: dict[str, Waited] = {}
+    for row in rows:
+        known = found.get(row["team"], Waited(Amount(), 0))
+        requests = max(known.requests, int(row["requests"]))
+        found[row["team"]] = Waited(known.amount + _amount(row), requests)
+    return found
+
+
+def fitting(store: Store) -> pa.Table:
+    """Which model each word for a kind of GPU in report_request may mean: rows of gpu_type and model."""
+    pairs = store.sql(
+        "select distinct gpu_type, model"
+        " from (select distinct cluster, gpu_type from report_request where gpu_type is not null)"
+        " join (select distinct cluster, model from device where model is not null) using (cluster)"
+    )
+    found = [{"gpu_type": word, "model": model} for word, model in pairs if _names(word, model)]
+    return pa.Table.from_pylist(found, schema=_FIT)
+
+
+def _told(store: Store, window: Window) -> bool:
+    """Whether anybody said when what ran or waits was submitted: else nobody knows what waited."""
+    found = store.sql(
+        "select exists (select 1 from report_request)"
+        " or exists (select 1 from pending where submit_us < $end_us and evidence_us > $start_us)"
+        " or exists (select 1 from run where submit_us is not null and start_us < $end_us and end_us > $start_us)",
+        start_us=window.start_us,
+        end_us=window.end_us,
+    )
+    return bool(found[0][0])
+
+
+def _amount(row: dict[str, object]) -> Amount:
+    """Of a team, a share and a price: microseconds × share, × price."""
+    share = Fraction(int(str(row["share_num"])), int(str(row["share_den"])))
+    seconds = Fraction(int(str(row["waited_us"])), SECOND_US) * share
+    told = fraction_to_decimal(seconds, EXACT_PLACES)
+    if row["usd_per_gpu_hour"] is None or row["currency"] is None:
+        return Amount(told, (), told)
+    cost = fraction_to_decimal(seconds / 3600 * Fraction(Decimal(str(row["usd_per_gpu_hour"]))), EXACT_PLACES)
+    return Amount(told, ((str(row["currency"]), cost),))
+
+
+def _names(gpu_type: str, model: str) -> bool:
+    """Whether a scheduler's word for a kind of GPU may mean this model: all its words are in the model's name."""
+    words = model_tokens(gpu_type)
+    return bool(words) and words <= model_tokens(model)
+
+
+def rounded(waited: Waited) -> Waited:
+    """With money in cents, as it is told."""
+    amount = waited.amount
+    costs = tuple((currency, fraction_to_decimal(cost, CENT_PLACES)) for currency, cost in amount.costs)
+    seconds, lacking = (fraction_to_decimal(n, 6) for n in (amount.gpu_seconds, amount.unpriced_gpu_seconds))
+    return Waited(Amount(seconds, costs, lacking), waited.requests)

@@ -1,0 +1,1 @@
+"""The authority scorecard as a document and files."""

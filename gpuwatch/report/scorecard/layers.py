@@ -1,0 +1,216 @@
+"""A layer of the authority scorecard as a section: its decisions, who takes them, its findings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.report import text as report_text
+from gpuwatch.report.document import Block, Cell, Column, Heading, Notice, Row, Section, Table, Text, row
+from gpuwatch.report.html.markup import name
+
+POOLS_MAX = 15
+"""Pools that a table shows; the JSON file has all."""
+FINDINGS_MAX = 5
+
+Told = Mapping[str, Any]
+
+
+def layer_section(card: Told, layer: Told) -> Section:
+    """What is decided in a layer and by whom, what is left to defaults, and what its findings cost."""
+    blocks: list[Block] = [Text(f"Decides {layer['decides']}. {_why(layer)}")]
+    if layer["decisions"]:
+        blocks.append(_decisions(layer))
+    if card["window"] is not None:
+        blocks += _WHO[layer["id"]](card)
+    left = [one for one in layer["decisions"] if one["state"] in ("default", "in part")]
+    if left:
+        blocks.append(Notice("Left to defaults: how to decide", tuple(f"{one['title']}: {one['fix']}" for one in left)))
+    blocks += _findings(card, layer)
+    return Section(f"{layer['name']}: {_grade(layer)}{_cost(card, layer)}", tuple(blocks))
+
+
+def _grade(layer: Told) -> str:
+    return f"grade {layer['grade']}" if layer["grade"] else str(layer["grade_words"])
+
+
+def _cost(card: Told, layer: Told) -> str:
+    """What its findings claimed, where they claimed anything."""
+    if not Fraction(layer["gpu_hours"] or 0):
+        return ""
+    hours = report_text.hours(Fraction(layer["gpu_hours"]))
+    if layer["cost"] is None:
+        return f", its findings name {hours}"
+    return f", its findings name {report_text.money(Decimal(layer['cost']), card['currency'])} ({hours})"
+
+
+def _why(layer: Told) -> str:
+    arise = [one for one in layer["decisions"] if one["state"] != "does not arise"]
+    judged = f"{layer['decisions_judged']} of {len(arise)} decisions that arise could be judged."
+    if layer["points"] is None:
+        return f"No grade: {judged}" if arise else "No grade: nothing here has to be decided, as far as is known."
+    said = f"{judged} They have {layer['points']:.2f} of 1 points."
+    lost = layer["letters_lost"]
+    said += f" {lost} {'letter' if lost == 1 else 'letters'} less for what its findings cost." if lost else ""
+    return said + (" At best C while a critical finding is open." if layer["worst"] == "critical" else "")
+
+
+def _decisions(layer: Told) -> Table:
+    columns = (
+        Column("Decision", label=True, part=2.2),
+        Column("Taken", label=True, part=0.9),
+        Column("What is known", part=4),
+    )
+    return Table(columns, tuple(row([one["title"], one["state"], one["said"]]) for one in layer["decisions"]))
+
+
+def _placement(card: Told) -> list[Block]:
+    """Which gangs ran, through whom."""
+    return [*_maps(card, "link_sources", "links inside of nodes"), *_gangs(card)]
+
+
+def _gangs(card: Told) -> list[Block]:
+    gangs: Sequence[Told] = card["gangs"]
+    if not gangs:
+        return []
+    rows = [
+        row(
+            [
+                words_of(one["authority"], one["gate"]),
+                report_text.count(Fraction(one["gpu_hours"])),
+                f"{one['runs']:,}",
+                {True: "whole", False: "in part", None: report_text.MISSING}[one["whole"]],
+                one["topology"] or report_text.MISSING,
+            ]
+        )
+        for one in gangs[:POOLS_MAX]
+    ]
+    columns = (
+        Column("Gangs placed by", part=2.5),
+        Column("GPU-hours", number=True),
+        Column("Runs", number=True, wide=True),
+        Column("They start"),
+        Column("Topology asked for", part=1.4),
+    )
+    return [Table(columns, tuple(rows)), *_more(len(gangs), "kinds of gangs")]
+
+
+def _maps(card: Told, sources: str, what: str) -> list[Block]:
+    told = sorted({str(source) for row in card["topology"] for source in row[sources] or ()})
+    return [Text(f"Who tells {what}: {', '.join(told) if told else 'nobody'}.")]
+
+
+def _partitioning(card: Told) -> list[Block]:
+    rows = [one for one in card["mig"] if one["cut_gpus"] or one["strategy"] not in (None, "none")]
+    if not rows:
+        return []
+    shown: list[Row] = [
+        row(
+            [
+                name(one["pool"]),
+                name(one["model"]),
+                f"{one['cut_gpus']:,} of {one['gpus']:,}",
+                f"{one['slices']:,}",
+                one["strategy"] or "not told",
+                name(one["set_by"], "nobody known" if one["cut_gpus"] else ""),
+            ]
+        )
+        for one in sorted(rows, key=lambda one: (-one["cut_gpus"], -one["gpus"], str(one["pool"])))[:POOLS_MAX]
+    ]
+    columns = (
+        Column("Pool", part=1.5),
+        Column("Model", wide=True, part=2),
+        Column("Cut GPUs", number=True),
+        Column("Slices", number=True, wide=True, part=0.7),
+        Column("MIG strategy"),
+        Column("Cut by", part=1.3),
+    )
+    return [Heading("How pools are cut"), Table(columns, tuple(shown)), *_more(len(rows), "pools")]
+
+
+def words_of(authority: str, gate: str | None) -> str:
+    """Who places, and who lets in before: `kube-scheduler behind kueue`."""
+    said = {"inner": "inside of other jobs", "not told": "nobody tells (labels of samples)"}.get(authority, authority)
+    return name(said if gate is None else f"{said} behind {gate}")
+
+
+def _scheduling(card: Told) -> list[Block]:
+    """Pools to which several write, then the largest."""
+    pools: Sequence[Told] = card["writers"]
+    if not pools:
+        return []
+    ranked = sorted(pools, key=lambda one: not one["several"])
+    rows = [
+        row(
+            [
+                name(one["pool"]),
+                report_text.count(Fraction(str(one["gpu_hours"]))),
+                ", ".join(_writer(each) for each in one["writers"]),
+                f"{one['shared_nodes']:,} of {one['nodes']:,} nodes" if one["several"] else "no",
+            ]
+        )
+        for one in ranked[:POOLS_MAX]
+    ]
+    columns = (
+        Column("Pool", part=1.5),
+        Column("GPU-hours held", number=True),
+        Column("Who writes to it", part=3),
+        Column("Several on one node", part=1.2),
+    )
+    return [Heading("Who writes to which pool"), Table(columns, tuple(rows)), *_more(len(pools), "pools")]
+
+
+def _writer(told: Told) -> str:
+    return f"{words_of(told['authority'], told['gate'])} {report_text.percent(Fraction(str(told['ratio'])))}"
+
+
+def _fabric(card: Told) -> list[Block]:
+    return _maps(card, "network_sources", "where nodes are in the network")
+
+
+def _more(count: int, what: str) -> list[Block]:
+    return [Text(f"{count - POOLS_MAX:,} more {what} are in scorecard.json.", "soft")] if count > POOLS_MAX else []
+
+
+def _findings(card: Told, layer: Told) -> list[Block]:
+    found: Sequence[Told] = layer["findings"]
+    if not found:
+        return [] if card["window"] is None else [Text("No finding of this layer in the window.", "soft")]
+    rows = [
+        row(
+            [
+                one["severity"],
+                f"{one['title']}: {name(one['subject']['id'])}. {one['summary']}",
+                one["state"],
+                Cell(_price(one)),
+            ]
+        )
+        for one in found[:FINDINGS_MAX]
+    ]
+    columns = (
+        Column("Severity", label=True, part=0.9),
+        Column("Finding", part=5),
+        Column("State", wide=True, label=True, part=0.9),
+        Column("Cost", number=True, part=1.1),
+    )
+    count = f"{layer['findings_count']:,} {'finding' if layer['findings_count'] == 1 else 'findings'}, {layer['open_count']:,} open"
+    more = layer["findings_count"] - len(rows)
+    rest = [Text(f"The dearest are shown; gpuwatch findings tells the {more:,} others.", "soft")] if more else []
+    return [Heading(f"Findings: {count}"), Table(columns, tuple(rows)), *rest]
+
+
+def _price(found: Told) -> str:
+    if found["cost"] is not None:
+        return report_text.money(Decimal(found["cost"]), found["currency"])
+    hours = Fraction(found["gpu_hours"])
+    return f"{report_text.hours(hours)}" if hours else "not counted"
+
+
+_WHO: dict[str, Callable[[Told], list[Block]]] = {
+    "placement": _placement,
+    "partitioning": _partitioning,
+    "scheduling": _scheduling,
+    "fabric": _fabric,
+}

@@ -1,0 +1,132 @@
+"""What was wasted and by whom: the dearest findings with their remedy, and idle GPUs that others waited for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+from gpuwatch.core.clock import DAY_US, parse_rfc3339
+from gpuwatch.findings.read import ELAPSED_US_MIN, Finding
+from gpuwatch.report import text as report_text
+from gpuwatch.report.document import Block, Card, Column, Section, Table, Text, row
+from gpuwatch.report.facts import UNOWNED, Facts
+from gpuwatch.report.html.markup import name
+
+FINDINGS_SHOWN = 5
+WAITED_SHOWN = 10
+
+
+def wastes(facts: Facts) -> Section:
+    """The dearest findings of the week, each with its owner and what to do. Exempt ones are counted only."""
+    listed = [f for f in facts.findings if f.state != "exempt"]
+    exempt = len(facts.findings) - len(listed)
+    notes = [f"{exempt} more {'is' if exempt == 1 else 'are'} exempt by decision of the owner."] if exempt else []
+    if not listed:
+        text = "No finding in this week. What could not be judged is named below, under data quality."
+        return Section("The largest wastes: none found", tuple(Text(t) for t in (text, *notes)))
+    shown = listed[:FINDINGS_SHOWN]
+    if len(listed) > len(shown):
+        rest = len(listed) - len(shown)
+        notes.insert(0, f"{rest:,} smaller {'one is' if rest == 1 else 'ones are'} in the table files.")
+    count = f"{len(listed):,} {'finding' if len(listed) == 1 else 'findings'}"
+    since = "Amounts since the waste began, which may be before this week."
+    blocks: list[Block] = [Text(" ".join([since, *notes]), "soft"), *(_card(facts, finding) for finding in shown)]
+    return Section(f"The largest wastes: {count}{_sum(facts, listed)}", tuple(blocks))
+
+
+def waited(facts: Facts) -> Section:
+    """Idle time that was held while requests of other teams waited; told as unknown where nobody said what waited."""
+    found = facts.waited
+    title = "Held idle while others waited"
+    if found is None:
+        text = "No scheduler said what waited in this week, so nobody can say. Import sacct or the queue's objects."
+        return Section(f"{title}: not known", (Text(text),))
+    if not found.amount.gpu_seconds:
+        text = (
+            "No GPU was idle through a whole hour in which a request of another team waited that it would have fitted."
+        )
+        return Section(f"{title}: none", (Text(text),))
+    cost = report_text.amount_money(found.amount, facts.currency)
+    hours = report_text.hours(found.amount.gpu_hours)
+    requests = f"{found.requests:,} {'request' if found.requests == 1 else 'requests'}"
+    if facts.team is None:
+        text = f"For at least {hours}, GPUs stood idle in one team's hands while requests of another waited that they "
+        text += f"would have fitted ({cost}). Only hours that were idle throughout count, so the true number is higher."
+    else:
+        text = f"At least {hours} of GPUs that you held and did not use would have fitted {requests} of other teams "
+        text += f"that waited meanwhile ({cost}). Only hours that were idle throughout count."
+    blocks: list[Block] = [Text(text)]
+    if facts.team is None:
+        ranked = sorted(facts.waited_by.items(), key=lambda item: (-item[1].amount.gpu_seconds, item[0]))
+        columns = (
+            Column("Team that held them", part=3),
+            Column("GPU-hours", number=True),
+            Column("Cost", number=True),
+            Column("Requests that waited", number=True, part=1.5),
+        )
+        shown = ranked[:WAITED_SHOWN]
+        rows = [
+            row(
+                [
+                    "Held, no team known" if team == UNOWNED else name(team),
+                    report_text.count(each.amount.gpu_hours),
+                    report_text.amount_money(each.amount, facts.currency),
+                    f"{each.requests:,}",
+                ]
+            )
+            for team, each in shown
+        ]
+        blocks.append(Table(columns, tuple(rows)))
+        if len(ranked) > len(shown):
+            blocks.append(Text(f"{len(ranked) - len(shown)} more teams are in the table files.", "soft"))
+    return Section(f"{title}: at least {cost}", tuple(blocks))
+
+
+def _sum(facts: Facts, listed: Sequence[Finding]) -> str:
+    costs = [f.wasted_cost for f in listed if f.currency == facts.currency and f.wasted_cost is not None]
+    if len(costs) != len(listed):
+        return ""
+    return f", {report_text.money(sum(map(Decimal, costs)), facts.currency)} since they began"
+
+
+def a_day(finding: Finding) -> Fraction | None:
+    """Money a day while it lasted, at least an hour of it; None where it has no price."""
+    if finding.wasted_cost is None:
+        return None
+    elapsed = parse_rfc3339(finding.last_seen_at) - parse_rfc3339(finding.started_at)
+    return Fraction(Decimal(finding.wasted_cost)) * DAY_US / max(elapsed, ELAPSED_US_MIN)
+
+
+def owner(facts: Facts, finding: Finding) -> str:
+    """`team search, user ann`; of a team's own report only the user."""
+    team = "no team known" if finding.team == UNOWNED else f"team {name(finding.team)}"
+    parts = [] if facts.team is not None else [team]
+    parts += [f"user {name(finding.user)}" if finding.user else "user not told"]
+    return ", ".join(parts)
+
+
+def _card(facts: Facts, finding: Finding) -> Card:
+    hours = Fraction(Decimal(finding.wasted_gpu_seconds)) / 3600
+    begun, daily = parse_rfc3339(finding.started_at), a_day(finding)
+    lost = report_text.NO_PRICE if finding.wasted_cost is None else _lost(finding)
+    over = (
+        f"since {report_text.instant(begun)} UTC, still going on"
+        if finding.ended_at is None
+        else f"{report_text.instant(begun)} to {report_text.instant(parse_rfc3339(finding.ended_at))} UTC"
+    )
+    subject = f"{finding.subject['kind']} {name(finding.subject['id'])}"
+    per_day = "" if daily is None else f", {report_text.money(daily, finding.currency)} a day"
+    acted = "" if finding.state in ("open", "resolved") else f" · {finding.state}"
+    return Card(
+        severity=finding.severity,
+        title=finding.title,
+        lost=lost,
+        summary=finding.summary,
+        about=f"{subject}, {owner(facts, finding)} · {over} · {report_text.hours(hours)}{per_day}{acted}",
+        remedy=finding.remedy,
+    )
+
+
+def _lost(finding: Finding) -> str:
+    return report_text.money(Decimal(finding.wasted_cost or "0"), finding.currency)

@@ -1,0 +1,1 @@
+"""The running service: collectors, analyzer, alerts and API in one process."""

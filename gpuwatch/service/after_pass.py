@@ -1,0 +1,215 @@
+"""What follows a pass of the analysis: messages about findings, and the report of a week that ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.alerts import budgets as alerts_budgets
+from gpuwatch.alerts import report_notice
+from gpuwatch.alerts.changes import enqueue
+from gpuwatch.alerts.channel import REPORT, Channel, from_config
+from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.outbox.deliver import Deliverer
+from gpuwatch.alerts.repository import Channels
+from gpuwatch.core.clock import DAY_US, Window
+from gpuwatch.core.errors import SourceUnreachable, UsageError
+from gpuwatch.findings import read as findings_read
+from gpuwatch.findings.owner_actions import Actions
+from gpuwatch.findings.read import Finding
+from gpuwatch.reclaim import alerts as reclaim_alerts
+from gpuwatch.settings import Settings, table_list
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+LOOK_BACK_US = 30 * DAY_US
+"""Findings that ended earlier are told to nobody any more."""
+LOOK_AHEAD_US = DAY_US
+TEST_TRY_S = 15.0
+"""How long the test button waits for a server; TEST_WAIT_S with all that is round it."""
+TEST_WAIT_S = 30.0
+STOP_S = 30.0
+log = logging.getLogger(__name__)
+
+
+class Alerting:
+    """Queues messages after each pass and delivers them in a thread with an event loop of its own."""
+
+    def __init__(
+        self,
+        state: State,
+        config: AlertConfig,
+        now_us: Callable[[], int],
+        base_url: Callable[[], str],
+        settings: Settings,
+        delivered: Callable[[str, str], None],
+        home: Path | None = None,
+    ) -> None:
+        """`home` is where reports are kept for channels that want them while no report_directory is set."""
+        self._state = state
+        self._home = home
+        self._now_us = now_us
+        self._base_url = base_url
+        self._delivered = delivered
+        self._take_over(config, settings)
+        self._ended = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._running = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="alerts", daemon=True)
+
+    def start(self) -> None:
+        """Starts delivering."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the message it is at; the rest stays in the outbox."""
+        if not self._thread.is_alive():
+            return
+        self._running.wait(STOP_S)  # stopped in the moment it was started, it has no loop to tell yet
+        self._ended = True
+        self._end_round()
+        self._thread.join(STOP_S)
+
+    def reload(self, config: AlertConfig, settings: Settings) -> None:
+        """Takes other channels and settings over: the message that is being sent goes out as it was meant."""
+        self._take_over(config, settings)
+        if self._thread.is_alive():
+            self._end_round()
+
+    def after_pass(self, store: Store) -> None:
+        """Queues what changed, and writes the report of last week once its books are there."""
+        now_us = self._now_us()
+        told = self._own("reclaims", reclaim_alerts.alerts, store, now_us)
+        if any(channel.enabled for channel in Channels(self._state).list()):
+            window = Window(now_us - LOOK_BACK_US, now_us + LOOK_AHEAD_US)
+            actions = Actions(self._state).current(now_us)
+            told += self._own("budgets", alerts_budgets.alerts, store, now_us)
+            found = findings_read.read(store, window=window, actions=actions)
+            enqueue(self._state, [*found, *told], now_us)
+        if (directory := self._report_directory()) is not None:
+            self._report(store, directory, now_us)
+
+    def _own(
+        self, what: str, alerts: Callable[[Store, State, int], list[Finding]], store: Store, now_us: int
+    ) -> list[Finding]:
+        """Messages that are no findings; those that cannot be told hold nothing up. Reclaims take their steps here, whether
+        or not anybody is told.
+        """
+        try:
+            return alerts(store, self._state, now_us)
+        except Exception:
+            log.exception("no messages about %s", what)
+            return []
+
+    def _report_directory(self) -> Path | None:
+        """Where reports are written; None where nobody wants any."""
+        if self._settings.report_directory is not None:
+            return Path(self._settings.report_directory)
+        wanted = any(channel.enabled and REPORT in channel.events for channel in Channels(self._state).list())
+        return self._home if wanted else None
+
+    def _report(self, store: Store, directory: Path, now_us: int) -> None:
+        """1. Files. 2. Messages. 3. The week is done: what fails before that is done again, and told once."""
+        from gpuwatch.report.files import done
+        from gpuwatch.report.weekly import notes_of, write_due
+
+        settings = self._settings
+        written = write_due(
+            store,
+            self._state,
+            directory,
+            now_us,
+            paper=settings.report_paper,
+            method=settings.mig_share_method,
+        )
+        if written is None:
+            # Those who had no address when the report was told, and have one now.
+            if (week := report_notice.owed(self._state, now_us)) is not None:
+                notes = notes_of(store, self._state, week, now_us, method=settings.mig_share_method)
+                report_notice.enqueue(self._state, notes, now_us, mail_only=True)
+                report_notice.told(self._state, week)
+            return
+        report_notice.enqueue(self._state, written.notes, now_us)
+        done(self._state, written.week, now_us)
+        report_notice.told(self._state, written.week)
+        for path in written.paths:
+            log.info("report written", extra={"path": str(path)})
+
+    def send_test(self, name: str) -> None:
+        """Sends a test message now. Raises UsageError for an unknown channel, SourceUnreachable when it did not arrive."""
+        try:
+            outcome = asyncio.run(asyncio.wait_for(self._deliverer(TEST_TRY_S).send_test(name), TEST_WAIT_S))
+        except TimeoutError:
+            raise SourceUnreachable(f"channel {name}: no answer within {TEST_WAIT_S:g} s") from None
+        if not outcome.sent:
+            raise SourceUnreachable(f"channel {name}: {outcome.error}")
+
+    def _deliverer(self, timeout_s: float | None = None) -> Deliverer:
+        return Deliverer(
+            self._state,
+            self._now_us,
+            base_url=self._base_url() or None,
+            allow_private=self._allow,
+            reports=self._report_directory(),
+            delivered=self._delivered,
+            timeout_s=timeout_s,
+        )
+
+    def _work(self) -> None:
+        with asyncio.Runner() as runner:
+            runner.run(self._run())
+
+    async def _run(self) -> None:
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._running.set()
+        while not self._ended:
+            await self._deliverer().run(self._stop, log.warning)
+            self._stop.clear()
+
+    def _end_round(self) -> None:
+        """Ends the deliverer at work; unless all is over, another one with what holds now follows."""
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    def _take_over(self, config: AlertConfig, settings: Settings) -> None:
+        guard = Guard.of(config.allow)
+        Channels(self._state, guard).adopt(config.channels, self._now_us())
+        self.guard, self._allow = guard, config.allow
+        self._settings = settings
+
+
+@dataclass(frozen=True)
+class AlertConfig:
+    """Where messages go, as gpuwatch.toml has it."""
+
+    allow: list[str]
+    """`allow_private` of [alerts]: hosts and networks that may be sent to although they are not public."""
+    channels: list[Channel]
+
+
+def configured(config: Mapping[str, Any]) -> AlertConfig:
+    """What [alerts] and [[channel]] say. Raises UsageError with every problem at once."""
+    problems: list[str] = []
+    alerts = config.get("alerts", {})
+    allow = alerts.get("allow_private", []) if isinstance(alerts, Mapping) else None
+    if not isinstance(alerts, Mapping) or set(alerts) - {"allow_private"}:
+        problems.append("[alerts] has one setting: allow_private, a list of hosts and networks")
+    if not isinstance(allow, list) or not all(isinstance(entry, str) for entry in allow):
+        problems.append("[alerts] allow_private is not a list of hosts and networks")
+        allow = []
+    try:
+        guard = Guard.of(allow)
+    except UsageError as error:
+        problems.append(str(error))
+        guard = Guard.of([])
+    channels = from_config(table_list(config, "channel", problems), problems, guard)
+    if problems:
+        raise UsageError(f"settings: {'; '.join(problems)}")
+    return AlertConfig(allow, channels)

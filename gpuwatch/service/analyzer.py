@@ -1,0 +1,156 @@
+"""The analyzer's thread: books and findings follow the samples, a pass at a time, on a connection of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from gpuwatch.analysis.pipeline import analyze
+from gpuwatch.billing import chargeback
+from gpuwatch.billing.periods.repository import Periods
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.service.priority import yield_to_others
+from gpuwatch.settings import Settings
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+REST_SHARE = 1.0
+"""After a pass the analyzer rests at least as long as the pass took: it never has more than half of a core for good."""
+log = logging.getLogger(__name__)
+
+AfterPass = Callable[[Store], None]
+
+
+@dataclass(frozen=True)
+class AnalysisStatus:
+    """How the books follow: times in microseconds, None where it never happened."""
+
+    running: bool = False
+    last_success_us: int | None = None
+    last_error: str | None = None
+    seconds: float = 0.0
+    books_until_us: int | None = None
+    failed_rules: tuple[str, ...] = ()
+
+
+class Analyzer:
+    """Runs analyze() every `interval_s` while anything is new, and `after` each pass (alerts, reports)."""
+
+    def __init__(
+        self,
+        store: Store,
+        state: State,
+        settings: Settings,
+        now_us: Callable[[], int],
+        after: AfterPass,
+        on_pass: Callable[[AnalysisStatus], None],
+        commits: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._settings = settings
+        self._now_us = now_us
+        self._after = after
+        self._on_pass = on_pass
+        self._commits = commits
+        self._seen: tuple[int, dict[str, int], Settings] | None = None
+        self._wake = threading.Event()
+        self._stopping = False
+        self._books = threading.Lock()  # held by whoever writes derived tables
+        self._status = AnalysisStatus()
+        self._retained_day = -1
+        self._thread = threading.Thread(target=self._work, name="analyzer", daemon=True)
+
+    @property
+    def status(self) -> AnalysisStatus:
+        """How the books follow."""
+        return self._status
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Starts the first pass."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the pass at its next query and waits for it: what it had not committed is done at the next start."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            while self._thread.is_alive():
+                self._store.interrupt()
+                self._thread.join(0.2)
+
+    def use(self, settings: Settings) -> None:
+        """Other settings, from the next pass on."""
+        self._settings = settings
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Asks for a pass now."""
+        self._wake.set()
+
+    def reprice(self, store: Store, wait_s: float) -> bool:
+        """Prices with the newest rates and rules on the caller's connection; False when a pass holds the books."""
+        if not self._books.acquire(timeout=wait_s):
+            self._wake.set()
+            return False
+        try:
+            chargeback.price_all(store, self._state)
+        finally:
+            self._books.release()
+        return True
+
+    def run_once(self) -> None:
+        """One pass in the caller's thread; nothing but `after` where neither data, cards nor settings are new."""
+        began = time.monotonic()
+        now_us = self._now_us()
+        settings = self._settings
+        new = (self._commits(), Periods(self._state).versions(), settings)
+        try:
+            if new != self._seen:
+                self._pass(settings, began, now_us)
+                self._seen = new
+            else:
+                self._status = replace(self._status, last_success_us=now_us, last_error=None)
+            self._after(self._store)
+        except Exception as error:
+            if self._stopping:
+                return
+            known = isinstance(error, GpuwatchError)
+            log.error("analysis failed", extra={"error": str(error)}, exc_info=None if known else error)
+            words = str(error) if known else f"{type(error).__name__}: {error}"
+            self._status = replace(self._status, running=False, last_error=words, seconds=time.monotonic() - began)
+        self._on_pass(self._status)
+
+    def _pass(self, settings: Settings, began: float, now_us: int) -> None:
+        self._status = replace(self._status, running=True)
+        day = now_us // DAY_US
+        with self._books:
+            report = analyze(self._store, self._state, settings, now_us=now_us, retention=day != self._retained_day)
+            self._retained_day = day
+        until = self._store.sql("select max(last_us) from context_span where last_us <= $now", now=now_us)[0][0]
+        self._status = AnalysisStatus(
+            running=False,
+            last_success_us=self._now_us(),
+            seconds=time.monotonic() - began,
+            books_until_us=until,
+            failed_rules=tuple(report.failed_rules),
+        )
+        for failed in report.failed_rules:
+            log.error("rule failed", extra={"rule": failed})
+
+    def _work(self) -> None:
+        yield_to_others()
+        while not self._stopping:
+            self.run_once()
+            rest_s = max(self._settings.analyze_interval_s, self._status.seconds * REST_SHARE)
+            self._wake.wait(rest_s)
+            self._wake.clear()

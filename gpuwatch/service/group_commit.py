@@ -1,0 +1,221 @@
+"""Group commit: what arrives within a moment shares one transaction, and the answer waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.errors import StoreBusy, StoreError
+from gpuwatch.core.model import Points, Records, Rejects
+from gpuwatch.store.cardinality import SeriesLimit
+from gpuwatch.store.database import Store
+from gpuwatch.store.time_bounds import in_time, live
+
+LINGER_S = 0.1
+"""How long the first of a group waits for others."""
+PATIENT_S = 1.0
+"""The same where nobody waits for the answer."""
+ROWS_QUEUED_MAX = 2_000_000
+"""Rows that may wait for the disk; beyond, senders are told to come back."""
+ROWS_A_COMMIT = 500_000
+REQUESTS_A_COMMIT = 1_000
+FATAL = "database has been invalidated"
+"""What DuckDB says when it can go on only after it is opened anew."""
+
+Batches = Sequence[Records | Points]
+
+
+@dataclass(frozen=True)
+class _Request:
+    source: str
+    batches: Batches
+    rows: int
+    done: Future[None]
+    patient: bool
+
+
+class GroupCommit:
+    """The only writer of raw tables: a thread that appends what was submitted, a group at a time.
+
+    `on_commit(seconds, rows, requests)` is told of each commit. When a group fails, each of its requests is tried alone:
+    one that the store refuses never fails the others. `on_fatal(why)` is told when the store must be opened anew.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        now_us: Callable[[], int],
+        raw_days: int,
+        on_commit: Callable[[float, int, int], None] | None = None,
+        on_fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._now_us = now_us
+        self._raw_us = raw_days * DAY_US
+        self._limit = SeriesLimit()
+        self._on_commit = on_commit
+        self._on_fatal = on_fatal
+        self._queue: deque[_Request] = deque()
+        self._rows = 0
+        self._urgent = False  # somebody in the queue waits
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
+
+    @property
+    def rows_queued(self) -> int:
+        """Rows that wait for the disk."""
+        return self._rows
+
+    @property
+    def alive(self) -> bool:
+        """Whether the writer runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Starts the writer, which knows the label sets that the store has."""
+        self._limit.load(self._store)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Writes what was accepted, then ends the writer."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def submit(
+        self, source: str, batches: Batches, rejects: Rejects | None = None, *, patient: bool = False
+    ) -> Future[None]:
+        """Queues batches; the future is done when they are on disk, and fails with StoreError when they cannot be.
+
+        Readings whose time cannot be right, and those of more new label sets than a cluster may have, are counted in
+        `rejects` and left out. With `patient` nobody waits: more may be written at once. Raises StoreBusy when the queue
+        is full.
+        """
+        now_us = self._now_us()
+        span = live(now_us, self._raw_us)
+        kept = [in_time(b, span, source, rejects) if isinstance(b, Points) else b for b in batches]
+        kept = self._limit.admitted(kept, now_us, source, rejects)
+        rows = sum(b.rows.num_rows for b in kept)
+        done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # from here nobody can cancel it: the rows are written whoever waits
+        with self._changed:
+            if self._stopping:
+                raise StoreBusy("the service is stopping; send again in a moment")
+            # One request larger than the queue is let in when it stands alone.
+            if self._rows and self._rows + rows > ROWS_QUEUED_MAX:
+                raise StoreBusy(f"{self._rows} rows wait for the disk; send again in a few seconds")
+            self._queue.append(_Request(source, kept, rows, done, patient))
+            self._rows += rows
+            self._urgent = self._urgent or not patient
+            self._changed.notify_all()
+        return done
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._queue and not self._stopping:
+                    self._changed.wait()
+                if not self._queue:
+                    return
+                deadline = time.monotonic() + PATIENT_S
+                while not self._stopping and self._rows < ROWS_A_COMMIT and len(self._queue) < REQUESTS_A_COMMIT:
+                    if self._urgent:
+                        deadline = min(deadline, time.monotonic() + LINGER_S)
+                        self._urgent = False
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        break
+                    self._changed.wait(left)
+                group: list[_Request] = []
+                rows = 0
+                while self._queue and len(group) < REQUESTS_A_COMMIT and (not group or rows < ROWS_A_COMMIT):
+                    group.append(self._queue.popleft())
+                    rows += group[-1].rows
+                self._urgent = any(not request.patient for request in self._queue)
+            self._write(group)
+            with self._changed:
+                self._rows -= rows
+
+    def _write(self, group: list[_Request]) -> None:
+        begun = time.monotonic()
+        try:
+            self._append(group)
+        except Exception as error:  # noqa: BLE001 - told to the senders, who keep their data
+            if len(group) > 1 and not isinstance(error, StoreError):
+                for request in group:
+                    self._write([request])
+                return
+            if FATAL in str(error) and self._on_fatal is not None:
+                self._on_fatal(_words(error))
+            for request in group:
+                request.done.set_exception(error if isinstance(error, StoreError) else StoreError(_words(error)))
+            return
+        if self._on_commit is not None:
+            self._on_commit(time.monotonic() - begun, sum(r.rows for r in group), len(group))
+        for request in group:
+            request.done.set_result(None)
+
+    def _append(self, group: list[_Request]) -> None:
+        with self._store.transaction():
+            for batch in merged([batch for request in group for batch in request.batches]):
+                self._store.append(batch)
+
+
+def merged(batches: Batches) -> list[Records | Points]:
+    """Batches of one table as one batch each, contexts first; points keep apart by new series numbers."""
+    out: list[Records | Points] = []
+    tables: dict[tuple[str, tuple[str, ...]], list[pa.Table]] = {}
+    points: list[Points] = []
+    for batch in batches:
+        if isinstance(batch, Points):
+            points.append(batch)
+        else:
+            tables.setdefault((batch.table, tuple(batch.rows.column_names)), []).append(batch.rows)
+    for (name, _), rows in sorted(tables.items(), key=lambda item: item[0][0] != "context"):
+        whole = pa.concat_tables(rows)
+        if name == "context":
+            whole = _distinct(whole)
+        out.append(Records(name, whole))
+    if len(points) == 1:
+        out.append(points[0])
+    elif points:
+        out.append(_joined(points))
+    return out
+
+
+def _joined(points: list[Points]) -> Points:
+    """Points of many senders in one batch: the numbers of each are shifted past those of the one before."""
+    series: list[pa.Table] = []
+    rows: list[pa.Table] = []
+    shift = 0
+    for each in points:
+        numbers = each.series.column("series").to_numpy()
+        moved = pa.array((numbers + shift).astype(np.int32))
+        series.append(each.series.set_column(0, "series", moved))
+        used = each.rows.column("series").to_numpy()
+        rows.append(each.rows.set_column(0, "series", pa.array((used + shift).astype(np.int32))))
+        shift += int(numbers.max()) + 1 if len(numbers) else 0
+    return Points(pa.concat_tables(series), pa.concat_tables(rows))
+
+
+def _distinct(contexts: pa.Table) -> pa.Table:
+    """One row a context: several senders may name the same one at once."""
+    ids = contexts.column("context_id").to_numpy()
+    _, first = np.unique(ids, return_index=True)
+    return contexts.take(pa.array(np.sort(first)))
+
+
+def _words(error: Exception) -> str:
+    first = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return f"cannot store the batch: {first}"

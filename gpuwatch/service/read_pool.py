@@ -1,0 +1,104 @@
+"""Connections for those who read: a bounded number, each lent to one thread at a time and for a bounded time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gpuwatch.core.errors import StoreBusy
+from gpuwatch.store.database import Store
+
+READERS_MAX = 8
+WAIT_S = 10.0
+QUESTION_S_MAX = 300.0
+"""How long one question may take: a few that never end would keep all others from being answered."""
+WATCH_S = 1.0
+
+
+@dataclass
+class _Loan:
+    cursor: Store
+    until_s: float
+    late: bool = False
+
+
+class Readers:
+    """Lends cursors of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._free: queue.LifoQueue[Store | None] = queue.LifoQueue()
+        for _ in range(READERS_MAX):
+            self._free.put(None)  # opened at first use
+        self._lent: dict[int, _Loan] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="readers", daemon=True)
+
+    @contextmanager
+    def lend(self, wait_s: float = WAIT_S, question_s: float | None = QUESTION_S_MAX) -> Iterator[Store]:
+        """A cursor for the block. Raises StoreBusy when all are in use for `wait_s`, or the block takes `question_s`."""
+        try:
+            cursor = self._free.get(timeout=wait_s)
+        except queue.Empty:
+            raise StoreBusy(f"{READERS_MAX} questions are being answered; ask again in a few seconds") from None
+        loan: _Loan | None = None
+        try:
+            cursor = cursor or self._store.cursor()
+            loan = self._begin(cursor, question_s)
+            yield cursor
+        except BaseException as error:
+            # What failed half-way may hold a transaction or a result: it is not lent again.
+            self._end(loan)
+            if cursor is not None:
+                cursor.close()
+                cursor = None
+            if loan is not None and loan.late and isinstance(error, Exception):
+                raise StoreBusy(f"the question took longer than {question_s:g} s; choose a shorter window") from error
+            raise
+        finally:
+            self._end(loan)
+            if cursor is not None and loan is not None and loan.late:
+                cursor.close()
+                cursor = None
+            self._free.put(cursor)
+
+    def close(self) -> None:
+        """Closes the idle cursors."""
+        self._closed.set()
+        while True:
+            try:
+                cursor = self._free.get_nowait()
+            except queue.Empty:
+                return
+            if cursor is not None:
+                cursor.close()
+
+    def _begin(self, cursor: Store, question_s: float | None) -> _Loan | None:
+        if question_s is None:
+            return None
+        loan = _Loan(cursor, time.monotonic() + question_s)
+        with self._lock:
+            self._lent[id(loan)] = loan
+            if self._watcher.ident is None:
+                self._watcher.start()
+        return loan
+
+    def _end(self, loan: _Loan | None) -> None:
+        """From here the cursor is interrupted no more."""
+        if loan is not None:
+            with self._lock:
+                self._lent.pop(id(loan), None)
+
+    def _watch(self) -> None:
+        """Interrupts what takes too long until it gives up: between two queries there is nothing to interrupt."""
+        while not self._closed.wait(WATCH_S):
+            with self._lock:
+                for loan in self._lent.values():
+                    if time.monotonic() > loan.until_s:
+                        loan.late = True
+                        loan.cursor.interrupt()

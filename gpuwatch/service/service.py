@@ -1,0 +1,381 @@
+"""The service: store, state, writer, collectors, analyzer and alerts of one data directory, in one process."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.billing import chargeback
+from gpuwatch.core.errors import GpuwatchError, StoreBusy, StoreError, UnreadableInput
+from gpuwatch.core.model import Points, Rejects
+from gpuwatch.core.registry import Receive, make_receiver
+from gpuwatch.findings import custom_rules
+from gpuwatch.imports.uploads import ARRIVING, Bills
+from gpuwatch.quality.clocks import Clocks, WrongClock
+from gpuwatch.quality.status import Sources, SourceStatus
+from gpuwatch.service.after_pass import Alerting
+from gpuwatch.service.analyzer import AnalysisStatus, Analyzer
+from gpuwatch.service.backup import Backup, backup
+from gpuwatch.service.collect import Collectors, unchanged
+from gpuwatch.service.config import Plan, made
+from gpuwatch.service.group_commit import Batches, GroupCommit
+from gpuwatch.service.metrics import Telemetry
+from gpuwatch.service.priority import threads, yield_to_others
+from gpuwatch.service.read_pool import Readers
+from gpuwatch.settings import Settings, taken_over
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+
+BODIES_QUEUED_MAX = 64
+"""Pushed bodies that may wait to be decoded; beyond, senders are told to come back."""
+OPEN_ROWS_MAX = 1_000_000
+PUSH_INTERVAL_S = 60.0
+"""What lateness of a sender that pushes is measured against."""
+REPRICE_WAIT_S = 5.0
+CONFIGURATION = "gpuwatch.toml"
+"""What a configuration that cannot be taken over is listed as among the sources."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Received:
+    """What became of a pushed body: how many samples or rows of it are on disk, and what was refused."""
+
+    rows: int
+    rejects: Rejects
+
+
+class Service:
+    """Everything behind the API. `start` runs it, `stop` ends it without losing what was acknowledged."""
+
+    def __init__(
+        self,
+        store: Store,
+        state: State,
+        plan: Plan,
+        now_us: Callable[[], int],
+        directory: Path | None,
+        live: bool,
+        scratch: str | None = None,
+    ) -> None:
+        self._scratch = scratch
+        self.store = store
+        self.state = state
+        self.settings = settings = plan.settings
+        self._plan = plan
+        self.directory = directory
+        self.version = installed_version("gpuwatch")
+        self.local_secret = secrets.token_urlsafe(32)
+        self.own_url = ""
+        """Where it listens, for links while no public_url is set; "" where others cannot use it."""
+        self._now_us = now_us
+        self._live = live
+        self._sources = Sources(now_us)
+        self._clocks = Clocks()
+        self._telemetry = Telemetry(self._sources.all, now_us)
+        self.metrics = self._telemetry.registry
+        self.telemetry = self._telemetry
+        self._readers = Readers(store)
+        self._commits = 0
+        self.on_fatal: Callable[[str], None] = lambda why: None
+        self._writer = GroupCommit(store.cursor(), now_us, settings.raw_retention_days, self._committed, self._fatal)
+        self._alerting = Alerting(
+            state,
+            plan.alerts,
+            now_us,
+            lambda: self.base_url,
+            settings,
+            self._telemetry.delivered,
+            None if directory is None else directory / "reports",
+        )
+        self._telemetry.queued.set_function(lambda: self._writer.rows_queued)
+        self._analyzer = Analyzer(
+            store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
+        )
+        # Nobody waits for an answer to what was read: many sources share a commit.
+        patient = partial(self.submit, patient=True)
+        self._collectors = Collectors(
+            plan.live, patient, self._sources, now_us, self._open_claims, self._clocks, self._open_rows
+        )
+        self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
+        self._decoding = threading.BoundedSemaphore(BODIES_QUEUED_MAX)
+        self._receivers: dict[str, Receive] = {}
+        self._copying = threading.Lock()
+        self._reloading = threading.Lock()
+        self._stopped = False
+        self.bills = Bills(self.submit, self.reader, now_us, Path(directory or scratch or "") / ARRIVING)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | None,
+        settings: Settings,
+        config: Mapping[str, Any] | Plan,
+        *,
+        now_us: Callable[[], int],
+        live: bool = True,
+    ) -> Service:
+        """Opens store and state of a directory (None: in memory) for what `config` names: a plan with these settings, or
+        the other tables of gpuwatch.toml. Raises UsageError with every problem of them, StoreError for a directory in use.
+        """
+        plan = config if isinstance(config, Plan) else made(settings, config, live)
+        before = threads()
+        store = Store.open(
+            directory,
+            memory_limit=settings.memory_limit,
+            threads=settings.threads,
+            temp_directory=settings.temp_directory,
+        )
+        # DuckDB's workers help whoever asks; a question's own thread works at full priority.
+        yield_to_others(threads() - before)
+        try:
+            # A state in memory would be another one in every thread: a file of its own that goes with the process.
+            scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
+            state = State.open(scratch or directory or "")
+            try:
+                return cls(store, state, plan, now_us, directory, live, scratch)
+            except BaseException:
+                state.close()
+                raise
+        except BaseException:
+            store.close()
+            raise
+
+    def start(self) -> None:
+        """Starts writer, analyzer, collectors and alerts. What an older version left unpriced is priced first: a bill
+        is never told before its prices are.
+        """
+        with self.reader() as store:
+            chargeback.price_all(store, self.state)
+            # Before the first pass: what a site's own rules found is told in their words.
+            custom_rules.load(self.settings.detectors_dir, store)
+        self._writer.start()
+        if self._live:
+            self._analyzer.start()
+            self._alerting.start()
+            self._collectors.start()
+
+    def stop(self) -> None:
+        """Ends the sources first, writes what was accepted, then closes the store."""
+        with self._reloading:
+            self._stopped = True
+        self._collectors.stop()
+        self._decoder.shutdown(wait=True)
+        self._writer.stop()
+        self._analyzer.stop()
+        self._alerting.stop()
+        self._readers.close()
+        try:
+            self.store.checkpoint()
+        except StoreError as error:
+            log.error("no checkpoint at stop", extra={"error": str(error)})
+        self.store.close()
+        self.state.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def reload(self, read: Callable[[], Plan]) -> bool:
+        """Takes the configuration that `read` gives over while everything runs; receivers, store and books go on.
+
+        Sources that are new start, those that are gone end, those whose tables changed begin anew, all others are left
+        alone. False where it has mistakes: then all stays as it is, and they are told until a reload succeeds.
+        """
+        with self._reloading:
+            if self._stopped:
+                return False
+            try:
+                plan = read()
+                settings, now, later = taken_over(self.settings, plan.settings)
+                self._alerting.reload(plan.alerts, settings)
+                self.settings = settings
+                self._analyzer.use(settings)
+                done = self._collectors.exchange(plan.live, unchanged(self._plan.tables, plan.tables))
+            except Exception as error:  # noqa: BLE001 - a configuration that fails never stops the service
+                words = str(error) if isinstance(error, GpuwatchError) else f"{type(error).__name__}: {error}"
+                log.error("configuration not taken over", extra={"error": words})
+                self._sources.failed(CONFIGURATION, self.now_us(), f"not taken over: {words}", CONFIGURATION)
+                return False
+            self._plan = plan
+            self._sources.forget(CONFIGURATION)
+            log.info("configuration taken over", extra={"settings": now, **asdict(done)})
+            if later:
+                log.warning("settings that wait for a restart", extra={"settings": later})
+            return True
+
+    # What the API asks ------------------------------------------------------------------------------------------------
+
+    @property
+    def base_url(self) -> str:
+        """Where people reach the pages, for links; "" where nobody knows."""
+        return self.settings.public_url or self.own_url
+
+    @property
+    def channel_guard(self) -> Guard:
+        """Which addresses messages may be sent to."""
+        return self._alerting.guard
+
+    def now_us(self) -> int:
+        """The clock of the service."""
+        return self._now_us()
+
+    def reader(self) -> AbstractContextManager[Store]:
+        """A connection for one question. Raises StoreBusy when too many are asked at once, or this one takes too long."""
+        return self._readers.lend()
+
+    def sources(self) -> list[SourceStatus]:
+        """Every live source and every sender."""
+        return self._sources.all()
+
+    def wrong_clocks(self) -> list[WrongClock]:
+        """Nodes and sources whose clock differs from ours."""
+        return self._clocks.wrong(self.now_us())
+
+    def analysis(self) -> AnalysisStatus:
+        """How the books follow."""
+        return self._analyzer.status
+
+    def problems(self) -> list[str]:
+        """Why the service cannot take or answer anything; empty when it can."""
+        found = []
+        if self._live and not self._writer.alive:
+            found.append("the writer has ended; restart the service")
+        if self._live and not self._analyzer.alive:
+            found.append("the analyzer has ended; restart the service")
+        try:
+            with self._readers.lend(wait_s=1.0) as store:
+                store.sql("select 1")
+        except StoreError as error:
+            found.append(str(error))
+        return found
+
+    def submit(
+        self, source: str, batches: Batches, rejects: Rejects | None = None, *, patient: bool = False
+    ) -> Future[None]:
+        """Queues batches for the disk; the future is done when they are there, `patient` ones a little later.
+
+        Raises StoreBusy when the queue is full.
+        """
+        return self._writer.submit(source, batches, rejects, patient=patient)
+
+    def receive(self, name: str, body: bytes, content_type: str, cluster: str, source: str) -> Future[Received]:
+        """Decodes a pushed body and stores it; the future is done when it is on disk.
+
+        It fails with UnreadableInput for a body that cannot be read, StoreError when it cannot be stored.
+        """
+        if not self._decoding.acquire(blocking=False):
+            self._telemetry.refused.labels("queue full").inc()
+            raise StoreBusy(f"{BODIES_QUEUED_MAX} bodies wait to be decoded; send again in a few seconds")
+        answer: Future[Received] = Future()
+        answer.set_running_or_notify_cancel()
+        try:
+            self._decoder.submit(self._decode, answer, name, body, content_type, cluster, source)
+        except RuntimeError:
+            self._decoding.release()
+            raise StoreBusy("the service is stopping; send again in a moment") from None
+        return answer
+
+    def reprice(self) -> bool:
+        """Prices with the newest rates and rules at once; False where a pass runs for long: it prices at its end."""
+        with self._readers.lend(question_s=None) as store:
+            return self._analyzer.reprice(store, REPRICE_WAIT_S)
+
+    def wake(self) -> None:
+        """Asks for an analysis pass now."""
+        self._commits += 1
+        self._analyzer.wake()
+
+    def analyse_once(self) -> None:
+        """One analysis pass in the caller's thread: for tests, and before the first page is served."""
+        self._analyzer.run_once()
+
+    def backup(self, target: Path) -> Backup:
+        """Copies telemetry and state into an empty directory. Raises StoreBusy while another copy is written."""
+        if not self._copying.acquire(blocking=False):
+            raise StoreBusy("a back-up is being written; ask again when it is done")
+        try:
+            with self._readers.lend(question_s=None) as store:
+                return backup(store, self.state, target)
+        finally:
+            self._copying.release()
+
+    def send_test(self, channel: str) -> None:
+        """Sends a test message through a channel now. Raises UsageError or SourceUnreachable with what went wrong."""
+        self._alerting.send_test(channel)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _decode(
+        self, answer: Future[Received], name: str, body: bytes, content_type: str, cluster: str, source: str
+    ) -> None:
+        rejects = Rejects()
+        kind = name
+        try:
+            if name not in self._receivers:
+                self._receivers[name] = make_receiver(name)
+            now_us = self.now_us()
+            batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
+            self._clocks.pushed(source, batches, now_us)
+            # Contexts are repeated in every request: they are no news.
+            rows = sum(b.rows.num_rows for b in batches if isinstance(b, Points) or b.table != "context")
+            refused = rejects.total
+            stored = self.submit(source, batches, rejects)
+            rows -= rejects.total - refused
+        except UnreadableInput as error:
+            self._decoding.release()
+            self._sources.unreadable(source, self.now_us(), str(error), kind, cluster)
+            answer.set_exception(error)
+            return
+        except Exception as error:  # noqa: BLE001 - told to the sender
+            self._decoding.release()
+            self._sources.failed(source, self.now_us(), str(error), kind, cluster)
+            answer.set_exception(error)
+            return
+
+        def finished(future: Future[None]) -> None:
+            self._decoding.release()
+            error = future.exception()
+            if error is not None:
+                self._sources.failed(source, self.now_us(), str(error), kind, cluster)
+                answer.set_exception(error)
+                return
+            self._sources.add(source, kind, cluster, PUSH_INTERVAL_S)
+            self._sources.succeeded(source, now_us, rows, kind, cluster)
+            if rejects.total:
+                self._sources.rejected(source, rejects, kind, cluster)
+            answer.set_result(Received(rows, rejects))
+
+        stored.add_done_callback(finished)
+
+    def _committed(self, seconds: float, rows: int, requests: int) -> None:
+        self._commits += 1
+        self._telemetry.committed(seconds, rows, requests)
+
+    def _fatal(self, why: str) -> None:
+        log.critical("the store must be opened anew", extra={"error": why})
+        self.on_fatal(why)
+
+    def _analysed(self, status: AnalysisStatus) -> None:
+        self._telemetry.analysis.set(status.seconds)
+        self._telemetry.analyses.labels("failed" if status.last_error else "ok").inc()
+        if status.books_until_us is not None:
+            self._telemetry.books_until.set(status.books_until_us / 1e6)
+
+    def _open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
+        with self.reader() as store:
+            return store.rows("service/open_claim", cluster=cluster, scheduler=scheduler)
+
+    def _open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
+        with self.reader() as store:
+            return store.rows(f"reports/open_{table}", cluster=cluster, limit=OPEN_ROWS_MAX)

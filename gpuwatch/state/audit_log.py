@@ -1,0 +1,175 @@
+"""The audit log: who changed what and when, and which rows a new version of a card added or took away."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.core.errors import UsageError
+from gpuwatch.state.core import State
+from gpuwatch.state.versioned_lists import KINDS, Cards
+
+PAGE_MAX = 1000
+DIFFERENCE_MAX = 100
+"""Rows of a difference that are told on each side; all are counted."""
+READ_MAX = 200_000
+"""Rows of cards that one answer reads; entries behind that have no difference until they are asked for alone."""
+WORDS = {
+    "rates": "rates",
+    "teams": "teams",
+    **{kind: kind for kind in KINDS},
+    "periods": "period ",
+    "tokens": "token ",
+    "channels": "channel ",
+    "findings": "finding ",
+    "settings": "setting ",
+}
+"""What can be asked for, and how the text of such entries begins."""
+REPLACED = " replaced"
+
+_audit = sa.table(
+    "audit_log",
+    *(sa.column(name) for name in ("id", "at_us", "actor", "what", "before", "after")),
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Rows that a version of a card has and the one before had not, and the other way round: at most DIFFERENCE_MAX."""
+
+    added: tuple[dict[str, Any], ...]
+    removed: tuple[dict[str, Any], ...]
+    added_count: int
+    removed_count: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One change; `before` and `after` are what was noted of it (of cards: version and digest), None where nothing was."""
+
+    id: int
+    at_us: int
+    actor: str
+    what: str
+    before: Any
+    after: Any
+    difference: Difference | None
+
+
+def entries(
+    state: State, *, since_us: int | None = None, what: Sequence[str] = (), below: int | None = None, limit: int = 100
+) -> list[Entry]:
+    """Changes, the newest first, at most `limit` (never above PAGE_MAX): since an instant, of these WORDS, and for the
+    next page below the id of the last one. Raises UsageError for an unknown word.
+    """
+    query = sa.select(_audit).order_by(_audit.c.id.desc()).limit(max(0, min(limit, PAGE_MAX)))
+    if since_us is not None:
+        query = query.where(_audit.c.at_us >= since_us)
+    if below is not None:
+        query = query.where(_audit.c.id < below)
+    if what:
+        query = query.where(sa.or_(*(_audit.c.what.startswith(_beginning(word), autoescape=True) for word in what)))
+    with state.transaction(write=False) as connection:
+        rows = connection.execute(query).mappings().all()
+    reader = _Reader(state)
+    found = []
+    for row in rows:
+        before, after = _value(row["before"]), _value(row["after"])
+        difference = reader.difference(row["what"], before, after)
+        found.append(Entry(row["id"], row["at_us"], row["actor"], row["what"], before, after, difference))
+    return found
+
+
+def entry_words(entry: Entry) -> dict[str, Any]:
+    """An entry as JSON has it."""
+    return {
+        "id": entry.id,
+        "at": rfc3339(entry.at_us),
+        "actor": entry.actor,
+        "what": entry.what,
+        "before": entry.before,
+        "after": entry.after,
+        "difference": None if entry.difference is None else asdict(entry.difference),
+    }
+
+
+class _Reader:
+    """Differences of versions, within READ_MAX rows."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._read = 0
+        self._known: dict[tuple[str, int], Counter[str]] = {}
+
+    def difference(self, what: str, before: Any, after: Any) -> Difference | None:
+        kind = what.removesuffix(REPLACED)
+        if kind == what or not isinstance(after, dict) or "version" not in after:
+            return None
+        old = before["version"] if isinstance(before, dict) else 0
+        was, now = self._rows(kind, old), self._rows(kind, after["version"])
+        if was is None or now is None:
+            return None
+        added, removed = now - was, was - now
+        return Difference(_told(added), _told(removed), added.total(), removed.total())
+
+    def _rows(self, kind: str, version: int) -> Counter[str] | None:
+        """A version's rows as text, counted; None where too much was read for this answer."""
+        key = (kind, version)
+        if key not in self._known:
+            if self._read > READ_MAX:
+                return None
+            rows = _card(self._state, kind, version) if version else []
+            self._read += len(rows)
+            self._known[key] = Counter(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows)
+        return self._known[key]
+
+
+def _card(state: State, kind: str, version: int) -> list[dict[str, Any]]:
+    """The rows of a version, in words."""
+    if kind == "rates":
+        return [
+            _in_words({name: value for name, value in vars(rate).items() if name != "line" and value is not None})
+            for rate in state.rates(version)
+        ]
+    if kind == "teams":
+        return [
+            {"match_kind": rule.match_kind, "match": rule.match, "team": rule.team}
+            for rule in state.team_rules(version)
+        ]
+    return [_in_words(row) for row in Cards(state).rows(kind, version)] if kind in KINDS else []
+
+
+def _in_words(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as people read it: a time in RFC 3339 under its name without `_us`, an exact number as text."""
+    told: dict[str, Any] = {}
+    for name, value in row.items():
+        if name.endswith("_us") and isinstance(value, int):
+            told[name.removesuffix("_us")] = rfc3339(value)
+        else:
+            told[name] = f"{value}" if isinstance(value, Decimal) else value
+    return told
+
+
+def _told(rows: Counter[str]) -> tuple[dict[str, Any], ...]:
+    return tuple(json.loads(text) for text in sorted(rows.elements())[:DIFFERENCE_MAX])
+
+
+def _value(text: str | None) -> Any:
+    """What was noted, as JSON where it is that."""
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return text
+
+
+def _beginning(word: str) -> str:
+    if word not in WORDS:
+        raise UsageError(f"what {word!r}: not kept apart in the audit log; known: {', '.join(sorted(WORDS))}")
+    return WORDS[word]

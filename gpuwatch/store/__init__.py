@@ -1,0 +1,1 @@
+"""The DuckDB database: samples, records, the ledger, retention."""

@@ -1,0 +1,19 @@
+"""Whole days of the books in few rows: which days lack them, and their computation."""
+
+from __future__ import annotations
+
+from gpuwatch.store.database import Store
+
+
+def roll(store: Store, cluster: str) -> int:
+    """Rolls every day of a cluster whose segments or hours have changed since; returns how many.
+
+    Each day is one transaction: an interrupted run leaves the other days unrolled, and they are read from segments and
+    hours until the next one. Days with dirty hours wait for those. Needs the classes of cost.price.
+    """
+    days = [row["day_us"] for row in store.rows("store/day_sums/unrolled", cluster=cluster)]
+    for day_us in days:
+        with store.transaction():
+            store.run("store/day_sums/roll", cluster=cluster, day_us=day_us)
+            store.run("store/day_sums/roll_sums", cluster=cluster)
+    return len(days)

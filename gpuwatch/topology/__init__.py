@@ -1,0 +1,1 @@
+"""Where GPUs are, what links them, and how well jobs were placed."""

@@ -1,0 +1,296 @@
+"""The topology of a cluster in the store: derived from what sources said, read as it was at an instant."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.hardware.link_graph import Graph, Inside, Place
+from gpuwatch.hardware.links import (
+    KINDS,
+    NVLINK_KINDS,
+    OUTER_KINDS,
+    TIER_KINDS,
+    NodeLinks,
+    domain_gb_per_s,
+    link_gb_per_s,
+    network_gb_per_s,
+    node_links,
+)
+from gpuwatch.output.fix_hints import LOCAL, Advice
+from gpuwatch.store.database import Store
+
+VERSION = "topology 1"
+"""Of the derivation: another one derives everything anew."""
+END_US = 1 << 62
+"""Later than every instant."""
+MOVES_MAX = 64
+"""Changes of place of one GPU that are believed; more come from exporters that disagree about a node's name."""
+DEPTH_MAX = 16
+"""Switches above each other."""
+SERVED = Advice(url=LOCAL)
+"""Fixes for whoever asks a server, as the API does."""
+
+_MEMBER = pa.schema(
+    [
+        ("digest", pa.string()),
+        ("device", pa.string()),
+        ("device_kind", pa.string()),
+        ("gpu_index", pa.int32()),
+        ("uuid", pa.string()),
+        ("parent_kind", pa.string()),
+        ("parent", pa.string()),
+        ("level", pa.string()),
+    ]
+)
+_PAIR = pa.schema(
+    [
+        ("digest", pa.string()),
+        ("a", pa.string()),
+        ("a_index", pa.int32()),
+        ("a_uuid", pa.string()),
+        ("b", pa.string()),
+        ("b_index", pa.int32()),
+        ("b_uuid", pa.string()),
+        ("level", pa.string()),
+    ]
+)
+_SPEED = pa.schema([("model", pa.string()), ("level", pa.string()), ("gb_per_s", pa.float64())])
+_NODE_SPEED = pa.schema([("node", pa.string()), ("kind", pa.string()), ("gb_per_s", pa.float64())])
+_TIER = pa.table({"tier": pa.array(range(len(TIER_KINDS)), pa.int32()), "kind": pa.array(TIER_KINDS)})
+_KIND = pa.table({"kind": pa.array(KINDS), "place": pa.array(range(len(KINDS)), pa.int32())})
+
+
+def derive(store: Store, cluster: str) -> bool:
+    """Rebuilds the topology of a cluster where its inputs changed; returns whether it did.
+
+    All in one transaction. The result depends on the stored records only, not on the order they came in.
+    """
+    with store.transaction():
+        counts = store.rows("topology/counts", cluster=cluster, version=VERSION)[0]["counts"]
+        known = store.sql("select inputs, counts from topology_state where cluster = $c", c=cluster)
+        if known and known[0][1] == counts:
+            return False
+        inputs = store.rows("topology/inputs", cluster=cluster, version=VERSION)[0]["inputs"]
+        if known and known[0][0] == inputs:
+            # Sources repeated themselves.
+            store.run("topology/counted", cluster=cluster, counts=counts)
+            return False
+        words = {
+            "cluster": cluster,
+            "end_us": END_US,
+            "moves_max": MOVES_MAX,
+            "depth_max": DEPTH_MAX,
+            "inputs": inputs,
+            "counts": counts,
+        }
+        store.run("topology/10_node", **words)
+        store.run("topology/20_matrix", **words)
+        matrices = _matrices(store)
+        members, pairs = _members(matrices), _pairs(matrices)
+        with (
+            store.view("topo_member", members),
+            store.view("topo_link", pairs),
+            store.view("topo_tier", _TIER),
+            store.view("topo_kind", _KIND),
+            store.view("topo_speed", _speeds(store, members, pairs)),
+            store.view("topo_node_speed", _node_speeds(store, matrices)),
+        ):
+            for step in ("30_inside", "32_label", "34_volcano", "36_slurm"):
+                store.run(f"topology/{step}", **words)
+            store.run("topology/38_version", **words)
+            store.run("topology/40_resolve", **words)
+            store.run("topology/45_chain", **words)
+            store.run("topology/40_resolve", **words)
+            store.run("topology/50_replace", **words)
+        store.run("topology/60_drop")
+    return True
+
+
+def clusters(store: Store) -> list[str]:
+    """Clusters of which anything may be derived, those that only links name too."""
+    found = store.sql(
+        "select cluster from link union select cluster from context union select cluster from node order by 1"
+    )
+    return [row[0] for row in found if row[0] is not None]
+
+
+def compact(store: Store) -> None:
+    """Drops statements of links that only repeat the one before and are repeated by the next."""
+    with store.transaction():
+        store.run("topology/compact")
+
+
+def graph(store: Store, cluster: str, at_us: int) -> Graph:
+    """GPUs and what was round and between them at an instant, for the questions of topology_graph."""
+    around: dict[tuple[str, str], list[Inside]] = defaultdict(list)
+    order = {kind: place for place, kind in enumerate(KINDS)}
+    for row in store.rows("topology/star", cluster=cluster, at_us=at_us):
+        if row["parent_kind"] in order:
+            inside = Inside(row["parent_kind"], row["parent"], row["bandwidth_gb_per_s"])
+            around[row["child_kind"], row["child"]].append(inside)
+    places = {}
+    for (kind, gpu), inner in around.items():
+        if kind != "gpu":
+            continue
+        node = next((one.name for one in inner if one.kind == "node"), None)
+        outer = around.get(("node", node), []) if node is not None else []
+        path = sorted((*inner, *outer), key=lambda one: order[one.kind])
+        places[gpu] = Place(gpu, tuple(path))
+    pairs = {
+        (row["a"], row["b"]): (row["level"], row["bandwidth_gb_per_s"])
+        for row in store.rows("topology/pair", cluster=cluster, at_us=at_us)
+    }
+    return Graph(places, pairs)
+
+
+def conflicts(store: Store, cluster: str | None = None) -> list[dict[str, Any]]:
+    """Nodes that two sources put together with others differently: child, parent_kind, parent and source of the graph,
+    told and told_source of the other. Empty where sources agree, whatever names they use.
+    """
+    return store.rows("topology/conflict", cluster=cluster)
+
+
+def missing(store: Store, cluster: str | None = None, advice: Advice = SERVED) -> list[dict[str, Any]]:
+    """Nodes with GPUs whose links, or whose place in the network, no source tells now, each with the fix to paste.
+
+    Rows: cluster, node, gpus, what ("links", "network"), fix. A single GPU needs no links, a single node no network.
+    `advice` says whom the fixes are for.
+    """
+    rows = []
+    for row in store.rows("topology/missing", cluster=cluster):
+        name, where = row["node"], row["cluster"]
+        if row["lacks_links"]:
+            fix = links_fix(where, name, advice)
+            rows.append({"cluster": where, "node": name, "gpus": row["gpus"], "what": "links", "fix": fix})
+        if row["lacks_network"]:
+            fix = network_fix(where, name, row["kubernetes"], advice)
+            rows.append({"cluster": where, "node": name, "gpus": row["gpus"], "what": "network", "fix": fix})
+    return rows
+
+
+def links_fix(cluster: str, node: str, advice: Advice) -> str:
+    """How to tell what links the GPUs of a node."""
+    file = shlex.quote(f"{node}.txt")
+    lines = [
+        f"On {node}: (date -u +'# observed %FT%TZ'; nvidia-smi topo -m) > {file}",
+        *_imported(f"topo {file}", cluster, advice),
+    ]
+    if advice.live:
+        agent = f"Run gpuwatch agent --host 0.0.0.0 on {node} in place of dcgm-exporter and name it in targets of [[dcgm]], or:"
+        lines.insert(0, agent)
+    return "\n".join(lines)
+
+
+def network_fix(cluster: str, node: str, kubernetes: bool, advice: Advice) -> str:
+    """How to tell where a node is in the network."""
+    if kubernetes:
+        label = (
+            f"Label it with its switch, e.g. by Topograph, or: kubectl label node {node} "
+            "fabric.topograph.run/tier-0=LEAF fabric.topograph.run/tier-1=SPINE"
+        )
+        lines = [label]
+        if not advice.live:
+            lines.append("kubectl get nodes,pods -A -o json > k8s.json")
+            lines += _imported("k8s-json k8s.json", cluster, advice)
+        return "\n".join(lines)
+    lines = ["(date -u +'# observed %FT%TZ'; scontrol show topology) > topology.conf"]
+    if advice.live:
+        lines.insert(0, "[[slurm]] does not ask for it; where [[kubernetes]] has the node, its labels tell, or:")
+    return "\n".join([*lines, *_imported("slurm-topology topology.conf", cluster, advice)])
+
+
+def _imported(words: str, cluster: str, advice: Advice) -> list[str]:
+    """Lines that import a file, on the data directory of `advice`: nothing can be imported beside a server."""
+    command = advice.command(f"import {words} --cluster {shlex.quote(cluster)}")
+    if not advice.live:
+        return [command, advice.book()]
+    return ["While the server is stopped, with its data directory for DIR:", f"{command} --data DIR"]
+
+
+def _matrices(store: Store) -> dict[str, NodeLinks]:
+    """What each distinct matrix says; nodes of one build share one."""
+    rows: dict[str, list[tuple[str, str, str, dict[str, object]]]] = defaultdict(list)
+    for digest, a, b, level, detail in store.sql("select digest, a, b, level, detail from topo_matrix order by all"):
+        told = json.loads(detail)
+        rows[digest].append((a, b, level, told if isinstance(told, dict) else {}))
+    return {digest: node_links(found) for digest, found in rows.items()}
+
+
+def _members(matrices: dict[str, NodeLinks]) -> pa.Table:
+    rows = [
+        {
+            "digest": digest,
+            "device": member.device,
+            "device_kind": "gpu" if member.device in links.gpus else "nic",
+            "gpu_index": _index(member.device) if member.device in links.gpus else None,
+            "uuid": links.uuids.get(member.device),
+            "parent_kind": member.parent_kind,
+            "parent": member.parent,
+            "level": member.level,
+        }
+        for digest, links in matrices.items()
+        for member in links.members
+    ]
+    return pa.Table.from_pylist(rows, schema=_MEMBER)
+
+
+def _pairs(matrices: dict[str, NodeLinks]) -> pa.Table:
+    rows = [
+        {
+            "digest": digest,
+            "a": a,
+            "a_index": _index(a),
+            "a_uuid": links.uuids.get(a),
+            "b": b,
+            "b_index": _index(b),
+            "b_uuid": links.uuids.get(b),
+            "level": level,
+        }
+        for digest, links in matrices.items()
+        for a, b, level in links.pairs
+    ]
+    return pa.Table.from_pylist(rows, schema=_PAIR)
+
+
+def _index(device: str) -> int | None:
+    """N of GPUN; None for a device that is named otherwise, by its UUID say."""
+    match = re.fullmatch(r"GPU(\d{1,4})", device)
+    return int(match[1]) if match else None
+
+
+def _speeds(store: Store, members: pa.Table, pairs: pa.Table) -> pa.Table:
+    """What each model gives at each level that is there."""
+    models = store.sql("select model from topo_model union select model from topo_node where model is not null")
+    levels = {*members["level"].to_pylist(), *pairs["level"].to_pylist()} - {None}
+    rows = [
+        {"model": model, "level": level, "gb_per_s": link_gb_per_s(model, level)}
+        for (model,) in models
+        for level in sorted(levels)
+    ]
+    return pa.Table.from_pylist([row for row in rows if row["gb_per_s"] is not None], schema=_SPEED)
+
+
+def _node_speeds(store: Store, matrices: dict[str, NodeLinks]) -> pa.Table:
+    """What a GPU of each node has to the outside: NVLink into its domain, its part of the network cards to switches.
+
+    Into zones and regions nothing is known. Above the leaf the figure is that of the way into the network: more where
+    a fabric is not oversubscribed is not there, less where it is.
+    """
+    newest = dict(store.sql("select node, digest from topo_statement where until_us = $end", end=END_US))
+    rows = []
+    for node, model, count in store.sql("select node, model, gpus from topo_node"):
+        links = matrices.get(newest.get(node, ""))
+        gpus, nics = (len(links.gpus), len(links.nics)) if links else (count, None)
+        # A matrix without any network card was made where none may be seen.
+        network = network_gb_per_s(model, gpus, nics or None)
+        for kind in OUTER_KINDS:
+            speed = domain_gb_per_s(model) if kind in NVLINK_KINDS else network
+            if speed is not None and kind not in ("zone", "region"):
+                rows.append({"node": node, "kind": kind, "gb_per_s": speed})
+    return pa.Table.from_pylist(rows, schema=_NODE_SPEED)

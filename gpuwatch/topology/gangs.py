@@ -1,0 +1,97 @@
+"""Gangs that lie farther than they had to, for the rule that tells of them: temporary tables of its SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from gpuwatch.core.clock import rfc3339
+from gpuwatch.core.gpu_specs import facts
+from gpuwatch.core.rule import Asked
+from gpuwatch.hardware.link_graph import Graph, farthest
+from gpuwatch.store.database import Store
+from gpuwatch.topology.batch import Gang, farther
+from gpuwatch.topology.grade import Placement
+from gpuwatch.topology.jobs import DEVICES_MAX, GANG_US, place_words, spans
+
+GANGS_MAX = 100_000
+"""Gangs that are looked at in one pass, the first to start."""
+TOLD_GPUS_MAX = 64
+"""GPUs of the better placement that are named."""
+POOR_GRADES = ("C", "D", "F")
+"""Grades that count where a bandwidth is not known."""
+
+_GANG = pa.schema(
+    [
+        ("run_id", pa.int64()),
+        *((name, pa.float64()) for name in (
+            "gb_per_s", "mean_gb_per_s", "best_gb_per_s", "bandwidth_ratio", "link_gb_per_s", "free_gpus",
+            "nvlink_domains", "pcie_switches", "sockets", "nodes", "leaves",
+        )),
+        *((name, pa.string()) for name in (
+            "grade", "at", "spans", "best", "kind", "best_kind", "worst_level", "best_level", "levels", "best_gpus",
+            "best_nodes",
+        )),
+    ]
+)  # fmt: skip
+
+
+def prepare(store: Store, asked: Asked) -> None:
+    """Makes gang and gang_link (sql/topology/placement/gangs.sql) and gang_placement: a row is a gang that had something nearer."""
+    bounds = {"gang_us": GANG_US, "devices_max": DEVICES_MAX, "gangs_max": GANGS_MAX}
+    store.run("topology/placement/gangs", **asked.named(), **bounds)
+    gangs = [
+        Gang(run_id, at_us, model, tuple(pools), tuple(gpus))
+        for run_id, at_us, model, pools, gpus in store.sql("select run_id, at_us, model, pools, gpus from asked_gang")
+    ]
+    starts = {gang.run_id: gang for gang in gangs}
+    ratio_min = float(asked.parameters["bandwidth_ratio_min"])
+    rows = [
+        _row(starts[run_id], placement, around)
+        for run_id, (placement, around) in farther(store, asked.cluster, gangs).items()
+        if _poor(placement, ratio_min)
+    ]
+    with store.view("placed_gang", pa.Table.from_pylist(rows, schema=_GANG)):
+        store.run("topology/placement/gang_placement")
+
+
+def _poor(found: Placement, ratio_min: float) -> bool:
+    if found.grade in (None, "A") or found.best is None:
+        return False
+    if found.slowdown is None:
+        return found.grade in POOR_GRADES
+    return found.slowdown.bandwidth_ratio >= ratio_min
+
+
+def _row(gang: Gang, found: Placement, around: Graph) -> dict[str, Any]:
+    best, told = found.best, found.spread
+    assert best is not None
+    nodes = {node.name for gpu in best.gpus if (node := around.places[gpu].container("node")) is not None}
+    link = facts(gang.model).link_bytes_per_s
+    name = f" ({best.where.name})" if best.where.name else ""
+    return {
+        "run_id": gang.run_id,
+        "gb_per_s": found.gb_per_s,
+        "mean_gb_per_s": found.mean_gb_per_s,
+        "best_gb_per_s": best.gb_per_s,
+        "bandwidth_ratio": None if found.slowdown is None else found.slowdown.bandwidth_ratio,
+        "link_gb_per_s": None if link is None else link / 1e9,
+        "free_gpus": best.free,
+        "nvlink_domains": told.nvlink_domains,
+        "pcie_switches": told.pcie_switches,
+        "sockets": told.sockets,
+        "nodes": told.nodes,
+        "leaves": told.leaves,
+        "grade": found.grade,
+        "at": rfc3339(gang.at_us),
+        "spans": spans(found),
+        "best": f"{place_words(best.where, told.nvlink_domains is not None)}{name}",
+        "kind": found.where.kind,
+        "best_kind": best.where.kind,
+        "worst_level": found.worst,
+        "best_level": farthest(around, best.gpus),
+        "levels": ", ".join(f"{level} {share:.0%}" for level, share in found.levels.items()),
+        "best_gpus": " ".join(best.gpus[:TOLD_GPUS_MAX]),
+        "best_nodes": " ".join(sorted(nodes)[:TOLD_GPUS_MAX]),
+    }

@@ -1,0 +1,343 @@
+"""The whole way from records to findings: once, again, interrupted, by window, and with broken books."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuwatch.analysis.pipeline as analysis
+from gpuwatch.billing import chargeback
+from gpuwatch.core.errors import BooksDoNotClose, UsageError
+from gpuwatch.findings import evaluate
+from gpuwatch.ledger import hours as ledger_hours
+from tests.worlds.detectors import CLUSTER, HOLLOW, IDLE, WORK, World, hour_us, us, without
+
+DERIVED = ("device", "run", "segment", "capacity", "device_minute", "device_window", "idle_span", "ledger_hour")
+VERDICTS = ("finding", "unjudged")
+PRICES = ("run_team", "device_price", "priced")
+HELD_US = (
+    "unobserved_us + hoarded_us + gap_us + communication_us + stalled_us + below_roof_us + memory_roof_us + compute_us"
+)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Six hours: one job idles, one is hollow, one is never measured, one has no SM_ACTIVE, one slice works."""
+    made = World(tmp_path)
+    made.gpu("G0", (60, WORK), (100, IDLE), (200, WORK)).job("idle", ["G0"], 0, 360)
+    made.gpu("G1", (360, HOLLOW)).job("hollow", ["G1"], 30, 330)
+    made.node("n2", 0, {"": 1}).job("blind", 1, 0, 200, node="n2")
+    made.gpu("G2", (360, without(HOLLOW, "sm_active_ratio"))).job("lite", ["G2"], 0, 300)
+    made.gpu("G3", (360, WORK), gi=1, profile="1g.10gb", job="slice").job("slice", 1, 0, 300, profile="1g.10gb")
+    yield made
+    made.store.close()
+
+
+def everything(world: World, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of derived tables, in order."""
+    return {table: world.rows(table) for table in tables or (*DERIVED, *VERDICTS, *PRICES)}
+
+
+def found(world: World) -> list[tuple[str, str]]:
+    """Detector and job of every finding."""
+    return world.store.sql("select detector, job_id from finding order by all")
+
+
+EXPECTED = [("blind-spot", "blind"), ("false-utilization", "hollow"), ("idle-hoarding", "idle")]
+
+
+def test_nothing_was_imported(tmp_path: Path) -> None:
+    """An empty store has no cluster, and that is no error."""
+    empty = World(tmp_path)
+
+    assert analysis.AnalyzeReport() == empty.analyze()
+
+
+def test_an_unknown_detector_is_named_with_those_there_are(world: World) -> None:
+    """Before anything is written."""
+    with pytest.raises(UsageError, match=r"^--detector idle: unknown; known: .*idle-hoarding"):
+        world.analyze(detectors=["idle"])
+
+    assert [] == world.rows("ledger_hour")
+
+
+def test_it_finds_what_was_planted(world: World) -> None:
+    """One finding a cause; the report counts them and the hours."""
+    report = world.analyze(now=360)
+
+    assert EXPECTED == found(world)
+    assert ([CLUSTER], 3, []) == (report.clusters, report.findings, report.failed_rules)
+    # 00:00 to 06:00, both inclusive, and an hour on either side
+    assert 9 == report.hours
+
+
+def test_the_books_close(world: World) -> None:
+    """What the segments own is what the ledger booked, GPU by GPU and hour by hour."""
+    world.analyze(now=360)
+
+    ledger_hours.check(world.store, CLUSTER, us(0), us(360))
+    (owned,) = world.store.sql(
+        "select sum((end_us - start_us)::hugeint * share_num * 5040 // share_den) from capacity"
+    )[0]
+    assert Fraction(int(owned), 5040) / 1_000_000 == sum(world.booked_s(name) for name in ledger_hours.BUCKETS)
+
+
+def test_a_second_analysis_changes_no_row(world: World) -> None:
+    """Not at another time either."""
+    world.analyze(now=360)
+    before = everything(world)
+    report = world.analyze(now=999)
+
+    assert 0 == report.hours
+    assert 3 == report.findings
+    assert before == everything(world)
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [
+        pytest.param(0, None, id="from the start"),
+        pytest.param(None, 360, id="up to the end"),
+        pytest.param(120, 180, id="one hour in the middle of the idleness"),
+        pytest.param(61, 62, id="one minute"),
+    ],
+)
+def test_a_window_computed_anew_is_the_same(world: World, since: float | None, until: float | None) -> None:
+    """What depends on the hours around is read from beyond the window."""
+    world.analyze(now=360)
+    before = everything(world)
+    report = world.analyze(
+        now=999, since_us=None if since is None else us(since), until_us=None if until is None else us(until)
+    )
+
+    assert report.hours > 0
+    assert before == everything(world)
+
+
+def test_hour_by_hour_is_all_at_once(world: World, tmp_path: Path) -> None:
+    """An analysis after every hour of samples ends where one analysis of all of it ends."""
+    other = World(tmp_path / "other")
+    for hour in range(4):
+        other.gpu("G0", (60, WORK if hour != 1 else IDLE), start=60 * hour)
+        other.job("idle", ["G0"], 0, None, heard=60 * (hour + 1)).analyze(now=60 * (hour + 1))
+    whole = World(tmp_path / "whole")
+    whole.gpu("G0", (60, WORK), (60, IDLE), (120, WORK)).job("idle", ["G0"], 0, None, heard=240).analyze(now=240)
+
+    assert everything(whole, *DERIVED) == everything(other, *DERIVED)
+    assert [f.key for f in whole.findings("idle-hoarding")] == [f.key for f in other.findings("idle-hoarding")]
+    assert [59 * 60] == [f.wasted_s for f in other.findings("idle-hoarding")]
+
+
+def test_two_clusters_know_nothing_of_each_other(world: World) -> None:
+    """The same names elsewhere change nothing here."""
+    world.analyze(now=360)
+    before = everything(world, *VERDICTS)
+    world.cluster = "c2"
+    world.gpu("G0", (120, WORK)).job("idle", ["G0"], 0, 120)
+    report = world.analyze(now=500)
+
+    assert ["c1", "c2"] == report.clusters
+    assert before == everything(world, *VERDICTS)
+
+
+# One rule ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_detector_asked_for_does_not_lose_the_others(world: World) -> None:
+    """Their verdicts on the new hours are still owed, and given by the next analysis."""
+    world.analyze(now=360, detectors=["blind-spot"])
+    asked = found(world)
+    world.analyze(now=361)
+
+    assert [("blind-spot", "blind")] == asked
+    assert EXPECTED == found(world)
+
+
+def test_a_rule_that_fails_does_not_stop_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named with its error; when it works again it judges what it missed."""
+    real = evaluate._findings
+
+    def broken(store: Any, rule: Any, *rest: Any) -> Any:
+        if rule.id == "idle-hoarding":
+            raise RuntimeError("this rule is broken\nin two lines")
+        return real(store, rule, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "_findings", broken)
+        report = world.analyze(now=360)
+    without_it = found(world)
+    world.analyze(now=361)
+
+    assert ["idle-hoarding: RuntimeError: this rule is broken"] == report.failed_rules
+    assert EXPECTED[:2] == without_it
+    assert EXPECTED == found(world)
+
+
+# Interrupted ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        pytest.param(analysis, "attribute", id="before it was known who held what"),
+        pytest.param(ledger_hours, "recompute_dirty", id="before the ledger"),
+        pytest.param(ledger_hours, "check", id="between ledger and verdicts"),
+        pytest.param(chargeback, "price", id="before the prices"),
+        pytest.param(evaluate, "_findings", id="within a verdict"),
+    ],
+)
+def test_an_interrupted_analysis_is_finished_by_the_next(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
+) -> None:
+    """Nothing is lost, and nothing is counted twice."""
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            world.analyze(now=360)
+    unfinished = found(world)
+    world.analyze(now=360)
+    finished = everything(world, *DERIVED, *VERDICTS)
+    world.analyze(now=360, since_us=us(0))
+
+    assert [] == unfinished
+    assert EXPECTED == found(world)
+    assert finished == everything(world, *DERIVED, *VERDICTS)
+
+
+def test_days_done_before_the_interruption_are_not_done_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each day is a transaction: what was dirty and computed is clean."""
+    world.gpu("G0", (120, WORK), start=1440).job("later", ["G0"], 1440, 1560)
+    real = ledger_hours._recompute_slice
+    done: list[int] = []
+
+    def second_fails(store: Any, cluster: Any, hours: list[int], *rest: Any) -> None:
+        if len(done) == 1:
+            raise KeyboardInterrupt
+        done.append(len(hours))
+        real(store, cluster, hours, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_hours, "_recompute_slice", second_fails)
+        with pytest.raises(KeyboardInterrupt):
+            world.analyze(now=1560)
+    left = world.store.sql("select count(distinct hour_us) from dirty_hour")[0][0]
+    report = world.analyze(now=1560)
+
+    assert left == report.hours
+    assert EXPECTED == found(world)
+
+
+# Books that do not close -----------------------------------------------------------------------------------------------
+
+
+def corrupt(world: World, hour: int) -> None:
+    """One microsecond too much on G0 in one hour, and nothing that says so."""
+    (changed,) = world.store.sql(
+        """update ledger_hour set compute_us = compute_us + 1
+        where hour_us = $hour and device_id = (select device_id from device where gpu = 'G0' and gi = -1)""",
+        hour=hour_us(hour),
+    )[0]
+    assert 1 == changed
+
+
+def test_a_microsecond_too_much_is_named(world: World) -> None:
+    """With the GPU, the hour, and both numbers."""
+    world.analyze(now=360)
+    corrupt(world, 3)
+
+    with pytest.raises(BooksDoNotClose) as error:
+        ledger_hours.check(world.store, CLUSTER, us(0), us(360))
+
+    assert "GPU G0 in the hour of 2026-01-05T03:00:00Z" in str(error.value)
+    assert "3600000000 us of capacity and 3600000001 us booked" in str(error.value)
+    ledger_hours.check(world.store, CLUSTER, us(0), us(180))
+    ledger_hours.check(world.store, CLUSTER, us(240), us(360))
+
+
+def test_a_negative_bucket_is_named_although_the_sum_is_right(world: World) -> None:
+    """Two errors that cancel are two errors."""
+    world.analyze(now=360)
+    world.store.sql(
+        """update ledger_hour set gap_us = gap_us - 3600000000, stalled_us = stalled_us + 3600000000
+        where hour_us = $hour and device_id = (select device_id from device where gpu = 'G0' and gi = -1)""",
+        hour=hour_us(3),
+    )
+
+    with pytest.raises(BooksDoNotClose, match="GPU G0 in the hour of 2026-01-05T03:00:00Z"):
+        ledger_hours.check(world.store, CLUSTER, us(0), us(360))
+
+
+def test_analysis_refuses_over_a_window_that_does_not_close(world: World) -> None:
+    """No verdict is written on books that are wrong; the refusal says which GPU and hour, and stays until they are right."""
+    world.analyze(now=360)
+    before = everything(world, *VERDICTS)
+    corrupt(world, 3)
+    # Late data made the first and the last hour dirty; the wrong one lies between them and is clean.
+    for hour in (0, 5):
+        world.store.sql("insert into dirty_hour values ($c, $hour)", c=CLUSTER, hour=hour_us(hour))
+
+    for _ in range(2):
+        with pytest.raises(BooksDoNotClose, match="GPU G0 in the hour of 2026-01-05T03:00:00Z"):
+            world.analyze(now=400)
+        assert before == everything(world, *VERDICTS)
+
+    world.analyze(now=401, since_us=us(180), until_us=us(240))
+    assert before == everything(world, *VERDICTS)
+    assert [] == world.rows("dirty_hour")
+
+
+def test_computing_the_window_anew_repairs_it(world: World) -> None:
+    """The ledger is derived: an hour that is wrong is computed again from samples and segments."""
+    world.analyze(now=360)
+    before = everything(world)
+    corrupt(world, 3)
+    world.analyze(now=400, since_us=us(180), until_us=us(240))
+
+    assert before == everything(world)
+
+
+# Late records ----------------------------------------------------------------------------------------------------------
+
+
+def test_late_samples_change_what_they_touch_only(world: World) -> None:
+    """04:01 to 05:00, and an hour on either side; hours further away keep their rows."""
+    world.analyze(now=360)
+    far = world.store.sql("select * from ledger_hour where hour_us = $hour order by all", hour=hour_us(0))
+    world.gpu("G0", (60, WORK), start=240)
+    report = world.analyze(now=400)
+
+    assert 4 == report.hours
+    assert far == world.store.sql("select * from ledger_hour where hour_us = $hour order by all", hour=hour_us(0))
+
+
+def test_the_order_of_arrival_does_not_matter(tmp_path: Path) -> None:
+    """Records after samples, samples after records, the last hour first: the same books and the same findings."""
+    plays = [
+        lambda w: w.gpu("G0", (60, WORK), (100, IDLE), (20, WORK)),
+        lambda w: w.gpu("G0", (60, HOLLOW), start=180),
+        lambda w: w.job("a", ["G0"], 0, 180),
+        lambda w: w.job("b", ["G0"], 180, 240),
+    ]
+    results = []
+    for number, order in enumerate(((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1))):
+        made = World(tmp_path / str(number))
+        for step in order:
+            plays[step](made)
+            made.analyze(now=300)
+        results.append(everything(made, *DERIVED) | {"keys": sorted((f.key, f.wasted_s) for f in standing(made))})
+
+    assert results[0] == results[1] == results[2]
+
+
+def standing(world: World) -> list[Any]:
+    """Findings that were not withdrawn."""
+    every = [f for rule in ("blind-spot", "false-utilization", "idle-hoarding") for f in world.findings(rule)]
+    return [f for f in every if f.reason != "records changed"]

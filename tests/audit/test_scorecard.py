@@ -1,0 +1,549 @@
+"""The authority scorecard: what must not be graded first, then who decides, what is left to defaults, and whose money it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.audit.decision import NONE, UNKNOWN, Decision
+from gpuwatch.audit.facts import read
+from gpuwatch.audit.layers import DETECTORS, LAYERS, OTHER, layer_of
+from gpuwatch.audit.plan import actions
+from gpuwatch.audit.scheduling import scheduling
+from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_KNOWN, NOTHING, WASTE, card, grade, worst
+from gpuwatch.billing import chargeback
+from gpuwatch.core.clock import DAY_US, HOUR_US, Window
+from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records
+from gpuwatch.core.rule import rules
+from gpuwatch.findings.owner_actions import Action, Actions
+from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
+from gpuwatch.rates.card import Rate
+from gpuwatch.report.scorecard.document import owners_said
+from tests.worlds.detectors import IDLE, WORK, World, us
+
+ROOT = Path(__file__).parents[2]
+NOW_US = us(10_000)
+HOURS = 60.0
+L40S = "NVIDIA L40S"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Nothing."""
+    made = World(tmp_path)
+    with made.store, made.state:
+        yield made
+
+
+def told(world: World, window: Window | None = None) -> dict[str, Any]:
+    """Its card, as JSON has it."""
+    world.analyze(10_000, detectors=["idle-hoarding"])
+    chargeback.price_all(world.store, world.state)
+    found = card(read(world.store, world.state, window, NOW_US))
+    json.dumps(found)
+    return found
+
+
+def grades(found: dict[str, Any]) -> list[str]:
+    return [layer["grade_words"] for layer in found["layers"]]
+
+
+def decided(found: dict[str, Any], id: str) -> tuple[str, float | None]:
+    """A decision's state and the part of it that is taken."""
+    each = {one["id"]: one for layer in found["layers"] for one in layer["decisions"]}
+    return each[id]["state"], each[id]["ratio"]
+
+
+def priced(world: World, price: str = "2.50") -> None:
+    rate = Rate("*", "on_demand", Decimal(price), 0, None, None, None, None, "USD")
+    world.state.replace_rates([rate], "test", "test", 0)
+
+
+def add(world: World, table: str, schema: pa.Schema, **columns: object) -> None:
+    row = dict.fromkeys(schema.names, None) | {"cluster": world.cluster, "observed_us": us(0)} | columns
+    world.store.append(Records(table, pa.Table.from_pylist([row], schema=schema)))
+
+
+def pods(world: World, job: str, nodes: int, **columns: object) -> None:
+    """A gang of one GPU on each of some nodes, for four hours."""
+    for number in range(nodes):
+        name = f"GPU-{job}-{number}"
+        world.gpu(name, (4 * HOURS, WORK), node=f"{job}-n{number}", model=L40S)
+        world.claim(
+            **{
+                "scheduler": "kubernetes", "kind": "k8s-json", "job_id": f"ml/{job}", "run_key": job, "namespace": "ml",
+                "pod": f"{job}-{number}", "pod_uid": f"{job}-{number}", "node": f"{job}-n{number}", "device_count": 1, "gpus": name,
+                "submit_us": us(0), "start_us": us(0), "end_us": us(4 * HOURS), "state": "Succeeded",
+                "labels": json.dumps({"training.kubeflow.org/job-name": job}),
+            }
+            | columns
+        )  # fmt: skip
+
+
+# What must not be graded -------------------------------------------------------------------------------------------
+
+
+def test_of_an_empty_store_nothing_is_known(world: World) -> None:
+    found = told(world)
+
+    assert [NOT_KNOWN] * 4 == grades(found)
+    assert [None] * 4 == [layer["grade"] for layer in found["layers"]]
+    assert (None, None, None) == (found["window"], found["waste"]["cost"], found["waste"]["gpu_hours"])
+    assert [] == found["actions"]
+    assert "import bundle" in found["unknown"][0]["fix"]
+    assert worst(found) is None
+
+
+def test_without_a_scheduler_and_a_topology_no_layer_has_a_grade(world: World) -> None:
+    """Samples alone say what GPUs did, not who decided."""
+    for name, node in (("GPU-a", "n1"), ("GPU-b", "n1"), ("GPU-c", "n2")):
+        world.gpu(name, (2 * HOURS, WORK), node=node)
+
+    found = told(world)
+
+    assert [NOT_KNOWN] * 4 == grades(found)
+    assert [] == [layer["defaults"] for layer in found["layers"] if layer["defaults"]]
+    assert {"placement", "partitioning", "scheduling", "fabric"} <= {one["layer"] for one in found["unknown"]}
+    assert all(one["fix"] for one in found["unknown"])
+
+
+def test_pods_that_only_labels_tell_have_no_known_authority(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK), pod="train-0")
+
+    found = told(world)
+
+    assert "not told" == found["writers"][0]["writers"][0]["authority"]
+    assert ("not known", None) == decided(found, "one-writer")
+
+
+def test_gpus_that_mig_cannot_cut_leave_nothing_to_decide(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK), model=L40S)
+
+    found = told(world)
+
+    assert NOTHING == found["layers"][1]["grade_words"]
+    assert found["layers"][1]["grade"] is None
+
+
+def test_a_job_on_one_node_is_no_gang(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK)).gpu("GPU-b", (2 * HOURS, WORK))
+    world.job("7", ["GPU-a", "GPU-b"], 0, 2 * HOURS)
+
+    found = told(world)
+
+    assert [] == found["gangs"]
+    assert ("does not arise", None) == decided(found, "topology-required")
+    assert ("does not arise", None) == decided(found, "all-or-nothing")
+
+
+def test_replicas_of_a_service_are_no_gang(world: World) -> None:
+    """Nothing says that they are one: they are named as not known, and count nowhere."""
+    pods(world, "chat", 2, labels=json.dumps({"app": "chat"}))
+
+    found = told(world)
+
+    assert [] == found["gangs"]
+    assert any("1 job held GPUs in several pods" in one["what"] for one in found["unknown"])
+
+
+def test_two_schedulers_on_nodes_of_their_own_are_no_conflict(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK), node="n1", model=L40S).gpu("GPU-b", (2 * HOURS, WORK), node="n2", model=L40S)
+    world.job("7", ["GPU-a"], 0, 2 * HOURS, node="n1")
+    world.job("ml/x", ["GPU-b"], 0, 2 * HOURS, node="n2", scheduler="kubernetes", pod="x")
+
+    found = told(world)
+
+    assert ("explicit", 1.0) == decided(found, "one-writer")
+    assert [(True, 0)] == [(one["several"], one["shared_nodes"]) for one in found["writers"]]
+
+
+# Who decides, and what is left to defaults -------------------------------------------------------------------------
+
+
+def test_two_schedulers_on_one_node_are_told(world: World) -> None:
+    world.gpu("GPU-a", (4 * HOURS, WORK), model=L40S)
+    world.job("7", ["GPU-a"], 0, 2 * HOURS)
+    world.job("ml/x", ["GPU-a"], 2 * HOURS, 4 * HOURS, scheduler="kubernetes", pod="x")
+
+    found = told(world)
+
+    assert ("default", 0.0) == decided(found, "one-writer")
+    (pool,) = found["writers"]
+    assert {("slurm", 0.5), ("kube-scheduler", 0.5)} == {(w["authority"], w["ratio"]) for w in pool["writers"]}
+
+
+def test_one_scheduler_behind_a_gate_and_past_it_is_one_authority() -> None:
+    """Beside it somebody who used a node for a moment is none that counts."""
+    row = {"cluster": "c1", "pool": "p", "gate": None, "nodes": 1}
+    parts = [("kube-scheduler", "kueue", 0.5), ("kube-scheduler", None, 0.46), ("slurm", None, 0.04)]
+    binder = [
+        row | {"authority": name, "gate": gate, "ratio": part, "gpu_hours": 100 * part} for name, gate, part in parts
+    ]
+    shared = {"cluster": "c1", "pool": "p", "authorities": ["kube-scheduler", "slurm"], "nodes": 1, "shared_nodes": 1}
+
+    found = scheduling({"binder": binder, "shared_pool": [shared], "gang": [], "queues": []})
+
+    assert ("explicit", 1.0) == (found[0].state, found[0].ratio)
+
+
+def test_a_gang_of_plain_pods_is_placed_by_who_sees_no_links(world: World) -> None:
+    """Whether it starts whole and what it asks for nobody says: these are not known, not defaults."""
+    pods(world, "ddp", 2)
+
+    found = told(world)
+
+    assert ("default", 0.0) == decided(found, "topology-told")
+    assert ("not known", None) == decided(found, "topology-required")
+    assert ("not known", None) == decided(found, "all-or-nothing")
+
+
+@pytest.mark.parametrize(
+    ("least", "detail", "whole", "asked"),
+    [
+        pytest.param(2, {"network_topology": {"mode": "hard"}}, 1.0, 1.0, id="a gang with hard topology is explicit"),
+        pytest.param(2, {"network_topology": {"mode": "soft"}}, 1.0, 0.5, id="a soft one counts half"),
+        pytest.param(1, {}, 0.0, 0.0, id="one pod may start, anywhere"),
+    ],
+)
+def test_what_volcano_is_asked_for(
+    world: World, least: int, detail: dict[str, Any], whole: float, asked: float
+) -> None:
+    pods(world, "ddp", 2, labels=json.dumps({"gpuwatch.io/scheduler-name": "volcano"}))
+    add(
+        world, "workload", WORKLOAD, scheduler="volcano", kind="PodGroup", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
+        min_count=least, pod_count=2, state="running", detail=json.dumps(detail),
+    )  # fmt: skip
+
+    found = told(world)
+
+    assert whole == decided(found, "all-or-nothing")[1]
+    assert asked == decided(found, "topology-required")[1]
+
+
+def test_kueue_gates_and_its_required_topology_counts(world: World) -> None:
+    pods(world, "ddp", 2, labels=json.dumps({"kueue.x-k8s.io/queue-name": "lq"}), queue="lq")
+    sets = [{"name": "main", "count": 2, "topology": {"required": "cloud.com/rack"}}]
+    add(
+        world, "workload", WORKLOAD, scheduler="kueue", kind="Workload", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
+        min_count=2, pod_count=2, state="running", detail=json.dumps({"pod_sets": sets}),
+    )  # fmt: skip
+    add(
+        world, "queue", QUEUE, scheduler="kueue", kind="resource_flavor", name="f", flavor="f", detail=json.dumps({"topology": "t"})
+    )  # fmt: skip
+
+    found = told(world)
+
+    assert [1.0, 1.0, 1.0] == [decided(found, id)[1] for id in ("topology-told", "topology-required", "all-or-nothing")]
+    assert [("kube-scheduler", "kueue")] == [(one["authority"], one["gate"]) for one in found["gangs"]]
+
+
+def test_a_gang_that_volcano_gates_does_not_go_past_kueues_queue(world: World) -> None:
+    """As the rule scheduler-conflict has it: both read run_placer."""
+    pods(world, "ddp", 2)
+    add(world, "queue", QUEUE, scheduler="kueue", kind="local_queue", name="lq", namespace="ml")
+    pods(world, "bare", 2)
+    add(
+        world, "workload", WORKLOAD, scheduler="volcano", kind="PodGroup", uid="u", name="ddp", namespace="ml", job_id="ml/ddp",
+        pod_count=2, min_count=2,
+    )  # fmt: skip
+    found = told(world)
+
+    assert {("kube-scheduler", "volcano"), ("pods past the queue", None)} == {
+        (each["authority"], each["gate"]) for pool in found["writers"] for each in pool["writers"]
+    }
+
+
+def test_books_of_an_older_version_do_not_say_that_nothing_was_measured(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK))
+    world.job("1", ["GPU-a"], 0, 2 * HOURS)
+    told(world)
+    world.store.sql("delete from device_hour")
+    world.store.sql("delete from workload_hour")
+
+    found = card(read(world.store, world.state, None, NOW_US))
+
+    assert [("not known", None)] * 2 == [decided(found, id) for id in ("links-measured", "link-health")]
+    assert 2 == sum(one["fix"].startswith("gpuwatch analyze --since 2026-01-05T00:00:00Z") for one in found["unknown"])
+
+
+def test_queues_without_quota_or_rules_are_named(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK))
+    for name, quota, preemption in (("good", '{"":8}', '{"withinClusterQueue":"Never"}'), ("bare", None, None)):
+        add(world, "queue", QUEUE, scheduler="kueue", kind="cluster_queue", name=name, flavor="f", quota=quota)
+        add(world, "queue", QUEUE, scheduler="kueue", kind="cluster_queue", name=name, preemption=preemption)
+    add(world, "queue", QUEUE, scheduler="volcano", kind="queue", name="root")
+
+    found = told(world)
+
+    assert [("in part", 0.5), ("in part", 0.5)] == [decided(found, "quota"), decided(found, "preemption")]
+    assert any("Without: bare" in line for line in found["layers"][2]["defaults"])
+
+
+def test_slurms_default_of_no_preemption_is_a_default(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK))
+    add(world, "queue", QUEUE, scheduler="slurm", kind="partition", name="gpu", preemption='{"mode":"OFF"}')
+
+    found = told(world)
+
+    assert ("default", 0.0) == decided(found, "preemption")
+    assert ("not known", None) == decided(found, "quota"), "a partition lists nodes"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "config", "expected"),
+    [
+        pytest.param("mixed", "all-balanced", [1.0, 1.0], id="mig-manager cuts them"),
+        pytest.param("mixed", None, [1.0, 0.0], id="cut by hand"),
+        pytest.param("none", None, [0.0, 0.0], id="slices without a strategy"),
+        pytest.param(None, None, [None, None], id="a node that says nothing of MIG"),
+        pytest.param("unset", None, [0.0, 0.0], id="a node that is told to be capable, without a strategy"),
+    ],
+)
+def test_who_cuts_gpus(world: World, strategy: str | None, config: str | None, expected: list[float | None]) -> None:
+    for number in (1, 2):
+        world.gpu("GPU-a", (2 * HOURS, WORK), gi=number, profile="3g.40gb")
+    labels = {"nvidia.com/mig.config": config} if config else {}
+    if strategy == "unset":
+        strategy, labels = None, {"nvidia.com/mig.capable": "true"}
+    add(world, "node", NODE, scheduler="kubernetes", node="n1", mig_strategy=strategy, labels=json.dumps(labels))
+
+    found = told(world)
+
+    assert expected == [decided(found, id)[1] for id in ("mig-strategy", "mig-owner")]
+
+
+def test_links_that_a_matrix_tells_are_explicit(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK)).gpu("GPU-b", (2 * HOURS, WORK))
+    for index, name in enumerate(("GPU-a", "GPU-b")):
+        add(
+            world,
+            "link",
+            LINK,
+            node="n1",
+            a=f"GPU{index}",
+            b=f"GPU{index}",
+            level="X",
+            detail=json.dumps({"uuid": name}),
+        )
+    add(world, "link", LINK, node="n1", a="GPU0", b="GPU1", level="NV18")
+
+    found = told(world)
+
+    assert 2 == found["topology"][0]["linkable_nodes"] + found["topology"][0]["nodes"]
+    assert ("explicit", 1.0) == decided(found, "links-told")
+
+
+# Grades ------------------------------------------------------------------------------------------------------------
+
+
+def some(*ratios: float | None) -> list[Decision]:
+    """Decisions by the part of each that is taken; None cannot be judged."""
+    return [Decision(f"d{n}", "t", UNKNOWN if r is None else "s", r, "") for n, r in enumerate(ratios)]
+
+
+@pytest.mark.parametrize(
+    ("decisions", "expected"),
+    [
+        pytest.param(some(None, None), NOT_KNOWN, id="nothing can be judged"),
+        pytest.param(some(0.0, None, None), NOT_KNOWN, id="one of three is too few, be it a default"),
+        pytest.param(some(1.0, None), NOT_KNOWN, id="one of two is too few, be it explicit"),
+        pytest.param([Decision("d", "t", NONE, None, "")], NOTHING, id="nothing arises"),
+        pytest.param([], NOTHING, id="nothing at all"),
+        pytest.param(some(0.0), "F", id="the only one is left to a default"),
+        pytest.param(some(1.0, 1.0, None), "A", id="two of three are taken, the third unknown"),
+        pytest.param(some(1.0, 0.5), "B", id="three quarters"),
+        pytest.param(some(1.0, 0.0), "C", id="half"),
+        pytest.param(some(0.5, 0.0), "D", id="a quarter"),
+    ],
+)
+def test_grades_follow_the_printed_rule(decisions: list[Decision], expected: str) -> None:
+    assert expected == grade(decisions, None, None)[0]
+
+
+@pytest.mark.parametrize(
+    ("claimed", "expected"),
+    [(None, "A"), (Fraction(199, 100), "A"), (Fraction(2), "B"), (Fraction(10), "C"), (Fraction(99), "C")],
+)
+def test_money_costs_letters(claimed: Fraction | None, expected: str) -> None:
+    """Of a fleet that cost 100."""
+    assert expected == grade(some(1.0), claimed, Fraction(100))[0]
+
+
+def test_a_critical_finding_holds_a_layer_down_and_lifts_none_up() -> None:
+    assert ["C", "F"] == [grade(some(ratio), None, None, critical=True)[0] for ratio in (1.0, 0.0)]
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=6), st.floats(0, 1))
+@settings(max_examples=50, deadline=None)
+def test_deciding_more_never_lowers_a_grade(ratios: list[float | None], better: float) -> None:
+    before = grade(some(*ratios, 0.0), None, None)[0]
+    after = grade(some(*ratios, better), None, None)[0]
+
+    assert (before in LETTERS) == (after in LETTERS)
+    assert before not in LETTERS or LETTERS.index(after) <= LETTERS.index(before)
+
+
+def test_the_letters_are_in_order() -> None:
+    assert list(LETTERS) == [letter for letter, _ in GRADES]
+
+
+# Money -------------------------------------------------------------------------------------------------------------
+
+
+def hoard(world: World) -> None:
+    """A job that holds two GPUs for a day and uses one of them."""
+    priced(world)
+    world.gpu("GPU-a", (24 * HOURS, IDLE), model=L40S).gpu("GPU-b", (24 * HOURS, WORK), model=L40S)
+    world.job("7", ["GPU-a", "GPU-b"], 0, 24 * HOURS)
+
+
+def test_waste_is_the_sum_over_buckets_and_findings_are_a_part_of_it(world: World) -> None:
+    hoard(world)
+
+    found = told(world)
+
+    waste = found["waste"]
+    rows = [one for one in waste["buckets"] if one["waste"]]
+    assert Decimal(waste["cost"]) == sum(Decimal(one["cost"]) for one in rows)
+    assert Decimal(found["cost"]) == sum(Decimal(one["cost"]) for one in waste["buckets"])
+    assert "120.02" == found["cost"], "two GPUs, a day, and half a minute at the edge"
+    claimed = sum(Decimal(layer["cost"]) for layer in found["layers"])
+    assert 0 < claimed <= Decimal(waste["cost"])
+    assert Decimal(waste["cost_a_month"]) == (Decimal(waste["cost"]) * 30 * 24 / 25).quantize(Decimal("0.01"))
+    assert "scheduling" == found["costliest"]
+    assert "idle-hoarding" == found["actions"][0]["id"]
+
+
+def test_only_what_was_claimed_within_the_window_counts(world: World) -> None:
+    hoard(world)
+    whole = told(world)
+    half = told(world, Window(us(12 * HOURS), us(24 * HOURS)))
+
+    assert Decimal("60.00") == Decimal(half["cost"])
+    assert Decimal(half["layers"][2]["cost"]) < Decimal(whole["layers"][2]["cost"])
+    assert half["waste"]["cost_a_month"] is None, "half a day says nothing of a month"
+
+
+def test_without_a_rate_money_is_unknown_and_not_zero(world: World) -> None:
+    world.gpu("GPU-a", (24 * HOURS, IDLE), model=L40S)
+    world.job("7", ["GPU-a"], 0, 24 * HOURS)
+
+    found = told(world)
+
+    assert (None, None) == (found["cost"], found["waste"]["cost"])
+    assert found["layers"][2]["cost"] is None
+    assert Decimal(found["layers"][2]["gpu_hours"]) > 20
+    assert "scheduling" == found["costliest"], "by GPU-hours"
+    assert any("have no rate" in one["what"] for one in found["unknown"])
+
+
+def test_an_exempt_finding_asks_for_nothing() -> None:
+    row = {
+        "detector": "idle-hoarding", "key": "k", "title": "t", "remedy": "r", "severity": "high", "state": "exempt",
+        "hours": {"hoarded": Fraction(1)}, "costs": {"USD": Fraction(2)}, "unpriced_gpu_hours": Fraction(0), "saving": {},
+        "saving_hours": None, "saving_currency": None, "let_be": True,
+    }  # fmt: skip
+
+    assert [] == actions([row], {}, DAY_US)
+    (told_,) = actions([row | {"state": "open", "let_be": False}], {}, 2 * DAY_US)
+    assert {"USD": Fraction(30)} == told_["costs_a_month"]
+
+
+@pytest.mark.parametrize(
+    ("action", "verdict", "left_out"),
+    [
+        pytest.param("ack", "true_positive", 0, id="one that its owner called true stays"),
+        pytest.param("ack", None, 0, id="one that its owner knows stays"),
+        pytest.param("snooze", None, 0, id="one that is put off stays"),
+        pytest.param("ack", "false_positive", 1, id="one that its owner called false is left out"),
+        pytest.param("exempt", None, 1, id="one that its owner exempted is left out"),
+    ],
+)
+def test_what_owners_said_is_heeded(world: World, action: str, verdict: str | None, left_out: int) -> None:
+    hoard(world)
+    before = told(world)
+    (key,) = before["actions"][0]["keys"]
+    until = NOW_US + DAY_US if action == "snooze" else None
+    owners = Actions(world.state)
+    owners.act(Action(key, action, until, "looked", "ada", NOW_US - 2, verdict))
+
+    found = told(world)
+
+    assert (0, left_out) == (before["left_out"], found["left_out"])
+    assert left_out == len(before["actions"]) - len(found["actions"])
+    assert bool(left_out) is all(key not in one["keys"] for one in found["actions"])
+    assert bool(left_out) is (f"Left out: {left_out} finding " in owners_said(found))
+    assert (before["waste"], before["layers"][2]["cost"]) == (found["waste"], found["layers"][2]["cost"])
+
+    owners.act(Action(key, "reopen", None, "again", "ada", NOW_US - 1))
+    assert 0 == told(world)["left_out"], "what is reopened asks again"
+
+
+def test_savings_are_told_apart_and_ranked_by_their_worth() -> None:
+    base = {
+        "key": "k", "title": "t", "remedy": "r", "severity": "info", "state": "open", "hours": {}, "costs": {},
+        "unpriced_gpu_hours": Fraction(0), "saving": {}, "saving_hours": None, "saving_currency": "USD",
+        "let_be": False,
+    }  # fmt: skip
+    rows = [
+        base | {"detector": "spot-suitability", "saving": {"saving": "10.00"}},
+        base | {"detector": "right-sizing", "saving": {"saving_per_hour": "1.50"}, "saving_hours": 24},
+    ]
+
+    found = actions(rows, {}, 2 * DAY_US)
+
+    assert [
+        ("right-sizing", "saving", {"USD": Fraction(540)}),
+        ("spot-suitability", "saving", {"USD": Fraction(10)}),
+    ] == [(one["id"], one["kind"], one["saves_a_month"]) for one in found]
+
+
+# Words and lists ---------------------------------------------------------------------------------------------------
+
+
+def test_every_detector_has_one_layer() -> None:
+    assert set(rules()) == set(DETECTORS)
+    assert {layer.id for layer in LAYERS} == {layer for layer, _ in DETECTORS.values()}
+    assert OTHER == layer_of("site-something")
+
+
+def test_the_page_names_every_detector_in_its_layer() -> None:
+    lines = (ROOT / "docs" / "audit.md").read_text("utf-8").splitlines()
+    told_ = {
+        line.split("|")[1].strip(): line.split("|")[3].strip().split(", ") for line in lines if line.count("|") == 4
+    }
+
+    for layer in LAYERS:
+        assert sorted(d for d, (one, _) in DETECTORS.items() if one == layer.id) == sorted(told_[layer.id])
+
+
+def test_waste_buckets_are_buckets() -> None:
+    assert set(WASTE) < {*FREE_BUCKETS, *HELD_BUCKETS}
+
+
+def test_a_card_leaves_no_working_table_behind(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK))
+    told(world)
+
+    left = world.store.sql("select table_name from duckdb_tables() where starts_with(table_name, 'audit_')")
+
+    assert [] == left
+
+
+def test_a_window_that_the_books_do_not_know_is_not_known(world: World) -> None:
+    world.gpu("GPU-a", (2 * HOURS, WORK))
+
+    found = told(world, Window(us(0) - 48 * HOUR_US, us(0) - 24 * HOUR_US))
+
+    assert found["window"] is None
+    assert found["known"] is not None
+    assert [NOT_KNOWN] * 4 == grades(found)

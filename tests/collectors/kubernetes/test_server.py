@@ -1,0 +1,511 @@
+"""Every kind over real HTTP: a small API server that keeps objects, their versions and a log of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gpuwatch.collectors.kubernetes import source as kubernetes_source
+from gpuwatch.collectors.kubernetes import writer
+from gpuwatch.collectors.kubernetes.source import configure
+from gpuwatch.core.clock import SECOND_US, rfc3339
+from gpuwatch.core.model import Points, Records, Rejects
+from tests.real.test_kubernetes import Clock, FakeSink
+
+T0_US = 1_793_577_600_000_000
+LIMIT_S = 20.0
+UUID = "GPU-aaaaaaaa-0000-0000-0000-000000000001"
+Json = dict[str, Any]
+JOBS, QUOTAS, PODS, NODES = "/apis/batch/v1/jobs", "/api/v1/resourcequotas", "/api/v1/pods", "/api/v1/nodes"
+EVENTS = "/api/v1/events"
+CLAIMS, SLICES = "/apis/resource.k8s.io/v1/resourceclaims", "/apis/resource.k8s.io/v1/resourceslices"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_source, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(kubernetes_source, "BEAT_S", 0.01)
+    monkeypatch.setattr(kubernetes_source, "DISCOVER_S", 0.05)
+
+
+class Server:
+    """Collections by path. Each change has a version; a watch is told those after its own, or 410 where they are gone."""
+
+    def __init__(self, *collections: str) -> None:
+        self.collections = set(collections)
+        self.forbidden: set[str] = set()
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        self.closing = asyncio.Event()
+        self._objects: dict[str, dict[str, Json]] = {}
+        self._log: list[tuple[int, str, Json]] = []
+        self._version = 0
+        self._oldest = 0
+        self._changed = asyncio.Event()
+        self._cut = asyncio.Event()
+
+    def put(self, path: str, item: Json) -> None:
+        """Creates or replaces an object."""
+        self._version += 1
+        metadata = item["metadata"] | {"resourceVersion": str(self._version)}
+        known = self._objects.setdefault(path, {})
+        word = "MODIFIED" if metadata["uid"] in known else "ADDED"
+        known[metadata["uid"]] = item | {"metadata": metadata}
+        self._say(path, {"type": word, "object": known[metadata["uid"]]})
+
+    def delete(self, path: str, uid: str) -> None:
+        """Deletes an object."""
+        self._version += 1
+        gone = self._objects[path].pop(uid)
+        told = gone | {"metadata": gone["metadata"] | {"resourceVersion": str(self._version)}}
+        self._say(path, {"type": "DELETED", "object": told})
+
+    def bookmark(self, path: str) -> int:
+        """Tells watches of a path how far they are; returns the version."""
+        self._version += 1
+        self._say(path, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self._version)}}})
+        return self._version
+
+    def forget(self, version: int | None = None) -> None:
+        """Compacts the log: who asks for anything before a version (None: before now) has to list."""
+        self._oldest = self._version if version is None else version
+        self._log = [entry for entry in self._log if entry[0] > self._oldest]
+
+    def disconnect(self) -> None:
+        """Breaks every open watch."""
+        self._cut.set()
+        self._cut = asyncio.Event()
+
+    def requests(self, verb: str, path: str) -> list[dict[str, str]]:
+        """Queries of the lists or watches of a path so far."""
+        return [query for v, p, query in self.asked if (v, p) == (verb, path)]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        path, query = request.path, dict(request.query)
+        verb = "watch" if query.get("watch") else "list"
+        self.asked.append((verb, path, query))
+        if path in self.forbidden:
+            return web.json_response({"kind": "Status", "code": 403, "message": "is forbidden"}, status=403)
+        if path == "/apis" or path.count("/") < 4 and not path.startswith("/api/v1/"):
+            return self._discovery(path)
+        if path not in self.collections:
+            return web.json_response({"kind": "Status", "code": 404, "message": "not found"}, status=404)
+        return await self._watch(request, path, query) if verb == "watch" else self._list(path, query)
+
+    def _discovery(self, path: str) -> web.Response:
+        parts = [collection.split("/") for collection in self.collections]
+        if path == "/apis":
+            versions: dict[str, set[str]] = {}
+            for part in parts:
+                if part[1] == "apis":
+                    versions.setdefault(part[2], set()).add(part[3])
+            return web.json_response(
+                {
+                    "groups": [
+                        {"name": g, "versions": [{"version": v} for v in sorted(vs)]} for g, vs in versions.items()
+                    ]
+                }
+            )
+        names = [c.rpartition("/")[2] for c in self.collections if c.rpartition("/")[0] == path]
+        return web.json_response({"resources": [{"name": n, "verbs": ["get", "list", "watch"]} for n in names]})
+
+    def _list(self, path: str, query: dict[str, str]) -> web.Response:
+        every = list(self._objects.get(path, {}).values())
+        start, limit = int(query.get("continue", 0)), int(query["limit"])
+        metadata = {"resourceVersion": str(self._version)}
+        if start + limit < len(every):
+            metadata["continue"] = str(start + limit)
+        return web.json_response({"metadata": metadata, "items": every[start : start + limit]})
+
+    async def _watch(self, request: web.Request, path: str, query: dict[str, str]) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        at, cut = int(query["resourceVersion"]), self._cut
+        if at < self._oldest:
+            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+            await response.write(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
+            return response
+        while not (cut.is_set() or self.closing.is_set()):
+            changed = self._changed
+            for version, where, told in [entry for entry in self._log if entry[0] > at and entry[1] == path]:
+                await response.write(json.dumps(told).encode() + b"\n")
+                at = version
+            ends = [asyncio.ensure_future(event.wait()) for event in (changed, cut, self.closing)]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                end.cancel()
+        if cut.is_set() and request.transport is not None:
+            request.transport.abort()
+        return response
+
+    def _say(self, path: str, event: Json) -> None:
+        self._log.append((self._version, path, event))
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+Scenario = Callable[[Server, FakeSink, Clock], Awaitable[None]]
+
+
+def run(
+    server: Callable[[], Server], scenario: Scenario, sink: Callable[[], FakeSink] = FakeSink, **options: Any
+) -> FakeSink:
+    """Plays a scenario against a source that reads the server; ends with it."""
+
+    async def play() -> FakeSink:
+        api, store, clock = server(), sink(), Clock()
+        app = web.Application()
+        app.router.add_get("/{path:.*}", api.handle)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        problems: list[str] = []
+        table = {"cluster": "c1", "server": f"http://127.0.0.1:{runner.addresses[0][1]}", **options}
+        source = configure([table], problems)[0]
+        assert [] == problems
+        reader = asyncio.ensure_future(source.run(store, clock))
+        player = asyncio.ensure_future(scenario(api, store, clock))
+        try:
+            done, _ = await asyncio.wait({player, reader}, return_when=asyncio.FIRST_COMPLETED, timeout=LIMIT_S)
+            assert done, f"nothing came of it: {store.errors} {store.rows} {api.asked[-20:]}"
+            for task in done:
+                task.result()
+        finally:
+            for task in (player, reader):
+                task.cancel()
+            await asyncio.gather(player, reader, return_exceptions=True)
+            api.closing.set()
+            await runner.cleanup()
+        return store
+
+    return asyncio.run(play())
+
+
+def job(uid: str = "j", active: int = 0, gpus: int = 1) -> Json:
+    limits = {"nvidia.com/gpu": str(gpus)}
+    template = {"spec": {"containers": [{"name": "m", "resources": {"limits": limits}}]}}
+    metadata = {"name": f"train-{uid}", "namespace": "lab", "uid": uid, "creationTimestamp": rfc3339(T0_US)}
+    return {"metadata": metadata, "spec": {"template": template}, "status": {"active": active}}
+
+
+def quota(used: int = 0) -> Json:
+    key = "requests.nvidia.com/gpu"
+    metadata = {"name": "gpus", "namespace": "lab", "uid": "q"}
+    return {"metadata": metadata, "status": {"hard": {key: "8"}, "used": {key: str(used)}}}
+
+
+def node() -> Json:
+    ready = [{"type": "Ready", "status": "True"}]
+    return {"metadata": {"name": "n1", "uid": "n1"}, "status": {"capacity": {"cpu": "8"}, "conditions": ready}}
+
+
+def pod() -> Json:
+    state = {"running": {"startedAt": rfc3339(T0_US)}}
+    return {
+        "metadata": {"namespace": "lab", "name": "a", "uid": "uid-a", "creationTimestamp": rfc3339(T0_US)},
+        "spec": {
+            "nodeName": "n1",
+            "containers": [{"name": "m"}],
+            "resourceClaims": [{"name": "g", "resourceClaimName": "c"}],
+        },
+        "status": {"phase": "Running", "containerStatuses": [{"name": "m", "state": state}]},
+    }
+
+
+def claim() -> Json:
+    result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-0"}
+    reserved = [{"resource": "pods", "name": "a", "uid": "uid-a"}]
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+    return {"metadata": {"namespace": "lab", "name": "c", "uid": "c"}, "spec": {}, "status": status}
+
+
+def resource_slice() -> Json:
+    attributes = {"type": {"string": "gpu"}, "uuid": {"string": UUID}, "productName": {"string": "NVIDIA H100"}}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n1", "pool": {"name": "n1", "generation": 1}}
+    return {
+        "metadata": {"name": "s", "uid": "s"},
+        "spec": spec | {"devices": [{"name": "gpu-0", "attributes": attributes}]},
+    }
+
+
+def base(*more: str) -> Server:
+    return Server(PODS, NODES, EVENTS, *more)
+
+
+def states(sink: FakeSink) -> list[str]:
+    return [row["state"] for row in sink.table("workload")]
+
+
+def test_a_server_with_nothing_but_the_core_is_no_fault() -> None:
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        await sink.until(lambda: sink.successes > 0)
+        while len(api.requests("list", "/apis")) < 2:
+            await asyncio.sleep(0.01)
+
+    sink = run(base, scenario)
+
+    assert [] == sink.errors + sink.rows
+    assert {} == sink.refused.counts
+
+
+def test_all_pieces_of_a_claim_over_http() -> None:
+    """Pod, claim, slice and node, each from its own watch."""
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        for path, item in ((PODS, pod()), (CLAIMS, claim()), (SLICES, resource_slice()), (NODES, node())):
+            api.put(path, item)
+        await sink.until(lambda: bool(sink.table("claim")) and bool(sink.table("node")))
+
+    sink = run(lambda: base(CLAIMS, SLICES), scenario)
+
+    assert {("dra", 1, UUID)} == {(r["kind"], r["device_count"], r["gpus"]) for r in sink.table("claim")}
+    assert [('{"":1}', "NVIDIA H100")] == [(r["devices"], r["gpu_model"]) for r in sink.table("node")]
+    assert {} == sink.refused.counts
+
+
+def test_a_kind_that_the_server_gets_later_is_found() -> None:
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        await sink.until(lambda: sink.successes > 0)
+        api.collections.add(JOBS)
+        api.put(JOBS, job())
+        await sink.until(lambda: states(sink) == ["pending"])
+
+    assert [] == run(base, scenario).errors
+
+
+def test_the_newest_version_that_both_know_is_read() -> None:
+    path, older = "/apis/kueue.x-k8s.io/v1beta1/workloads", "/apis/kueue.x-k8s.io/v1alpha1/workloads"
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        while not api.requests("watch", path):
+            await asyncio.sleep(0.01)
+        assert [] == api.requests("list", older)
+
+    run(lambda: base(path, older), scenario)
+
+
+def test_a_server_that_does_not_say_what_it_has_is_asked_for_the_newest() -> None:
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.forbidden.add("/apis")
+        api.put(JOBS, job())
+        await sink.until(lambda: states(sink) == ["pending"])
+
+    sink = run(lambda: base(JOBS), scenario)
+
+    assert [] == sink.errors
+    assert {} == sink.refused.counts
+
+
+def test_a_kind_that_may_not_be_read_is_told_once_with_its_rule_and_stops_no_other() -> None:
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.forbidden.add(JOBS)
+        api.put(QUOTAS, quota())
+        api.put(JOBS, job())
+        await sink.until(lambda: bool(sink.table("queue")) and bool(sink.errors))
+        while len(api.requests("list", JOBS)) < 3:
+            await asyncio.sleep(0.01)
+        before = sink.successes
+        api.put(QUOTAS, quota(used=4))
+        await sink.until(lambda: sink.successes > before and len(sink.table("queue")) == 2)
+        api.forbidden.clear()
+        await sink.until(lambda: states(sink) == ["pending"])
+
+    sink = run(lambda: base(JOBS, QUOTAS), scenario)
+    rule = 'a ClusterRole with the rule apiGroups: ["batch"], resources: ["jobs"], verbs: ["list", "watch"]'
+
+    assert [True] == [rule in error for error in sink.errors]
+    assert {f"may not read {JOBS}: bind {rule}": 1} == sink.refused.counts
+
+
+@pytest.mark.parametrize("path", [NODES, EVENTS])
+def test_nodes_or_events_that_may_not_be_read_are_told_once_and_stop_no_pod(path: str) -> None:
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.forbidden.add(path)
+        api.put(JOBS, job())
+        while len(api.requests("list", path)) < 4:
+            await asyncio.sleep(0.01)
+        before = sink.successes
+        api.put(JOBS, job(active=1))
+        await sink.until(lambda: states(sink) == ["pending", "running"] and sink.successes > before)
+
+    sink = run(lambda: base(JOBS), scenario)
+
+    assert [True] == [f'resources: ["{path.rpartition("/")[2]}"]' in error for error in sink.errors]
+    assert [1] == list(sink.refused.counts.values())
+
+
+def test_pages_that_go_round_in_a_circle_are_no_list() -> None:
+    class Circle(Server):
+        def _list(self, path: str, query: dict[str, str]) -> web.Response:
+            body = {"metadata": {"resourceVersion": "1", "continue": "again"}, "items": [job()]}
+            return web.json_response(body) if path == JOBS else super()._list(path, query)
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        await sink.until(lambda: bool(sink.errors))
+
+    sink = run(lambda: Circle(PODS, NODES, EVENTS, JOBS), scenario)
+
+    assert "go round in a circle" in sink.errors[0]
+
+
+def test_what_went_while_the_source_did_not_run_has_ended() -> None:
+    """The store has two jobs and a quota of that job's namespace open; the first lists have one of the jobs."""
+
+    def sink() -> FakeSink:
+        gangs = [
+            {"scheduler": "kubernetes", "kind": "Job", "uid": uid, "namespace": "lab", "state": "running"}
+            | {"start_us": T0_US - 10 * SECOND_US, "end_us": None, "observed_us": T0_US - 5 * SECOND_US}
+            for uid in ("j", "old")
+        ]
+        bound = {"scheduler": "kubernetes", "kind": "resource_quota", "name": "gpus", "namespace": "lab"}
+        return FakeSink(workload=gangs, queue=[bound | {"flavor": None, "state": "Active", "observed_us": T0_US}])
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.put(JOBS, job())
+        await sink.until(lambda: {"pending", "deleted"} <= set(states(sink)) and bool(sink.table("queue")))
+
+    found = run(lambda: base(JOBS, QUOTAS), scenario, sink)
+
+    gone = [(row["uid"], row["end_us"]) for row in found.table("workload") if row["state"] == "deleted"]
+    assert [("old", T0_US)] == gone, "it ended when anything was last heard"
+    assert [("gpus", "deleted")] == [(row["name"], row["state"]) for row in found.table("queue")]
+
+
+def test_a_kind_whose_definition_went_is_no_fault() -> None:
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.put(JOBS, job())
+        await sink.until(lambda: states(sink) == ["pending"])
+        lists = len(api.requests("list", JOBS))
+        api.collections.discard(JOBS)
+        api.forget()
+        api.disconnect()
+        while len(api.requests("list", JOBS)) < lists + 2:
+            await asyncio.sleep(0.01)
+        api.collections.add(JOBS)
+        api.put(JOBS, job(active=1))
+        await sink.until(lambda: states(sink) == ["pending", "running"])
+
+    sink = run(lambda: base(JOBS), scenario)
+
+    assert [] == [error for error in sink.errors if "404" in error]
+
+
+def test_a_job_from_creation_to_deletion() -> None:
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        for item, seen in ((job(), "pending"), (job(active=1), "running")):
+            api.put(JOBS, item)
+            await sink.until(lambda seen=seen: states(sink)[-1:] == [seen])  # type: ignore[misc]
+        clock.at(60)
+        api.delete(JOBS, "j")
+        await sink.until(lambda: states(sink)[-1] == "deleted")
+
+    sink = run(lambda: base(JOBS), scenario)
+
+    assert ["pending", "running", "deleted"] == states(sink)
+    assert T0_US + 60 * SECOND_US == sink.table("workload")[-1]["end_us"]
+
+
+def test_a_broken_watch_goes_on_from_its_last_bookmark() -> None:
+    """The log before the bookmark may go: nothing has to be listed again."""
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.put(JOBS, job("a"))
+        await sink.until(lambda: len(states(sink)) == 1)
+        while not all(api.requests("watch", path) for path in (JOBS, PODS, NODES, "/api/v1/events")):
+            await asyncio.sleep(0.01)
+        heard = sink.read
+        told = api.bookmark(JOBS)
+        await sink.until(lambda: sink.read > heard)
+        api.forget(told)
+        api.disconnect()
+        api.put(JOBS, job("b"))
+        await sink.until(lambda: len(states(sink)) == 2)
+        assert 1 == len(api.requests("list", JOBS))
+        assert "true" == api.requests("watch", JOBS)[0]["allowWatchBookmarks"]
+
+    run(lambda: base(JOBS), scenario)
+
+
+def test_what_was_deleted_in_a_gap_is_deleted_by_the_next_list() -> None:
+    """The watch breaks, the log goes, 410: the list lacks one job and one quota."""
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.put(JOBS, job("a"))
+        api.put(JOBS, job("b"))
+        api.put(QUOTAS, quota())
+        await sink.until(lambda: len(states(sink)) == 2 and len(sink.table("queue")) == 1)
+        clock.at(500)
+        api.disconnect()
+        api.delete(JOBS, "a")
+        api.delete(QUOTAS, "q")
+        api.forget()
+        await sink.until(lambda: "deleted" in states(sink) and len(sink.table("queue")) == 2)
+
+    sink = run(lambda: base(JOBS, QUOTAS), scenario)
+    gone = [row for row in sink.table("workload") if row["state"] == "deleted"]
+
+    assert [("a", T0_US)] == [(row["uid"], row["end_us"]) for row in gone], "it ended when the server was last heard"
+    assert ["Active", "deleted"] == [row["state"] for row in sink.table("queue")]
+
+
+def test_only_the_chosen_kinds_are_asked_for() -> None:
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.put(QUOTAS, quota())
+        await sink.until(lambda: bool(sink.table("queue")))
+        while len(api.requests("list", "/apis")) < 2:
+            await asyncio.sleep(0.01)
+        assert [] == api.requests("list", JOBS)
+
+    run(lambda: base(JOBS, QUOTAS), scenario, kinds=["ResourceQuota"])
+
+
+def test_kinds_of_namespaces_are_read_there() -> None:
+    path, elsewhere = "/apis/batch/v1/namespaces/lab/jobs", "/apis/batch/v1/jobs"
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        api.put(path, job())
+        await sink.until(lambda: states(sink) == ["pending"])
+        assert [] == api.requests("list", elsewhere)
+
+    places = ("/api/v1/namespaces/lab/pods", "/api/v1/namespaces/lab/events")
+    run(lambda: Server(*places, NODES, path, elsewhere), scenario, namespaces=["lab"])
+
+
+class SlowSink(FakeSink):
+    """A store that takes nothing until it is told to."""
+
+    def __init__(self, open_claims: Sequence[Json] = ()) -> None:
+        super().__init__(open_claims)
+        self.open = asyncio.Event()
+        self.commits = 0
+
+    async def commit(self, source: str, batches: Sequence[Records | Points], rejects: Rejects | None = None) -> None:
+        self.commits += 1
+        await self.open.wait()
+        await super().commit(source, batches, rejects)
+
+
+def test_while_the_store_is_busy_what_waits_is_bounded_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MAX_ROWS", 10)
+    taken: list[int] = []
+
+    async def scenario(api: Server, sink: FakeSink, clock: Clock) -> None:
+        assert isinstance(sink, SlowSink)
+        for number in range(200):
+            api.put(JOBS, job(f"j{number:03d}"))
+        while len(api.requests("list", JOBS)) < 3 or not sink.commits:
+            await asyncio.sleep(0.01)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        taken.append(len(api.requests("list", JOBS)))
+        sink.open.set()
+        await sink.until(lambda: len(sink.table("workload")) == 200)
+
+    sink = run(lambda: base(JOBS), scenario, sink=SlowSink, page_size=5)
+
+    assert taken[0] < 10, "of 40 pages the others were left with the server"
+    assert 200 == len({row["uid"] for row in sink.table("workload")})

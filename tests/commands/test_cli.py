@@ -1,0 +1,206 @@
+"""The command line on a tiny simulated fleet: answers that add up, exit codes, one line an error."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpuwatch.cli import app, run
+from gpuwatch.core.clock import parse_window
+from gpuwatch.core.errors import UsageError
+from gpuwatch.simulate import simulate
+from gpuwatch.store.database import Store
+
+WINDOW = "2026-11-09T00:00:00Z,2026-11-09T12:00:00Z"
+HOLD = "import sys; from gpuwatch.store.database import Store; s = Store.open(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+RUNNER = CliRunner()
+
+
+def gpuwatch(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpuwatch", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("cli") / "bundle"
+    simulate(out, gpus=8, days=0.5, seed=1, step_s=60)
+    return out
+
+
+@pytest.fixture(scope="module")
+def data(bundle: Path) -> Path:
+    place = bundle.parent / "data"
+    for arguments in (["import", "bundle", str(bundle)], ["analyze"]):
+        result = RUNNER.invoke(app, [*arguments, "--data", str(place)])
+        assert 0 == result.exit_code, result.output
+    return place
+
+
+def answer(*arguments: str | Path) -> Any:
+    result = RUNNER.invoke(app, [str(a) for a in arguments])
+    assert 0 == result.exit_code, result.output
+    return json.loads(result.stdout)
+
+
+def test_team_rows_add_up_to_the_bill(data: Path) -> None:
+    bill = answer("chargeback", "--data", data, "--window", WINDOW)
+
+    assert Decimal(bill["total"]["cost"]) == sum(Decimal(i["cost"]) for i in bill["items"])
+    assert Decimal(8 * 12 * 3600) == Decimal(bill["total"]["gpu_seconds"])
+    assert Decimal(bill["total"]["gpu_seconds"]) == sum(Decimal(i["gpu_seconds"]) for i in bill["items"])
+    assert {"start": "2026-11-09T00:00:00Z", "end": "2026-11-09T12:00:00Z"} == bill["window"]
+
+
+def test_buckets_add_up_to_capacity(data: Path) -> None:
+    books = answer("ledger", "--data", data, "--window", WINDOW, "--by", "team,bucket")
+
+    assert Decimal(8 * 12 * 3600) == Decimal(books["capacity_gpu_seconds"])
+    assert Decimal(books["capacity_gpu_seconds"]) == sum(Decimal(i["gpu_seconds"]) for i in books["items"])
+
+
+def test_findings_come_dearest_first(data: Path) -> None:
+    every = answer("findings", "--data", data)["items"]
+    still = answer("findings", "--data", data, "--open")["items"]
+    costs = [Decimal(f["wasted_cost"] or 0) for f in every]
+
+    assert sorted(costs, reverse=True) == costs
+    assert [f["key"] for f in every if f["state"] == "open"] == [f["key"] for f in still]
+
+
+def test_importing_again_changes_nothing(bundle: Path, data: Path) -> None:
+    before = answer("chargeback", "--data", data, "--window", WINDOW)
+    (again,) = answer("import", "bundle", bundle, "--data", data)["items"]
+
+    assert 0 == again["files"]
+    assert before == answer("chargeback", "--data", data, "--window", WINDOW)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        pytest.param(["findings", "--data", "absent"], 3, "absent", id="no data directory"),
+        pytest.param(["ledger", "--window", "someday"], 2, "someday", id="unknown window"),
+        pytest.param(["chargeback"], 2, "--window", id="missing window"),
+        pytest.param(
+            ["chargeback", "--window", "7d", "--format", "focus", "--focus-version", "1.3"],
+            2,
+            "1.2 or 1.4",
+            id="unknown version of FOCUS",
+        ),
+        pytest.param(["import", "tarot", "x"], 2, "tarot", id="unknown kind"),
+        pytest.param(["import", "sacct", "absent.txt"], 2, "absent.txt", id="missing file"),
+    ],
+)
+def test_an_error_is_one_line(arguments: list[str], code: int, word: str) -> None:
+    result = gpuwatch(*arguments)
+
+    assert code == result.returncode
+    assert "" == result.stdout
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("gpuwatch: ")
+    assert word in line
+
+
+def test_data_in_use_names_its_holder(data: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(data)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        assert "held\n" == holder.stdout.readline()
+        result = gpuwatch("findings", "--data", data)
+        holder.stdin.close()
+
+    assert 3 == result.returncode
+    assert f"process {holder.pid}" in result.stderr
+
+
+def test_a_reader_that_leaves_is_no_error(data: Path) -> None:
+    command = f"{sys.executable} -m gpuwatch findings --data {data} | head -c 1"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+
+    assert "" == result.stderr
+
+
+def test_doctor_says_no_with_exit_code_one(data: Path) -> None:
+    result = RUNNER.invoke(app, ["doctor", "--data", str(data)])
+
+    assert 1 == result.exit_code
+    assert "fail" in {item["status"] for item in json.loads(result.stdout)["items"]}
+
+
+def test_the_demo_runs_twice(tmp_path: Path) -> None:
+    arguments = ["demo", "--gpus", "8", "--days", "0.5", "--no-serve", "--data", str(tmp_path / "demo")]
+    first, second = RUNNER.invoke(app, arguments), RUNNER.invoke(app, arguments)
+
+    assert (0, 0) == (first.exit_code, second.exit_code), second.output
+    assert first.stdout.partition("Took")[0] == second.stdout.partition("Took")[0]
+    with Store.open(tmp_path / "demo", create=False) as store:
+        assert [(0,)] == store.sql("select count(*) from dirty_hour")
+
+
+def test_a_demo_on_a_taken_port_says_so_before_any_work(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        result = RUNNER.invoke(app, ["demo", "--port", port, "--data", str(tmp_path / "demo")])
+
+    assert isinstance(result.exception, SystemExit) and 3 == result.exit_code
+    assert "cannot listen" in result.output
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_bundle_is_not_mixed_with_another(tmp_path: Path) -> None:
+    (tmp_path / "truth.json").write_text("{}")
+    result = RUNNER.invoke(app, ["simulate", "--out", str(tmp_path), "--gpus", "8", "--days", "0.25"])
+
+    assert 2 == result.exit_code
+    assert "is not empty" in result.output
+
+
+def test_every_mistake_of_the_configuration_is_told_at_once(tmp_path: Path) -> None:
+    config = tmp_path / "gpuwatch.toml"
+    config.write_text(
+        '[gpuwatch]\nidle_minutes = 0\n[[dcgm]]\ntragets = []\n[[channel]]\nname = "a b"\nurl_file = "none"\n'
+    )
+    result = RUNNER.invoke(app, ["serve", "--config", str(config), "--data", str(tmp_path / "data")])
+
+    assert 2 == result.exit_code
+    assert [True] * 4 == [w in result.output for w in ("idle_minutes", "tragets", "name must be", "url_file none")]
+
+
+def test_a_query_that_ctrl_c_ends_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    def query(*_: object, **__: object) -> None:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr("gpuwatch.cli.app", query)
+
+    assert 130 == run(["analyze"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("2026-46", "window '2026-46': there is no such month; a month is written", id="a week without W"),
+        pytest.param(
+            "2026-W60", "window '2026-W60': Invalid week: 60; a month is written", id="a week that no year has"
+        ),
+    ],
+)
+def test_a_wrong_window_says_what_a_week_looks_like(text: str, expected: str) -> None:
+    with pytest.raises(UsageError) as told:
+        parse_window(text, 0)
+    assert str(told.value).startswith(expected)
+    assert "2026-W46" in str(told.value)

@@ -1,0 +1,134 @@
+"""A window without GPU time says when the data ends; tables say what a finding does not claim, and how to name it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpuwatch.cli import app
+from gpuwatch.commands import backtest, empty_window, queries
+from gpuwatch.commands import reclaim as reclaim_command
+from gpuwatch.core.clock import DAY_US, Window
+from gpuwatch.findings import read as findings_read
+from gpuwatch.reclaim import state as reclaim_state
+from gpuwatch.store import lockfile
+from tests.worlds.alerts import finding
+from tests.worlds.detectors import WORK, World, us
+
+KNOWN = Window(us(0), us(180))
+"""The whole hours that the books know of two hours of work, and the hour that the last sample reaches into."""
+HINT = (
+    "No GPU time in this window; data ends at 2026-01-05T03:00:00Z: "
+    "try --window 2026-01-05T00:00:00Z,2026-01-05T03:00:00Z\n"
+)
+AWAY, WITHIN = "2026-11-09T00:00:00Z,2026-11-16T00:00:00Z", "2026-01-05T00:00:00Z,2026-01-05T02:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A GPU that worked for two hours."""
+    made = World(tmp_path_factory.mktemp("world")).gpu("GPU-a", (120, WORK))
+    made.analyze(600, detectors=["idle-hoarding"])
+    return made
+
+
+@pytest.fixture
+def command(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command on that world: its exit code, standard output and standard error."""
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[Any]:
+        yield world.store, world.state, world.settings
+
+    for module in (queries, backtest, reclaim_command):
+        monkeypatch.setattr(module, "opened", opened)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        told = CliRunner().invoke(app, list(arguments))
+        return told.exit_code, told.stdout, told.stderr
+
+    return run
+
+
+ASKED = (["chargeback"], ["ledger"], ["backtest", "idle-hoarding"])
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked[0])
+def test_a_window_with_gpu_time_says_no_more(command: Any, asked: list[str], form: str) -> None:
+    code, _, errors = command(*asked, "--window", WITHIN, "--format", form)
+
+    assert (0, "") == (code, errors)
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked[0])
+def test_a_window_without_gpu_time_says_where_some_is(command: Any, asked: list[str], form: str) -> None:
+    code, output, errors = command(*asked, "--window", AWAY, "--format", form)
+
+    assert (0, HINT) == (code, errors)
+    if form == "json":
+        assert [] == json.loads(output)["items"]
+
+
+def test_a_long_history_proposes_its_last_week() -> None:
+    line = empty_window.words(Window(us(0) - 30 * DAY_US, us(180)))
+
+    assert line.endswith("try --window 2025-12-29T03:00:00Z,2026-01-05T03:00:00Z")
+
+
+def test_empty_books_say_so() -> None:
+    assert "the books are empty" in empty_window.words(None)
+
+
+def test_a_server_says_when_its_data_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = lockfile.Note(1, "http://127.0.0.1:1", "secret")
+    monkeypatch.setattr(empty_window.remote, "get", lambda *_: b'{"as_of": "2026-01-05T03:00:00Z"}')
+
+    assert empty_window.served(note, "1.000000") is None
+    assert "data ends at 2026-01-05T03:00:00Z" in (empty_window.served(note, "0.000000") or "")
+
+
+def test_a_table_of_findings_has_no_cost_where_none_is_claimed(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs read what the API says; unknown money is no claim of none."""
+    told = [
+        finding("idle-0"),
+        finding("blind-1", currency=None, wasted_cost="0.00", wasted_gpu_seconds="0.000000"),
+        finding("unpriced-2", currency=None, wasted_cost=None),
+    ]
+    monkeypatch.setattr(findings_read, "read", lambda *_, **__: told)
+
+    _, table, _ = command("findings", "--format", "table")
+    _, text, _ = command("findings", "--format", "json")
+
+    assert " 480.00 " in table
+    assert " - " in table
+    assert " 0.00 " not in table
+    assert ["480.00", "0.00", None] == [item["wasted_cost"] for item in json.loads(text)["items"]]
+    assert [queries.NOT_CLAIMED, None] == [queries._wasted(one.as_dict()) for one in told[1:]]
+
+
+def test_a_table_of_findings_has_their_keys_or_says_where_they_are(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(findings_read, "read", lambda *_, **__: [finding("idle-hoarding-0a1b2c3d")])
+    wide = command("findings", "--format", "table")[1]
+    monkeypatch.setattr("gpuwatch.output.listing.PIPED_WIDTH", 80)
+    narrow = command("findings", "--format", "table")[1]
+
+    assert "idle-hoarding-0a1b2c3d" in wide
+    assert "Not shown for want of room: key; --format json has all." in narrow
+
+
+def test_no_line_to_paste_is_said(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reclaim_state, "proposals", lambda *_, **__: [])
+
+    code, output, errors = command("reclaim", "--commands")
+
+    assert (0, "") == (code, output)
+    assert errors.startswith("Nothing to paste")

@@ -1,0 +1,366 @@
+"""The pages in a real browser, over the real application and over a fake one with hostile answers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed: the pages are not tried in a browser")
+pytest.importorskip("dash", reason="dash is not installed: there are no pages")
+
+import uvicorn
+from fastapi import FastAPI
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from gpuwatch.dashboards.app import mount
+from tests.dashboards import fake_api
+from tests.worlds.api import Api, fill, open_api
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+READY_S_MAX = 20.0
+WAIT_MS = 20_000
+WINDOW = "window=30d"
+PAGES = ("/ui/", "/ui/teams", "/ui/mig", "/ui/findings", "/ui/jobs", "/ui/quality")
+MONEY = ("/ui/budgets", "/ui/periods", "/ui/reports", "/ui/decisions")
+OPENED = (
+    "/ui/charges/held",
+    "/ui/charges/held?policy=share-idle",
+    "/ui/charges/dealt",
+    "/ui/charges/unpriced",
+    "/ui/periods/2026-W46",
+    "/ui/periods/2026-W44",
+    "/ui/decisions?of=spot",
+    "/ui/decisions?of=slices",
+    "/ui/decisions?of=pools",
+)
+"""Pages of the fake API that lie below another one."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: the pages are not tried in a browser"),
+]
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """The application on a free port of this machine; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    end = time.monotonic() + READY_S_MAX
+    while not server.started and thread.is_alive() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert server.started
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(READY_S_MAX)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[tuple[str, Api]]:
+    """The real application over a small world."""
+    api = open_api(None)
+    fill(api.service)
+    mount(api.app)
+    with served(api.app) as base:
+        yield base, api
+    api.service.stop()
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[tuple[str, FastAPI]]:
+    """The pages over canned answers."""
+    app = fake_api.create()
+    mount(app)
+    with served(app) as base:
+        yield base, app
+
+
+@dataclass
+class Tab:
+    """A page of the browser that remembers what went wrong on it."""
+
+    page: Page
+    base: str
+    problems: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> Page:
+        """Goes there and waits until the page shows something."""
+        self.page.goto(self.base + path)
+        self.shown()
+        return self.page
+
+    def shown(self) -> None:
+        """Waits for a page that is neither loading nor being changed."""
+        self.page.locator("#page:not(.busy) h1, #page:not(.busy) .notice").first.wait_for(timeout=WAIT_MS)
+
+    @property
+    def overhang(self) -> int:
+        """Pixels that the document is wider than the screen."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
+
+
+Open = Callable[..., Tab]
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Open]:
+    """Makes tabs; console errors, failed answers and requests that leave this machine are problems."""
+    contexts: list[BrowserContext] = []
+
+    def make(base: str, viewport: dict[str, int] = WIDE, **more: Any) -> Tab:
+        context = browser.new_context(viewport=viewport, reduced_motion="reduce", **more)  # type: ignore[arg-type]
+        contexts.append(context)
+        made = Tab(context.new_page(), base)
+        host = urlsplit(base).netloc
+        page, problems = made.page, made.problems
+        page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda asked: problems.append(asked.url) if foreign(asked.url, host) else None)
+        page.on("response", lambda got: problems.append(f"{got.status} {got.url}") if got.status >= 400 else None)
+        return made
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+def foreign(url: str, host: str) -> bool:
+    """Whether a request leaves the server; pictures within the page do not."""
+    return not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != host
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", [*PAGES, *MONEY])
+def test_a_page_opens_without_a_complaint(real: tuple[str, Api], tab: Open, path: str, scheme: str) -> None:
+    """Nothing in the console, nothing from outside, and the page is not an error."""
+    opened = tab(real[0], color_scheme=scheme)
+    page = opened.open(f"{path}?{WINDOW}")
+    page.wait_for_load_state("networkidle")
+
+    assert [] == opened.problems
+    assert 0 == page.locator(".notice.failing, .notice.forbidden").count()
+    assert scheme == page.locator("html").get_attribute("data-mantine-color-scheme")
+
+
+@pytest.mark.parametrize(
+    "path", [*PAGES, *MONEY, *OPENED, "/ui/findings/idle-hoarding-0000", "/ui/jobs/4242", "/ui/login"]
+)
+def test_a_phone_needs_no_sideways_scrolling(fake: tuple[str, FastAPI], tab: Open, path: str) -> None:
+    """Names without an end and hostile ones are in these answers."""
+    opened = tab(fake[0], PHONE)
+    opened.page.goto(fake[0] + path)
+    opened.page.locator("h1").first.wait_for(timeout=WAIT_MS)
+    opened.page.wait_for_load_state("networkidle")
+
+    assert 0 >= opened.overhang
+    assert [] == opened.problems
+    assert opened.page.evaluate("window.hacked === undefined")
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/ui/teams", "/ui/jobs", "/ui/findings", *MONEY, *OPENED])
+def test_no_column_is_cut_off_on_a_phone(fake: tuple[str, FastAPI], tab: Open, path: str) -> None:
+    """Every table shows its last column without being moved sideways."""
+    page = tab(fake[0], PHONE).open(path)
+    cut = "[...document.querySelectorAll('#page .scroll')].map(one => one.scrollWidth - one.clientWidth)"
+
+    assert 0 == max(page.evaluate(cut), default=0)
+
+
+def test_rows_that_are_being_replaced_look_so(fake: tuple[str, FastAPI], tab: Open) -> None:
+    """The answer to another order is held back: until it comes, the old rows are pale under a bar."""
+    page = tab(fake[0]).open("/ui/jobs")
+    page.wait_for_load_state("networkidle")
+    page.evaluate(
+        "() => { const real = fetch; window.fetch = (...a) => new Promise(r => { window.go = r; })"
+        ".then(() => real(...a)); }"
+    )
+    page.get_by_role("link", name="Effective").click()
+    page.locator("#page.busy h1").wait_for(timeout=WAIT_MS)
+    bar = "getComputedStyle(document.querySelector('.body'), '::before').position"
+
+    assert "fixed" == page.evaluate(bar)
+
+
+def test_a_charge_opens_from_its_team_and_leads_to_its_job(real: tuple[str, Api], tab: Open) -> None:
+    """Team, charge, what it would be under another policy, job: by clicks alone."""
+    opened = tab(real[0])
+    page = opened.open(f"/ui/teams?{WINDOW}")
+    page.locator("#page td .why").first.click()
+    page.wait_for_url(re.compile("/ui/charges/."), timeout=WAIT_MS)
+    opened.shown()
+    page.get_by_role("link", name="Pay what is used").click()
+    expect(page.locator("#page")).to_contain_text("instead of", timeout=WAIT_MS)
+    page.locator("#page td a[href*='/ui/jobs/']").first.click()
+    page.wait_for_url(re.compile("/ui/jobs/."), timeout=WAIT_MS)
+    opened.shown()
+
+    assert [] == opened.problems
+
+
+def test_the_finding_card_and_its_buttons_fit_a_phone(fake: tuple[str, FastAPI], tab: Open) -> None:
+    page = tab(fake[0], PHONE).open("/ui/findings/idle-hoarding-0000")
+    box = page.get_by_role("button", name="Acknowledge").bounding_box()
+
+    assert box is not None and box["y"] + box["height"] <= PHONE["height"]
+
+
+def test_a_finding_is_acknowledged_with_a_reason(real: tuple[str, Api], tab: Open) -> None:
+    """The list leads to the detail; without a reason nothing happens; with one it is in the books of the service."""
+    base = real[0]
+    opened = tab(base)
+    page = opened.open("/ui/findings?state=all")
+    page.locator("#page td .title").first.click()
+    page.wait_for_url(re.compile("/ui/findings/."), timeout=WAIT_MS)
+    key = page.url.partition("?")[0].rpartition("/")[2]
+    page.get_by_role("button", name="Acknowledge").click()
+    expect(page.locator("#said")).to_contain_text("Give a reason", timeout=WAIT_MS)
+
+    assert [] == page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"]
+
+    page.get_by_label("Reason").fill("they are warming up")
+    page.get_by_role("button", name="Acknowledge").click()
+    expect(page.locator("#said")).to_contain_text("Acknowledge: done", timeout=WAIT_MS)
+    expect(page.locator(".history")).to_contain_text("they are warming up", timeout=WAIT_MS)
+
+    said = page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"][0]
+    assert ("ack", "they are warming up", "loopback") == (said["action"], said["reason"], said["actor"])
+    assert [] == opened.problems
+
+
+def test_an_open_finding_is_snoozed_and_reopened(fake: tuple[str, FastAPI], tab: Open) -> None:
+    """The state on the page follows; a snooze has an end."""
+    opened = tab(fake[0])
+    page = opened.open("/ui/findings/idle-hoarding-0002")
+    page.get_by_label("Reason").fill("back on Monday")
+    page.get_by_role("button", name="Snooze").click()
+    expect(page.locator("#page .tag", has_text="Snoozed")).to_be_visible(timeout=WAIT_MS)
+    page.get_by_role("button", name="Reopen").click()
+    expect(page.locator("#page .tag", has_text="Open")).to_be_visible(timeout=WAIT_MS)
+
+    taken = [one for one in fake[1].state.acts if one["key"] == "idle-hoarding-0002"]
+    assert [("snooze", "2026-11-27T12:00:00Z"), ("reopen", None)] == [(one["action"], one["until"]) for one in taken]
+    assert [] == opened.problems
+
+
+def test_filters_live_in_the_address(fake: tuple[str, FastAPI], tab: Open) -> None:
+    """Choosing a team changes the address; Back undoes it; links keep it."""
+    opened = tab(fake[0])
+    page = opened.open("/ui/jobs?window=24h")
+    page.get_by_role("textbox", name="Team").click()
+    page.get_by_role("option", name="vision").click()
+    page.wait_for_url(re.compile("team=vision"), timeout=WAIT_MS)
+    opened.shown()
+    page.get_by_role("link", name="Findings").click()
+    page.wait_for_url(re.compile("/ui/findings.*team=vision"), timeout=WAIT_MS)
+    opened.shown()
+    page.go_back()
+    opened.shown()
+    page.go_back()
+    opened.shown()
+
+    assert "/ui/jobs?window=24h" == page.url.removeprefix(fake[0])
+    expect(page.get_by_role("textbox", name="Team")).to_have_value("", timeout=WAIT_MS)
+    assert [] == opened.problems
+
+
+def test_the_drawer_opens_on_a_phone_and_closes_with_the_page(fake: tuple[str, FastAPI], tab: Open) -> None:
+    opened = tab(fake[0], PHONE)
+    page = opened.open("/ui/")
+    page.locator(".drawer-box summary").click()
+    page.locator(".drawer").get_by_role("link", name="Data quality").click()
+    expect(page.locator("h1")).to_contain_text("trusted", timeout=WAIT_MS)
+
+    expect(page.locator(".drawer")).to_be_hidden(timeout=WAIT_MS)
+
+
+def test_the_toggle_is_kept_by_the_browser(fake: tuple[str, FastAPI], tab: Open) -> None:
+    """The system is light; once toggled, dark stays after a reload, and the charts follow."""
+    opened = tab(fake[0], color_scheme="light")
+    page = opened.open("/ui/")
+    page.locator("#scheme").click()
+    page.reload()
+    opened.shown()
+
+    assert "dark" == page.locator("html").get_attribute("data-mantine-color-scheme")
+    expect(page.locator("#page .legendtext, #page .xtick text").first).to_have_css(
+        "fill", "rgb(163, 176, 184)", timeout=WAIT_MS
+    )
+
+
+def test_signing_in_keeps_the_token_out_of_the_page(browser: Browser, tab: Open) -> None:
+    """A wrong token is told so; the right one opens the page that was asked for; signing out closes it."""
+    api = open_api(None)
+    fill(api.service)
+    mount(api.app)
+    token = api.token("read", "red", name="ursula")
+    with served(api.app) as base:
+        opened = tab(base)
+        page = opened.open(f"/ui/jobs?{WINDOW}")
+        page.get_by_role("link", name="Sign in").click()
+        page.get_by_label("Token").fill("gw_wrong")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_contain_text("not known", timeout=WAIT_MS)
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(f"{base}/ui/jobs?{WINDOW}", timeout=WAIT_MS)
+        expect(page.locator("#page")).to_contain_text("redtrain", timeout=WAIT_MS)
+        kept = page.evaluate("JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie")
+        cookie = next(one for one in page.context.cookies() if one["name"] == "gpuwatch_token")
+
+        assert "bluetrain" not in page.content()
+        assert token not in page.content() + kept + page.url
+        assert (True, "Strict", "/") == (cookie["httpOnly"], cookie["sameSite"], cookie["path"])
+
+        page.get_by_role("button", name="Sign out").first.click()
+        page.wait_for_url(re.compile("/ui/login"), timeout=WAIT_MS)
+        opened.open(f"/ui/jobs?{WINDOW}")
+
+        expect(page.locator(".notice")).to_contain_text("Sign in", timeout=WAIT_MS)
+    api.service.stop()
+
+
+def test_a_page_moves_with_its_data_and_keeps_what_is_being_written(fake: tuple[str, FastAPI], tab: Open) -> None:
+    """The clock of the browser is turned: after 30 s new data is there; a half-written reason stays."""
+    base, app = fake
+    opened = tab(base)
+    page = opened.page
+    page.clock.install()
+    opened.open("/ui/findings/false-utilization-0001")
+    app.state.acts.append(
+        {"key": "false-utilization-0001", "action": "ack", "until": None, "reason": "seen", "actor": "bo", "at": ""}
+    )
+    page.clock.run_for(31_000)
+    expect(page.locator(".history")).to_contain_text("seen", timeout=WAIT_MS)
+    page.wait_for_load_state("networkidle")
+    page.get_by_label("Reason").fill("half a sen")
+    expect(page.get_by_label("Reason")).to_have_value("half a sen", timeout=WAIT_MS)
+    app.state.acts.clear()
+    page.clock.run_for(31_000)
+    page.wait_for_load_state("networkidle")
+
+    assert "half a sen" == page.get_by_label("Reason").input_value()

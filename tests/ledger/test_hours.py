@@ -1,0 +1,462 @@
+"""The books of single devices: what each sample covers, and which bucket it goes into."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from gpuwatch.core.errors import BooksDoNotClose
+from gpuwatch.ledger import hours as ledger_hours
+from gpuwatch.ledger.hours import BUCKETS
+from tests.worlds import oracle
+from tests.worlds.world import BUSY, HOUR, IDLE, Gpu, World, claim, minutes, node, pod, samples
+
+A = Gpu()
+B = Gpu("GPU-b", index=1)
+LINK_BYTES_PER_S = 742e9
+"""What a rank of an H100 moves at full link speed, both directions."""
+
+# (engine, SMs, tensor, DRAM, FP32, link) and microseconds of each bucket in the half minutes that samples are cut to.
+CHECKED = {
+    "LLM training": (
+        (0.99, 0.92, 0.48, 0.45, 0, 0.10),
+        {"gap": 300_000, "communication": 3_000_000, "below_roof": 9_825_000, "memory_roof": 1_391_129}
+        | {"compute": 15_483_871},
+    ),
+    "false utilisation": (
+        (0.95, 0.20, 0.03, 0.10, 0, 0),
+        {"gap": 1_500_000, "stalled": 22_500_000, "below_roof": 2_250_000, "memory_roof": 2_782_258}
+        | {"compute": 967_742},
+    ),
+    "decoding": (
+        (0.98, 0.85, 0.06, 0.66, 0, 0),
+        {"gap": 600_000, "stalled": 3_900_000, "below_roof": 750_000, "memory_roof": 22_814_516}
+        | {"compute": 1_935_484},
+    ),
+    "data loading": (
+        (0.35, 0.30, 0.15, 0.15, 0, 0),
+        {"gap": 19_500_000, "stalled": 1_500_000, "below_roof": 3_375_000, "memory_roof": 786_290}
+        | {"compute": 4_838_710},
+    ),
+    "communication bound": (
+        (0.98, 0.35, 0.12, 0.15, 0, 0.50),
+        {"gap": 600_000, "communication": 15_000_000, "stalled": 3_900_000, "below_roof": 4_875_000}
+        | {"memory_roof": 1_754_032, "compute": 3_870_968},
+    ),
+    "FP32 simulation": (
+        (0.97, 0.90, 0, 0.30, 0.60, 0),
+        {"gap": 900_000, "stalled": 2_100_000, "below_roof": 9_000_000, "compute": 18_000_000},
+    ),
+}
+
+
+def reading(g: float, s: float, t: float, d: float, p: float, x: float) -> dict[str, float]:
+    """Fields of one sample as an exporter gives them."""
+    return {
+        "gr_engine_ratio": g,
+        "sm_active_ratio": s,
+        "tensor_active_ratio": t,
+        "dram_active_ratio": d,
+        "fp32_active_ratio": p,
+        "nvlink_tx_bytes_per_s": x * LINK_BYTES_PER_S / 2,
+        "nvlink_rx_bytes_per_s": x * LINK_BYTES_PER_S / 2,
+    }
+
+
+def without(*names: str, of: dict[str, float] = BUSY) -> dict[str, float]:
+    """A reading that lacks these fields."""
+    return {k: v for k, v in of.items() if k not in names}
+
+
+def one_hour(fields: dict[str, float], gpu: Gpu = A) -> dict[str, float]:
+    """Held seconds by bucket of a device that shows the same for the hour in which a job holds it."""
+    return World().add(samples(gpu, minutes(0, HOUR), fields, job="1"), claim("1", 0, HOUR)).book().held(gpu)
+
+
+@pytest.mark.parametrize(("ratios", "half_minute"), CHECKED.values(), ids=CHECKED)
+def test_checked_examples_in_microseconds(ratios: tuple[float, ...], half_minute: dict[str, int]) -> None:
+    fields = reading(*ratios)
+    world = World().add(
+        samples(A, minutes(0, HOUR + 60), fields, job="1"),
+        samples(B, minutes(0, HOUR + 60), fields, job="1"),
+        claim("1", 0, HOUR, count=2),
+    )
+    world.book()
+
+    assert {"schedulable": 60_000_000} | {k: 120 * v for k, v in half_minute.items()} == world.buckets(A)
+    assert world.buckets(B) == world.buckets(A)
+
+
+@pytest.mark.parametrize(("ratios", "half_minute"), CHECKED.values(), ids=CHECKED)
+def test_the_oracle_knows_the_checked_examples(ratios: tuple[float, ...], half_minute: dict[str, int]) -> None:
+    parts = oracle.waterfall(oracle.Activity(*(Fraction(str(ratio)) for ratio in ratios)))
+
+    assert half_minute == {k: v for k, v in ((k, round(v * 30_000_000)) for k, v in parts.items()) if v}
+    assert 1 == sum(parts.values())
+
+
+# What is not measured is unobserved, never zero and never idle.
+
+
+def test_no_sample_at_all_is_unobserved() -> None:
+    world = World().add(claim("1", 0, HOUR), node(devices={"": 1})).book()
+
+    assert {"unobserved": 3600.0} == world.held()
+
+
+MISSING = {
+    "without SM_ACTIVE only the gap is known": (without("sm_active_ratio"), {"gap": 360.0, "unobserved": 3240.0}),
+    "without SM_ACTIVE an idle engine is idle": (
+        {"gr_engine_ratio": 0.0, "tensor_active_ratio": 0.0, "dram_active_ratio": 0.0},
+        {"hoarded": 3600.0},
+    ),
+    "without engine activity the time outside SM_ACTIVE is unknown": (
+        without("gr_engine_ratio"),
+        {"unobserved": 720.0, "below_roof": 1080.0, "compute": 1800.0},
+    ),
+    "an idle SM alone is not idleness": ({"sm_active_ratio": 0.0}, {"unobserved": 3600.0}),
+    "GPU_UTIL stands in for engine activity on a whole GPU": (
+        without("gr_engine_ratio") | {"gpu_util_ratio": 1.0},
+        {"stalled": 720.0, "below_roof": 1080.0, "compute": 1800.0},
+    ),
+    "GPU_UTIL alone tells only the gap": ({"gpu_util_ratio": 0.75}, {"gap": 900.0, "unobserved": 2700.0}),
+    "board power alone tells nothing": ({"power_watts": 70.0}, {"unobserved": 3600.0}),
+    "without any pipe or DRAM the work inside SM_ACTIVE is unknown": (
+        {"gr_engine_ratio": 0.9, "sm_active_ratio": 0.8},
+        {"unobserved": 2880.0, "gap": 360.0, "stalled": 360.0},
+    ),
+    "SM_ACTIVE above engine activity is cut to it": (
+        BUSY | {"gr_engine_ratio": 0.5},
+        {"gap": 1800.0, "compute": 1800.0},
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), MISSING.values(), ids=MISSING)
+def test_missing_fields(fields: dict[str, float], expected: dict[str, float]) -> None:
+    assert expected == one_hour(fields)
+
+
+# Idle runs.
+
+
+def idle_world(pattern: list[tuple[float, float, dict[str, float]]], *claims: dict[str, object]) -> World:
+    """Stretches (start, end, reading) in seconds of one device."""
+    stretches = [samples(A, minutes(a, b), fields) for a, b, fields in pattern]
+    return World().add(*stretches, *(claims or (claim("1", 0, 2 * HOUR, gpus="GPU-a"),))).book()
+
+
+def test_idle_for_a_second_less_than_fifteen_minutes_is_a_gap() -> None:
+    world = World().add(
+        samples(A, [30, 90, *(990 - k * 60 for k in range(1, 15)), 989], IDLE | {"gr_engine_ratio": 0.01}),
+        samples(A, minutes(989, HOUR)),
+        claim("1", 90, HOUR, gpus="GPU-a"),
+    )
+    world.book()
+
+    assert "hoarded" not in world.held()
+
+
+def test_idle_runs_of_fourteen_fifty_nine_and_fifteen_minutes() -> None:
+    busy, idle = samples(A, [60 * k for k in range(1, 11)]), IDLE
+    almost = World().add(
+        busy,
+        samples(A, [600 + 60 * k for k in range(1, 15)] + [600 + 899], idle),
+        samples(A, [1559 + 60 * k for k in range(30)]),
+        claim("1", 0, HOUR, gpus="GPU-a"),
+    )
+    exact = World().add(
+        busy,
+        samples(A, [600 + 60 * k for k in range(1, 16)], idle),
+        samples(A, [1560 + 60 * k for k in range(30)]),
+        claim("1", 0, HOUR, gpus="GPU-a"),
+    )
+
+    assert 0.0 == almost.book().held().get("hoarded", 0.0)
+    assert 900.0 == exact.book().held()["hoarded"]
+
+
+def test_an_idle_run_across_an_hour_edge_is_hoarded_on_both_sides() -> None:
+    world = idle_world([(0, 3120, BUSY), (3120, 4080, IDLE), (4080, 2 * HOUR, BUSY)])
+
+    # A sample covers the minute before it.
+    assert (510.0, 450.0) == (world.held(hour=0)["hoarded"], world.held(hour=1)["hoarded"])
+
+
+def test_an_idle_run_ends_where_the_owner_changes() -> None:
+    claims = (claim("1", 0, 3600, gpus="GPU-a"), claim("2", 3600, 7200, gpus="GPU-a"))
+    world = idle_world([(0, 3120, BUSY), (3120, 4080, IDLE), (4080, 2 * HOUR, BUSY)], *claims)
+
+    assert "hoarded" not in world.held()
+
+
+def test_an_idle_run_ends_where_nobody_measured() -> None:
+    world = idle_world([(0, 3000, BUSY), (3000, 3600, IDLE), (3900, 4500, IDLE), (4500, 2 * HOUR, BUSY)])
+
+    assert "hoarded" not in world.held()
+    # From 3570 to 3930 there are 360 s: the later sample reaches back two intervals.
+    assert 240.0 == world.held()["unobserved"]
+
+
+def test_a_free_gpu_is_never_hoarded() -> None:
+    world = World().add(samples(A, minutes(0, HOUR), IDLE)).book()
+
+    assert {"schedulable": 3_600_000_000} == world.buckets()
+
+
+BOARD = {
+    "idle level": (60.0, {"hoarded": 3600.0}),
+    "constant 150 W: below the cap of a fifth of TDP plus the margin": (150.0, {"hoarded": 3600.0}),
+    "constant 400 W is work that no counter shows": (400.0, {"gap": 3600.0}),
+}
+
+
+@pytest.mark.parametrize(("watts", "expected"), BOARD.values(), ids=BOARD)
+def test_board_power_in_the_idle_test(watts: float, expected: dict[str, float]) -> None:
+    assert expected == one_hour(IDLE | {"power_watts": watts})
+
+
+def test_power_above_idle_level_plus_margin_is_not_idle() -> None:
+    quiet, warm = IDLE | {"power_watts": 70.0}, IDLE | {"power_watts": 70.0 + 56.0}
+    world = idle_world([(0, 3600, quiet), (3600, 7200, warm)])
+
+    assert {"hoarded": 3570.0, "gap": 30.0} == world.held(hour=0)
+    assert {"gap": 3600.0} == world.held(hour=1)
+
+
+THRESHOLDS = {
+    "engine just below its noise floor": ({"gr_engine_ratio": 0.0199}, True),
+    "engine at its noise floor": ({"gr_engine_ratio": 0.02}, False),
+    "an SM at 1 %": ({"sm_active_ratio": 0.01, "gr_engine_ratio": 0.015}, False),
+    "tensor pipe at 0.5 %": ({"tensor_active_ratio": 0.005}, False),
+    "memory at 1 %": ({"dram_active_ratio": 0.01}, False),
+    "memory just below 1 %": ({"dram_active_ratio": 0.0099}, True),
+}
+
+
+@pytest.mark.parametrize(("change", "idle"), THRESHOLDS.values(), ids=THRESHOLDS)
+def test_what_counts_as_an_idle_sample(change: dict[str, float], idle: bool) -> None:
+    assert idle == ("hoarded" in one_hour(IDLE | change))
+
+
+# What a sample covers.
+
+
+def test_first_and_last_sample_reach_half_an_interval() -> None:
+    world = World().add(samples(A, [60 * k for k in range(10, 21)], BUSY, job="1"), claim("1", 0, HOUR)).book()
+
+    assert [("GPU-a", 0, 3600, "1", "1")] == world.segments()
+    assert 3600.0 - 660.0 == world.held()["unobserved"]
+
+
+GAPS = {
+    "one missed scrape is held": (2, 0.0),
+    "two missed scrapes: two intervals are held, one is not": (3, 60.0),
+    "half an hour": (30, 1680.0),
+}
+
+
+@pytest.mark.parametrize(("intervals", "unobserved"), GAPS.values(), ids=GAPS)
+def test_telemetry_gap(intervals: int, unobserved: float) -> None:
+    before, after = minutes(0, HOUR // 2), minutes(HOUR // 2 + (intervals - 1) * 60, 2 * HOUR)
+    world = World().add(samples(A, [*before, *after], BUSY, job="1"), claim("1", 0, 2 * HOUR)).book()
+
+    assert unobserved == world.held().get("unobserved", 0.0)
+    assert 7200.0 == sum(world.held().values())
+
+
+def test_a_sample_on_a_hand_over_is_split_by_time() -> None:
+    world = World().add(
+        samples(A, [60 * k for k in range(1, 31)], BUSY, job="1"),
+        samples(A, [60 * k for k in range(31, 61)], IDLE | {"gr_engine_ratio": 0.02}, job="2"),
+        claim("1", 0, 1815),
+        claim("2", 1815, HOUR),
+    )
+    world.book()
+    gaps = dict(world.store.sql("select run_key, gap_us from ledger_hour join run using (run_id)"))
+
+    # Job 1 has 1770 s at a tenth, and 15 s of the idle sample that covers 1800 to 1860 s.
+    assert {"1": 177_000_000 + 14_700_000, "2": 1_785 * 980_000} == gaps
+
+
+@pytest.mark.parametrize("every", [2, 4, 10], ids=["every 2nd", "every 4th", "every 10th"])
+def test_a_field_read_every_few_scrapes_is_held(every: int) -> None:
+    instants = minutes(0, 3 * HOUR)
+    slow = [*instants[every - 1 :: every]]
+    rest = [at for at in instants if at not in slow]
+    world = World().add(
+        samples(A, slow, BUSY, job="1"), samples(A, rest, without("sm_active_ratio"), job="1"), claim("1", 0, 3 * HOUR)
+    )
+    world.book()
+
+    assert {"gap": 360.0, "stalled": 360.0, "below_roof": 1080.0, "compute": 1800.0} == world.held(hour=1)
+
+
+def test_a_field_that_stops_is_held_for_an_interval_and_then_unknown() -> None:
+    world = World().add(
+        samples(A, minutes(0, HOUR), BUSY, job="1"),
+        samples(A, minutes(HOUR, 2 * HOUR), without("sm_active_ratio"), job="1"),
+        claim("1", 0, 2 * HOUR),
+    )
+    world.book()
+
+    # The last value, at 3570 s, is held to the sample at 3630 s; after that a tenth is gap and the rest unknown.
+    assert {
+        "gap": 720.0,
+        "stalled": 363.0,
+        "below_roof": 1089.0,
+        "compute": 1815.0,
+        "unobserved": 3213.0,
+    } == world.held()
+
+
+def test_the_same_scrape_twice_changes_nothing() -> None:
+    rows = [*samples(A, minutes(0, HOUR), BUSY, job="1")]
+    once = World().add(rows, claim("1", 0, HOUR)).book()
+    twice = World().add(rows, claim("1", 0, HOUR)).add(rows).book()
+
+    assert once.derived()["ledger_hour"] == twice.derived()["ledger_hour"]
+
+
+EXPORTERS = {"at the same instants": 0, "at shifted instants": 17}
+
+
+@pytest.mark.parametrize("shift", EXPORTERS.values(), ids=EXPORTERS)
+def test_two_exporters_on_one_node_do_not_change_the_sum(shift: int) -> None:
+    other = [at + shift for at in minutes(0, HOUR)[:-1]]
+    one = World().add(samples(A, minutes(0, HOUR), BUSY, job="1"), claim("1", 0, HOUR)).book()
+    two = World().add(
+        samples(A, minutes(0, HOUR), BUSY, job="1"), samples(A, other, BUSY, job="1", driver="550"), claim("1", 0, HOUR)
+    )
+    two.book()
+
+    assert one.held() == two.held()
+
+
+# Links.
+
+LINKED = BUSY | {"nvlink_tx_bytes_per_s": LINK_BYTES_PER_S * 0.15, "nvlink_rx_bytes_per_s": LINK_BYTES_PER_S * 0.05}
+PLAIN = {"gap": 360.0, "stalled": 360.0, "below_roof": 1080.0, "compute": 1800.0}
+
+
+def test_link_traffic_of_a_job_on_one_gpu_is_not_communication() -> None:
+    assert PLAIN == one_hour(LINKED)
+
+
+def test_link_traffic_of_a_job_on_two_gpus_is_communication() -> None:
+    world = World().add(
+        samples(A, minutes(0, HOUR), LINKED, job="1"),
+        samples(B, minutes(0, HOUR), BUSY, job="1"),
+        claim("1", 0, HOUR, count=2),
+    )
+    world.book()
+
+    assert {"gap": 360.0, "communication": 720.0, "below_roof": 720.0, "compute": 1800.0} == world.held(A)
+    assert PLAIN == world.held(B)
+
+
+def test_a_gang_without_link_readings_has_no_communication() -> None:
+    world = World().add(
+        samples(A, minutes(0, HOUR), BUSY, job="1"),
+        samples(B, minutes(0, HOUR), BUSY, job="1"),
+        claim("1", 0, HOUR, count=2),
+    )
+    world.book()
+
+    assert PLAIN == world.held(A)
+
+
+def test_link_traffic_beyond_the_link_speed_is_all_of_what_waited() -> None:
+    fields = BUSY | {"nvlink_tx_bytes_per_s": 9e12, "nvlink_rx_bytes_per_s": 0.0}
+    world = World().add(
+        samples(A, minutes(0, HOUR), fields, job="1"),
+        samples(B, minutes(0, HOUR), job="1"),
+        claim("1", 0, HOUR, count=2),
+    )
+    world.book()
+
+    assert {"gap": 360.0, "communication": 1440.0, "compute": 1800.0} == world.held(A)
+
+
+# MIG.
+
+SLICE = Gpu(gi=7, profile="1g.10gb")
+OTHER = Gpu(gi=8, profile="1g.10gb")
+
+
+def test_gpu_util_of_zero_on_a_slice_is_unknown() -> None:
+    assert {"unobserved": 3600.0} == one_hour({"gpu_util_ratio": 0.0}, SLICE)
+
+
+def test_board_power_says_nothing_about_a_slice() -> None:
+    assert {"hoarded": 3600.0} == one_hour(IDLE | {"power_watts": 600.0}, SLICE)
+
+
+def test_links_of_the_card_are_not_a_slice_s() -> None:
+    world = World().add(
+        samples(SLICE, minutes(0, HOUR), LINKED, job="1"),
+        samples(OTHER, minutes(0, HOUR), LINKED, job="1"),
+        claim("1", 0, HOUR, count=2, profile="1g.10gb"),
+    )
+    world.book()
+
+    assert PLAIN == world.held(SLICE)
+
+
+def test_buckets_of_a_slice_are_its_own_time_and_weigh_its_share() -> None:
+    world = World().add(samples(SLICE, minutes(0, HOUR), BUSY, job="1"), claim("1", 0, HOUR, profile="1g.10gb")).book()
+
+    assert 3_600_000_000 == sum(world.buckets(SLICE).values())
+    assert {"1/7"} == {share for name, *_, share in world.segments() if name == "GPU-a/GI-7"}
+    assert [("GPU-a", 0, 3600, "mig_remainder", "6/7")] == [s for s in world.segments() if s[0] == "GPU-a"]
+
+
+# Closing.
+
+
+def test_books_that_do_not_close_name_the_device_and_the_hour() -> None:
+    world = World().add(samples(A, minutes(0, HOUR), BUSY, job="1"), claim("1", 0, HOUR)).book()
+    world.store.sql("update ledger_hour set compute_us = compute_us - 1")
+
+    with pytest.raises(BooksDoNotClose, match="GPU-a in the hour of 2026-11-02T00:00:00Z"):
+        world.check()
+
+
+def test_a_negative_bucket_does_not_close() -> None:
+    world = World().add(samples(A, minutes(0, HOUR), BUSY, job="1"), claim("1", 0, HOUR)).book()
+    world.store.sql("update ledger_hour set compute_us = -1, gap_us = gap_us + compute_us + 1")
+
+    with pytest.raises(BooksDoNotClose):
+        world.check()
+
+
+def test_recomputing_an_hour_without_segments_writes_nothing() -> None:
+    world = World().add(samples(A, minutes(0, HOUR), BUSY, job="1"), claim("1", 0, HOUR)).book()
+    before = world.derived()
+
+    world.recompute([50])
+
+    assert before == world.derived()
+
+
+def test_every_bucket_of_the_contract_is_a_column() -> None:
+    world = World()
+
+    columns = [name for (name,) in world.store.sql("select name from pragma_table_info('ledger_hour')")]
+    assert list(BUCKETS) == [c.removesuffix("_us") for c in columns if c.endswith("_us") and c != "hour_us"]
+    assert ledger_hours.FREE_BUCKETS + ledger_hours.HELD_BUCKETS == BUCKETS
+
+
+def test_a_pod_restarted_in_place_has_a_gap_and_keeps_its_gpu() -> None:
+    label = {"pod": "p", "namespace": "lab"}
+    world = World().add(
+        samples(A, minutes(0, 1800), BUSY, **label),
+        samples(A, minutes(1800, 2100), IDLE, **label),
+        samples(A, minutes(2100, HOUR), BUSY, **label),
+        pod("p", "u1", 0, HOUR),
+    )
+    world.book()
+
+    assert [("GPU-a", 0, 3600, "u1", "1")] == world.segments()
+    assert 3300 * 0.1 + 300 == world.held()["gap"]

@@ -1,0 +1,477 @@
+"""What holds of the books whatever the fleet does: they close, and neither order, repetition nor lateness matters."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.billing import chargeback
+from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
+from gpuwatch.ledger import hours as ledger_hours
+from gpuwatch.ledger.totals import question, scale_of, working_tables
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+from tests.worlds import oracle
+from tests.worlds.world import HOUR, STEP_S, T0_US, Gpu, Sample, World, claim, node, us
+
+# The same worlds on every machine: a failure is a fact, not luck. Shrinking is worth its time only at a desk.
+steady = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.generate),
+)
+LETTERS = {
+    "g": "gr_engine_ratio",
+    "s": "sm_active_ratio",
+    "t": "tensor_active_ratio",
+    "d": "dram_active_ratio",
+    "p": "fp32_active_ratio",
+}
+LINK_BYTES_PER_S = 742e9
+LAYOUTS = ((), (), ("1g.10gb", "2g.20gb"), ("4g.40gb", "3g.40gb"), ("3g.40gb",))
+MOODS = ("busy", "busy", "idle", "idle", "hollow", "silent", "random")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A tiny fleet as drawn: what was sampled, what the scheduler said, and which device each run held."""
+
+    samples: tuple[Sample, ...]
+    claims: tuple[dict[str, Any], ...]
+    holds: tuple[oracle.Hold, ...]
+    shares: dict[str, Fraction]
+    remainders: dict[str, Fraction]
+
+    @property
+    def rows(self) -> list[Sample | dict[str, Any]]:
+        return [*self.samples, *self.claims]
+
+
+seeds = st.integers(0, 10**9)
+"""Of fleets: 1-3 GPUs, some partitioned, 2-4 hours at a minute with any phase, losses, a gap, sparse fields, jobs."""
+
+
+def tiny_fleet(seed: int) -> Fleet:
+    """The fleet of a seed."""
+    rng = random.Random(seed)
+    hours = rng.randint(2, 4)
+    devices: list[Gpu] = []
+    shares: dict[str, Fraction] = {}
+    remainders: dict[str, Fraction] = {}
+    for index in range(rng.randint(1, 3)):
+        uuid = f"GPU-{index}"
+        layout = rng.choice(LAYOUTS)
+        if not layout:
+            devices.append(Gpu(uuid, index=index))
+            shares[uuid] = Fraction(1)
+            continue
+        parts, rest = oracle.layout_shares(layout)
+        remainders[uuid] = rest
+        for gi, (profile, share) in enumerate(zip(layout, parts, strict=True)):
+            devices.append(Gpu(uuid, index=index, gi=gi, profile=profile))
+            shares[name_of(devices[-1])] = share
+    phase: dict[str, int] = defaultdict(lambda: rng.randrange(STEP_S))
+    jobs = _jobs(rng, devices, hours)
+    samples: list[Sample] = []
+    for gpu in devices:
+        samples += _history(rng, gpu, phase[gpu.uuid], hours, [j for j in jobs if gpu in j[3]])
+    labelled = {(s.gpu, value) for s in samples for _, value in s.labels}
+    claims, holds = [], []
+    for job, start, end, held in jobs:
+        if any((g, job) not in labelled for g in held):
+            continue  # Lost with its samples: where such a job goes is an estimate, and not this file's matter.
+        claims.append(claim(job, start, end, count=len(held), profile=held[0].profile))
+        holds += [oracle.Hold(job, name_of(g), us(start), us(end)) for g in held]
+    kept = {row["job_id"] for row in claims}
+    told = tuple(replace(s, labels=tuple(pair for pair in s.labels if pair[1] in kept)) for s in samples)
+    return Fleet(told, tuple(claims), tuple(holds), shares, remainders)
+
+
+def name_of(gpu: Gpu) -> str:
+    return gpu.uuid if gpu.gi < 0 else f"{gpu.uuid}/GI-{gpu.gi}"
+
+
+Job = tuple[str, Fraction, Fraction, list[Gpu]]
+
+
+def _jobs(rng: random.Random, devices: Sequence[Gpu], hours: int) -> list[Job]:
+    """Jobs of one device, or of all whole GPUs, at any microsecond, one after the other on each device."""
+    free = {name_of(g): Fraction(0) for g in devices}
+    whole = [g for g in devices if g.gi < 0]
+    jobs: list[Job] = []
+    for number in range(rng.randint(1, 5)):
+        held = whole if len(whole) > 1 and rng.random() < 0.4 else [rng.choice(devices)]
+        start = max(free[name_of(g)] for g in held) + Fraction(rng.randrange(0, HOUR * SECOND_US), SECOND_US)
+        end = start + Fraction(rng.randrange(180 * SECOND_US, 2 * HOUR * SECOND_US), SECOND_US)
+        end = min(end, Fraction(hours * HOUR) - Fraction(rng.randrange(SECOND_US), SECOND_US))
+        if end - start < 180:
+            continue
+        jobs.append((str(number + 1), start, end, list(held)))
+        for g in held:
+            free[name_of(g)] = end
+    return jobs
+
+
+def _history(rng: random.Random, gpu: Gpu, phase: int, hours: int, jobs: Sequence[Job]) -> list[Sample]:
+    """Samples of one device: stretches of one mood each, single losses, one long gap, fields absent or read seldom."""
+    seldom = {name: rng.choice((1, 1, 1, 2, 4)) for name in LETTERS.values()}
+    absent = {name for name in LETTERS.values() if rng.random() < 0.12}
+    gap = rng.randrange(hours * 60) if rng.random() < 0.5 else None
+    linked = rng.random() < 0.5
+    samples: list[Sample] = []
+    mood, left = "busy", 0
+    for number in range(hours * 60):
+        if left == 0:
+            mood, left = rng.choice(MOODS), rng.randint(3, 40)
+        left -= 1
+        at = phase + number * STEP_S
+        lost = gap is not None and gap <= number < gap + 25
+        if lost or rng.random() < 0.02 and number % 4 != 3:
+            continue
+        values = _values(rng, mood)
+        fields = {n: v for n, v in values.items() if n not in absent and number % seldom[n] == seldom[n] - 1}
+        if linked and gpu.gi < 0:
+            speed = rng.choice((0.0, 0.1, 0.5)) * LINK_BYTES_PER_S
+            fields |= {"nvlink_tx_bytes_per_s": speed, "nvlink_rx_bytes_per_s": 0.0}
+        fields["fb_used_bytes"] = 1e9
+        owner = [job for job, start, end, _ in jobs if start <= at < end]
+        labels = (("job", owner[0]),) if owner else ()
+        samples.append(Sample(gpu, us(at), labels, tuple(sorted(fields.items()))))
+    return samples
+
+
+def _values(rng: random.Random, mood: str) -> dict[str, float]:
+    if mood == "idle":
+        ratios = (rng.choice((0.0, 0.01, 0.0199)), 0.0, 0.0, rng.choice((0.0, 0.009)), 0.0)
+    elif mood == "hollow":
+        ratios = (0.97, 0.2, 0.03, 0.1, 0.02)
+    elif mood == "silent":
+        return {}
+    elif mood == "busy":
+        ratios = (0.9, 0.8, 0.5, 0.25, 0.1)
+    else:
+        ratios = tuple(round(rng.random(), 3) for _ in range(5))  # type: ignore[assignment]
+    return dict(zip(LETTERS.values(), ratios, strict=True))
+
+
+def batches_of(rng: random.Random, rows: Sequence[Sample | dict[str, Any]], count: int) -> list[list[Any]]:
+    """The rows in any order, cut into batches."""
+    mixed = list(rows)
+    rng.shuffle(mixed)
+    return [mixed[i::count] for i in range(count) if mixed[i::count]]
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    """Rates and teams: none."""
+    return State.open("sqlite://")
+
+
+# They close.
+
+
+@settings(steady, max_examples=6)
+@given(seeds)
+def test_buckets_of_every_device_hour_add_up_to_what_was_owned(seed: int) -> None:
+    fleet = tiny_fleet(seed)
+    world = World().add(*fleet.rows).book()
+
+    booked: dict[tuple[str, int], Fraction] = defaultdict(Fraction)
+    for row in world.rows("ledger_hour"):
+        amounts = [row[f"{bucket}_us"] for bucket in ledger_hours.BUCKETS]
+        assert min(amounts) >= 0
+        gpu = world.store.sql("select gpu from device where device_id = $d", d=row["device_id"])[0][0]
+        booked[(gpu, row["hour_us"])] += sum(amounts) * Fraction(row["share_num"], row["share_den"])
+    owned: dict[tuple[str, int], Fraction] = defaultdict(Fraction)
+    for gpu, start_us, end_us in owned_gpus(fleet):
+        for hour_us in range(start_us // HOUR_US * HOUR_US, end_us, HOUR_US):
+            length = min(end_us, hour_us + HOUR_US) - max(start_us, hour_us)
+            owned[(gpu, hour_us)] += Fraction(length)
+    assert owned == booked
+
+
+def owned_gpus(fleet: Fleet) -> list[tuple[str, int, int]]:
+    """Physical GPUs and their span: half a step around their samples, up to the cluster's last, and their jobs."""
+    half = STEP_S * SECOND_US // 2
+    last = max(s.at_us for s in fleet.samples) + half
+    spans = []
+    for gpu in {s.gpu.uuid for s in fleet.samples}:
+        mine = [h for h in fleet.holds if h.device.split("/")[0] == gpu]
+        first = min(s.at_us for s in fleet.samples if s.gpu.uuid == gpu) - half
+        spans.append((gpu, min([first, *(h.start_us for h in mine)]), max([last, *(h.end_us for h in mine)])))
+    return spans
+
+
+@settings(steady, max_examples=15)
+@given(seeds)
+def test_the_books_are_those_of_the_oracle(seed: int) -> None:
+    """Owners' time is equal to the microsecond; a bucket may differ by one microsecond for each piece of a sample in a
+    minute, because each of its edges is rounded to a whole microsecond there."""
+    fleet = tiny_fleet(seed)
+    world = World().add(*fleet.rows).book()
+    expected = oracle.books(oracle_devices(fleet), fleet.holds, STEP_S * SECOND_US)
+
+    names = {
+        d: gpu if gi < 0 else f"{gpu}/GI-{gi}"
+        for d, gpu, gi in world.store.sql("select device_id, gpu, gi from device")
+    }
+    jobs = dict(world.store.sql("select run_id, run_key from run"))
+    booked: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: dict.fromkeys(ledger_hours.BUCKETS, 0))
+    for row in world.rows("ledger_hour"):
+        name = names[row["device_id"]]
+        for bucket in ledger_hours.BUCKETS:
+            booked[(name, jobs.get(row["run_id"]))][bucket] += row[f"{bucket}_us"]
+        share = fleet.remainders.get(name, fleet.shares.get(name))
+        assert share == Fraction(row["share_num"], row["share_den"])
+    for gpu, rest in fleet.remainders.items():
+        remainder = booked.pop((gpu, None), None)
+        assert (rest > 0) == (remainder is not None)
+    assert {k: a.seconds_us for k, a in expected.items()} == {k: sum(b.values()) for k, b in booked.items()}
+    for key, account in expected.items():
+        for bucket in oracle.BUCKETS:
+            assert abs(account.buckets[bucket] - booked[key][bucket]) <= account.parts, (key, bucket)
+
+
+def oracle_devices(fleet: Fleet) -> list[oracle.Device]:
+    """Samples in the oracle's letters; decimals as printed, not as floats."""
+    letters = {name: letter for letter, name in LETTERS.items()}
+    readings: dict[str, dict[int, dict[str, Fraction]]] = defaultdict(dict)
+    for sample in fleet.samples:
+        values = {letters[n]: Fraction(str(v)) for n, v in sample.fields if n in letters}
+        speed = dict(sample.fields).get("nvlink_tx_bytes_per_s")
+        if speed is not None:
+            values["x"] = Fraction(str(speed)) / Fraction(LINK_BYTES_PER_S)
+        readings[name_of(sample.gpu)][sample.at_us] = values
+    return [oracle.Device(name, known, fleet.shares[name]) for name, known in sorted(readings.items())]
+
+
+# Hours.
+
+
+@settings(steady, max_examples=5)
+@given(seeds, st.randoms(use_true_random=False))
+def test_an_hour_computed_alone_is_the_hour_computed_with_all(seed: int, rng: random.Random) -> None:
+    fleet = tiny_fleet(seed)
+    world = World().add(*fleet.rows).book()
+    together = world.derived()
+    start_us, end_us = world.span_us()
+    hours = [(h - T0_US) // HOUR_US for h in range(start_us, end_us, HOUR_US)]
+
+    for hour in rng.sample(hours * 2, len(hours) * 2):
+        world.recompute([hour])
+
+    assert together == world.derived()
+
+
+@settings(steady, max_examples=3)
+@given(seeds, st.integers(2, 7))
+def test_devices_computed_in_parts_are_the_devices_computed_together(seed: int, parts: int) -> None:
+    """A slice with more samples than memory is for is computed some devices at a time."""
+    world = World().add(*tiny_fleet(seed).rows).book()
+    together = world.derived()
+    start_us, end_us = world.span_us()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_hours, "_parts", lambda store, parameters: parts)
+        world.recompute([(h - T0_US) // HOUR_US for h in range(start_us, end_us, HOUR_US)])
+
+    assert together == world.derived()
+
+
+def test_an_hour_computed_alone_knows_the_pace_of_the_hours_before() -> None:
+    """Few samples an hour: how long one holds is decided by the hours around, and theirs by the hours around them."""
+    gpu = Gpu()
+    idle = (("dram_active_ratio", 0.0), ("gr_engine_ratio", 0.0), ("sm_active_ratio", 0.0))
+    at = [0, 840, 1680, 2520, 3360, 4200, 5040, 5880, 6720, 7560, 8400, 9240, 10080, 10920, 11760, 12600, 13440]
+    rows = [Sample(gpu, us(a + 100), (), idle) for a in at]
+    world = World().add(rows, claim("1", 0, 4 * HOUR, gpus="GPU-a")).book()
+    together = world.derived()
+
+    for hour in (3, 0, 2, 1):
+        world.recompute([hour])
+
+    assert together == world.derived()
+
+
+# Windows.
+
+
+def totals(world: World, state: State, start_us: int, end_us: int) -> tuple[dict[str, Decimal], dict[Any, Fraction]]:
+    """Buckets, and exact charged seconds by job, of a window."""
+    window = Window(start_us, end_us)
+    buckets = {i.bucket: i.gpu_seconds for i in chargeback.ledger(world.store, state, window).items}
+    scale = scale_of(world.store, window)
+    asked = question(window, ["job"], None, None, scale)
+    seconds: dict[Any, Fraction] = defaultdict(Fraction)
+    with working_tables(world.store):
+        world.store.run("billing/kind", **asked)
+        world.store.run("billing/charge", **asked)
+        for row in world.store.rows(
+            "ledger/totals/publish", scale=1, cent=1, dearest_first=False, limit=None, offset=0
+        ):
+            seconds[(row["held"], row["job"])] += Fraction(int(row["micros"]), scale.shares * SECOND_US)
+    return buckets, seconds
+
+
+@settings(steady, max_examples=4)
+@given(seeds, st.lists(st.integers(0, 4 * HOUR_US), min_size=3, max_size=3, unique=True))
+def test_the_parts_of_a_window_add_up_to_it(seed: int, instants: list[int]) -> None:
+    fleet = tiny_fleet(seed)
+    world = World().add(*(s for s in fleet.rows)).book()
+    books = State.open("sqlite://")
+    a, b, c = (T0_US + at for at in sorted(instants))
+
+    first, second, whole = (totals(world, books, *w) for w in ((a, b), (b, c), (a, c)))
+    for bucket in ledger_hours.BUCKETS:
+        parts = first[0].get(bucket, Decimal(0)) + second[0].get(bucket, Decimal(0))
+        # Published rows have six places; shares such as 8/15 need more.
+        assert abs(parts - whole[0].get(bucket, Decimal(0))) <= Decimal("0.000002")
+    for key in whole[1].keys() | first[1].keys() | second[1].keys():
+        assert whole[1].get(key, 0) == first[1].get(key, 0) + second[1].get(key, 0)
+
+
+# Ingest.
+
+
+@settings(steady, max_examples=5)
+@given(seeds, st.randoms(use_true_random=False))
+def test_order_repetition_and_batching_do_not_matter(seed: int, rng: random.Random) -> None:
+    fleet = tiny_fleet(seed)
+    plain = World().add(*fleet.rows).book()
+    other = World()
+    parts = batches_of(rng, fleet.rows, 4)
+    for part in [*parts, *rng.sample(parts, 2)]:
+        other.add(*part)
+        if rng.random() < 0.5:
+            other.seal()
+    other.book()
+
+    assert_same(plain, other)
+
+
+@settings(steady, max_examples=4)
+@given(seeds, st.randoms(use_true_random=False))
+def test_data_that_arrives_after_an_analysis_gives_the_same(seed: int, rng: random.Random) -> None:
+    fleet = tiny_fleet(seed)
+    plain = World().add(*fleet.rows).book()
+    other = World()
+    first, *rest = batches_of(rng, fleet.claims, 2) if rng.random() < 0.5 else [list(fleet.claims)]
+    cut = T0_US + rng.randrange(HOUR_US // 2, 2 * HOUR_US)
+    early = [s for s in fleet.samples if s.at_us < cut]
+    late = [s for s in fleet.samples if s.at_us >= cut]
+    if rng.random() < 0.3:
+        early, late = late, early
+    other.add(*early, *first).book()
+    other.add(*late).book()
+    other.add(*(r for part in rest for r in part)).book()
+
+    assert_same(plain, other)
+
+
+def wild_rows(seed: int) -> tuple[list[Sample], list[dict[str, Any]]]:
+    """Samples and records that nothing ties together: repartitions with GI ids used again, silences, changing cadence,
+    labels of several owners at one instant or none, claims with and without labels, drained nodes."""
+    rng = random.Random(seed)
+    rows: list[Sample] = []
+    until = rng.randint(2, 4) * HOUR
+    for index in range(rng.randint(1, 2)):
+        start = 0
+        while start < until:
+            end = min(until, start + rng.randrange(600, 2 * HOUR))
+            layout = rng.choice(LAYOUTS)
+            gis = {i + rng.randrange(2): profile for i, profile in enumerate(layout)}
+            gpus = [Gpu(f"GPU-{index}", index=index, gi=gi, profile=p) for gi, p in gis.items()]
+            for gpu in gpus or [Gpu(f"GPU-{index}", index=index)]:
+                rows += _wild_stretches(rng, gpu, start, end)
+            start = end + rng.choice((0, 60, 700, 4000))
+    records = []
+    for name in ("p", "q"):
+        start = rng.randrange(HOUR)
+        words: dict[str, Any] = {"pod": name, "pod_uid": name, "namespace": "lab", "scheduler": "kubernetes"}
+        if rng.random() < 0.6:
+            records.append(claim(f"lab/{name}", start, start + rng.randrange(300, 2 * HOUR), run_key=name, **words))
+        if rng.random() < 0.6:
+            records.append(claim(name, start, start + rng.randrange(300, 2 * HOUR), count=rng.choice((1, 2))))
+    sharing = rng.choice(("none", "time-slicing"))
+    return rows, [*records, node(devices={"": 2}, at=HOUR, sharing=sharing, state=rng.choice(("up", "drain")))]
+
+
+def _wild_stretches(rng: random.Random, gpu: Gpu, start: int, end: int) -> list[Sample]:
+    rows: list[Sample] = []
+    step = rng.choice((15, 30, 60, 120))
+    while start < end:
+        stop = min(end, start + rng.randrange(120, 2400))
+        mood, label = rng.choice(MOODS), rng.choice(("job", "pod"))
+        for owner in rng.choice(([None], ["p"], ["q"], ["p", "q"])):
+            labels = () if owner is None else ((label, owner), *([("namespace", "lab")] if label == "pod" else []))
+            for at in range(start, stop, step):
+                fields = _values(rng, mood) | {"fb_used_bytes": 1e9}
+                if rng.random() < 0.1:
+                    fields.pop("sm_active_ratio", None)
+                rows.append(Sample(gpu, us(at), tuple(sorted(labels)), tuple(sorted(fields.items()))))
+        start = stop
+    return rows
+
+
+@settings(steady, max_examples=4)
+@given(seeds, st.randoms(use_true_random=False))
+def test_of_whatever_arrives_the_books_close_and_are_the_same(seed: int, rng: random.Random) -> None:
+    rows, records = wild_rows(seed)
+    plain = World().add(*rows, *records).book()
+    other = World()
+    first, *rest = batches_of(rng, [*rows, *records], 2)
+    other.add(*first).book()
+    other.add(*(r for part in rest for r in part)).book()
+
+    assert_same(plain, other)
+    start_us, end_us = plain.span_us()
+    for hour_us in range(start_us, end_us, HOUR_US):
+        plain.recompute([(hour_us - T0_US) // HOUR_US])
+    assert_same(other, plain)
+
+
+def assert_same(plain: World, other: World) -> None:
+    """Every derived table is equal, and named where it is not."""
+    expected, got = plain.derived(), other.derived()
+    for table in expected:
+        assert expected[table] == got[table], table
+
+
+def test_the_last_sample_before_a_silence_is_booked_the_same_when_the_next_comes_late() -> None:
+    def at(instants: Iterable[int]) -> list[Sample]:
+        return [Sample(Gpu(), us(a), (("job", "1"),), (("gr_engine_ratio", 0.5),)) for a in instants]
+
+    early, late = at(range(30, 1800, 60)), at(range(4 * HOUR + 30, 5 * HOUR, 60))
+    plain = World().add(early, late, claim("1", 0, 5 * HOUR)).book()
+
+    assert_same(plain, World().add(early, claim("1", 0, 5 * HOUR)).book().add(late).book())
+    assert_same(plain, World().add(late, claim("1", 0, 5 * HOUR)).book().add(early).book())
+
+
+def test_a_gang_s_later_member_changes_the_hours_that_its_record_changes() -> None:
+    linked = {"gr_engine_ratio": 0.9, "sm_active_ratio": 0.5, "tensor_active_ratio": 0.1}
+    linked |= {"nvlink_tx_bytes_per_s": 371e9, "nvlink_rx_bytes_per_s": 0.0}
+    fields = tuple(sorted(linked.items()))
+    gpus = (Gpu(), Gpu("GPU-b", index=1))
+    rows = [Sample(g, us(a), (), fields) for g in gpus for a in range(30, 5 * HOUR, 60)]
+    words: dict[str, Any] = {"scheduler": "kubernetes", "run_key": "gang", "namespace": "lab"}
+    first = claim("lab/gang", 0, 5 * HOUR, gpus="GPU-a", pod="x", pod_uid="u1", **words)
+    second = claim("lab/gang", 4 * HOUR, 5 * HOUR, gpus="GPU-b", pod="y", pod_uid="u2", **words)
+    plain = World().add(rows, first, second).book()
+
+    assert_same(plain, World().add(rows, first).book().add(second).book())
+
+
+def test_a_store_in_memory_is_a_store_of_its_own() -> None:
+    assert [(0,)] == Store.open(None).sql("select count(*) from sample")

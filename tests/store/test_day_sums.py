@@ -1,0 +1,201 @@
+"""Sums of whole days by words, slices and teams: they say what segments and hours say, and are made anew when those change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.billing import chargeback
+from gpuwatch.core.clock import Window
+from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.state import State
+from gpuwatch.store.database import Store
+from tests.billing.test_cost_days import days, drawn, rate, rules, stated, windows
+from tests.ledger.test_ledger_properties import seeds, steady
+from tests.worlds.world import HOUR, Gpu, World, claim, minutes, samples, us
+
+DAY = 24 * HOUR
+DIMENSIONS = (
+    *((name,) for name in chargeback.CHARGE_DIMENSIONS),
+    ("slice", "team", "gpu_model"),
+    ("slice", "namespace", "cause"),
+    ("user", "mig_profile", "pool"),
+    ("account", "queue", "team"),
+    ("job", "slice"),
+)
+SUMS = ("word_day", "slice_day", "team_day")
+BUCKETS = ("charged", "schedulable", "stranded", "unobserved", "hoarded", "gap", "below_roof", "compute")
+
+
+def told(world: World, state: State, window: Window, by: tuple[str, ...]) -> list[Any]:
+    """Charges and books by some dimensions, and what one team sees of them."""
+    found: list[Any] = [chargeback.chargeback(world.store, state, window, by)]
+    found.append(chargeback.chargeback(world.store, state, window, by, teams=["a"]))
+    if chargeback.CHARGE_DIMENSIONS[-1] not in by:
+        found.append(chargeback.ledger(world.store, state, window, by))
+    return found
+
+
+def from_segments(world: World, state: State, window: Window, by: tuple[str, ...]) -> list[Any]:
+    """The same where no day is rolled."""
+    rolled = world.store.sql("select cluster, day_us from rolled_day")
+    world.store.sql("delete from rolled_day")
+    found = told(world, state, window, by)
+    for cluster, day_us in rolled:
+        world.store.sql("insert into rolled_day values ($c, $d)", c=cluster, d=day_us)
+    return found
+
+
+def sums(store: Store, table: str) -> list[tuple[Any, ...]]:
+    """Microseconds of a table by day, class and share."""
+    columns = ", ".join(f"sum({bucket}_us)::bigint" for bucket in BUCKETS)
+    return store.sql(
+        f"select day_us, class_id, share_num, share_den, {columns} from {table} group by 1, 2, 3, 4 order by all"
+    )
+
+
+def by_queue(world: World, state: State) -> dict[str | None, int]:
+    """Held seconds of the first day by queue."""
+    window = Window(us(0), us(DAY))
+    charges = chargeback.chargeback(world.store, state, window, ["queue"]).items
+    assert told(world, state, window, ("queue",)) == from_segments(world, state, window, ("queue",))
+    return {charge.group["queue"]: int(charge.gpu_seconds) for charge in charges if charge.kind == "allocated"}
+
+
+# What changes a sum.
+
+
+def test_a_run_that_is_said_to_be_of_another_queue_moves_its_day() -> None:
+    world = World().add(samples(Gpu(), minutes(0, HOUR), job="1"), samples(Gpu(), minutes(DAY, DAY + HOUR)))
+    world.add(claim("1", 0, HOUR, gpus="GPU-a", queue="long", evidence=HOUR)).book()
+    state = stated(world, [rate("2", 0)], [])
+    assert {"long": HOUR} == by_queue(world, state)
+    assert [0, 1] == days(world.store)
+
+    world.add(claim("1", 0, HOUR, gpus="GPU-a", queue="short", evidence=2 * HOUR)).book()
+    assert [1] == days(world.store)
+    assert {"short": HOUR} == by_queue(world, state)
+    chargeback.price_all(world.store, state)
+    assert [0, 1] == days(world.store)
+    assert {"short": HOUR} == by_queue(world, state)
+
+
+def test_runs_of_the_same_words_are_one_row_until_a_rule_parts_them() -> None:
+    world = World().add(*(samples(Gpu(), minutes(n * HOUR, (n + 1) * HOUR), job=str(n)) for n in range(3)))
+    world.add(*(claim(str(n), n * HOUR, (n + 1) * HOUR, gpus="GPU-a", queue="q", user_name="u") for n in range(3)))
+    state = stated(world.book(), [rate("2", 0)], [])
+    count = "select count(*) from word_day where run_id is not null"
+    assert [(1,)] == world.store.sql(count)
+
+    world.add(
+        claim("1", HOUR, 2 * HOUR, gpus="GPU-a", queue="q", user_name="u", labels='{"team": "x"}', evidence=DAY)
+    ).book()
+    state.replace_team_rules([TeamRule("label:team", "x", "x")], "test", "test", 1)
+    chargeback.price_all(world.store, state)
+    assert [(2,)] == world.store.sql(count)
+    found = chargeback.chargeback(world.store, state, Window(us(0), us(DAY)), ["team", "queue"]).items
+    assert {("x", HOUR), ("__unallocated__", 2 * HOUR)} == {
+        (c.group["team"], int(c.gpu_seconds)) for c in found if c.kind == "allocated"
+    }
+
+
+def test_a_store_of_before_is_rolled_anew_when_it_is_upgraded(tmp_path: Path) -> None:
+    world, state, rng = drawn(11)
+    window = windows(rng)[1]
+    before = [told(world, state, window, by) for by in DIMENSIONS]
+    store = world.store
+    tables = [name for (name,) in store.sql("select table_name from duckdb_tables() where not temporary order by 1")]
+    store.sql("attach $path as old", path=str(tmp_path / "gpuwatch.duckdb"))
+    for table in tables:
+        store.sql(f"create table old.{table} as from {table}")
+    store.sql("alter table old.book_day drop column device_id")
+    for table in (*SUMS[:2], "day_stamp"):
+        store.sql(f"drop table old.{table}")
+    store.sql("delete from old.schema_migration where version in (8, 9)")
+    store.sql("detach old")
+
+    with Store.open(tmp_path) as opened:
+        upgraded = World()
+        upgraded.store.close()
+        upgraded.store = opened
+        assert [] == days(opened)
+        assert before == [told(upgraded, state, window, by) for by in DIMENSIONS]
+        chargeback.price_all(opened, state)
+        assert days(store) == days(opened)
+        assert before == [told(upgraded, state, window, by) for by in DIMENSIONS]
+        assert [sums(store, table) for table in SUMS] == [sums(opened, table) for table in SUMS]
+
+
+# What they say.
+
+
+@settings(steady, max_examples=1)
+@given(seeds)
+def test_every_dimension_is_told_alike_by_days_and_by_segments(seed: int) -> None:
+    world, state, rng = drawn(seed)
+    assert days(world.store)
+    window = windows(rng)[seed % 2]
+    for by in DIMENSIONS:
+        assert from_segments(world, state, window, by) == told(world, state, window, by)
+
+
+@settings(steady, max_examples=2)
+@given(seeds, st.sampled_from(DIMENSIONS))
+def test_late_samples_rates_and_rules_reach_every_sum(seed: int, by: tuple[str, ...]) -> None:
+    world, state, rng = drawn(seed)
+    window = windows(rng)[0]
+    world.add(samples(Gpu("GPU-late", index=7), minutes(DAY - HOUR, DAY + HOUR))).book()
+    assert from_segments(world, state, window, by) == told(world, state, window, by)
+    chargeback.price_all(world.store, state)
+    assert from_segments(world, state, window, by) == told(world, state, window, by)
+    state.replace_rates([rate("3.5", -DAY, DAY), rate("5.25", DAY)], "test", "test", 1)
+    state.replace_team_rules([*rules("b"), TeamRule("queue", "q1", "a")], "test", "test", 1)
+    chargeback.price_all(world.store, state)
+    assert from_segments(world, state, window, by) == told(world, state, window, by)
+    whole = sums(world.store, "book_day")
+    for table in SUMS:
+        assert whole == sums(world.store, table)
+
+
+# What was asked before.
+
+
+def test_an_answer_is_given_again_until_something_changes_that_it_follows_from() -> None:
+    world = World().add(samples(Gpu(), minutes(0, DAY), job="1"), claim("1", 0, DAY, account="acct-a", gpus="GPU-a"))
+    state = stated(world.book(), [rate("2", 0)], rules("a"))
+    window, by = Window(us(0), us(DAY)), ("team",)
+
+    def ask(**where: Any) -> chargeback.Chargeback:
+        return chargeback.chargeback(world.store, state, where.pop("window", window), by, closed=False, **where)
+
+    first = ask()
+    assert first is ask()
+    assert first is not ask(teams=["a"])
+    assert ["48.00"] == [f"{c.cost}" for c in ask().items]
+
+    state.replace_rates([rate("3", 0)], "test", "test", 1)
+    chargeback.price_all(world.store, state)
+    assert ["72.00"] == [f"{c.cost}" for c in ask().items]
+    state.replace_team_rules([TeamRule("account", "acct-a", "other")], "test", "test", 1)
+    chargeback.price_all(world.store, state)
+    assert ["other"] == [c.group["team"] for c in ask().items]
+
+    world.add(samples(Gpu("GPU-b", index=1), minutes(0, HOUR))).attribute()
+    assert 2 * DAY == int(ask().gpu_seconds)
+    world.book()
+    assert 2 * DAY == int(ask().gpu_seconds)
+    chargeback.price_all(world.store, state)
+    assert 2 * DAY == int(ask().gpu_seconds)
+    assert ask() is ask()
+
+
+def test_what_whole_days_do_not_tell_is_not_given_again() -> None:
+    world = World().add(samples(Gpu(), minutes(0, DAY)))
+    state = stated(world.book(), [rate("2", 0)], [])
+    for window in (Window(us(0), us(DAY + 1)), Window(us(1), us(DAY)), Window(us(-DAY), us(DAY))):
+        asked = [chargeback.chargeback(world.store, state, window, closed=False) for _ in range(2)]
+        assert asked[0] is not asked[1]
+        assert asked[0] == asked[1]
