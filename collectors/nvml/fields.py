@@ -18,6 +18,8 @@ ALL_LINKS = 0xFFFF_FFFF
 MAX_LINKS = 72
 """NVLinks of one GPU that are asked; NVML numbers up to so many."""
 FABRIC_COMPLETED = 3
+ANY_INSTANCE = 0xFFFF_FFFF
+"""The GPU-instance id of something that belongs to the whole card; pynvml has a name for it only since 13.615."""
 
 Readings = dict[str, int | float]
 Call = Callable[[Any, Any], int | float]
@@ -123,12 +125,6 @@ FIELD_VALUES: tuple[tuple[str, str], ...] = (
     ("DCGM_FI_DEV_TOTAL_BASE_CLOCKS_VIOLATION", "NVML_FI_DEV_PERF_POLICY_TOTAL_BASE_CLOCKS"),
     ("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP"),
     ("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS", "NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST"),
-    ("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN"),
-    ("DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN"),
-    (
-        "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS",
-        "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN",
-    ),
     ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"),
     ("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL"),
     ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"),
@@ -137,6 +133,13 @@ FIELD_VALUES: tuple[tuple[str, str], ...] = (
     ("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"),
 )
 """A field and the NVML field id that is the same number: counts, flags, nanoseconds."""
+
+SLOWDOWNS = ("SW_THERM_SLOWDOWN", "HW_THERM_SLOWDOWN", "HW_POWER_BRAKE_SLOWDOWN")
+"""Throttling counters in nanoseconds, with consecutive field ids from the one in SLOWDOWN_IDS on."""
+
+SLOWDOWN_IDS: tuple[tuple[tuple[int, int], int], ...] = (((580, 82), 269), ((575, 0), 251))
+"""The first driver that counts from an id on, newest first. The constants in pynvml are right for one driver only, and
+with another the same ids are power smoothing settings."""
 
 LINK_SUMS: tuple[tuple[str, str], ...] = (
     ("DCGM_FI_DEV_NVLINK_COUNT_TX_PACKETS", "NVML_FI_DEV_NVLINK_COUNT_XMIT_PACKETS"),
@@ -155,14 +158,26 @@ KIB_SUMS: tuple[tuple[str, str], ...] = (
 REMAP_BANKS = ("max", "high", "partial", "low", "none")
 
 
-def whole_gpu(library: Any, gpu: Any, mig: bool) -> Readings:
+def slowdown_ids(driver: str) -> list[tuple[str, int]]:
+    """Metric and field id of each slowdown counter; none for a driver that has no such counters."""
+    parts = driver.split(".")
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts[:2]):
+        return []
+    release = (int(parts[0]), int(parts[1]))
+    first = next((id for since, id in SLOWDOWN_IDS if release >= since), None)
+    if first is None:
+        return []
+    return [(f"DCGM_FI_DEV_CLOCKS_EVENT_REASON_{word}_NS", first + at) for at, word in enumerate(SLOWDOWNS)]
+
+
+def whole_gpu(library: Any, gpu: Any, mig: bool, driver: str) -> Readings:
     """Everything that NVML says about a card as a whole, memory and profiling apart. Raises GpuGone."""
     found: Readings = {}
     for name, call in CALLS if mig else CALLS + UTILISATION:
         value = tried(library, partial(call, library, gpu))
         if value is not None:
             found[name] = value
-    ids = [(name, getattr(library, field, None)) for name, field in FIELD_VALUES]
+    ids = [(name, getattr(library, field, None)) for name, field in FIELD_VALUES] + slowdown_ids(driver)
     values = field_values(library, gpu, [(id, 0) for _, id in ids if id is not None])
     for name, id in ids:
         if (value := values.get((id or 0, 0))) is not None:

@@ -113,7 +113,7 @@ class NodeReader:
         self, gpu: _Gpu, parts: list[Instance], alive: set[Key]
     ) -> tuple[list[Row], list[tuple[Labels, Process]], list[tuple[Labels, str, int]]]:
         library, handle = self._library, gpu.handle
-        card = whole_gpu(library, handle, gpu.mig)
+        card = whole_gpu(library, handle, gpu.mig, self._driver)
         health, cluster = fabric(library, handle)
         card |= health
         self._xid.watch(handle, gpu.uuid)

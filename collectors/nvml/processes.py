@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.collectors.nvml.fields import asked
+from gpuwatch.collectors.nvml.fields import ANY_INSTANCE, asked
 from gpuwatch.collectors.nvml.mig import Instance
 
 PROC = Path("/proc")
@@ -39,7 +39,7 @@ def processes(library: Any, gpu: Any, parts: list[Instance], proc: Path = PROC) 
     One whose memory the driver does not tell is left out: unknown is not zero.
     """
     told = asked(library, "nvmlDeviceGetComputeRunningProcesses", gpu)
-    seen: list[tuple[Any, int | None]] = [(each, _instance(library, each)) for each in told or ()]
+    seen: list[tuple[Any, int | None]] = [(each, _instance(each)) for each in told or ()]
     if told is None:
         for part in parts:
             if part.device is not None:
@@ -66,9 +66,9 @@ def _process(told: Any, gi: int | None, proc: Path) -> Process:
     return Process(told.pid, told.usedGpuMemory, gi, name, *owner(_text(folder / "cgroup")))
 
 
-def _instance(library: Any, told: Any) -> int | None:
+def _instance(told: Any) -> int | None:
     gi = getattr(told, "gpuInstanceId", None)
-    return None if gi is None or gi == library.NVML_GPU_INSTANCE_ID_ANY else int(gi)
+    return None if gi is None or gi == ANY_INSTANCE else int(gi)
 
 
 def _text(path: Path) -> str:

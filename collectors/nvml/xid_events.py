@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from gpuwatch.collectors.nvml.fields import GpuGone, asked, done
+from gpuwatch.collectors.nvml.fields import ANY_INSTANCE, GpuGone, asked, done
 
 WAIT_MS = 1_000
 PAUSE_S = 5.0
@@ -67,7 +67,7 @@ class XidWatch:
             uuid = None
         if uuid is None:
             return False
-        gi = None if event.gpuInstanceId == library.NVML_GPU_INSTANCE_ID_ANY else int(event.gpuInstanceId)
+        gi = None if event.gpuInstanceId == ANY_INSTANCE else int(event.gpuInstanceId)
         with self._lock:
             if len(self._last) < MAX_REMEMBERED or (uuid, gi) in self._last:
                 self._last[uuid, gi] = int(event.eventData)

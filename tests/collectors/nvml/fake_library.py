@@ -97,8 +97,9 @@ CALLS: dict[str, Any] = {
 class Nvml:
     """Takes the place of the module pynvml."""
 
-    def __init__(self, *gpus: Gpu, error: int | None = None) -> None:
+    def __init__(self, *gpus: Gpu, error: int | None = None, driver: str = "590.48.01") -> None:
         self.gpus = list(gpus)
+        self.driver = driver
         self.error = error
         self.events: list[tuple[Gpu, int, int]] = []
         self.samples: dict[int, tuple[Gpu, int | None, int] | None] = {}
@@ -131,7 +132,7 @@ class Nvml:
         self.shut += 1
 
     def nvmlSystemGetDriverVersion(self) -> str:
-        return "590.48.01"
+        return self.driver
 
     def nvmlDeviceGetCount(self) -> int:
         return len(self.gpus)

@@ -28,8 +28,10 @@ AT_US = 1_790_000_000_000_000
 class World:
     """A node and its reader; every round is ten seconds after the one before."""
 
-    def __init__(self, *gpus: Gpu, tmp_path: Path | None = None, jobs: Path | None = None) -> None:
-        self.nvml = Nvml(*gpus)
+    def __init__(
+        self, *gpus: Gpu, tmp_path: Path | None = None, jobs: Path | None = None, driver: str = "590.48.01"
+    ) -> None:
+        self.nvml = Nvml(*gpus, driver=driver)
         self.ns = SECOND_NS
         nowhere = tmp_path or Path("/nonexistent")
         self.reader = NodeReader(self.nvml, "n1", jobs, nowhere / "proc", nowhere / "sys", lambda: self.ns)
@@ -191,6 +193,40 @@ def test_a_whole_h100_reads_back_in_our_units() -> None:
         "nvlink_tx_bytes": 4.0 * 1024,
         "xid_code": 0.0,
     } == found["GPU-00000000", -1]
+
+
+@pytest.mark.parametrize(
+    ("driver", "first"),
+    [
+        pytest.param("570.211.01", None, id="before there were such counters"),
+        pytest.param("575.51.02", 251, id="the first driver that has them"),
+        pytest.param("580.76.05", 251, id="the last one with the first ids"),
+        pytest.param("580.82.07", 269, id="the first one with the later ids"),
+        pytest.param("610.43.02", 269, id="a later one"),
+        pytest.param("", None, id="no version"),
+        pytest.param("580", None, id="half a version"),
+    ],
+)
+def test_slowdown_counters_are_read_where_the_driver_has_them(driver: str, first: int | None) -> None:
+    fields = {(id, 0): float(id) for id in (*range(251, 257), *range(266, 272))}
+    row = stored(World(Gpu(0, fields=fields), driver=driver).round())["GPU-00000000", -1]
+
+    columns = ("sw_therm_slowdown_ns", "hw_therm_slowdown_ns", "hw_power_brake_slowdown_ns")
+    expected = [None] * 3 if first is None else [first, first + 1, first + 2]
+    assert expected == [row.get(column) for column in columns]
+
+
+def test_a_pynvml_without_a_name_for_no_instance_reads_processes_and_xids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(pynvml, "NVML_GPU_INSTANCE_ID_ANY")
+    gpu = Gpu(0, processes=[(77, GIB, ANY)])
+    world = World(gpu)
+    watch = world.reader._xid
+    watch._thread.start = lambda: None  # type: ignore[method-assign]
+
+    assert 'pid="77"} 1073741824' in world.round()
+    world.nvml.events = [(gpu, 79, ANY)]
+    assert watch.take(0)
+    assert 79.0 == stored(world.round())["GPU-00000000", -1]["xid_code"]
 
 
 def test_labels_are_those_of_dcgm_exporter() -> None:
