@@ -15,10 +15,10 @@ from bench import fleet
 from gpuwatch.analysis.pipeline import analyze, parameters
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.model import LINK, NODE, PENDING, Records
-from gpuwatch.core.rule import rules
 from gpuwatch.findings import evaluate
 from gpuwatch.findings.effective_thresholds import sets
 from gpuwatch.rates.card import Rate
+from gpuwatch.rules.rule import rules
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store

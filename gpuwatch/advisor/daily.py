@@ -13,7 +13,7 @@ import pyarrow as pa
 from gpuwatch.core.clock import DAY_US, MINUTE_US, Window
 
 if TYPE_CHECKING:
-    from gpuwatch.core.rule import Asked
+    from gpuwatch.rules.rule import EvaluationScope
     from gpuwatch.store.database import Store
 
 WINDOW_DAYS = 30
@@ -59,70 +59,70 @@ SPOT_CASE = pa.schema(
 Row = dict[str, Any]
 
 
-def own_cases(store: Store, asked: Asked) -> None:
+def own_cases(store: Store, scope: EvaluationScope) -> None:
     """Makes own_case: a row a pool and model of which owning and renting can be compared."""
     from gpuwatch.rates import in_force
 
-    listed = any(rate.pricing == "on_demand" for rate in in_force.in_force(asked.state))
-    _make(store, asked, "own_case", OWN_CASE, _own_rows if listed else None)
+    listed = any(rate.pricing == "on_demand" for rate in in_force.in_force(scope.state))
+    _make(store, scope, "own_case", OWN_CASE, _own_rows if listed else None)
 
 
-def spot_cases(store: Store, asked: Asked) -> None:
+def spot_cases(store: Store, scope: EvaluationScope) -> None:
     """Makes spot_case: a row a job that spot capacity would make cheaper and that says how often it writes checkpoints."""
     from gpuwatch.rates import in_force
 
-    listed = any(rate.pricing == "spot" for rate in in_force.in_force(asked.state))
-    _make(store, asked, "spot_case", SPOT_CASE, _spot_rows if listed else None)
+    listed = any(rate.pricing == "spot" for rate in in_force.in_force(scope.state))
+    _make(store, scope, "spot_case", SPOT_CASE, _spot_rows if listed else None)
 
 
-def whole_days(asked: Asked) -> Window:
+def whole_days(scope: EvaluationScope) -> Window:
     """The WINDOW_DAYS before the last midnight until which everything is known."""
-    end_us = (min(asked.known_until_us + LATE_US, asked.until_us)) // DAY_US * DAY_US
+    end_us = (min(scope.known_until_us + LATE_US, scope.until_us)) // DAY_US * DAY_US
     return Window(end_us - WINDOW_DAYS * DAY_US, end_us)
 
 
 def _make(
     store: Store,
-    asked: Asked,
+    scope: EvaluationScope,
     table: str,
     schema: pa.Schema,
-    reckon: Callable[[Store, Asked, Window], list[Row]] | None,
+    reckon: Callable[[Store, EvaluationScope, Window], list[Row]] | None,
 ) -> None:
     """The temporary table of one decision: from what this connection reckoned before, where nothing it follows from changed."""
     rows: list[Row] = []
     if reckon is not None:
-        window = whole_days(asked)
-        stamp = json.dumps([window.end_us, _cards(asked), sorted(asked.parameters.items())], sort_keys=True)
+        window = whole_days(scope)
+        stamp = json.dumps([window.end_us, _cards(scope), sorted(scope.parameters.items())], sort_keys=True)
         store.run("advisor/daily")
         known = store.sql(
             "select cases from reckoned where cluster = $c and name = $n and stamp = $s",
-            c=asked.cluster,
+            c=scope.cluster,
             n=table,
             s=stamp,
         )
         if known:
             rows = json.loads(known[0][0])
         else:
-            rows = reckon(store, asked, window)
-            store.sql("delete from reckoned where cluster = $c and name = $n", c=asked.cluster, n=table)
+            rows = reckon(store, scope, window)
+            store.sql("delete from reckoned where cluster = $c and name = $n", c=scope.cluster, n=table)
             store.sql(
-                "insert into reckoned values ($c, $n, $s, $r)", c=asked.cluster, n=table, s=stamp, r=json.dumps(rows)
+                "insert into reckoned values ($c, $n, $s, $r)", c=scope.cluster, n=table, s=stamp, r=json.dumps(rows)
             )
     with store.view("case_row", pa.Table.from_pylist(rows, schema=schema)):
         store.keep(table, "select * from case_row")
 
 
-def _cards(asked: Asked) -> Mapping[str, int]:
+def _cards(scope: EvaluationScope) -> Mapping[str, int]:
     from gpuwatch.rates import in_force
 
-    return in_force.versions(asked.state)
+    return in_force.versions(scope.state)
 
 
-def _own_rows(store: Store, asked: Asked, window: Window) -> list[Row]:
+def _own_rows(store: Store, scope: EvaluationScope, window: Window) -> list[Row]:
     from gpuwatch.advisor.fleet import own_vs_cloud
     from gpuwatch.advisor.inputs import Assumptions
 
-    items = own_vs_cloud(store, asked.state, window, Assumptions())["items"]
+    items = own_vs_cloud(store, scope.state, window, Assumptions())["items"]
     return [
         {
             "pool": item["pool"],
@@ -140,19 +140,19 @@ def _own_rows(store: Store, asked: Asked, window: Window) -> list[Row]:
             "until_us": window.end_us,
         }
         for item in items
-        if item["cluster"] == asked.cluster and "missing" not in item
+        if item["cluster"] == scope.cluster and "missing" not in item
     ]
 
 
 def _always(cheaper: str, cloud_price: str, cases: Sequence[Mapping[str, str]]) -> bool:
-    """Whether the verdict stays with ten points more or less use; owning is also asked at the price of next year."""
+    """Whether the verdict stays with ten points more or less use; owning is also evaluated at the price of next year."""
     today = Decimal(cloud_price)
     low = today * Decimal("0.79") if cheaper == "owned" else today
     near = [Decimal(case["saved_by_owning_a_month"]) for case in cases if low <= Decimal(case["cloud_price"]) <= today]
     return bool(near) and all(saved > 0 if cheaper == "owned" else saved < 0 for saved in near)
 
 
-def _spot_rows(store: Store, asked: Asked, window: Window) -> list[Row]:
+def _spot_rows(store: Store, scope: EvaluationScope, window: Window) -> list[Row]:
     from gpuwatch.advisor.formulas import spot_overhead
     from gpuwatch.advisor.inputs import Assumptions
     from gpuwatch.advisor.inputs import asked as question
@@ -162,17 +162,17 @@ def _spot_rows(store: Store, asked: Asked, window: Window) -> list[Row]:
     more = {"minutes_max": CHECKPOINT_MINUTES_MAX}
     told = {
         (row["job"], row["team"]): row["checkpoint_minutes"]
-        for row in store.rows("advisor/run", **question(window, None, asked.cluster), **more)
+        for row in store.rows("advisor/run", **question(window, None, scope.cluster), **more)
         if row["checkpoint_minutes"] is not None
     }
     rows = []
-    for item in spot_suitability(store, asked.state, window, None, assumed)["items"] if told else ():
+    for item in spot_suitability(store, scope.state, window, None, assumed)["items"] if told else ():
         minutes = told.get((item["job"], item["team"]))
-        if item["cluster"] != asked.cluster or not item["suitable"] or not Decimal(item["saving"]) or minutes is None:
+        if item["cluster"] != scope.cluster or not item["suitable"] or not Decimal(item["saving"]) or minutes is None:
             continue
         interruptions = float(assumed.interruptions_an_hour) * max(item["nodes"], 1)
         overhead = spot_overhead(item["longest_run_hours"], interruptions, minutes / 60)
-        restart = interruptions * asked.parameters["restart_us"] / (60 * MINUTE_US)
+        restart = interruptions * scope.parameters["restart_us"] / (60 * MINUTE_US)
         rows.append(
             {
                 "job": item["job"],

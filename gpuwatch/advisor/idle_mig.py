@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from gpuwatch.capacity.waiting_requests import prepare as prepare_waits
 from gpuwatch.core.clock import DAY_US, HOUR_US
-from gpuwatch.core.rule import Asked
 from gpuwatch.hardware.mig_packing import own_name, room
 from gpuwatch.ledger.stranding import HELD_MARK
+from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
 
 WEEK_US = 7 * DAY_US
@@ -39,18 +39,18 @@ def serves(model: str | None, parts: tuple[str, ...], wanted: str | None) -> int
     return 0 if name is None or found.hosts(wanted) else found.reachable[name]
 
 
-def prepare(store: Store, asked: Asked) -> None:
+def prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes room_wait, slice_week, mig_layout and mig_serve for the judged hours."""
-    prepare_waits(store, asked)
+    prepare_waits(store, scope)
     store.run(
         "advisor/mig_idle",
-        cluster=asked.cluster,
-        since_us=asked.since_us,
-        until_us=asked.until_us,
+        cluster=scope.cluster,
+        since_us=scope.since_us,
+        until_us=scope.until_us,
         week_us=WEEK_US,
         before_us=WEEK_US - HOUR_US,
-        held_max=asked.parameters["held_ratio_max"],
-        known_us=int(asked.parameters["known_ratio_min"] * WEEK_US),
+        held_max=scope.parameters["held_ratio_max"],
+        known_us=int(scope.parameters["known_ratio_min"] * WEEK_US),
     )
     rows = [
         {**row, "serves": serves(row["model"], tuple(row["parts"]), row["profile"])}

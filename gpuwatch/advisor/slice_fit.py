@@ -11,7 +11,7 @@ import pyarrow as pa
 from gpuwatch.hardware import shares as hardware_shares
 
 if TYPE_CHECKING:
-    from gpuwatch.core.rule import Asked
+    from gpuwatch.rules.rule import EvaluationScope
     from gpuwatch.store.database import Store
 
 _SIZE = pa.schema([("model", pa.string()), ("profile", pa.string()), ("memory_bytes", pa.int64())])
@@ -28,7 +28,7 @@ _FIT = pa.schema(
 )
 
 
-def prepare(store: Store, asked: Asked) -> None:
+def prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes mig_size (profiles of the models that are cut) and mig_fit: a row a model, a profile that its GPUs have and a
     profile with a smaller share; sm_part and share_num / share_den are by those of the larger one.
     """
@@ -39,7 +39,7 @@ def prepare(store: Store, asked: Asked) -> None:
         from device_price p
         join device d on d.device_id = p.device_id and d.cluster = p.cluster
         where p.cluster = $cluster and p.profile is not null and d.model is not null""",
-        cluster=asked.cluster,
+        cluster=scope.cluster,
     )
     sizes: list[dict[str, object]] = []
     for model in sorted({model for model, _ in cut}):

@@ -14,7 +14,6 @@ from gpuwatch.analysis.rules_listing import feedback_of
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, format_quantity
-from gpuwatch.core.rule import Rule
 from gpuwatch.findings import evaluate
 from gpuwatch.findings.custom_rules import bounded
 from gpuwatch.findings.effective_thresholds import in_force, sets_of
@@ -23,6 +22,7 @@ from gpuwatch.findings.presets import thresholds_in
 from gpuwatch.findings.threshold_overrides import ALL, Layer, layers
 from gpuwatch.policy.known_names import cluster_names
 from gpuwatch.policy.ownership import UNALLOCATED
+from gpuwatch.rules.rule import Rule
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store

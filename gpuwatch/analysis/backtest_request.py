@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.rule import Rule
 from gpuwatch.findings.presets import PRESETS
 from gpuwatch.findings.threshold_overrides import thresholds_of
+from gpuwatch.rules.rule import Rule
 
 
 def asked_thresholds(

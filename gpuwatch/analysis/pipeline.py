@@ -10,7 +10,6 @@ from gpuwatch.billing import chargeback
 from gpuwatch.billing.periods.close import find_corrections
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.rule import Rule, rules
 from gpuwatch.findings import custom_rules, evaluate
 from gpuwatch.findings.effective_thresholds import ParameterSet, sets
 from gpuwatch.imports.files import INTERVAL_SETTING, seal_all
@@ -18,6 +17,7 @@ from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger import stranding
 from gpuwatch.ledger.attribution import attribute
 from gpuwatch.policy import policy
+from gpuwatch.rules.rule import Rule, rules
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store

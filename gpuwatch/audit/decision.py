@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpuwatch.audit.layers import DAYS
+from gpuwatch.rules.layers import DAYS
 
 Row = Mapping[str, Any]
 

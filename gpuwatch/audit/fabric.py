@@ -18,8 +18,8 @@ from gpuwatch.audit.decision import (
     scored,
     weighed,
 )
-from gpuwatch.audit.layers import HOURS, WEEKS
 from gpuwatch.core.clock import rfc3339
+from gpuwatch.rules.layers import HOURS, WEEKS
 
 MEASURED = ("compute", "memory_roof", "below_roof", "stalled", "communication", "gap", "hoarded")
 """Buckets of held time that was measured."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpuwatch.audit.decision import HALF, IMPORT, OBJECTS, Decision, Row, named, nothing, percent, scored, weighed
-from gpuwatch.audit.layers import HOURS
 from gpuwatch.hardware import shares as hardware_shares
+from gpuwatch.rules.layers import HOURS
 
 
 def partitioning(facts: Row) -> list[Decision]:

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.audit.decision import DEFAULT, PART, Decision
-from gpuwatch.audit.layers import effort_of, layer_of
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.findings.read import SEVERITY_ORDER
+from gpuwatch.rules.rule import effort_of, layer_of
 
 Row = Mapping[str, Any]
 

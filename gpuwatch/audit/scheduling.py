@@ -19,7 +19,7 @@ from gpuwatch.audit.decision import (
     scored,
     weighed,
 )
-from gpuwatch.audit.layers import HOURS, WEEKS
+from gpuwatch.rules.layers import HOURS, WEEKS
 
 STRONG = 0.05
 """Part of a pool's GPU-hours above which somebody writes to it: as scheduler-conflict has it (domain reference D13)."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from gpuwatch.audit.decision import DEFAULT, NONE, PART, UNKNOWN, Decision, gangs, named
 from gpuwatch.audit.fabric import fabric, placement
-from gpuwatch.audit.layers import LAYERS, OTHER, layer_of
 from gpuwatch.audit.partitioning import partitioning
 from gpuwatch.audit.plan import a_month, actions, asks, dearest
 from gpuwatch.audit.scheduling import scheduling, writers
@@ -16,6 +15,8 @@ from gpuwatch.core.clock import HOUR_US, rfc3339
 from gpuwatch.core.money import CENT_PLACES, format_quantity, largest_remainder
 from gpuwatch.findings.read import SEVERITY_ORDER
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.rules.layers import LAYERS, OTHER
+from gpuwatch.rules.rule import layer_of
 
 Row = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from gpuwatch.capacity.waiting_requests import prepare as prepare_waits
 from gpuwatch.core.clock import HOUR_US
-from gpuwatch.core.rule import Asked, count
 from gpuwatch.hardware.defrag import Host, Piece, Plan, plan
+from gpuwatch.rules.rule import EvaluationScope, count
 from gpuwatch.store.database import Store
 
 PLANS_MAX = 24
@@ -77,16 +77,16 @@ def blocking(groups: Iterable[Sequence[Host]], names: Names) -> list[tuple[str, 
     return sorted(((job, held, free) for job, (held, free) in found.items()), key=lambda one: (-one[2], one[0]))
 
 
-def prepare_levels(store: Store, asked: Asked) -> None:
+def prepare_levels(store: Store, scope: EvaluationScope) -> None:
     """Makes room_wait and what shapes/starved.sql makes of it: what was free while requests waited for room."""
-    prepare_waits(store, asked)
-    store.run("capacity/starved", cluster=asked.cluster, since_us=asked.since_us, until_us=asked.until_us)
+    prepare_waits(store, scope)
+    store.run("capacity/starved", cluster=scope.cluster, since_us=scope.since_us, until_us=scope.until_us)
 
 
-def prepare(store: Store, asked: Asked) -> None:
+def prepare(store: Store, scope: EvaluationScope) -> None:
     """The same, and starved_word: who stood in the way of the worst waits, and what would have had to move."""
-    prepare_levels(store, asked)
-    rows = [_words(store, asked.cluster, row) for row in store.rows("capacity/starved_last", limit=PLANS_MAX)]
+    prepare_levels(store, scope)
+    rows = [_words(store, scope.cluster, row) for row in store.rows("capacity/starved_last", limit=PLANS_MAX)]
     with store.view("word_row", pa.Table.from_pylist(rows, schema=_WORD)):
         store.run("capacity/starved_word")
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from gpuwatch.capacity.demand import named_models
 from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of
-from gpuwatch.core.rule import Asked
 from gpuwatch.hardware.shares import profile_name
+from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
 
 WAITS_MAX = 500
@@ -60,15 +60,15 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
 
     A request whose queue is no pool is left out where several pools have the models it takes: nobody says which it may use.
     """
-    asked = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
-    rows = store.rows("capacity/waiting", **asked)
+    scope = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
+    rows = store.rows("capacity/waiting", **scope)
     if not rows:
         return []
     pools: dict[str | None, set[str]] = {}
     for pool, model in store.sql("select distinct pool, model from device where cluster = $c", c=cluster):
         pools.setdefault(pool, set()).update([model] if model else [])
     models = set().union(*pools.values())
-    messages = _messages(store, cluster, rows, asked)
+    messages = _messages(store, cluster, rows, scope)
     found = []
     queued = {row["job_id"] for row in rows if row["queued"]}
     for row in rows:
@@ -91,26 +91,26 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
     return found[:WAITS_MAX]
 
 
-def prepare(store: Store, asked: Asked) -> None:
+def prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes room_wait: the waits of the judged hours, from the moment on that they are long enough.
 
     The rule has the threshold `wait_us_min`.
     """
-    least_us = int(asked.parameters["wait_us_min"])
+    least_us = int(scope.parameters["wait_us_min"])
     rows = [
         {**vars(wait), "shape": wait.shape, "start_us": max(wait.start_us, wait.submit_us + least_us)}
-        for wait in waits(store, asked.cluster, asked.from_us, asked.until_us)
+        for wait in waits(store, scope.cluster, scope.from_us, scope.until_us)
     ]
     table = pa.Table.from_pylist([row for row in rows if row["start_us"] < row["end_us"]], schema=_WAIT)
     with store.view("wait_row", table):
         store.run("capacity/room_wait")
 
 
-def _messages(store: Store, cluster: str, rows: list[dict[str, Any]], asked: Mapping[str, Any]) -> dict[str, str]:
+def _messages(store: Store, cluster: str, rows: list[dict[str, Any]], scope: Mapping[str, Any]) -> dict[str, str]:
     """What the scheduler said of the pods of each job that waits without a word of its own."""
     known = {(cluster, row["job_id"]) for row in rows if (row["reason"] or "") in POD_REASONS}
     found: dict[str, str] = {}
-    for row in store.rows("capacity/refused", **asked) if known else ():
+    for row in store.rows("capacity/refused", **scope) if known else ():
         job = job_of(cluster, row["namespace"], row["name"], known)
         if job is not None:
             found.setdefault(job[1], row["message"])

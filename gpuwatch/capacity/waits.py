@@ -18,6 +18,24 @@ FRESH_US = 2 * HOUR_US
 EVENTS_US = DAY_US
 TURN = "Pending"
 """The word of a queue for a wait of which it gives no reason."""
+NOT_FOR_GPUS = (
+    "Dependency",
+    "DependencyNeverSatisfied",
+    "BeginTime",
+    "JobHeldUser",
+    "JobHeldAdmin",
+    "JobArrayTaskLimit",
+    "SchedulingGated",
+    "Deactivated",
+    "InactiveWorkload",
+    "Inadmissible",
+    "ExceedsMaxQuota",
+    "ClusterQueueStopped",
+    "LocalQueueStopped",
+    "PartitionDown",
+    "PartitionInactive",
+)
+"""Reasons for waiting that a free GPU would not have ended. Requests that ever gave one are not counted."""
 WHY = {
     "NoMatchingFlavor": "no flavor of the queue fits what it asks for",
     "WaitingForQuota": "waits for quota: what the queue may use is in use",

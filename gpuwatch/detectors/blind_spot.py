@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import HOUR_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import HOURS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -32,6 +33,8 @@ BLIND_SPOT = register(
         title="GPUs held and never measured",
         why="What nobody measures cannot be judged: the time is charged as allocated and shown as unobserved.",
         bucket="unobserved",
+        layer="scheduling",
+        effort=HOURS,
         thresholds=(
             Threshold("blind_us_min", HOUR_US, "an hour without a single valid sample of a held device"),
             Threshold("still_us", HOUR_US, "blind within the last hour of what is known is blind still"),

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gpuwatch.advisor import periodic
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
-from gpuwatch.core.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
 from gpuwatch.store.database import Store
 
 DEVICES_MAX = 8
@@ -82,30 +83,30 @@ def _severity(e: Evidence, hours: float) -> str:
     return "high" if e["duty_ratio"] >= 0.10 else "medium"
 
 
-def prepare(store: Store, asked: Asked) -> None:
+def prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes checkpoint_hour and checkpoint_minute: jobs that stop at regular times, by what the day before each hour shows."""
-    store.run("detectors/support/checkpoint_candidate", devices_max=DEVICES_MAX, **asked.named())
-    if asked.until_us - asked.since_us < DAY_US:
-        store.run("detectors/support/checkpoint_pausing", **asked.named())
+    store.run("detectors/support/checkpoint_candidate", devices_max=DEVICES_MAX, **scope.sql_parameters())
+    if scope.until_us - scope.since_us < DAY_US:
+        store.run("detectors/support/checkpoint_pausing", **scope.sql_parameters())
     (devices,) = store.sql("select count(distinct device_id) from checkpoint_held")[0]
     parts = -(-devices // DEVICES_AT_ONCE)
-    found = [_found(windows, minutes, asked.parameters) for windows, minutes in _days(store, asked, parts)]
+    found = [_found(windows, minutes, scope.parameters) for windows, minutes in _days(store, scope, parts)]
     hours, pauses = (pa.concat_tables([pair[place] for pair in found]) if found else _NONE[place] for place in (0, 1))
     with store.view("checkpoint_hour_row", hours), store.view("checkpoint_minute_row", pauses):
         store.run("detectors/support/checkpoint_keep")
 
 
-def _days(store: Store, asked: Asked, parts: int) -> Iterator[tuple[Windows, Minutes]]:
+def _days(store: Store, scope: EvaluationScope, parts: int) -> Iterator[tuple[Windows, Minutes]]:
     """The windows of a day of judged hours, and the minutes they have; each minute is read once."""
     for part in range(parts):
         kept = None
-        read_from_us = asked.since_us - DAY_US
-        for since_us in range(asked.since_us, asked.until_us, DAY_US):
-            until_us = min(since_us + DAY_US, asked.until_us)
+        read_from_us = scope.since_us - DAY_US
+        for since_us in range(scope.since_us, scope.until_us, DAY_US):
+            until_us = min(since_us + DAY_US, scope.until_us)
             span = {"read_from_us": read_from_us, "read_until_us": until_us, "part": part, "parts": parts}
             minutes = _after(
                 kept,
-                store.table("detectors/support/checkpoint_minute", cluster=asked.cluster, **span),
+                store.table("detectors/support/checkpoint_minute", cluster=scope.cluster, **span),
                 since_us - DAY_US,
             )
             yield _windows(minutes, since_us // MINUTE_US), minutes
@@ -227,6 +228,8 @@ CHECKPOINT_STALL = register(
         title="GPUs wait for checkpoints",
         why="While a job writes its state to storage all its GPUs stand still, and are paid.",
         bucket="gap",
+        layer="fabric",
+        effort=DAYS,
         thresholds=(
             Threshold("period_least_us", 5 * MINUTE_US, "checkpoints come every 5 minutes to 6 hours"),
             Threshold("period_most_us", 6 * HOUR_US, "checkpoints come every 5 minutes to 6 hours"),

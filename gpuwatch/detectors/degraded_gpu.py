@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -25,6 +26,8 @@ DEGRADED_GPU = register(
         title="A broken GPU in service",
         why="A job on a broken GPU fails or computes nothing, and takes its whole gang with it.",
         bucket="out_of_service",
+        layer="placement",
+        effort=DAYS,
         thresholds=(
             Threshold("remapped_rows_max", 512, "DCGM health watch fails a GPU at 512 uncorrectable remaps"),
             Threshold("work_ratio_min", 0.9, "a link is judged in hours of work: an idle one may be narrow"),

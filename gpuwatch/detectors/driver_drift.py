@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -29,6 +30,8 @@ DRIVER_DRIFT = register(
         title="Several drivers in one pool",
         why="A job runs on one node and fails on the next; gangs across both fail or hang.",
         bucket="gap",
+        layer="placement",
+        effort=DAYS,
         thresholds=(
             Threshold(
                 "failed_start_us", 120 * SECOND_US, "a CUDA initialisation that fails ends a run within 120 seconds"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import WEEKS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 from gpuwatch.topology.jobs import QUIET_LINK_RATIO, QUIET_PCIE_BYTES_PER_S
 
 
@@ -32,6 +33,8 @@ FABRIC_CONGESTION = register(
         title="Gangs below one switch exchange less than they used to",
         why="A congested or failing fabric slows every gang on it at once; each of them looks like a slow job of its own.",
         bucket="communication",
+        layer="fabric",
+        effort=WEEKS,
         thresholds=(
             Threshold("fall_ratio_min", 0.15, "domain: link share 15 % below its own week"),
             Threshold("rise_ratio_min", 0.05, "and a twentieth of the time more in gap, communication or stalled"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
 from gpuwatch.ledger import workload_class
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _percent(value: float | None) -> str:
@@ -39,6 +40,8 @@ FALSE_UTILIZATION = register(
         title="Busy by name, mostly idle SMs",
         why="GPU_UTIL and engine-active count a GPU as busy when one small kernel runs; SM_ACTIVE tells how much of it works.",
         bucket="stalled",
+        layer="scheduling",
+        effort=DAYS,
         thresholds=(
             Threshold("busy_ratio_min", 0.8, "GPU_UTIL or GR_ENGINE_ACTIVE that every dashboard shows as busy"),
             Threshold("sm_active_max", 0.5, "NVIDIA DCGM user guide: below 0.5 likely ineffective"),

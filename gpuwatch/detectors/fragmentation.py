@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuwatch.capacity.make_room import prepare
 from gpuwatch.core.clock import MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import WEEKS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -27,6 +28,8 @@ FRAGMENTATION = register(
         title="Free GPUs in pieces",
         why="GPUs are paid for and free, and no usual request can have them because they do not lie together.",
         bucket="stranded",
+        layer="placement",
+        effort=WEEKS,
         thresholds=(
             Threshold("fragmentation_min", 0.5, "half of what is free cannot be used: F / free of FGD, over one hour"),
             Threshold("requests_min", 10, "requests in four weeks from which shares of shapes can be told"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -27,6 +28,8 @@ GANG_PARTIAL = register(
         title="Gang that runs in part",
         why="A gang works when all its members run: until then the GPUs that some of them hold do nothing for anybody.",
         bucket="hoarded",
+        layer="scheduling",
+        effort=DAYS,
         thresholds=(
             Threshold("partial_us_min", 5 * MINUTE_US, "the gang plugin of Kubernetes gives up after 5 minutes"),
             Threshold("fresh_us", 2 * HOUR_US, "a request that waits is told again once an hour"),

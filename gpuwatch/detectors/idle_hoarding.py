@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import HOURS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -28,6 +29,8 @@ IDLE_HOARDING = register(
         title="GPUs held and idle",
         why="Nobody else can use a held GPU; its idle hours are paid by the team that holds it.",
         bucket="hoarded",
+        layer="scheduling",
+        effort=HOURS,
         thresholds=(
             Threshold("idle_us_min", 15 * MINUTE_US, "generic reclaim time; the ledger's hoarded bucket uses the same"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),

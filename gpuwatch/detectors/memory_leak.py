@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import HOURS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -32,6 +33,8 @@ MEMORY_LEAK = register(
         title="GPU memory leaked",
         why="Memory of a process that nobody owns makes the next job fail on a GPU that looks free; growing memory ends in an error.",
         bucket="out_of_service",
+        layer="partitioning",
+        effort=HOURS,
         thresholds=(
             Threshold("leak_mib_min", 500, "more than 500 MiB above what an idle GPU of the model uses"),
             Threshold("baseline_mib_max", 1024, "drivers and daemons use no more than this of any model"),

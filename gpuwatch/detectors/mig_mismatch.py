@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuwatch.advisor.slice_fit import prepare
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -33,6 +34,8 @@ MIG_MISMATCH = register(
         title="A MIG slice of the wrong size",
         why="What a slice holds and does not use nobody else can use; a slice that is too small ends its jobs.",
         bucket="below_roof",
+        layer="partitioning",
+        effort=DAYS,
         thresholds=(
             Threshold("active_us_min", 24 * HOUR_US, "domain reference D4: at least 24 active hours in seven days"),
             Threshold("coverage_min", 0.8, "a week is judged when 80 % of its held time was sampled"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -26,6 +27,8 @@ MIG_MIXED_POOL = register(
         title="MIG and whole GPUs in one pool",
         why="A job that wants a GPU gets a slice, or waits for one kind while the other kind lies free.",
         bucket="stranded",
+        layer="partitioning",
+        effort=DAYS,
         thresholds=(
             Threshold("waited_us_min", 10 * MINUTE_US, "Insufficient nvidia.com/... for ten minutes is starvation"),
         ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuwatch.advisor.idle_mig import prepare
 from gpuwatch.core.clock import DAY_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -24,6 +25,8 @@ MIG_SPECULATIVE = register(
         title="MIG instances kept for nobody",
         why="A layout that nobody asks for keeps out those who wait for another profile; the slices stay paid and unused.",
         bucket="mig_remainder",
+        layer="partitioning",
+        effort=DAYS,
         thresholds=(
             Threshold("held_ratio_max", 0.1, "allocated for less than a tenth of seven days"),
             Threshold("known_ratio_min", 0.8, "four fifths of those seven days are known"),

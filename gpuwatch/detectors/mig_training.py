@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import HOURS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -23,6 +24,8 @@ MIG_TRAINING = register(
         title="Distributed training on MIG slices",
         why="Slices have no NVLink between them: every gradient goes through the host, and the gang waits for it.",
         bucket="communication",
+        layer="partitioning",
+        effort=HOURS,
         thresholds=(Threshold("together_us_min", 30 * MINUTE_US, "a trial run of a gang is over before"),),
         summary=_summary,
         remedy=_remedy,

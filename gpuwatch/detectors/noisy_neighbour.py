@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, register
 
 
 def _summary(e: Evidence) -> str:
@@ -23,6 +24,8 @@ NOISY_NEIGHBOUR = register(
         title="A neighbour on a shared GPU takes its time",
         why="Time-slicing and MPS do not isolate: what one pod takes, the others wait for.",
         bucket="stalled",
+        layer="placement",
+        effort=DAYS,
         thresholds=(
             Threshold("rho_min", 0.6, "Spearman's rank correlation of the two is -0.6 or stronger"),
             Threshold("points_min", 50, "over at least 50 instants at which both were read"),

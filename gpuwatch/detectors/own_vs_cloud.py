@@ -6,7 +6,8 @@ from decimal import Decimal
 
 from gpuwatch.advisor.daily import own_cases
 from gpuwatch.core.clock import DAY_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, register
+from gpuwatch.rules.layers import WEEKS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, register
 
 
 def _summary(e: Evidence) -> str:
@@ -29,6 +30,8 @@ OWN_VS_CLOUD = register(
         title="A pool that is paid in the dearer way",
         why="Owned GPUs cost the same whether they are used; above the break-even use they are cheaper than rented ones.",
         bucket=None,
+        layer="placement",
+        effort=WEEKS,
         thresholds=(
             Threshold("known_us_min", 2 * DAY_US, "less does not say how a pool is used"),
             Threshold("sure_us_min", 14 * DAY_US, "two weeks have two weekends"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuwatch.capacity.make_room import prepare_levels
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -25,6 +26,8 @@ PARTIAL_ISLAND = register(
         title="NVLink island held in part",
         why="A small job in an island keeps everybody out who wants all of it; what is left of it stays free.",
         bucket="stranded",
+        layer="placement",
+        effort=DAYS,
         thresholds=(
             Threshold("held_us_min", 2 * HOUR_US, "held two hours by jobs that are smaller than half of it"),
             Threshold("wait_us_min", 30 * MINUTE_US, "a request for a whole one has waited half an hour"),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
 from gpuwatch.store.database import Store
 
 
-def _prepare(store: Store, asked: Asked) -> None:
+def _prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes wait_span and run_span: who waited and who ran in which queue."""
-    store.run("views/wait_span", **asked.named())
-    store.run("views/run_span", **asked.named())
+    store.run("views/wait_span", **scope.sql_parameters())
+    store.run("views/run_span", **scope.sql_parameters())
 
 
 def _summary(e: Evidence) -> str:
@@ -48,6 +49,8 @@ PREEMPTION_THRASH = register(
         title="Preempted again and again",
         why="What a run did since its last checkpoint is lost when it is preempted, and its start is paid for again.",
         bucket="compute",
+        layer="scheduling",
+        effort=DAYS,
         thresholds=(
             Threshold("preemptions_min", 3, "the same workload three times in 24 hours"),
             Threshold("pool_rate_max", 1, "preemptions a GPU and day of a pool"),

@@ -10,7 +10,8 @@ import pyarrow as pa
 from gpuwatch.advisor.inputs import money
 from gpuwatch.advisor.right_size import Used, smaller
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import HOURS
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
 from gpuwatch.store.database import Store
 
 _SIZE = pa.schema(
@@ -44,15 +45,15 @@ def _remedy(e: Evidence) -> str:
     return f"Ask for {e['fits']} next time; the saving is made where somebody else uses the rest."
 
 
-def prepare(store: Store, asked: Asked) -> None:
+def prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes smaller_size: hours of jobs that would fit into something smaller."""
     rows: list[dict[str, Any]] = []
-    headroom = Fraction(str(asked.parameters["headroom"]))
+    headroom = Fraction(str(scope.parameters["headroom"]))
     by_day: dict[int, dict[str, dict[str, Fraction]]] = {}
-    for row in store.rows("detectors/support/right_sizing_candidate", **asked.named()):
+    for row in store.rows("detectors/support/right_sizing_candidate", **scope.sql_parameters()):
         day_us = row["hour_us"] // DAY_US * DAY_US
         if day_us not in by_day:
-            by_day[day_us] = _prices(store, asked.cluster, row["hour_us"])
+            by_day[day_us] = _prices(store, scope.cluster, row["hour_us"])
         prices = by_day[day_us].get(row["currency"], {})
         price = None if row["price"] is None else Fraction(row["price"])
         used = Used(row["model"], row["fb_bytes"], row["sm_ratio"], row["tensor_ratio"], row["dram_ratio"])
@@ -79,6 +80,8 @@ RIGHT_SIZING = register(
         title="A smaller GPU or slice would do",
         why="What a job leaves of its GPU nobody else can use; a slice, or a smaller model, costs less.",
         bucket=None,
+        layer="partitioning",
+        effort=HOURS,
         thresholds=(
             Threshold(
                 "covered_us_min", 24 * HOUR_US, "24 measured GPU-hours, as job_defense_shield asks before it says so"

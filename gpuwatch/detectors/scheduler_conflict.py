@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, MINUTE_US
-from gpuwatch.core.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import WEEKS
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
 from gpuwatch.store.database import Store
 
 
-def _prepare(store: Store, asked: Asked) -> None:
+def _prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes run_placer: who placed each run that there was."""
-    store.run("views/run_placer", cluster=asked.cluster, since_us=0, until_us=asked.until_us)
+    store.run("views/run_placer", cluster=scope.cluster, since_us=0, until_us=scope.until_us)
 
 
 def _summary(e: Evidence) -> str:
@@ -35,6 +36,8 @@ SCHEDULER_CONFLICT = register(
         title="Several schedulers on one pool",
         why="Each of them places work by its own picture of what is free: they give out a GPU twice, and drive out each other.",
         bucket=None,
+        layer="scheduling",
+        effort=WEEKS,
         thresholds=(
             Threshold("share_min", 0.05, "each authority with more than 5 % of the pool's GPU-hours of 7 days"),
             Threshold("evictions_min", 3, "runs driven out within an hour prove the conflict"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
 from gpuwatch.ledger import workload_class
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -27,6 +28,8 @@ SMALL_BATCH = register(
         title="Batches too small for the GPU",
         why="A kernel that fills a fifth of the SMs costs the whole GPU while it runs.",
         bucket="stalled",
+        layer="partitioning",
+        effort=DAYS,
         thresholds=(
             Threshold("busy_ratio_min", 0.6, "the engine is active 60 % of the time: it does serve or train"),
             Threshold("sm_active_max", 0.4, "and less than 40 % of the SMs hold work"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuwatch.advisor.daily import spot_cases
 from gpuwatch.core.clock import DAY_US, MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
@@ -24,6 +25,8 @@ SPOT_SUITABILITY = register(
         title="A job for spot capacity",
         why="Spot capacity costs a fraction; a job with checkpoints loses little when it is taken away.",
         bucket=None,
+        layer="placement",
+        effort=DAYS,
         thresholds=(
             Threshold("gpu_hours_min", 24, "job_defense_shield tells users of 24 GPU-hours and more"),
             Threshold("margin", 2, "domain reference D23: lost work may be half of what spot is cheaper"),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Asked, Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, count, register
 from gpuwatch.store.database import Store
 
 
-def _prepare(store: Store, asked: Asked) -> None:
+def _prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes queue_span and wait_span: what queues had and what waited in them, as long as each word on it stood."""
-    store.run("views/wait_span", **asked.named())
-    store.run("views/queue_span", **asked.named())
+    store.run("views/wait_span", **scope.sql_parameters())
+    store.run("views/queue_span", **scope.sql_parameters())
 
 
 def _summary(e: Evidence) -> str:
@@ -45,6 +46,8 @@ STARVATION = register(
         title="Jobs that wait below their quota",
         why="A quota is a promise: when others use it while its owner waits, teams reserve more than they need.",
         bucket=None,
+        layer="scheduling",
+        effort=DAYS,
         thresholds=(
             Threshold("starved_us_min", 30 * MINUTE_US, "half an hour below quota, others borrowing all the time"),
             Threshold("high_us", HOUR_US, "after an hour the severity is high"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, count, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 CLOCK_RATIO_MAX = 0.93
 """Of the gang's median SM clock, below which a GPU is slow (domain: D11)."""
@@ -33,6 +34,8 @@ STRAGGLER = register(
         title="One slow GPU, and a gang that waits for it",
         why="Every collective ends when the slowest rank arrives; one GPU at half clock halves hundreds of others.",
         bucket="communication",
+        layer="placement",
+        effort=DAYS,
         thresholds=(
             Threshold("gang_gpus_min", 4, "fewer have no middle that one of them stands out from"),
             Threshold("score_min", 3.5, "domain: (T - median) / MAD, the usual cut of the modified z-score"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuwatch.core.clock import MINUTE_US
-from gpuwatch.core.rule import Evidence, Rule, Threshold, register
+from gpuwatch.rules.layers import DAYS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, register
 from gpuwatch.topology.gangs import prepare
 from gpuwatch.topology.grade import EXPOSED
 from gpuwatch.topology.jobs import QUIET_LINK_RATIO, QUIET_PCIE_BYTES_PER_S
@@ -63,6 +64,8 @@ TOPOLOGY_BLIND_PLACEMENT = register(
         title="Gang spread over slow links beside a free faster place",
         why="A step waits for its slowest link; GPUs that could have been together wait on every exchange, all the time.",
         bucket="communication",
+        layer="placement",
+        effort=DAYS,
         thresholds=(
             Threshold("bandwidth_ratio_min", 1.5, "slowest link of the best place by that of its own: across sockets or worse"),
             Threshold("quiet_link_ratio", QUIET_LINK_RATIO, "NVLink below 1 % for half an hour: its GPUs do not talk"),

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.capacity.waits import FRESH_US, POD_REASONS, ROWS_MAX, for_room, job_of
+from gpuwatch.capacity.requests import models_of_requests, prepare_requests, request_owners
+from gpuwatch.capacity.waits import FRESH_US, NOT_FOR_GPUS, POD_REASONS, ROWS_MAX, for_room, job_of
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.policy.ownership import resolve_many
-from gpuwatch.report.idle_while_waiting import NOT_FOR_GPUS, fitting
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -82,10 +82,10 @@ def of(store: Store, state: State, keys: Collection[str], now_us: int) -> dict[s
 def _contended(store: Store, state: State, since_us: int, scope: Mapping[str, int]) -> dict[str, Contention]:
     told = [row[0] for row in store.sql("select distinct reason from pending where reason is not null")]
     reasons = {*NOT_FOR_GPUS, *OTHER_REASONS, *(word for word in told if _LIMITS.fullmatch(word))}
-    store.run("capacity/report_request", **scope, reasons=sorted(reasons), limit=REQUESTS_MAX)
+    prepare_requests(store, scope["start_us"], scope["end_us"], sorted(reasons), REQUESTS_MAX)
     _drop_refused(store, scope)
-    owners = resolve_many(state.team_rules(), store.table("capacity/report_request_owner")).select(["number", "team"])
-    with store.view("report_fit", fitting(store)), store.view("report_owner", owners.cast(_REQUEST)):
+    owners = resolve_many(state.team_rules(), request_owners(store)).select(["number", "team"])
+    with store.view("report_fit", models_of_requests(store)), store.view("report_owner", owners.cast(_REQUEST)):
         rows = store.rows("findings/contention/contended", since_us=since_us)
     by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:

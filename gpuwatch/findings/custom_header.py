@@ -10,8 +10,8 @@ from string import Formatter
 from typing import Any, get_args
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US
-from gpuwatch.core.rule import MEASURES, Evidence, Mode, Rule, Threshold, is_time
 from gpuwatch.output.listing import BUCKET_WORDS
+from gpuwatch.rules.rule import MEASURES, Evidence, Mode, Rule, Threshold, is_time
 
 ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 ID_MAX, TEXT_MAX, THRESHOLDS_MAX = 60, 500, 50

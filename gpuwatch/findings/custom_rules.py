@@ -12,10 +12,10 @@ from pathlib import Path
 from gpuwatch.core import sqlfile
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.rule import Mode, Rule, rules
 from gpuwatch.findings.custom_header import RESERVED, SEVERITIES, SiteRuleError, parse
 from gpuwatch.findings.custom_sql_guard import check
 from gpuwatch.findings.presets import RECLAIM
+from gpuwatch.rules.rule import Mode, Rule, rules
 from gpuwatch.store.database import Store
 
 FILES_MAX = 200

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.core.rule import Rule, version_of
 from gpuwatch.findings.presets import DEFAULT, LADDER, PRESETS, RECLAIM, values_of
 from gpuwatch.findings.threshold_overrides import ALL, POOL, TEAM, Layer, layers
+from gpuwatch.rules.rule import Rule, version_of
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.rule import MEASURES, Asked, Rule
 from gpuwatch.findings.custom_rules import bounded
 from gpuwatch.findings.verdicts import STILL_US, ParameterSet, speak
 from gpuwatch.ledger import workload_class
+from gpuwatch.rules.rule import MEASURES, EvaluationScope, Rule
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -237,24 +237,26 @@ def _asked(
     now_us: int,
     settings: Settings,
     state: State,
-) -> Asked:
+) -> EvaluationScope:
     if rule.mode == "runs":
         # Chains reach beyond the window: their whole length is judged.
         reach = store.sql("select min(chain_start_us), max(chain_end_us) from job_chain")[0]
         since_us = since_us if reach[0] is None else min(since_us, reach[0])
         until_us = until_us if reach[1] is None else max(until_us, reach[1])
     from_us = since_us - rule.look_back_us
-    return Asked(cluster, since_us, until_us, from_us, known_until_us, now_us, rule.parameters, settings, state)
+    return EvaluationScope(
+        cluster, since_us, until_us, from_us, known_until_us, now_us, rule.parameters, settings, state
+    )
 
 
-def _judge_rule(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) -> None:
+def _judge_rule(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: EvaluationScope) -> None:
     cluster, version = asked.cluster, _version(sets)
     speak(store, rule, sets, asked)
     if _has_news(store, rule, asked):
         _replace(store, rule, asked, version)
     general = sets[0].parameters
     if rule.unjudged is not None and general is not None:
-        store.keep_file("new_unjudged", rule.unjudged, **replace(asked, parameters=general).named())
+        store.keep_file("new_unjudged", rule.unjudged, **replace(asked, parameters=general).sql_parameters())
         store.run(
             "findings/replace_unjudged",
             cluster=cluster,
@@ -265,7 +267,7 @@ def _judge_rule(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: A
     store.run("findings/judged", cluster=cluster, detector=rule.id, rule_version=version)
 
 
-def _has_news(store: Store, rule: Rule, asked: Asked) -> bool:
+def _has_news(store: Store, rule: Rule, asked: EvaluationScope) -> bool:
     """Whether a rule says anything, or has said anything before: most say nothing of most clusters."""
     told = store.sql(
         # Counts: DuckDB 2.0 answers EXISTS over a table of more than 122,880 rows of this transaction with false.
@@ -278,7 +280,7 @@ def _has_news(store: Store, rule: Rule, asked: Asked) -> bool:
     return any(told[0])
 
 
-def _replace(store: Store, rule: Rule, asked: Asked, version: str) -> None:
+def _replace(store: Store, rule: Rule, asked: EvaluationScope, version: str) -> None:
     """Puts what a rule says now in the place of what it said before, and its findings likewise."""
     cluster = asked.cluster
     store.run(
@@ -308,7 +310,7 @@ def _version(sets: Sequence[ParameterSet]) -> str:
     return " | ".join(one.version for one in sets)
 
 
-def _findings(store: Store, rule: Rule, asked: Asked, table: str) -> pa.Table:
+def _findings(store: Store, rule: Rule, asked: EvaluationScope, table: str) -> pa.Table:
     """The findings of touched_subject, from rows of `table` (verdict or new_verdict)."""
     columns = "* exclude (claims)" if table == "new_verdict" else "*"
     text = f"select {columns} from {table} where detector = $detector and cluster = $cluster"
@@ -363,7 +365,7 @@ def _findings(store: Store, rule: Rule, asked: Asked, table: str) -> pa.Table:
     return pa.Table.from_pylist(out, schema=_FINDING)
 
 
-def _fresh(rule: Rule, asked: Asked, ended_us: int) -> bool:
+def _fresh(rule: Rule, asked: EvaluationScope, ended_us: int) -> bool:
     """Whether a row's word that its condition holds still is of now: it was judged in this pass, or nothing came after it."""
     still_us = max(int(rule.parameters.get("still_us", STILL_US)), STILL_US)
     judged_now = rule.mode != "hours" or asked.since_us < ended_us <= asked.until_us

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuwatch.core.clock import MINUTE_US
-from gpuwatch.core.rule import Threshold, is_time
+from gpuwatch.rules.rule import Threshold, is_time
 
 DEFAULT = "default"
 RECLAIM = "reclaim"

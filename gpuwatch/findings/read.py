@@ -17,9 +17,9 @@ import pyarrow as pa
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, Window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, format_quantity
-from gpuwatch.core.rule import Rule, rules
 from gpuwatch.findings import custom_rules
 from gpuwatch.findings.presets import preset_in, thresholds_in
+from gpuwatch.rules.rule import Rule, rules
 from gpuwatch.store.database import Store
 
 SEVERITIES = ((Fraction(10), "info"), (Fraction(100), "low"), (Fraction(1000), "medium"))

@@ -14,11 +14,11 @@ from typing import Any
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.core.errors import UnreadableInput, UsageError
-from gpuwatch.core.rule import Rule, is_time
 from gpuwatch.findings.presets import DEFAULT, LADDER, PRESETS, RECLAIM
 from gpuwatch.policy.line_numbers import LONG_KEY, line_of, lines
 from gpuwatch.policy.values import SHOWN_MAX, PolicyError, Problem, Values, shown
 from gpuwatch.policy.values import Known as AnyName
+from gpuwatch.rules.rule import Rule, is_time
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import Cards
 

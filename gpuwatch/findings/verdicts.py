@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.rule import Asked, Rule
+from gpuwatch.rules.rule import EvaluationScope, Rule
 from gpuwatch.store.database import Store
 
 SITE_SUBJECTS_MAX = 100_000
@@ -52,7 +52,7 @@ class ParameterSet(Protocol):
         """These thresholds as text, with the preset they begin with."""
 
 
-def speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) -> None:
+def speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: EvaluationScope) -> None:
     """Makes new_verdict: what the rule says of the window, the runs and devices of each set by its own thresholds."""
     store.run("findings/no_verdict")
     for one in sets:
@@ -62,9 +62,9 @@ def speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) 
         if rule.prepare is not None:
             rule.prepare(store, at)
         if rule.sql is None:
-            store.keep_file("found_row", f"detectors/{rule.stem}", **at.named())
+            store.keep_file("found_row", f"detectors/{rule.stem}", **at.sql_parameters())
         else:
-            store.keep("found_row", rule.sql, **at.named())
+            store.keep("found_row", rule.sql, **at.sql_parameters())
         store.insert_as("new_verdict", _normal(store, rule), **_row_words(rule, at, one.version), number=one.number)
     if rule.sql is not None:
         (subjects,) = store.sql("select count(distinct (subject_kind, subject_id)) from new_verdict")[0]
@@ -74,7 +74,7 @@ def speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: Asked) 
             )
 
 
-def _row_words(rule: Rule, at: Asked, version: str) -> dict[str, Any]:
+def _row_words(rule: Rule, at: EvaluationScope, version: str) -> dict[str, Any]:
     still_us = max(int(at.parameters.get("still_us", STILL_US)), STILL_US)
     return {
         "detector": rule.id,

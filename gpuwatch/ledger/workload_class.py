@@ -14,7 +14,7 @@ from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 
 if TYPE_CHECKING:
-    from gpuwatch.core.rule import Asked
+    from gpuwatch.rules.rule import EvaluationScope
 
 IDLE = "idle"
 CLASSES = (
@@ -70,9 +70,9 @@ def make_views(store: Store, cluster: str, settings: Settings, parameters: Mappi
         store.run("views/device_roof", cluster=cluster)
 
 
-def prepare(store: Store, asked: Asked) -> None:
+def prepare(store: Store, scope: EvaluationScope) -> None:
     """Step of a rule that asks for classes: see make_views."""
-    make_views(store, asked.cluster, asked.settings, asked.parameters)
+    make_views(store, scope.cluster, scope.settings, scope.parameters)
 
 
 def times_of_runs(
@@ -85,9 +85,9 @@ def times_of_runs(
     """Device microseconds of each class that runs did in the hours that begin in [start_us, end_us). Runs of which nothing
     is known are left out.
     """
-    asked = pa.Table.from_pydict({"run_id": list(run_ids)}, schema=_RUN)
+    scope = pa.Table.from_pydict({"run_id": list(run_ids)}, schema=_RUN)
     times: dict[int, dict[str, int]] = {}
-    with store.view("classed_run", asked):
+    with store.view("classed_run", scope):
         for row in store.rows("ledger/run_class", cluster=cluster, start_us=start_us, end_us=end_us):
             times.setdefault(row["run_id"], {})[row["workload_class"]] = row["covered_us"]
     return times

@@ -8,36 +8,18 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from gpuwatch.capacity.requests import models_of_requests, prepare_requests, request_owners
+from gpuwatch.capacity.waits import NOT_FOR_GPUS
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, fraction_to_decimal
 from gpuwatch.ledger.totals import working_tables
 from gpuwatch.policy.ownership import resolve_many
-from gpuwatch.rates.card import model_tokens
 from gpuwatch.report.facts import Amount, Waited
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
-NOT_FOR_GPUS = (
-    "Dependency",
-    "DependencyNeverSatisfied",
-    "BeginTime",
-    "JobHeldUser",
-    "JobHeldAdmin",
-    "JobArrayTaskLimit",
-    "SchedulingGated",
-    "Deactivated",
-    "InactiveWorkload",
-    "Inadmissible",
-    "ExceedsMaxQuota",
-    "ClusterQueueStopped",
-    "LocalQueueStopped",
-    "PartitionDown",
-    "PartitionInactive",
-)
-"""Reasons for waiting that a free GPU would not have ended. A request that ever gave one is not counted."""
 REQUESTS_MAX = 1_000_000
 
-_FIT = pa.schema([("gpu_type", pa.string()), ("model", pa.string())])
 _REQUEST = pa.schema([("number", pa.int64()), ("team", pa.string())])
 
 
@@ -52,13 +34,13 @@ def idle_while_waiting(
     """
     scope = {"start_us": window.start_us, "end_us": window.end_us}
     with working_tables(store):
-        store.run("capacity/report_request", **scope, reasons=list(NOT_FOR_GPUS), limit=REQUESTS_MAX)
+        prepare_requests(store, window.start_us, window.end_us, NOT_FOR_GPUS, REQUESTS_MAX)
         if not _told(store, window):
             return None
-        owners = store.table("capacity/report_request_owner")
+        owners = request_owners(store)
         decided = resolve_many(state.team_rules(), owners).select(["number", "team"])
         with (
-            store.view("report_fit", fitting(store)),
+            store.view("report_fit", models_of_requests(store)),
             store.view("report_owner", decided.cast(_REQUEST)),
         ):
             rows = store.rows("report/waited", **scope, hour_us=HOUR_US, teams=None if teams is None else sorted(teams))
@@ -69,17 +51,6 @@ def idle_while_waiting(
         requests = max(known.requests, int(row["requests"]))
         found[row["team"]] = Waited(known.amount + _amount(row), requests)
     return found
-
-
-def fitting(store: Store) -> pa.Table:
-    """Which model each word for a kind of GPU in report_request may mean: rows of gpu_type and model."""
-    pairs = store.sql(
-        "select distinct gpu_type, model"
-        " from (select distinct cluster, gpu_type from report_request where gpu_type is not null)"
-        " join (select distinct cluster, model from device where model is not null) using (cluster)"
-    )
-    found = [{"gpu_type": word, "model": model} for word, model in pairs if _names(word, model)]
-    return pa.Table.from_pylist(found, schema=_FIT)
 
 
 def _told(store: Store, window: Window) -> bool:
@@ -103,12 +74,6 @@ def _amount(row: dict[str, object]) -> Amount:
         return Amount(told, (), told)
     cost = fraction_to_decimal(seconds / 3600 * Fraction(Decimal(str(row["usd_per_gpu_hour"]))), EXACT_PLACES)
     return Amount(told, ((str(row["currency"]), cost),))
-
-
-def _names(gpu_type: str, model: str) -> bool:
-    """Whether a scheduler's word for a kind of GPU may mean this model: all its words are in the model's name."""
-    words = model_tokens(gpu_type)
-    return bool(words) and words <= model_tokens(model)
 
 
 def rounded(waited: Waited) -> Waited:

@@ -24,7 +24,7 @@ ORDER = (
     "starvation", "preemption-thrash", "scheduler-conflict", "mig-mixed-pool", "driver-drift", "mig-speculative",
     "noisy-neighbour", "fabric-congestion", "right-sizing", "spot-suitability", "own-vs-cloud", "blind-spot",
 )  # fmt: skip
-"""Detectors in order of importance: a fleet too small for all scenes gets the first ones."""
+"""Detectors in order of importance: a fleet too small for all scenes gets the first ones; others follow by name."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ _scenes: dict[tuple[str, str], Scene] = {}
 
 
 def scene(detector: str, name: str, rank: int, gpus: int, hours: float) -> Callable[[Callable[[Stage], None]], Scene]:
-    """Registers a function as a scene. Raises ValueError for a name that is taken or an unknown detector."""
+    """Registers a function as a scene of a detector. Raises ValueError for a name that is taken."""
 
     def register(build: Callable[[Stage], None]) -> Scene:
-        if (detector, name) in _scenes or detector not in ORDER:
-            raise ValueError(f"scene {name!r} of {detector!r} is there twice, or the detector is not in ORDER")
+        if (detector, name) in _scenes:
+            raise ValueError(f"scene {name!r} of {detector!r} is registered twice")
         made = Scene(detector, name, rank, gpus, hours, build)
         _scenes[(detector, name)] = made
         return made
@@ -61,7 +61,11 @@ def scene(detector: str, name: str, rank: int, gpus: int, hours: float) -> Calla
 def scenes() -> list[Scene]:
     """All scenes in order of importance."""
     discover("gpuwatch.simulate.scenes")
-    return sorted(_scenes.values(), key=lambda s: (s.rank, ORDER.index(s.detector), s.name))
+    return sorted(_scenes.values(), key=lambda s: (s.rank, _importance(s.detector), s.detector, s.name))
+
+
+def _importance(detector: str) -> int:
+    return ORDER.index(detector) if detector in ORDER else len(ORDER)
 
 
 def choose(wanted: str, gpus: int, window_s: int) -> list[tuple[int, Scene]]:
@@ -75,7 +79,8 @@ def choose(wanted: str, gpus: int, window_s: int) -> list[tuple[int, Scene]]:
         budget = gpus // 2
     elif wanted != "all":
         names = [name.strip() for name in wanted.split(",") if name.strip()]
-        if unknown := [name for name in names if name not in ORDER]:
+        known = {made.detector for _, made in numbered}
+        if unknown := [name for name in names if name not in known]:
             raise UsageError(f"simulate: no scenes of {', '.join(unknown)}; give none, default, all, or detector ids")
         numbered = [(number, made) for number, made in numbered if made.detector in names]
     chosen = []

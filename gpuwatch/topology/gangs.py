@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.gpu_specs import facts
-from gpuwatch.core.rule import Asked
 from gpuwatch.hardware.link_graph import Graph, farthest
+from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
 from gpuwatch.topology.batch import Gang, farther
 from gpuwatch.topology.grade import Placement
@@ -37,19 +37,19 @@ _GANG = pa.schema(
 )  # fmt: skip
 
 
-def prepare(store: Store, asked: Asked) -> None:
+def prepare(store: Store, scope: EvaluationScope) -> None:
     """Makes gang and gang_link (sql/topology/placement/gangs.sql) and gang_placement: a row is a gang that had something nearer."""
     bounds = {"gang_us": GANG_US, "devices_max": DEVICES_MAX, "gangs_max": GANGS_MAX}
-    store.run("topology/placement/gangs", **asked.named(), **bounds)
+    store.run("topology/placement/gangs", **scope.sql_parameters(), **bounds)
     gangs = [
         Gang(run_id, at_us, model, tuple(pools), tuple(gpus))
         for run_id, at_us, model, pools, gpus in store.sql("select run_id, at_us, model, pools, gpus from asked_gang")
     ]
     starts = {gang.run_id: gang for gang in gangs}
-    ratio_min = float(asked.parameters["bandwidth_ratio_min"])
+    ratio_min = float(scope.parameters["bandwidth_ratio_min"])
     rows = [
         _row(starts[run_id], placement, around)
-        for run_id, (placement, around) in farther(store, asked.cluster, gangs).items()
+        for run_id, (placement, around) in farther(store, scope.cluster, gangs).items()
         if _poor(placement, ratio_min)
     ]
     with store.view("placed_gang", pa.Table.from_pylist(rows, schema=_GANG)):

@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 
 from gpuwatch.audit.decision import NONE, UNKNOWN, Decision
 from gpuwatch.audit.facts import read
-from gpuwatch.audit.layers import DETECTORS, LAYERS, OTHER, layer_of
 from gpuwatch.audit.plan import actions
 from gpuwatch.audit.scheduling import scheduling
 from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_KNOWN, NOTHING, WASTE, card, grade, worst
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records
-from gpuwatch.core.rule import rules
 from gpuwatch.findings.owner_actions import Action, Actions
 from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
 from gpuwatch.rates.card import Rate
 from gpuwatch.report.scorecard.document import owners_said
+from gpuwatch.rules import layers
+from gpuwatch.rules.rule import layer_of, rules
 from tests.worlds.detectors import IDLE, WORK, World, us
 
 ROOT = Path(__file__).parents[2]
@@ -511,19 +511,12 @@ def test_savings_are_told_apart_and_ranked_by_their_worth() -> None:
 
 
 def test_every_detector_has_one_layer() -> None:
-    assert set(rules()) == set(DETECTORS)
-    assert {layer.id for layer in LAYERS} == {layer for layer, _ in DETECTORS.values()}
-    assert OTHER == layer_of("site-something")
+    own = {rule.id: rule.layer for rule in rules().values()}
 
-
-def test_the_page_names_every_detector_in_its_layer() -> None:
-    lines = (ROOT / "docs" / "audit.md").read_text("utf-8").splitlines()
-    told_ = {
-        line.split("|")[1].strip(): line.split("|")[3].strip().split(", ") for line in lines if line.count("|") == 4
-    }
-
-    for layer in LAYERS:
-        assert sorted(d for d, (one, _) in DETECTORS.items() if one == layer.id) == sorted(told_[layer.id])
+    assert {layer.id for layer in layers.LAYERS} == set(own.values())
+    assert {layers.HOURS, layers.DAYS, layers.WEEKS} == {rule.effort for rule in rules().values()}
+    assert own == {detector: layer_of(detector) for detector in own}
+    assert layers.OTHER == layer_of("site-something")
 
 
 def test_waste_buckets_are_buckets() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from gpuwatch.advisor import periodic
 from gpuwatch.core.clock import DAY_US, HOUR_US
-from gpuwatch.core.rule import Asked
 from gpuwatch.detectors.checkpoint_stall import CHECKPOINT_STALL, prepare
+from gpuwatch.rules.rule import EvaluationScope
 from tests.worlds.detectors import (
     CLUSTER,
     IDLE,
@@ -280,7 +280,9 @@ def test_a_long_look_tells_what_its_hours_tell(tmp_path: Path) -> None:
         thresholds = CHECKPOINT_STALL.parameters
         prepare(
             world.store,
-            Asked(CLUSTER, since_us, until_us, since_us - DAY_US, end, end, thresholds, world.settings, world.state),
+            EvaluationScope(
+                CLUSTER, since_us, until_us, since_us - DAY_US, end, end, thresholds, world.settings, world.state
+            ),
         )
         return world.store.sql(
             "select h.chain, h.hour_us, period_minutes, pauses::int, round(duty_ratio, 9), list(minute order by minute)"

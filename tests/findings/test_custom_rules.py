@@ -12,7 +12,6 @@ import pytest
 from gpuwatch.analysis.pipeline import parameters
 from gpuwatch.core import sqlfile
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.core.rule import rules
 from gpuwatch.findings import custom_rules
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.custom_header import SiteRuleError, parse
@@ -20,6 +19,7 @@ from gpuwatch.findings.custom_rules import RuleTooLarge, RuleTooSlow, bounded, r
 from gpuwatch.findings.custom_sql_guard import check
 from gpuwatch.findings.threshold_overrides import put
 from gpuwatch.findings.threshold_overrides import read as read_card
+from gpuwatch.rules.rule import rules
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 from tests.worlds.detectors import IDLE, WORK, World

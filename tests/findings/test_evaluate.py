@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.core.rule import Rule, Threshold
 from gpuwatch.findings import evaluate
 from gpuwatch.findings.effective_thresholds import ParameterSet
+from gpuwatch.rules.rule import Rule, Threshold
 from gpuwatch.store.database import Store
 from tests.worlds.detectors import CLUSTER, IDLE, T0, WORK, World, us
 

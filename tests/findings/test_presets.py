@@ -11,13 +11,13 @@ import pytest
 
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.core.errors import UnreadableInput
-from gpuwatch.core.rule import is_time, rules
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.effective_thresholds import in_force, sets, steps
 from gpuwatch.findings.presets import LADDER, PRESETS, RECLAIM
 from gpuwatch.findings.threshold_overrides import Layer, answer, layers, put, read
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.values import PolicyError
+from gpuwatch.rules.rule import is_time, rules
 from gpuwatch.state import State
 from tests.worlds.detectors import IDLE, WORK, World
 

@@ -16,7 +16,20 @@ FOLDERS = {"gpuwatch": "gpuwatch", "collectors": "gpuwatch.collectors", "dashboa
 
 MAX_LINES = 400
 ROOMS = (
-    *("core", "hardware", "settings", "store", "output", "state", "rates", "policy", "imports", "topology", "capacity"),
+    *(
+        "core",
+        "hardware",
+        "settings",
+        "store",
+        "output",
+        "state",
+        "rules",
+        "rates",
+        "policy",
+        "imports",
+        "topology",
+        "capacity",
+    ),
     *(
         "ledger",
         "billing",
@@ -34,10 +47,6 @@ ROOMS = (
 )
 """Packages of gpuwatch/ in order: a module imports only from its own room and earlier ones."""
 UPWARD = {
-    ("gpuwatch.core.rule", "gpuwatch.settings"),
-    ("gpuwatch.core.rule", "gpuwatch.state"),
-    ("gpuwatch.core.rule", "gpuwatch.store.database"),
-    ("gpuwatch.findings.contention", "gpuwatch.report.idle_while_waiting"),
     ("gpuwatch.output.render", "gpuwatch.billing.listings"),
     ("gpuwatch.state.core", "gpuwatch.policy.ownership"),
     ("gpuwatch.state.core", "gpuwatch.rates.card"),

@@ -19,7 +19,6 @@ from gpuwatch.alerts.repository import Channels
 from gpuwatch.billing.chargeback import price_all
 from gpuwatch.cli import app
 from gpuwatch.core.clock import MINUTE_US
-from gpuwatch.core.rule import rules
 from gpuwatch.findings.owner_actions import Action, Actions
 from gpuwatch.findings.threshold_overrides import put, read
 from gpuwatch.policy.ownership import TeamRule
@@ -28,6 +27,7 @@ from gpuwatch.reclaim import state as reclaim_state
 from gpuwatch.reclaim.alerts import alerts
 from gpuwatch.reclaim.repository import Reached, Reclaims
 from gpuwatch.reclaim.steps import END, SHRINK, STEPS, Standing, command, due_step, message_key, standing
+from gpuwatch.rules.rule import rules
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.findings.test_contention import waits

@@ -14,6 +14,7 @@ import pytest
 
 from gpuwatch.core.clock import SECOND_US, parse_rfc3339
 from gpuwatch.core.errors import UsageError
+from gpuwatch.rules.rule import rules
 from gpuwatch.simulate import Truth, simulate
 from gpuwatch.simulate.scene import CORE_GPUS_MIN, DEFAULT_FROM_GPUS, ORDER, Scene, choose, scenes
 from gpuwatch.simulate.truth import Amount, Case
@@ -45,8 +46,8 @@ def test_every_detector_has_planted_shapes_and_decoys(world: tuple[Path, Truth])
     planted = {case.detector for case in truth.planted}
     decoys = {case.detector for case in truth.decoys}
 
-    assert set(ORDER) == planted
-    assert set(ORDER) == decoys
+    assert {made.detector for made in scenes()} == planted == decoys
+    assert set(ORDER) <= planted <= set(rules())
     shapes = Counter(detector for detector, _ in {(case.detector, case.shape) for case in truth.planted})
     assert {d: n for d, n in shapes.items() if n < 2 and d not in ONE_SHAPE} == {}
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from gpuwatch.analysis.pipeline import AnalyzeReport, analyze
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.model import CLAIM, CONTEXT, NODE, WHOLE_GPU, Records, context_key, device_key
-from gpuwatch.core.rule import Rule
+from gpuwatch.rules.rule import Rule
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store

@@ -1,4 +1,4 @@
-"""What a detector is: words, thresholds and a SQL file of the same stem."""
+"""A detector's record: its texts, thresholds, and a SQL file of the same stem. Detectors register themselves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.core.registry import discover
+from gpuwatch.rules.layers import DAYS, OTHER
 
 if TYPE_CHECKING:
     from gpuwatch.settings import Settings
@@ -22,9 +23,9 @@ MEASURES = ("sum", "mean", "max", "min", "first", "last", "devices")
 
 
 def count(number: float, noun: str) -> str:
-    """A number in a sentence, with its noun: one decimal, two below 1; the evidence has it whole."""
-    told = f"{number:,.{1 if abs(number) >= 1 else 2}f}".rstrip("0").rstrip(".")
-    return f"{told} {noun}{'' if told == '1' else 's'}"
+    """A number with its noun, for a sentence: one decimal, two below 1. The evidence keeps the exact number."""
+    text = f"{number:,.{1 if abs(number) >= 1 else 2}f}".rstrip("0").rstrip(".")
+    return f"{text} {noun}{'' if text == '1' else 's'}"
 
 
 def is_time(name: str) -> bool:
@@ -42,8 +43,8 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What one judgement is about: whole hours [since_us, until_us) of a cluster, read from from_us on. Microseconds."""
+class EvaluationScope:
+    """What one evaluation covers: whole hours [since_us, until_us) of a cluster, read from `from_us` on. Microseconds."""
 
     cluster: str
     since_us: int
@@ -54,10 +55,10 @@ class Asked:
     parameters: Mapping[str, Any]
     settings: Settings
     state: State
-    """Rate cards, exchange rates and the like, of rules that reckon with them in `prepare`."""
+    """Rate cards, exchange rates and other settings that `prepare` functions read."""
 
-    def named(self) -> dict[str, Any]:
-        """As the SQL of a rule has it."""
+    def sql_parameters(self) -> dict[str, Any]:
+        """The `$named` parameters that a rule's SQL may use."""
         own = ("cluster", "since_us", "until_us", "from_us", "known_until_us", "now_us")
         return {**self.parameters, **{name: getattr(self, name) for name in own}}
 
@@ -70,30 +71,35 @@ class Rule:
     title: str
     why: str
     bucket: str | None
-    """The ledger bucket that it claims first; None: it tells of savings, no time is wasted."""
+    """The ledger bucket that it claims first. None: it reports possible savings, and no time is wasted."""
     thresholds: tuple[Threshold, ...]
     summary: Callable[[Evidence], str]
     remedy: Callable[[Evidence], str]
+    layer: str = OTHER
+    """The id of the layer of authority that answers for its findings, one of `layers.LAYERS`. Where a rule touches two
+    layers: the one whose decision would have prevented the waste. OTHER: a site's own rule."""
+    effort: str = DAYS
+    """How much work its remedy is: HOURS, DAYS or WEEKS."""
     severity: Callable[[Evidence, float], str] | None = None
     """(evidence, hours) to a severity; None: by money a day."""
     mode: Mode = "hours"
-    """What is judged anew: the rows of the hours that changed, whole chains of runs, or everything of the cluster."""
+    """What is evaluated again when records change: the hours that changed, whole chains of runs, or the whole cluster."""
     look_back_us: int = HOUR_US
-    """How far before the judged hours its SQL reads."""
+    """How far before the evaluated hours its SQL reads."""
     gap_us: int = 2 * HOUR_US
-    """Of what is not about a job: a condition that returns within this is the same cause."""
+    """For findings that are not about a job: a condition that returns within this time is the same cause."""
     least_us: int = 0
-    """A condition that lasted less is kept and is no finding yet."""
+    """A shorter condition is stored, but is not a finding yet."""
     measures: Mapping[str, str] = field(default_factory=dict)
-    """How the numbers of its rows become evidence: name to one of MEASURES."""
+    """How numbers of several rows become evidence: name to one of MEASURES."""
     confidence: Callable[[Evidence], float] | None = None
-    """Evidence to a confidence; None: the greatest of the rows."""
-    prepare: Callable[[Store, Asked], None] | None = None
-    """Makes temporary tables that the SQL reads."""
+    """Evidence to a confidence (0..1). None: the highest of the rows."""
+    prepare: Callable[[Store, EvaluationScope], None] | None = None
+    """Creates temporary tables that its SQL reads."""
     unjudged: str | None = None
-    """A SQL file (run_id, device_id, start_us, end_us, reason) of what could not be judged."""
+    """A SQL file whose rows (run_id, device_id, start_us, end_us, reason) could not be evaluated."""
     sql: str | None = None
-    """The statement itself, of a rule of the site; None: the file of its stem."""
+    """The SQL itself, for a site's own rule. None: the file of its stem."""
 
     @property
     def stem(self) -> str:
@@ -107,7 +113,7 @@ class Rule:
 
 
 def version_of(parameters: Mapping[str, float]) -> str:
-    """The thresholds that were in force, as text: a finding keeps those it was judged by."""
+    """The thresholds in force, as text. A finding keeps those it was evaluated with."""
     return ",".join(f"{name}={value:g}" for name, value in sorted(parameters.items()))
 
 
@@ -115,7 +121,7 @@ _rules: dict[str, Rule] = {}
 
 
 def register(rule: Rule) -> Rule:
-    """Makes a rule known. Raises ValueError when its id is taken."""
+    """Registers a rule. Raises ValueError when its id is taken."""
     if rule.id in _rules:
         raise ValueError(f"detector {rule.id!r} is registered twice: {_rules[rule.id].title!r} and {rule.title!r}")
     _rules[rule.id] = rule
@@ -126,3 +132,15 @@ def rules() -> dict[str, Rule]:
     """All detectors by id."""
     discover("gpuwatch.detectors")
     return dict(sorted(_rules.items()))
+
+
+def layer_of(detector: str) -> str:
+    """The layer that answers for a detector's findings; OTHER for a site's own detectors."""
+    known = rules().get(detector)
+    return OTHER if known is None else known.layer
+
+
+def effort_of(detector: str) -> str:
+    """HOURS, DAYS or WEEKS of work for the remedy of a detector."""
+    known = rules().get(detector)
+    return DAYS if known is None else known.effort
