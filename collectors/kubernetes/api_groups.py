@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpuwatch.collectors.kubernetes.client import Client, Refused
 from gpuwatch.collectors.kubernetes.feeds import Feed
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mappings, string
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mappings, string
 
 FORBIDDEN, NOT_FOUND = 403, 404
 MAX_GROUPS = 10_000

@@ -12,15 +12,13 @@ from gpuwatch.collectors.kubernetes.dra import Allocations, Drawn, Key
 from gpuwatch.collectors.kubernetes.events import event_row
 from gpuwatch.collectors.kubernetes.files import DRA_UNKNOWN
 from gpuwatch.collectors.kubernetes.kinds import Kind
-from gpuwatch.collectors.kubernetes.last_seen import NO_LONGER, Columns, Told, differs
 from gpuwatch.collectors.kubernetes.nodes import NodeSaid, bare_node, node_said, with_inventory
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, moment, string
 from gpuwatch.collectors.kubernetes.pods import asks_for_gpus, by_job, claims, gpu_resources, held_of, pending, spell
-from gpuwatch.core.clock import MINUTE_US
+from gpuwatch.collectors.shared.changes import HEARTBEAT_US, NO_LONGER_WAITS, LastWritten, differs
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, moment, string
+from gpuwatch.collectors.shared.records import Columns
 from gpuwatch.core.model import Rejects
 
-HEARTBEAT_US = MINUTE_US
-"""Pods that run are held up to the newest evidence of any claim: one claim is written again this often."""
 MAX_PODS = 500_000
 MAX_NODES = 100_000
 MAX_REQUESTS = 1_000_000
@@ -55,11 +53,11 @@ class Book:
         self._jobs: dict[str, set[str]] = {}
         """Pods of a job that wait."""
         self._dirty: set[str] = set()
-        self._requests = Told(MAX_REQUESTS)
+        self._requests = LastWritten(MAX_REQUESTS)
         self._asked: dict[str, set[str | None]] = {}
         """Profiles that a job was last said to wait for."""
         self._nodes: dict[str, NodeSaid] = {}
-        self._told_nodes = Told(MAX_NODES)
+        self._told_nodes = LastWritten(MAX_NODES)
         self._events: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
         self._drawn = Allocations()
         self._waits: dict[Key, dict[str, Object]] = {}
@@ -322,7 +320,7 @@ class Book:
 
     def _node_news(self, name: str, said: NodeSaid, at_us: int) -> None:
         row = with_inventory(said, *self._drawn.inventory(name))
-        if row is not None and self._told_nodes.is_news(name, row, at_us):
+        if row is not None and self._told_nodes.update(name, row, at_us):
             self._add("node", row | {"observed_us": max(row["observed_us"] or 0, at_us)})
 
     def _concerns(self, kind: str | None, namespace: str | None, name: str | None) -> bool:
@@ -372,12 +370,12 @@ class Book:
         pods = [self._pods[uid] for uid in sorted(self._jobs.get(job, ())) if uid in self._pods]
         rows = by_job(row.copy() for pod in pods for row in pod.waiting)
         for row in rows:
-            if self._requests.is_news((job, row["profile"]), row, at_us):
+            if self._requests.update((job, row["profile"]), row, at_us):
                 self._add("pending", row | {"evidence_us": at_us})
         profiles = {row["profile"] for row in rows}
         for profile in self._asked.pop(job, set()) - profiles:
             if told := self._requests.forget((job, profile)):
-                self._add("pending", told | {"evidence_us": at_us, "reason": NO_LONGER})
+                self._add("pending", told | {"evidence_us": at_us, "reason": NO_LONGER_WAITS})
         if profiles:
             self._asked[job] = profiles
 

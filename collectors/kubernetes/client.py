@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from gpuwatch.collectors.kubernetes.objects import Object
 from gpuwatch.collectors.shared.http_json import bounded
+from gpuwatch.collectors.shared.json_fields import Object
 from gpuwatch.collectors.shared.tls_files import context_of
 from gpuwatch.core.errors import SourceUnreachable
 

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from gpuwatch.collectors.kubernetes.dra import Allocations
 from gpuwatch.collectors.kubernetes.nodes import NodeSaid, node_said
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, objects, read_text
+from gpuwatch.collectors.kubernetes.objects import objects, read_text
+from gpuwatch.collectors.shared.json_fields import Malformed, Object
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 
 from gpuwatch.collectors.kubernetes.kinds import Kind
-from gpuwatch.collectors.kubernetes.last_seen import NO_LONGER, Columns, Told
-from gpuwatch.collectors.kubernetes.objects import Object, mapping, string
 from gpuwatch.collectors.kubernetes.resume import IDENTITY as STORED
 from gpuwatch.collectors.kubernetes.resume import Stored
+from gpuwatch.collectors.shared.changes import NO_LONGER_WAITS, LastWritten
+from gpuwatch.collectors.shared.json_fields import Object, mapping, string
+from gpuwatch.collectors.shared.records import Columns
 
 MAX_OBJECTS = 500_000
 MAX_ROWS = 2_000_000
@@ -35,7 +36,7 @@ class Things:
     """Every object of the registered kinds that gave rows."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, LastWritten] = {}
         self._objects: dict[tuple[str, str], dict[str, tuple[str, str | None, tuple[RowKey, ...]]]] = {}
         """By (group, kind) and UID: name, namespace, keys of the rows."""
         self._names: set[tuple[str, str | None, str]] = set()
@@ -59,7 +60,7 @@ class Things:
         for table, row in rows:
             key = (table, kind.group, uid, *(str(row.get(column)) for column in IDENTITY.get(table, ("name",))))
             keys.append(key)
-            if self._table(table).is_news(key, row, at_us):
+            if self._table(table).update(key, row, at_us):
                 news.append((table, row))
         for key in old:
             if key not in keys:
@@ -96,8 +97,8 @@ class Things:
                 for row in told.due(at_us):
                     yield table, row | {SPEAKS.get(table, "observed_us"): at_us}
 
-    def _table(self, table: str) -> Told:
-        return self._told.setdefault(table, Told(MAX_ROWS))
+    def _table(self, table: str) -> LastWritten:
+        return self._told.setdefault(table, LastWritten(MAX_ROWS))
 
     def _gone(self, key: RowKey, end_us: int, at_us: int) -> list[News]:
         table = key[0]
@@ -117,7 +118,7 @@ def _last(table: str, row: Columns, end_us: int, at_us: int) -> list[News]:
         detail = json.loads(row["detail"]) | {"members": []}
         text = json.dumps(detail, sort_keys=True, separators=(",", ":"))
         return [(table, row | {"detail": text, "observed_us": at_us})]
-    return [(table, row | {"evidence_us": end_us, "reason": NO_LONGER})] if table == "pending" else []
+    return [(table, row | {"evidence_us": end_us, "reason": NO_LONGER_WAITS})] if table == "pending" else []
 
 
 def identity(item: Object) -> tuple[str, str, str | None]:

@@ -7,7 +7,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, integer, mapping, mappings, named, string
+from gpuwatch.collectors.shared.json_fields import (
+    Malformed,
+    Object,
+    integer,
+    mapping,
+    mappings,
+    require_metadata,
+    string,
+)
 
 GROUP = "resource.k8s.io"
 VERSIONS: tuple[str, ...] = ("v1", "v1beta2", "v1beta1", "v1alpha3")
@@ -167,7 +175,7 @@ class Allocations:
 
     def take_claim(self, item: Object) -> Key | None:
         """Takes a ResourceClaim; returns its key. Raises Malformed."""
-        named(item, "name")
+        require_metadata(item, "name")
         name = _claim_name(item)
         if name is None or (name not in self._claims and len(self._claims) >= MAX_CLAIMS):
             return None
@@ -314,8 +322,8 @@ def _profile(requests: dict[str, Object], request: str) -> str | None:
 
 def _guessed(name: str, profile: str | None) -> Device | None:
     """A device of which only its name and the request for it are known."""
-    if named := _named.search(name):
-        profile = profile or f"{named[1]}g.{named[2]}gb"
+    if found := _named.search(name):
+        profile = profile or f"{found[1]}g.{found[2]}gb"
     is_slice = profile is not None or "mig" in name.split("-")
     return Device(None, profile, is_slice)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, integer, mapping, moment, string
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, integer, mapping, moment, string
 
 MAX_MESSAGE = 4000
 

@@ -9,8 +9,8 @@ from gpuwatch.collectors.kubernetes.changes import Book
 from gpuwatch.collectors.kubernetes.dra import GROUP as DRA_GROUP
 from gpuwatch.collectors.kubernetes.dra import VERSIONS as DRA_VERSIONS
 from gpuwatch.collectors.kubernetes.kinds import Kind
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, named, string
 from gpuwatch.collectors.kubernetes.pods import whole
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, require_metadata, string
 
 
 class Feed(Protocol):
@@ -53,7 +53,7 @@ class Pods(_Core):
 
     def deleted(self, item: Object, alive_us: int, at_us: int) -> None:
         """Ends a pod, also one of which no more is told than which it was."""
-        named(item, "uid")
+        require_metadata(item, "uid")
         self._book.pod_deleted(item, alive_us, at_us)
 
     def listed(self, known: Collection[str], alive_us: int | None, at_us: int, namespace: str | None) -> None:

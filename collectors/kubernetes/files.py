@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-
-import pyarrow as pa
 
 from gpuwatch.collectors.kubernetes import kinds as kubernetes_kinds
 from gpuwatch.collectors.kubernetes.cross_file import Beside, beside
 from gpuwatch.collectors.kubernetes.dra import Allocations, Drawn, claim_names
 from gpuwatch.collectors.kubernetes.events import event_row
 from gpuwatch.collectors.kubernetes.nodes import NodeSaid, bare_node, node_said, with_inventory
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, objects, read_text
+from gpuwatch.collectors.kubernetes.objects import objects, read_text
 from gpuwatch.collectors.kubernetes.pods import asks_for_gpus, by_job, claims, pending, whole
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping
+from gpuwatch.collectors.shared.records import table_batches
 from gpuwatch.core.errors import UnreadableInput
-from gpuwatch.core.model import TABLES, Records, Rejects, Rows, Source
+from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer
 
-BATCH_ROWS = 50_000
 MAX_DRA_PODS = 500_000
 DRA_UNKNOWN = (
     "incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together"
@@ -44,7 +42,7 @@ def read(source: Source, rejects: Rejects) -> Rows:
     """
     tables = parse(read_text(source.path), source, rejects)
     for table, rows in tables.items():
-        yield from batches(table, rows, source.cluster)
+        yield from table_batches(table, rows, source.cluster)
 
 
 def parse(text: str, source: Source, rejects: Rejects) -> Tables:
@@ -190,13 +188,3 @@ def name_of(item: Object) -> str:
         return "(no metadata)"
     parts = [metadata.get("namespace"), metadata.get("name")]
     return "/".join(str(part) for part in parts if part) or "(no name)"
-
-
-def batches(table: str, rows: list[dict[str, Any]], cluster: str) -> Iterator[Records]:
-    """Rows as Arrow tables of their schema, at most BATCH_ROWS rows each, all of one cluster."""
-    schema = TABLES[table]
-    for at in range(0, len(rows), BATCH_ROWS):
-        part = rows[at : at + BATCH_ROWS]
-        columns: dict[str, list[Any]] = {name: [row.get(name) for row in part] for name in schema.names}
-        columns["cluster"] = [cluster] * len(part)
-        yield Records(table, pa.Table.from_pydict(columns, schema=schema))

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
-from gpuwatch.collectors.kubernetes.objects import (
+from gpuwatch.collectors.kubernetes.owner import QUEUE_KEYS
+from gpuwatch.collectors.kubernetes.pods import gpu_resources
+from gpuwatch.collectors.shared.json_fields import (
     Malformed,
     Object,
     integer,
@@ -18,9 +20,7 @@ from gpuwatch.collectors.kubernetes.objects import (
     moment,
     string,
 )
-from gpuwatch.collectors.kubernetes.owner import QUEUE_KEYS
-from gpuwatch.collectors.kubernetes.pods import gpu_resources, profile_of
-from gpuwatch.collectors.shared.queue_devices import dumped
+from gpuwatch.collectors.shared.resource_lists import dumped, profile_of
 
 MAX_MESSAGE = 1000
 MAX_LABELS = 100

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.objects import Object, named
+from gpuwatch.collectors.shared.json_fields import Object, require_metadata
 from gpuwatch.core.registry import discover
 
-Row = dict[str, Any]
-Rows = Iterable[tuple[str, Row]]
+Columns = dict[str, Any]
+Rows = Iterable[tuple[str, Columns]]
 Handler = Callable[[Object, int | None], Rows]
 """Rows of one object as (store table, row without its cluster). The second argument is when the object was read, None
 where that is unknown (a file). Raises Malformed for an object of the wrong shape."""
@@ -35,7 +35,7 @@ class Kind:
         computed: no server keeps it, and its objects have no identity of their own.
         """
         if self.versions:
-            named(item, *(("name", "uid", "namespace") if self.namespaced else ("name", "uid")))
+            require_metadata(item, *(("name", "uid", "namespace") if self.namespaced else ("name", "uid")))
         return self.rows(item, observed_us)
 
 
@@ -72,6 +72,6 @@ def find(item: Object) -> Kind | None:
     if not isinstance(kind, str):
         return None
     if not isinstance(version, str) or not version:
-        named = [known for (_, name), known in kinds().items() if name == kind]
-        return named[0] if len(named) == 1 else None
+        matches = [known for (_, name), known in kinds().items() if name == kind]
+        return matches[0] if len(matches) == 1 else None
     return kinds().get((version.rpartition("/")[0], kind))

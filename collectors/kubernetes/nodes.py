@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.objects import (
+from gpuwatch.collectors.shared.json_fields import (
     Malformed,
     Object,
     integer,
@@ -17,7 +17,7 @@ from gpuwatch.collectors.kubernetes.objects import (
     moment,
     string,
 )
-from gpuwatch.collectors.kubernetes.pods import MIG_PREFIX, profile_of
+from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, profile_of
 
 PROVIDER_LABEL = "gpuwatch.io/provider-id"
 """Where a node's spec.providerID is kept: what its cloud's bill calls it."""

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, labels_of, mapping, mappings, string
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, labels_of, mapping, mappings, string
 
 GANG_KINDS = frozenset(
     {

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.dra import Drawn, Held
-from gpuwatch.collectors.kubernetes.objects import (
+from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
+from gpuwatch.collectors.shared.json_fields import (
     Malformed,
     Object,
     integer,
@@ -16,10 +17,10 @@ from gpuwatch.collectors.kubernetes.objects import (
     mapping,
     mappings,
     moment,
-    named,
+    require_metadata,
     string,
 )
-from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
+from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, profile_of
 from gpuwatch.core.model import RUN_US_MAX
 
 MAX_LABELS = 200
@@ -27,7 +28,6 @@ SCHEDULER_LABEL = "gpuwatch.io/scheduler-name"
 """Who bound the pod, kept with its labels where it was not the default scheduler."""
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 PRODUCT_LABEL = "nvidia.com/gpu.product"
-MIG_PREFIX = "nvidia.com/mig-"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
 PLUGIN, DRA = "k8s-json", "dra"
 """Kinds of claim rows: pods that name one device of a ResourceClaim share it by intent."""
@@ -39,7 +39,7 @@ _untold = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 def whole(pod: Object) -> None:
     """Raises Malformed for a pod that lacks what tells it from others, or what it asks for: it is no pod without GPUs."""
-    named(pod, "name", "uid", "namespace")
+    require_metadata(pod, "name", "uid", "namespace")
     if not mapping(pod, "spec"):
         raise Malformed("has no spec")
 
@@ -62,15 +62,6 @@ def gpu_resources(pod: Object) -> dict[str, int]:
     for container in mappings(spec, "containers"):
         together = _plus(together, _asked(container))
     return {name: count for name, count in sorted(_most(peak, together).items()) if count}
-
-
-def profile_of(resource: str) -> str | None:
-    """MIG profile of a resource name as the exporter prints it (`nvidia.com/mig-1g.10gb.me` -> `1g.10gb+me`)."""
-    if not resource.startswith(MIG_PREFIX):
-        return None
-    profile = resource.removeprefix(MIG_PREFIX).removesuffix(".shared")
-    size, dot, attribute = profile.partition("gb.")
-    return f"{size}gb+{attribute}" if dot else profile
 
 
 def claims(pod: Object, drawn: Drawn | None = None) -> Iterator[dict[str, Any]]:

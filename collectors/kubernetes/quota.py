@@ -6,9 +6,8 @@ import re
 from typing import Any
 
 from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, integer, mapping, string
-from gpuwatch.collectors.kubernetes.pods import MIG_PREFIX, profile_of
-from gpuwatch.collectors.shared.queue_devices import dumped
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, integer, mapping, string
+from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, dumped, profile_of
 
 MAX_DESCRIPTION = 500
 DRA_CLASSES = {"gpu.nvidia.com.deviceclass.resource.k8s.io/devices": ""}

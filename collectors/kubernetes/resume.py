@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from gpuwatch.collectors.kubernetes.kinds import Kind, kinds
-from gpuwatch.collectors.kubernetes.last_seen import Columns
+from gpuwatch.collectors.shared.records import Columns
 
 MAX_ROWS = 1_000_000
 GROUPS = {

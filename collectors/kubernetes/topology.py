@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.kinds import Row, object_kind
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, integer, mapping, mappings, string
+from gpuwatch.collectors.kubernetes.kinds import object_kind
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, integer, mapping, mappings, string
+from gpuwatch.collectors.shared.records import Columns
 
 MAX_LEVELS = 64
 MAX_MEMBERS = 100_000
@@ -15,7 +16,7 @@ OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 @object_kind("Topology", "kueue.x-k8s.io", "topologies", ("v1beta2", "v1beta1", "v1alpha1"), namespaced=False)
-def topology_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Row]]:
+def topology_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Columns]]:
     """A `link` row a level: `a` is the Topology, `b` the node label, `level` LEVEL.
 
     `detail` is JSON {"order": 0 is outermost, "levels": all labels in order}. Every row has the whole list, so that a
@@ -30,7 +31,7 @@ def topology_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, 
 
 
 @object_kind("HyperNode", "topology.volcano.sh", "hypernodes", ("v1alpha1",), namespaced=False)
-def hypernode_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Row]]:
+def hypernode_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Columns]]:
     """One `link` row: `a` is the HyperNode, `level` HYPERNODE, `detail` JSON with tier, tier_name and members.
 
     A member is {"type": "Node" or "HyperNode"} and how it is chosen: "name", "regex" (RE2, found anywhere in the name),
@@ -84,6 +85,6 @@ def _name(item: Object) -> str:
     return name
 
 
-def _row(a: str, b: str | None, level: str, detail: dict[str, Any], observed_us: int | None) -> Row:
+def _row(a: str, b: str | None, level: str, detail: dict[str, Any], observed_us: int | None) -> Columns:
     text = json.dumps(detail, sort_keys=True, separators=(",", ":"))
     return {"observed_us": observed_us, "node": None, "a": a, "b": b, "level": level, "detail": text}

@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.collectors.kubernetes.changes import Book
 from gpuwatch.collectors.kubernetes.client import Client, Gone, Refused
 from gpuwatch.collectors.kubernetes.feeds import Feed, known_by, path_of
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping
 
 MAX_LIST_RESTARTS = 3
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from gpuwatch.collectors.kubernetes.changes import Book
-from gpuwatch.collectors.kubernetes.files import batches
 from gpuwatch.collectors.shared.live_write import write
+from gpuwatch.collectors.shared.records import table_batches
 from gpuwatch.core.model import Records, Rejects
 from gpuwatch.core.registry import Sink
 
@@ -51,7 +51,9 @@ class Writer:
             tables = self._book.take(self._now_us())
             rejects, self._book.rejects = self._book.rejects, Rejects()
             self._written.set()
-            news: list[Records] = [b for table, rows in tables.items() for b in batches(table, rows, self._cluster)]
+            news: list[Records] = [
+                b for table, rows in tables.items() for b in table_batches(table, rows, self._cluster)
+            ]
             await write(self._sink, self._name, news, rejects, self._now_us)
             if heard and not self.problems:
                 self._sink.succeeded(self._name, self._now_us(), read)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from gpuwatch.collectors.slurm.text_files import MAX_FILE_BYTES, Lines, Row, batches, numbered_lines
+from gpuwatch.collectors.shared.records import Row, batches
+from gpuwatch.collectors.shared.text_files import MAX_FILE_BYTES, Lines, numbered_lines
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects, Rows, Source

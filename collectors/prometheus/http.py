@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from gpuwatch.collectors.dcgm.scrape.config import Secret
+from gpuwatch.collectors.shared.credentials import Secret
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput
 
 CONNECT_S = 10.0

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.collectors.kubernetes.nodes import CORDON_TAINT
-from gpuwatch.collectors.kubernetes.objects import Object
 from gpuwatch.collectors.prometheus.ksm_names import labels_of, resource_of
+from gpuwatch.collectors.shared.json_fields import Object
 from gpuwatch.core.clock import rfc3339
 
 PHASES = ("Pending", "Unknown", "Running", "Failed", "Succeeded")

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuwatch.collectors.kubernetes.files import Reader, batches
+from gpuwatch.collectors.kubernetes.files import Reader
 from gpuwatch.collectors.kubernetes.nodes import node_said, with_inventory
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object
 from gpuwatch.collectors.prometheus.chunking import Asker
 from gpuwatch.collectors.prometheus.http import texts_of
 from gpuwatch.collectors.prometheus.ksm_names import RESOURCES, plain
@@ -34,6 +33,8 @@ from gpuwatch.collectors.prometheus.ksm_objects import (
     quota_objects,
 )
 from gpuwatch.collectors.prometheus.metrics import Chunk
+from gpuwatch.collectors.shared.json_fields import Malformed, Object
+from gpuwatch.collectors.shared.records import table_batches
 from gpuwatch.core.clock import MINUTE_US, SECOND_US
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Points, Rejects
@@ -116,7 +117,7 @@ class Records:
         """Claims, requests, nodes and quotas of a span. Raises Refused, UnreadableInput."""
         told = self.tell(start_us - LOOK_BACK_US, end_us)
         found: list[Batch | Points] = [
-            batch for table, rows in told.tables.items() if rows for batch in batches(table, rows, self.cluster)
+            batch for table, rows in told.tables.items() if rows for batch in table_batches(table, rows, self.cluster)
         ]
         return Chunk(found, sum(b.rows.num_rows for b in found), told.bytes, told.rejects, told.lacking)
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuwatch.collectors.dcgm.exposition import MAX_LABELS
-from gpuwatch.collectors.dcgm.labels import NOT_DCGM, field_of
 from gpuwatch.collectors.prometheus.chunking import Asker
 from gpuwatch.collectors.prometheus.http import LARGE, Refused, texts_of
 from gpuwatch.collectors.prometheus.response import Matrix
+from gpuwatch.collectors.shared.device_labels import NOT_DCGM, field_of
 from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers, in_units, of_devices, points
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.fields import FIELDS, Field

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuwatch.collectors.dcgm.scrape.config import Secret
 from gpuwatch.collectors.prometheus.chunking import Asker, matchers_of
 from gpuwatch.collectors.prometheus.http import DEFAULT_TIMEOUT_S, Access, Client, base_url
 from gpuwatch.collectors.prometheus.kube_state_metrics import Records
 from gpuwatch.collectors.prometheus.metrics import History
+from gpuwatch.collectors.shared.credentials import Secret
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.core.model import hash64
 

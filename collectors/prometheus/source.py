@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from gpuwatch.collectors.kubernetes.files import batches
 from gpuwatch.collectors.prometheus.chunking import Asker
 from gpuwatch.collectors.prometheus.http import Client, Refused
 from gpuwatch.collectors.prometheus.ksm_changes import Book
@@ -17,6 +16,7 @@ from gpuwatch.collectors.prometheus.metrics import History
 from gpuwatch.collectors.prometheus.options import access_of, match_of, most_of
 from gpuwatch.collectors.shared.live_options import Options, backoff_s
 from gpuwatch.collectors.shared.live_write import write
+from gpuwatch.collectors.shared.records import table_batches
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.errors import GpuwatchError, SourceUnreachable
 from gpuwatch.core.model import Points
@@ -182,7 +182,7 @@ class _Records:
             last = span[1] >= until_us
             tables = self._book.news(told, span[1], last)
             found: list[Batch | Points] = [
-                batch for table, rows in tables.items() for batch in batches(table, rows, source.cluster)
+                batch for table, rows in tables.items() for batch in table_batches(table, rows, source.cluster)
             ]
             await write(sink, source.name, found, told.rejects, now_us)
             start_us = self._since_us = span[1]

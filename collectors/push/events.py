@@ -22,9 +22,9 @@ from typing import Any
 
 from gpuwatch.collectors.kubernetes.files import Tables, finish, name_of, take
 from gpuwatch.collectors.kubernetes.kinds import find
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, moment, string
 from gpuwatch.collectors.push.event_record import TYPES, check_times, record_row
-from gpuwatch.collectors.slurm.text_files import Row, batches
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, moment, string
+from gpuwatch.collectors.shared.records import Row, batches
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Records, Rejects
 from gpuwatch.core.registry import Receive, receiver

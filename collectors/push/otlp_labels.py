@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuwatch.collectors.dcgm.labels import field_of
+from gpuwatch.collectors.shared.device_labels import field_of
 from gpuwatch.core.fields import Field
 
 INSTANCE = "service.instance.id"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 
-from gpuwatch.collectors.dcgm.labels import IGNORED
 from gpuwatch.collectors.push.otlp_labels import dcgm_field, labels_of
+from gpuwatch.collectors.shared.device_labels import IGNORED
 from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers
 from gpuwatch.core.fields import Field
 from gpuwatch.core.model import Rejects

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from gpuwatch.collectors.dcgm.scrape.config import Secret, Tls
+from gpuwatch.collectors.shared.credentials import Secret, Tls
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.core.errors import SourceUnreachable
 

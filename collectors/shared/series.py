@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gpuwatch.collectors.dcgm.labels import context_row, field_of
+from gpuwatch.collectors.shared.device_labels import context_row, field_of
 from gpuwatch.core import fields
 from gpuwatch.core.model import CONTEXT, POINT, SERIES, WHOLE_GPU, Points, Records, Rejects
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.collectors.slurm.text_files import Row
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.core.model import Rejects
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gpuwatch.collectors.shared.records import batches
+from gpuwatch.collectors.shared.text_files import MAX_FILE_BYTES, numbered_lines
 from gpuwatch.collectors.slurm.partitions import completed
 from gpuwatch.collectors.slurm.sacct import parse_sacct
 from gpuwatch.collectors.slurm.scontrol import MAX_RECORD_LINE_BYTES, parse_scontrol
-from gpuwatch.collectors.slurm.text_files import MAX_FILE_BYTES, batches, numbered_lines
 from gpuwatch.collectors.slurm.topology import parse_topology
 from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer

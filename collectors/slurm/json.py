@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.collectors.kubernetes.objects import mapping
+from gpuwatch.collectors.shared.json_fields import mapping
 from gpuwatch.collectors.shared.json_stream import Piece, pieces
+from gpuwatch.collectors.shared.records import Row, batches, fitting
 from gpuwatch.collectors.slurm.json_rows import accounting_rows, controller_rows, node_of, workload_of
 from gpuwatch.collectors.slurm.json_values import moment_us
 from gpuwatch.collectors.slurm.partitions import completed, partition_of, qos_of, reservation_of
-from gpuwatch.collectors.slurm.text_files import Row, batches, fitting
 from gpuwatch.core.clock import zone
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects, Rows, Source

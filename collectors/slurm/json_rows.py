@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, string
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, string
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.json_values import moment_us, number_of, texts, tres_text, words
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, claims, job_rows, pending_rows
@@ -22,7 +23,6 @@ from gpuwatch.collectors.slurm.text import (
     task_ids,
     tres_gpus,
 )
-from gpuwatch.collectors.slurm.text_files import Row
 from gpuwatch.collectors.slurm.workload import PENDING_STATES, Facts, workload_rows
 from gpuwatch.core.clock import DAY_US, SECOND_US
 from gpuwatch.core.model import Source

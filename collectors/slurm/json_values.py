@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mappings, string
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mappings, string
 from gpuwatch.core.clock import SECOND_US
 
 MAX_NUMBER = 99_999_999_999

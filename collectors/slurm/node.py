@@ -6,8 +6,8 @@ import json
 import re
 from zoneinfo import ZoneInfo
 
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.text import gres_gpus, instant, known, labels_json, split_outside
-from gpuwatch.collectors.slurm.text_files import Row
 from gpuwatch.core.model import Source
 
 DOWN = frozenset(

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, string
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, string
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.json_values import moment_us, number_of, texts, tres_text, words
 from gpuwatch.collectors.slurm.text import Gpus, expand_hostlist, instant, known, number_word, tres_gpus
-from gpuwatch.collectors.slurm.text_files import Row
 from gpuwatch.collectors.slurm.workload import by_profile, text
 from gpuwatch.core.model import Source
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.changes import RunKey
-from gpuwatch.collectors.slurm.text_files import Row
 from gpuwatch.core.errors import SourceUnreachable
 from gpuwatch.core.model import Rejects
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.changes import CLOSE_AFTER_US, REFRESH_US
-from gpuwatch.collectors.slurm.text_files import Row
 from gpuwatch.core.model import Rejects
 
 MAX_TOLD = 500_000

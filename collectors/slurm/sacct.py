@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from gpuwatch.collectors.shared.records import Row, fitting
+from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.text import (
     Gpus,
     comment_labels,
@@ -21,7 +23,6 @@ from gpuwatch.collectors.slurm.text import (
     tres_gpus,
     whole,
 )
-from gpuwatch.collectors.slurm.text_files import Lines, Row, fitting
 from gpuwatch.core.clock import SECOND_US, zone
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects, Source

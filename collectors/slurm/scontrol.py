@@ -8,6 +8,8 @@ from itertools import takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from gpuwatch.collectors.shared.records import Row, fitting
+from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.node import node_row
 from gpuwatch.collectors.slurm.partitions import partition_row, reservation_row
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES, claims, pending_rows
@@ -27,7 +29,6 @@ from gpuwatch.collectors.slurm.text import (
     tres_gpus,
     whole,
 )
-from gpuwatch.collectors.slurm.text_files import Lines, Row, fitting
 from gpuwatch.collectors.slurm.workload import PENDING_STATES, Facts, workload_rows
 from gpuwatch.core.clock import SECOND_US, zone
 from gpuwatch.core.errors import UnreadableInput

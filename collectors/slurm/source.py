@@ -11,13 +11,13 @@ from typing import Any
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.collectors.shared.live_rounds import rounds
 from gpuwatch.collectors.shared.live_write import write
+from gpuwatch.collectors.shared.records import Row, batches
 from gpuwatch.collectors.slurm.changes import Book
 from gpuwatch.collectors.slurm.partitions import Devices, completed, usage
 from gpuwatch.collectors.slurm.queries import Asking, reindexed
 from gpuwatch.collectors.slurm.queue_changes import Standing
 from gpuwatch.collectors.slurm.rest_client import Access
 from gpuwatch.collectors.slurm.text import expand_hostlist
-from gpuwatch.collectors.slurm.text_files import Row, batches
 from gpuwatch.collectors.slurm.via_commands import ByCommand
 from gpuwatch.collectors.slurm.via_rest import VERSIONS, ByRest
 from gpuwatch.core.clock import DAY_US, SECOND_US

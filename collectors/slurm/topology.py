@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 
 from gpuwatch.collectors.nvml.topo_matrix import date_of
+from gpuwatch.collectors.shared.records import Row
+from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.text import expand_hostlist
-from gpuwatch.collectors.slurm.text_files import Lines, Row
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects, Source
 

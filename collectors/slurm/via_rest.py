@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from gpuwatch.collectors.shared.json_stream import pieces_of
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.changes import RunKey
 from gpuwatch.collectors.slurm.json import answer_rows
 from gpuwatch.collectors.slurm.queries import Once, numbers_of, refuse_unread
 from gpuwatch.collectors.slurm.rest_client import Access, NotThere, fetch, told_error
-from gpuwatch.collectors.slurm.text_files import Row
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput
 from gpuwatch.core.model import Rejects, Source

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES
 from gpuwatch.collectors.slurm.text import Gpus
-from gpuwatch.collectors.slurm.text_files import Row
 
 PENDING_STATES = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 EVICTED_STATES = PENDING_STATES - {"PENDING"}

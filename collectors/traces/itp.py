@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from gpuwatch.collectors.shared.records import Row, batches
 from gpuwatch.collectors.slurm.text import labels_json
-from gpuwatch.collectors.slurm.text_files import Row, batches
 from gpuwatch.collectors.traces.first_fit import FirstFit
 from gpuwatch.collectors.traces.trace_table import seconds_us, table_rows, whole
 from gpuwatch.core.clock import to_us

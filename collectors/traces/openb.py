@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpuwatch.collectors.shared.records import Row, batches
 from gpuwatch.collectors.slurm.text import labels_json
-from gpuwatch.collectors.slurm.text_files import Row, batches
 from gpuwatch.collectors.traces.first_fit import FirstFit
 from gpuwatch.collectors.traces.trace_table import header, seconds_us, table_rows, whole
 from gpuwatch.core.errors import UnreadableInput

@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Iterator
 
-from gpuwatch.collectors.slurm.text_files import numbered_lines
+from gpuwatch.collectors.shared.text_files import numbered_lines
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.kinds import Row
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, mappings, string
-from gpuwatch.collectors.shared.queue_devices import MAX_LABELS, devices_of, dumped, filled, plus, short, whole_or_none
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, mappings, string
+from gpuwatch.collectors.shared.records import Columns
+from gpuwatch.collectors.shared.resource_lists import MAX_LABELS, devices_of, dumped, filled, plus, short, whole_or_none
 from gpuwatch.collectors.yunikorn.rows import counted, instant, placed_in
 
 LABEL = "kubernetes.io/label/"
@@ -43,7 +43,7 @@ MAX_NODES = 10_000
 """Nodes of the placement of one application."""
 
 
-def application_row(item: Object, observed_us: int | None) -> Row:
+def application_row(item: Object, observed_us: int | None) -> Columns:
     """The workload row of an application. `device_count` is what it holds and asks for; of an ended one the most that
     it held. Raises Malformed.
     """
@@ -133,7 +133,7 @@ def claim_rows(
     application: str | None = None,
     queue: str | None = None,
     user: str | None = None,
-) -> Iterator[Row]:
+) -> Iterator[Columns]:
     """A claim a pod and kind of device that YuniKorn has placed. Raises Malformed.
 
     An application's own words name it, its queue and user; a node's allocations say some of it themselves. An

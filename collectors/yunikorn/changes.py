@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from gpuwatch.collectors.kubernetes.kinds import Row
+from gpuwatch.collectors.shared.records import Columns
 from gpuwatch.collectors.yunikorn.applications import APPLICATION
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 
@@ -22,30 +22,30 @@ KEYS = {
 TIMES = frozenset({"observed_us", "evidence_us", "cluster", APPLICATION})
 
 Key = tuple[object, ...]
-News = list[tuple[str, Row]]
+News = list[tuple[str, Columns]]
 
 
 class Book:
     """Rows as they were last written, by what they are of."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[Key, tuple[Row, int]]] = {table: {} for table in KEYS}
+        self._told: dict[str, dict[Key, tuple[Columns, int]]] = {table: {} for table in KEYS}
         self._beat_us = 0
 
-    def remember(self, open_claims: Iterable[Row]) -> None:
+    def remember(self, open_claims: Iterable[Columns]) -> None:
         """Takes the claims of this source that the store has open."""
         for row in open_claims:
             if row.get("kind") == "yunikorn" and row.get("pod_uid"):
                 self._told["claim"][_key("claim", row)] = dict(row), row.get("evidence_us") or 0
 
-    def remember_rows(self, table: str, rows: Iterable[Row]) -> None:
+    def remember_rows(self, table: str, rows: Iterable[Columns]) -> None:
         """Takes the queues ("queue") or applications ("workload") of YuniKorn that the store has open."""
         known = self._told[table]
         for row in rows:
             if row.get("scheduler") == "yunikorn" and len(known) < MAX_KEPT:
                 known[_key(table, row)] = dict(row), row.get("observed_us") or 0
 
-    def take(self, rows: Iterable[tuple[str, Row]], at_us: int, unsure: Collection[str | None] = ()) -> News:
+    def take(self, rows: Iterable[tuple[str, Columns]], at_us: int, unsure: Collection[str | None] = ()) -> News:
         """The news among what a whole round said at `at_us`. What is not said any more is gone: an allocation has
         ended, a queue or application is deleted. `unsure` names applications that could not be read: they are there,
         and so is what they hold. "" stands for one without a name, None for a queue, beside which none is known to be
@@ -81,7 +81,7 @@ class Book:
         return [("claim", running[0] | {"evidence_us": at_us})]
 
 
-def _spared(table: str, row: Row, unsure: Collection[str | None]) -> bool:
+def _spared(table: str, row: Columns, unsure: Collection[str | None]) -> bool:
     """Whether a row may be of something that is there and could not be read. Of a claim of an earlier process nobody
     knows whose it is."""
     if table == "queue":
@@ -90,7 +90,7 @@ def _spared(table: str, row: Row, unsure: Collection[str | None]) -> bool:
     return bool(names) and ("" in names or row.get(APPLICATION if table == "claim" else "name") in {*names, None})
 
 
-def _last(table: str, row: Row, at_us: int) -> Row:
+def _last(table: str, row: Columns, at_us: int) -> Columns:
     """The last word of what is gone."""
     if table == "claim":
         end_us = max(at_us, row["start_us"])
@@ -101,10 +101,10 @@ def _last(table: str, row: Row, at_us: int) -> Row:
     return row | ended | {"state": kept, "observed_us": at_us}
 
 
-def _key(table: str, row: Row) -> Key:
+def _key(table: str, row: Columns) -> Key:
     return tuple(row.get(name) for name in KEYS[table])
 
 
-def _differs(told: Row, said: Row) -> bool:
+def _differs(told: Columns, said: Columns) -> bool:
     names = (told.keys() | said.keys()) - TIMES
     return any(told.get(name) != said.get(name) for name in names)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.files import batches
-from gpuwatch.collectors.kubernetes.kinds import Row
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mappings, string
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mappings, string
 from gpuwatch.collectors.shared.json_stream import pieces
+from gpuwatch.collectors.shared.records import Columns, table_batches
 from gpuwatch.collectors.yunikorn.applications import application_row, claim_rows
 from gpuwatch.collectors.yunikorn.rows import event_row, partition_row, queue_rows, usage_rows
 from gpuwatch.core.errors import UnreadableInput
@@ -33,7 +32,7 @@ MAX_ITEMS = 5_000_000
 """Items of one file."""
 IGNORED = "ignored"
 
-Tables = dict[str, list[Row]]
+Tables = dict[str, list[Columns]]
 
 
 @importer(
@@ -68,7 +67,7 @@ def read(source: Source, rejects: Rejects) -> Rows:
             f"{source.path}: no answer of YuniKorn; save what /ws/v1/partitions, .../queues, .../applications give"
         )
     for table, rows in tables.items():
-        yield from batches(table, rows, source.cluster)
+        yield from table_batches(table, rows, source.cluster)
 
 
 def documents(path: str, rejects: Rejects) -> Iterator[tuple[int, Object]]:
@@ -103,7 +102,7 @@ def take(item: Object, tables: Tables, observed_us: int | None) -> str | None:
 
     Raises Malformed, having added nothing.
     """
-    rows: list[tuple[str, Row]] = []
+    rows: list[tuple[str, Columns]] = []
     if "applicationID" in item and "applicationState" in item:
         own = string(item, "applicationID"), string(item, "queueName"), string(item, "user")
         rows.append(("workload", application_row(item, observed_us)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.kinds import Row, Rows
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, mappings, string
-from gpuwatch.collectors.shared.queue_devices import Devices, devices_of, dumped, filled, short
+from gpuwatch.collectors.kubernetes.kinds import Rows
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, mappings, string
+from gpuwatch.collectors.shared.records import Columns
+from gpuwatch.collectors.shared.resource_lists import Devices, devices_of, dumped, filled, short
 from gpuwatch.core.model import hash64
 
 MAX_QUEUES = 100_000
@@ -67,7 +68,7 @@ def counted(parent: Object, key: str) -> int | None:
     return value
 
 
-def partition_row(item: Object, observed_us: int | None) -> Row:
+def partition_row(item: Object, observed_us: int | None) -> Columns:
     """A partition as a queue of everything. Raises Malformed."""
     name = string(item, "name")
     if name is None:
@@ -107,7 +108,7 @@ def queue_rows(item: Object, observed_us: int | None) -> Rows:
     Raises Malformed: no queue of a tree with a broken one is told, since their sums would not add up.
     """
     waiting = [item]
-    rows: list[tuple[str, Row]] = []
+    rows: list[tuple[str, Columns]] = []
     while waiting:
         told = waiting.pop()
         waiting += mappings(told, "children")[::-1]
@@ -117,7 +118,7 @@ def queue_rows(item: Object, observed_us: int | None) -> Rows:
     return rows
 
 
-def usage_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Row]]:
+def usage_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Columns]]:
     """A row a queue that a user or group has a part in. Raises Malformed."""
     user, group = string(item, "userName"), string(item, "groupName")
     waiting, told = [mapping(item, "queues")], 0
@@ -154,7 +155,7 @@ def usage_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Row
         )
 
 
-def event_row(item: Object) -> Row:
+def event_row(item: Object) -> Columns:
     """The event row of an event record. Raises Malformed."""
     at_us = instant(item.get("timestampNano"))
     if at_us is None:
@@ -176,7 +177,7 @@ def event_row(item: Object) -> Row:
     }
 
 
-def _queue(item: Object, observed_us: int | None) -> Row:
+def _queue(item: Object, observed_us: int | None) -> Columns:
     name, partition = string(item, "queuename"), string(item, "partition")
     if name is None:
         raise Malformed("a queue has no queuename")

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from gpuwatch.collectors.kubernetes.files import batches
-from gpuwatch.collectors.kubernetes.kinds import Row
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object
 from gpuwatch.collectors.shared.http_json import Access, Client, NotServed, access_of
+from gpuwatch.collectors.shared.json_fields import Malformed, Object
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.collectors.shared.live_rounds import rounds
 from gpuwatch.collectors.shared.live_write import write
+from gpuwatch.collectors.shared.records import Columns, table_batches
 from gpuwatch.collectors.yunikorn.changes import Book
 from gpuwatch.collectors.yunikorn.files import IGNORED, name_of, take, what
 from gpuwatch.core.errors import GpuwatchError, SourceUnreachable
@@ -85,10 +84,10 @@ class YunikornSource:
             unsure = set[str | None]()
             rows = await asyncio.to_thread(self._rows, items, at_us, rejects, unsure)
             news = self._book.take(rows, at_us, unsure)
-            tables: dict[str, list[Row]] = {}
+            tables: dict[str, list[Columns]] = {}
             for table, row in news:
                 tables.setdefault(table, []).append(row)
-            told = [batch for table, found in tables.items() for batch in batches(table, found, self.cluster)]
+            told = [batch for table, found in tables.items() for batch in table_batches(table, found, self.cluster)]
             await write(sink, self.name, told, self._news_of(rejects), now_us)
         except GpuwatchError as error:
             sink.failed(self.name, now_us(), str(error))
@@ -98,9 +97,9 @@ class YunikornSource:
 
     def _rows(
         self, items: Sequence[Object], at_us: int, rejects: Rejects, unsure: set[str | None]
-    ) -> list[tuple[str, Row]]:
+    ) -> list[tuple[str, Columns]]:
         """Rows of all items; one that could not be read is there all the same: `unsure` names it as Book.take has it."""
-        tables: dict[str, list[Row]] = {}
+        tables: dict[str, list[Columns]] = {}
         for item in items:
             try:
                 said = take(item, tables, at_us)

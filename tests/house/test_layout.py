@@ -46,6 +46,11 @@ ROOMS = (
     *("reclaim", "service", "simulate", "api", "commands", "cli"),
 )
 """Packages of gpuwatch/ in order: a module imports only from its own room and earlier ones."""
+COLLECTOR_ROOMS = (
+    *("shared", "kubernetes", "dcgm", "nvml", "slurm", "prometheus", "push", "ray", "yunikorn", "bills", "traces"),
+    "bundle",
+)
+"""Packages of collectors/ in order: a module imports only from its own room and earlier ones."""
 UPWARD = {
     ("gpuwatch.output.render", "gpuwatch.billing.listings"),
     ("gpuwatch.state.core", "gpuwatch.policy.ownership"),
@@ -153,6 +158,21 @@ def test_rooms_import_earlier_rooms_only() -> None:
     }
 
     assert UPWARD == wrong
+
+
+def test_collector_rooms_import_earlier_rooms_only() -> None:
+    """What several collectors need lives in `shared`; no collector needs one that needs it."""
+    order = {room: place for place, room in enumerate(COLLECTOR_ROOMS)}
+    modules = [module for module in below("gpuwatch.collectors") if module.count(".") > 1]
+    wrong = {
+        (module, name)
+        for module in modules
+        for name in imported(module)
+        if name.startswith("gpuwatch.collectors.") and order[name.split(".")[2]] > order[module.split(".")[2]]
+    }
+
+    assert set(COLLECTOR_ROOMS) == {module.split(".")[2] for module in modules}
+    assert set() == wrong
 
 
 def test_every_package_is_a_room() -> None:

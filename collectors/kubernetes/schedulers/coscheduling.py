@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.kinds import Row, Rows, object_kind
-from gpuwatch.collectors.kubernetes.objects import Object, integer, mapping, mappings, moment, string
-from gpuwatch.collectors.shared.queue_devices import (
+from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
+from gpuwatch.collectors.kubernetes.object_status import (
     conditions,
     created,
-    devices_of,
-    dumped,
-    filled,
     holds,
     identity,
     labels_json,
     last_time,
     newest,
     owner_job,
-    short,
     since,
     user_of,
-    whole_or_none,
 )
+from gpuwatch.collectors.shared.json_fields import Object, integer, mapping, mappings, moment, string
+from gpuwatch.collectors.shared.records import Columns
+from gpuwatch.collectors.shared.resource_lists import devices_of, dumped, filled, short, whole_or_none
 
 PHASES = {
     "Pending": "pending",
@@ -110,7 +107,7 @@ def core_workload(item: Object, observed_us: int | None) -> Rows:
     yield "workload", row | {"detail": dumped(filled(groups=groups))}
 
 
-def _shared(item: Object, observed_us: int | None, also_us: int | None) -> Row:
+def _shared(item: Object, observed_us: int | None, also_us: int | None) -> Columns:
     uid, name, namespace = identity(item)
     spoken = newest(also_us, last_time(item, conditions(item).values()))
     return {

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.kinds import Row, Rows, object_kind
-from gpuwatch.collectors.kubernetes.objects import (
+from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
+from gpuwatch.collectors.kubernetes.object_status import (
+    conditions,
+    created,
+    holds,
+    identity,
+    labels_json,
+    last_time,
+    newest,
+    pod_devices,
+    since,
+    user_of,
+)
+from gpuwatch.collectors.kubernetes.owner import QUEUE_KEYS
+from gpuwatch.collectors.shared.json_fields import (
     Malformed,
     Object,
     integer,
@@ -15,25 +28,8 @@ from gpuwatch.collectors.kubernetes.objects import (
     moment,
     string,
 )
-from gpuwatch.collectors.kubernetes.owner import QUEUE_KEYS
-from gpuwatch.collectors.shared.queue_devices import (
-    Devices,
-    conditions,
-    created,
-    dumped,
-    filled,
-    holds,
-    identity,
-    labels_json,
-    last_time,
-    newest,
-    plus,
-    pod_devices,
-    short,
-    since,
-    user_of,
-    whole_or_none,
-)
+from gpuwatch.collectors.shared.records import Columns
+from gpuwatch.collectors.shared.resource_lists import Devices, dumped, filled, plus, short, whole_or_none
 
 GROUP = "ray.io"
 VERSIONS = ("v1", "v1alpha1")
@@ -152,7 +148,7 @@ def _group(name: str, template: Object, count: int, least: int) -> dict[str, Any
     return {"group": name, "pods": count, "least": least, "devices": devices, "other": other}
 
 
-def _row(item: Object, kind: str, spec: Object, observed_us: int | None) -> Row:
+def _row(item: Object, kind: str, spec: Object, observed_us: int | None) -> Columns:
     """What the three kinds have alike; `spec` is that of the cluster, empty where a job runs on one that is there."""
     uid, name, namespace = identity(item)
     groups = groups_of(spec)

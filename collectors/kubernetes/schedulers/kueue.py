@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.kinds import Row, Rows, object_kind
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, integer, mapping, mappings, moment, string
-from gpuwatch.collectors.kubernetes.schedulers.kueue_topology import MAX_DOMAINS, placements
-from gpuwatch.collectors.shared.queue_devices import (
-    Devices,
+from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
+from gpuwatch.collectors.kubernetes.object_status import (
     conditions,
     created,
-    devices_of,
-    dumped,
-    filled,
     holds,
     identity,
     labels_json,
     last_time,
     newest,
     owner_job,
-    plus,
     pod_devices,
-    short,
     since,
     user_of,
     when,
-    whole_or_none,
 )
+from gpuwatch.collectors.kubernetes.schedulers.kueue_topology import MAX_DOMAINS, placements
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, integer, mapping, mappings, moment, string
+from gpuwatch.collectors.shared.records import Columns
+from gpuwatch.collectors.shared.resource_lists import Devices, devices_of, dumped, filled, plus, short, whole_or_none
 
 GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")
@@ -56,7 +51,7 @@ def workload(item: Object, observed_us: int | None) -> Rows:
     state, said = _state(spec, found)
     spoken = newest(observed_us, None if observed_us is not None else last_time(item, found.values()))
     evictions, preemptions = _evictions(status, found)
-    row: Row = {
+    row: Columns = {
         "scheduler": "kueue",
         "kind": "Workload",
         "uid": uid,
@@ -181,7 +176,7 @@ def _evictions(status: Object, found: dict[str, Object]) -> tuple[int | None, in
     return 0, 0
 
 
-def _waiting(row: Row, asked: _Asked, spoken_us: int | None) -> Iterator[tuple[str, Row]]:
+def _waiting(row: Columns, asked: _Asked, spoken_us: int | None) -> Iterator[tuple[str, Columns]]:
     for profile, count in asked.devices.items():
         if not count:
             continue

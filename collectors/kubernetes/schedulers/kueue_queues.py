@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.kinds import Row, Rows, object_kind
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, integer, mapping, mappings, string
-from gpuwatch.collectors.kubernetes.schedulers.kueue import GROUP, VERSIONS
-from gpuwatch.collectors.shared.queue_devices import (
-    Devices,
+from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
+from gpuwatch.collectors.kubernetes.object_status import (
     conditions,
     created,
-    devices_of,
-    dumped,
-    filled,
     holds,
     identity,
     last_time,
     newest,
     owner_job,
-    plus,
-    quantity,
-    short,
 )
+from gpuwatch.collectors.kubernetes.schedulers.kueue import GROUP, VERSIONS
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, integer, mapping, mappings, string
+from gpuwatch.collectors.shared.records import Columns
+from gpuwatch.collectors.shared.resource_lists import Devices, devices_of, dumped, filled, plus, quantity, short
 
 VISIBILITY = "visibility.kueue.x-k8s.io"
 """Answers on demand, nothing to list or watch: read from files."""
@@ -158,7 +153,7 @@ def pending_workload(item: Object, observed_us: int | None) -> Rows:
     )
 
 
-def _shared(kind: str, item: Object, observed_us: int | None, parent: str | None) -> Row:
+def _shared(kind: str, item: Object, observed_us: int | None, parent: str | None) -> Columns:
     """What all rows of one queue say."""
     _, name, namespace = identity(item)
     spec = mapping(item, "spec")
@@ -213,12 +208,12 @@ def _by_flavor(status: Object, key: str) -> dict[str, dict[str, Object]]:
 
 
 def _rows(
-    shared: Row,
+    shared: Columns,
     counts: dict[str, Any],
     flavors: dict[str, tuple[Amounts, dict[str, Any]]],
     lends: bool,
     usage_known: bool,
-) -> Iterator[tuple[str, Row]]:
+) -> Iterator[tuple[str, Columns]]:
     each = {name: (_limits(amounts, lends), other) for name, (amounts, other) in flavors.items()}
     places = ("quota", "quota_max", "lend_max", "used", "borrowed")
     total: dict[str, Devices] = {}

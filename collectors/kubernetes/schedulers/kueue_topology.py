@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object, mapping, mappings
+from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, mappings
 
 HOSTNAME = "kubernetes.io/hostname"
 MAX_DOMAINS = 20_000

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.kinds import Row, Rows, object_kind
-from gpuwatch.collectors.kubernetes.objects import Object, integer, labels_of, mapping, mappings, moment, string
-from gpuwatch.collectors.shared.queue_devices import (
-    Devices,
+from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
+from gpuwatch.collectors.kubernetes.object_status import (
     conditions,
     created,
-    devices_of,
-    dumped,
-    filled,
     holds,
     identity,
     labels_json,
     last_time,
     newest,
     owner_job,
-    plus,
     pod_devices,
-    quantity,
-    short,
     since,
     user_of,
     when,
+)
+from gpuwatch.collectors.shared.json_fields import Object, integer, labels_of, mapping, mappings, moment, string
+from gpuwatch.collectors.shared.records import Columns
+from gpuwatch.collectors.shared.resource_lists import (
+    Devices,
+    devices_of,
+    dumped,
+    filled,
+    plus,
+    quantity,
+    short,
     whole_or_none,
 )
 
@@ -129,7 +132,7 @@ def job(item: Object, observed_us: int | None) -> Rows:
     spoken = observed_us if observed_us is not None else newest(created(item), changed, *(at for _, at in history))
     counts = filled(**{key: integer(status, key) for key in POD_COUNTS})
     known = bool(tasks) and not (not devices and (other or dra))
-    row: Row = {
+    row: Columns = {
         "scheduler": "volcano",
         "kind": "Job",
         "uid": uid,

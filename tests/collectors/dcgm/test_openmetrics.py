@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.collectors.dcgm import openmetrics
-from gpuwatch.collectors.dcgm.labels import context_row
+from gpuwatch.collectors.shared.device_labels import context_row
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.fields import by_name
 from gpuwatch.core.model import CONTEXT, POINT, SERIES, Points, Records, Rejects, Source, device_key

@@ -9,8 +9,8 @@ import pytest
 
 from gpuwatch.collectors.kubernetes.files import parse
 from gpuwatch.collectors.kubernetes.kinds import find
-from gpuwatch.collectors.kubernetes.objects import Malformed
 from gpuwatch.collectors.kubernetes.owner import owner_of
+from gpuwatch.collectors.shared.json_fields import Malformed
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.model import Rejects, Source
 

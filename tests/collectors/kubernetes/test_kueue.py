@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.collectors.kubernetes.kinds import Row
-from gpuwatch.collectors.kubernetes.objects import Malformed
 from gpuwatch.collectors.kubernetes.schedulers.kueue import workload
 from gpuwatch.collectors.kubernetes.schedulers.kueue_queues import (
     cluster_queue,
@@ -24,6 +22,8 @@ from gpuwatch.collectors.kubernetes.schedulers.kueue_queues import (
     resource_flavor,
 )
 from gpuwatch.collectors.kubernetes.schedulers.kueue_topology import MAX_DOMAINS, placements
+from gpuwatch.collectors.shared.json_fields import Malformed
+from gpuwatch.collectors.shared.records import Columns
 from gpuwatch.core.clock import parse_rfc3339
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED") or Path(__file__).parents[4] / "shared") / "wire/schedulers/kueue"
@@ -55,7 +55,7 @@ def gang(
     }
 
 
-def read(item: Json) -> tuple[Row, list[Row]]:
+def read(item: Json) -> tuple[Columns, list[Columns]]:
     """(workload row, pending rows)."""
     rows = list(workload(item, AT))
     assert ["workload"] == [table for table, _ in rows if table == "workload"]
@@ -288,11 +288,11 @@ def queue_of(*flavors: Json, **parts: Any) -> Json:
     return {"metadata": {"name": "cq"}, "spec": spec, "status": parts.pop("status", {})}
 
 
-def rows_of(item: Json) -> list[Row]:
+def rows_of(item: Json) -> list[Columns]:
     return [row for _, row in cluster_queue(item, AT)]
 
 
-def amounts(row: Row) -> dict[str, Any]:
+def amounts(row: Columns) -> dict[str, Any]:
     names = ("quota", "quota_max", "lend_max", "used", "borrowed")
     return {name: json.loads(row[name]) for name in names if row[name] is not None}
 

@@ -10,8 +10,8 @@ import pytest
 from gpuwatch.collectors.kubernetes.changes import Book
 from gpuwatch.collectors.kubernetes.client import _fix
 from gpuwatch.collectors.kubernetes.feeds import Pods
-from gpuwatch.collectors.kubernetes.objects import Malformed
 from gpuwatch.collectors.kubernetes.source import _access, chosen, configure, watches
+from gpuwatch.collectors.shared.json_fields import Malformed
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
 

@@ -10,7 +10,8 @@ import pytest
 
 from gpuwatch.collectors.kubernetes.files import parse
 from gpuwatch.collectors.kubernetes.owner import owner_of
-from gpuwatch.collectors.kubernetes.pods import claims, gpu_resources, profile_of
+from gpuwatch.collectors.kubernetes.pods import claims, gpu_resources
+from gpuwatch.collectors.shared.resource_lists import profile_of
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.model import Rejects, Source
 

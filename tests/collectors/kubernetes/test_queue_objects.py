@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch.collectors.kubernetes.files import batches, parse
-from gpuwatch.collectors.kubernetes.objects import Malformed
+from gpuwatch.collectors.kubernetes.files import parse
 from gpuwatch.collectors.kubernetes.schedulers import coscheduling, kueue, kueue_queues, volcano
-from gpuwatch.collectors.shared.queue_devices import devices_of, quantity
+from gpuwatch.collectors.shared.json_fields import Malformed
+from gpuwatch.collectors.shared.records import table_batches
+from gpuwatch.collectors.shared.resource_lists import devices_of, quantity
 from gpuwatch.collectors.yunikorn import files as yunikorn_files
 from gpuwatch.core.model import TABLES, Rejects, Source
 
@@ -234,7 +235,7 @@ def stored(rows: Iterable[tuple[str, Json]]) -> int:
         tables.setdefault(table, []).append(row)
     count = 0
     for table, listed in tables.items():
-        for batch in batches(table, listed, "c1"):
+        for batch in table_batches(table, listed, "c1"):
             batch.rows.validate(full=True)
             count += batch.rows.num_rows
     return count

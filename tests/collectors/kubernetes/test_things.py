@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.kubernetes import last_seen
 from gpuwatch.collectors.kubernetes.changes import Book
 from gpuwatch.collectors.kubernetes.kinds import Kind, Rows, find, object_kind
-from gpuwatch.collectors.kubernetes.last_seen import Told
-from gpuwatch.collectors.kubernetes.objects import Malformed, Object
 from gpuwatch.collectors.kubernetes.quota import priority_class, resource_quota
+from gpuwatch.collectors.shared import changes
+from gpuwatch.collectors.shared.changes import LastWritten
+from gpuwatch.collectors.shared.json_fields import Malformed, Object
 from gpuwatch.core.clock import HOUR_US, SECOND_US
 
 T0_US = 1_793_577_600_000_000
@@ -148,11 +148,11 @@ def test_events_about_an_object_that_gave_rows_are_kept() -> None:
     assert ["n-u1"] == [row["name"] for row in news(book, 0, "event")]
 
 
-def test_more_things_than_are_kept_are_still_told() -> None:
-    told = Told(most=1)
+def test_objects_beyond_the_limit_are_written_every_time() -> None:
+    written = LastWritten(max_rows=1)
 
-    assert [True, True, True, False] == [told.is_news(key, {"a": 1}, us(0)) for key in ("x", "y", "y", "x")]
-    assert last_seen.REFRESH_US == HOUR_US
+    assert [True, True, True, False] == [written.update(key, {"a": 1}, us(0)) for key in ("x", "y", "y", "x")]
+    assert changes.REFRESH_US == HOUR_US
 
 
 # The registry ---------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gpuwatch.collectors.kubernetes.kinds import find
-from gpuwatch.collectors.kubernetes.objects import Malformed
 from gpuwatch.collectors.kubernetes.topology import hypernode_rows, topology_rows
+from gpuwatch.collectors.shared.json_fields import Malformed
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[4] / "shared"))
 

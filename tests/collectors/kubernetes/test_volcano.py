@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.kubernetes.kinds import Row
-from gpuwatch.collectors.kubernetes.objects import Malformed
 from gpuwatch.collectors.kubernetes.schedulers import coscheduling, volcano
+from gpuwatch.collectors.shared.json_fields import Malformed
+from gpuwatch.collectors.shared.records import Columns
 from gpuwatch.core.clock import parse_rfc3339
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED") or Path(__file__).parents[4] / "shared") / "wire/schedulers/volcano"
@@ -28,7 +28,7 @@ def condition(kind: str, at: str, reason: str, message: str = "", status: str = 
     return {"type": kind, "status": status, "lastTransitionTime": at, "reason": reason, "message": message}
 
 
-def one(rows: Any) -> Row:
+def one(rows: Any) -> Columns:
     ((_, row),) = rows
     return dict(row)
 

@@ -15,11 +15,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gpuwatch.collectors.dcgm.scrape.config import Secret
 from gpuwatch.collectors.prometheus.chunking import Asker, matchers_of
 from gpuwatch.collectors.prometheus.http import LARGE, LATER, NEVER, Access, Client, Refused, base_url, refusal
 from gpuwatch.collectors.prometheus.metrics import History
 from gpuwatch.collectors.prometheus.response import matrix
+from gpuwatch.collectors.shared.credentials import Secret
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Points
 

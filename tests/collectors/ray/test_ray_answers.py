@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gpuwatch.collectors.kubernetes.kinds import find
-from gpuwatch.collectors.kubernetes.objects import Malformed
 from gpuwatch.collectors.kubernetes.schedulers.kuberay import groups_of
 from gpuwatch.collectors.ray.changes import HEARTBEAT_US, REFRESH_US, Book
 from gpuwatch.collectors.ray.files import read
@@ -23,6 +22,7 @@ from gpuwatch.collectors.ray.paths import JOBS, VERSION
 from gpuwatch.collectors.ray.rows import picture, rows
 from gpuwatch.collectors.ray.source import configure
 from gpuwatch.collectors.ray.state import Told
+from gpuwatch.collectors.shared.json_fields import Malformed
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Records, Rejects, Source
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from gpuwatch.collectors.shared.live_options import backoff_s
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.changes import CLOSE_AFTER_US, HEARTBEAT_US, Book
 from gpuwatch.collectors.slurm.command import environment
 from gpuwatch.collectors.slurm.source import SlurmSource, configure
-from gpuwatch.collectors.slurm.text_files import Row
 from gpuwatch.collectors.slurm.via_commands import by_number
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.errors import StoreBusy

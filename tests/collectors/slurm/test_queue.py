@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.files import read_scontrol
 from gpuwatch.collectors.slurm.json import read
 from gpuwatch.collectors.slurm.partitions import completed, qos_rows, usage
 from gpuwatch.collectors.slurm.queue_changes import Standing
 from gpuwatch.collectors.slurm.text import array_size
-from gpuwatch.collectors.slurm.text_files import Row
 from gpuwatch.core.clock import SECOND_US, parse_rfc3339
 from gpuwatch.core.model import TABLES, Records, Rejects, Source
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.changes import CLOSE_AFTER_US
 from gpuwatch.collectors.slurm.json_rows import accounting_rows, controller_rows, workload_of
 from gpuwatch.collectors.slurm.queue_changes import Standing
 from gpuwatch.collectors.slurm.sacct import job_rows
-from gpuwatch.collectors.slurm.text_files import Row
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US, parse_rfc3339, zone
 from gpuwatch.core.model import Rejects
 from tests.collectors.slurm.test_control import job, read

@@ -1,45 +1,21 @@
-"""Text files in, Arrow batches out: the edge that the Slurm and topology readers share."""
+"""Lines of text files, plain or gzip, within bounds."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
-
-import pyarrow as pa
+from typing import IO
 
 from gpuwatch.core.errors import UnreadableInput
-from gpuwatch.core.model import TABLES, Records, Rejects
+from gpuwatch.core.model import Rejects
 
-BATCH_ROWS = 100_000
 MAX_LINE_BYTES = 1 << 20
 MAX_FILE_BYTES = 1 << 30
 PROBE_BYTES = 64 << 10
 
-Row = tuple[str, dict[str, Any]]
-"""A store table and one row of it; columns that are not named are NULL."""
-
 Lines = Iterable[tuple[int, str]]
 """Line numbers from 1 and lines without their newline."""
-
-_LARGEST = {
-    table: [(field.name, 2 ** (field.type.bit_width - 1) - 1) for field in schema if pa.types.is_integer(field.type)]
-    for table, schema in TABLES.items()
-}
-"""Whole numbers of each table with the largest value that they can have."""
-
-
-def fitting(rows: list[Row]) -> list[Row]:
-    """The rows, when their numbers fit into the columns: what a record multiplies or adds up may not.
-
-    Raises ValueError.
-    """
-    for table, row in rows:
-        for name, largest in _LARGEST[table]:
-            if (value := row.get(name)) is not None and abs(value) > largest:
-                raise ValueError(f"{name} is larger than {largest}")
-    return rows
 
 
 def numbered_lines(
@@ -59,24 +35,6 @@ def numbered_lines(
                 yield from _lines(stream, path, rejects, max_file_bytes, max_line_bytes)
     except OSError as error:
         raise UnreadableInput(f"{path}: {error.strerror or error}; name a file that can be read") from error
-
-
-def batches(rows: Iterable[Row]) -> Iterator[Records]:
-    """Gathers rows into Arrow tables of their schema in model.TABLES, at most BATCH_ROWS rows each."""
-    waiting: dict[str, list[dict[str, Any]]] = {}
-    for table, row in rows:
-        gathered = waiting.setdefault(table, [])
-        gathered.append(row)
-        if len(gathered) >= BATCH_ROWS:
-            yield _records(table, waiting.pop(table))
-    for table, gathered in waiting.items():
-        yield _records(table, gathered)
-
-
-def _records(table: str, rows: list[dict[str, Any]]) -> Records:
-    schema = TABLES[table]
-    columns = {name: [row.get(name) for row in rows] for name in schema.names}
-    return Records(table, pa.Table.from_pydict(columns, schema=schema))
 
 
 def _lines(

@@ -1,0 +1,116 @@
+"""GPU counts in Kubernetes resource lists (resource -> quantity), as pods and batch schedulers write them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.collectors.shared.json_fields import Malformed
+
+MAX_LABELS = 200
+MAX_MESSAGE = 4000
+MAX_DEVICES = 1_000_000_000
+"""More devices than that are a mistake of the object."""
+MIG_PREFIX = "nvidia.com/mig-"
+WHOLE = ("nvidia.com/gpu", "deviceclass/gpu.nvidia.com")
+"""Resources whose unit is a GPU: the device plugin's, and the device class of DRA as Volcano counts it."""
+
+Devices = dict[str, int]
+"""Counts by MIG profile, "" for whole GPUs."""
+
+_sliced = re.compile(r"(?:gpucores|gpumem|gpumem-percentage)$")
+_gpu_related = re.compile(r"gpu|mig-|deviceclass/", re.IGNORECASE)
+_quantity = re.compile(
+    r"([+-]?[0-9]{1,18}(?:\.[0-9]{0,18})?|[+-]?\.[0-9]{1,18})([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?"
+)
+_scale = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000)}
+_scale |= {unit: Fraction(1000 ** (n + 1)) for n, unit in enumerate("kMGTPE")}
+_scale |= {f"{unit}i": Fraction(1024 ** (n + 1)) for n, unit in enumerate("KMGTPE")}
+
+
+def quantity(value: object, name: str) -> Fraction:
+    """A Kubernetes quantity (8, "8", "500m", "1Ki", "1e3") exactly. Raises Malformed naming the field."""
+    text = str(value)
+    match = None if isinstance(value, bool | dict | list) else _quantity.fullmatch(text)
+    if match is None:
+        raise Malformed(f"{name} is not a quantity")
+    number, unit = Fraction(match[1]), match[2] or ""
+    if unit[:1] in ("e", "E") and len(unit) > 1:
+        return number * Fraction(10) ** int(unit[1:])
+    return number * _scale.get(unit, Fraction(1))
+
+
+def is_gpu_related(resource: str) -> bool:
+    """Whether a resource is a GPU or a part of one, of any vendor or sharing scheme."""
+    return bool(_gpu_related.search(resource))
+
+
+def profile_of(resource: str) -> str | None:
+    """MIG profile of a resource name as the exporter prints it (`nvidia.com/mig-1g.10gb.me` -> `1g.10gb+me`)."""
+    if not resource.startswith(MIG_PREFIX):
+        return None
+    profile = resource.removeprefix(MIG_PREFIX).removesuffix(".shared")
+    size, dot, attribute = profile.partition("gb.")
+    return f"{size}gb+{attribute}" if dot else profile
+
+
+def devices_of(resources: Mapping[str, Any], factor: int = 1) -> tuple[Devices, dict[str, Any]]:
+    """(devices by profile, what else has to do with GPUs as it was written) of a list resource -> quantity.
+
+    Replicas of shared GPUs and slices are no devices, and where cores or memory of a GPU are asked for (HAMi),
+    `nvidia.com/gpu` counts parts of GPUs: all of these are in the second. Raises Malformed for a count of devices
+    that is none.
+    """
+    devices: Devices = {}
+    other: dict[str, Any] = {}
+    parts = any(_sliced.search(name) for name in resources)
+    for name in sorted(resources):
+        if resources[name] is None or not is_gpu_related(name):
+            continue
+        whole, slices = name in WHOLE and not parts, name.startswith(MIG_PREFIX) and not name.endswith(".shared")
+        if not whole and not slices:
+            number = quantity(resources[name], name) * factor
+            other[name] = int(number) if number.denominator == 1 else float(number)
+            continue
+        count = quantity(resources[name], name) * factor
+        if count.denominator != 1 or not 0 <= count <= MAX_DEVICES:
+            raise Malformed(f"{name} is not a count of devices")
+        profile = (profile_of(name) or "") if slices else ""
+        devices[profile] = devices.get(profile, 0) + int(count)
+    return devices, other
+
+
+def plus(*parts: Mapping[str, int]) -> Devices:
+    """Sums by profile."""
+    total: Devices = {}
+    for part in parts:
+        for name, count in part.items():
+            total[name] = total.get(name, 0) + count
+    return dict(sorted(total.items()))
+
+
+def whole_or_none(devices: Mapping[str, int]) -> tuple[int, str | None]:
+    """(devices in all, the MIG profile where all are of one)."""
+    named = [name for name, count in devices.items() if count]
+    return sum(devices.values()), named[0] if len(named) == 1 and named[0] else None
+
+
+def dumped(value: object) -> str | None:
+    """JSON, NULL for what is empty: unknown is not zero. Raises Malformed for what JSON has no word for."""
+    try:
+        return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False) if value else None
+    except (ValueError, RecursionError) as error:
+        raise Malformed("holds a number that is none, or is nested too deeply") from error
+
+
+def filled(**words: object) -> dict[str, object]:
+    """What of these says something."""
+    return {name: value for name, value in words.items() if value not in (None, "", [], {})}
+
+
+def short(text: str | None) -> str | None:
+    """A message of bounded length."""
+    return text[:MAX_MESSAGE] if text else None
