@@ -11,29 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gpuwatch.commands import (
-    agent,
-    audit,
-    audit_log,
-    backfill,
-    backtest,
-    budget,
-    capacity,
-    data,
-    decide,
-    demo,
-    detectors,
-    explain,
-    period,
-    policy,
-    queries,
-    rates,
-    reclaim,
-    reconcile,
-    report,
-    serve,
-    token,
-)
+from gpuwatch.commands.registry import add_all
 from gpuwatch.commands.shared import say
 from gpuwatch.core.errors import GpuwatchError
 
@@ -70,37 +48,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command("demo")(demo.demo)
-app.command("serve")(serve.serve)
-app.command("agent")(agent.agent)
-app.command("import")(data.import_)
-app.command("backfill")(backfill.backfill)
-app.command("analyze")(data.analyze)
-app.command("findings")(queries.findings)
-app.command("chargeback")(queries.chargeback)
-app.command("ledger")(queries.ledger)
-app.command("explain")(explain.explain)
-app.command("reconcile")(reconcile.reconcile)
-app.command("doctor")(queries.doctor)
-app.command("shapes")(capacity.shapes)
-app.command("simulate")(data.simulate)
-app.command("backup")(serve.backup)
-app.command("audit")(audit.audit)
-app.command("audit-log")(audit_log.audit_log)
-app.command("backtest")(backtest.backtest)
-app.command("reclaim")(reclaim.reclaim)
-app.add_typer(detectors.detectors, name="detectors")
-app.add_typer(report.report, name="report")
-app.add_typer(budget.budget, name="budget")
-app.add_typer(policy.policy, name="policy")
-app.add_typer(decide.decide, name="decide")
-app.add_typer(rates.app, name="rates")
-app.add_typer(period.period, name="period")
-tokens = typer.Typer(help="API tokens: create, list, revoke.", rich_markup_mode=None, no_args_is_help=True)
-tokens.command("create")(token.create)
-tokens.command("list")(token.list_)
-tokens.command("revoke")(token.revoke)
-app.add_typer(tokens, name="token")
+add_all(app)
 
 
 def _now_us() -> int:

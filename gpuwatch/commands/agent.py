@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import say, write
 from gpuwatch.core.errors import UnreadableInput
 
@@ -72,3 +73,6 @@ def _serve(readings: Any, host: str, port: int) -> None:
         readings.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+command("agent", agent, place=30)

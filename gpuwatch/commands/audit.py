@@ -14,6 +14,7 @@ import typer
 
 from gpuwatch.commands import remote
 from gpuwatch.commands.queries import NO
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     WINDOW_HELP,
@@ -267,3 +268,6 @@ def _answer(card: Mapping[str, Any], fail_on: str | None) -> None:
     if fail_on is not None and found is not None and SEVERITY_ORDER.index(found) >= SEVERITY_ORDER.index(fail_on):
         say(f"gpuwatch: audit: an open finding is {found} (--fail-on {fail_on})")
         raise typer.Exit(NO)
+
+
+command("audit", audit, place=160)

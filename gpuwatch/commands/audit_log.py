@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, moment_us, names, show
 from gpuwatch.core.errors import StoreError
 from gpuwatch.output.listing import Listing, choose
@@ -60,3 +61,6 @@ def _change(item: dict[str, Any]) -> str:
 
 def _words(row: dict[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in row.items() if value is not None)
+
+
+command("audit-log", audit_log, place=170)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -132,3 +133,6 @@ def _span_us(text: str) -> int:
     if seconds < 60 or 86_400 % seconds:
         raise UsageError(f"--chunk {text!r}: write a length that divides a day, from 1m to 1d, such as 10m or 2h")
     return seconds * 1_000_000
+
+
+command("backfill", backfill, place=50)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands import empty_window, remote
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -112,3 +113,6 @@ def _foot(said: dict[str, Any]) -> list[str]:
 def _words(sums: dict[str, Any]) -> str:
     money = ", ".join(f"{price['amount']} {price['currency']}" for price in sums["cost"]) or "no price"
     return f"{sums['findings']} findings, {float(sums['gpu_hours']):,.1f} GPU-hours, {money}"
+
+
+command("backtest", backtest, place=180)

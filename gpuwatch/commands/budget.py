@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands import remote, unknown_names
+from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -95,3 +96,6 @@ def set_(
     for warning in warnings:
         say(warning)
     typer.echo(f"{done['rows']} budgets, version {done['version']}{'' if done['changed'] else ', as before'}")
+
+
+group("budget", budget, place=220)

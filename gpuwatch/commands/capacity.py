@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands import remote, unknown_names
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -172,3 +173,6 @@ def _asked(shape: dict[str, Any]) -> str:
 
 def _percent(ratio: float | None) -> str | None:
     return None if ratio is None else f"{100 * ratio:.1f} %"
+
+
+command("shapes", shapes, place=130)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     MAX_NOTES,
@@ -196,3 +197,8 @@ def simulate(
         raise UnreadableInput(f"--out {out}: {error.strerror or error}; name another directory") from error
     row = {"out": str(out), "gpus": gpus, "days": days, "seed": seed, "samples": truth.samples}
     show(Listing(tuple(row), [row], foot=[f"Next: {program()} import bundle {quote(str(out))}"]), form)
+
+
+command("import", import_, place=40)
+command("analyze", analyze, place=60)
+command("simulate", simulate, place=140)

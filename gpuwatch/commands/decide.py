@@ -12,6 +12,7 @@ import typer
 
 from gpuwatch.commands import remote
 from gpuwatch.commands import unknown_names as names_known
+from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     WINDOW_HELP,
@@ -209,3 +210,6 @@ def _number(name: str, text: str) -> Decimal:
     if not number.is_finite():
         raise UsageError(f"--{name.replace('_', '-')} {text!r}: not a decimal number such as 0.10")
     return number
+
+
+group("decide", decide, place=240)

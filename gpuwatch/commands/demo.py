@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuwatch.commands.data import tell
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
 from gpuwatch.commands.shared import now_us, opened, program, progress, write
 from gpuwatch.core.errors import StoreError, UsageError
@@ -170,3 +171,6 @@ def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port
     finally:
         schedulers.stop()
         exporters.stop()
+
+
+command("demo", demo, place=10)

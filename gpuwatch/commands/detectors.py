@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -122,3 +123,6 @@ def _precision(item: dict[str, Any]) -> str | None:
         return None
     between = f"{100 * told['precision_low']:.0f} to {100 * told['precision_high']:.0f}"
     return f"{100 * told['precision']:.0f} % of {told['true_positives'] + told['false_positives']} ({between})"
+
+
+group("detectors", detectors, place=200)

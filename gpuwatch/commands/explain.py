@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, FormatOption, opened, say, show
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.output.listing import BUCKET_WORDS, Listing, choose
@@ -202,3 +203,6 @@ def _row(item: dict[str, Any]) -> dict[str, str]:
 def _time(moment: str) -> str:
     """A moment to the second, for a narrow column."""
     return moment[:19].replace("T", " ")
+
+
+command("explain", explain, place=100)

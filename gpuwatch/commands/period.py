@@ -14,6 +14,7 @@ from urllib.parse import quote
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -259,3 +260,6 @@ def _state(data: Path) -> Iterator[State]:
         raise StoreError(f"no gpuwatch data in {data}: import something first, or give --data DIR")
     with State.open(data) as state:
         yield state
+
+
+group("period", period, place=260)

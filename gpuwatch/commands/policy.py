@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -126,3 +127,6 @@ def _exact(span: Window) -> str:
     from gpuwatch.core.clock import rfc3339
 
     return f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
+
+
+group("policy", policy, place=230)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuwatch.commands import empty_window, remote, unknown_names
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     WINDOW_HELP,
@@ -226,3 +227,9 @@ def _exact(span: Window) -> str:
     from gpuwatch.core.clock import rfc3339
 
     return f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
+
+
+command("findings", findings, place=70)
+command("chargeback", chargeback, place=80)
+command("ledger", ledger, place=90)
+command("doctor", doctor, place=120)

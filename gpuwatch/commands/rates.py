@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -279,3 +280,6 @@ def _fx_file(note: lockfile.Note) -> bytes:
     items = remote.every(note, "/api/v1/fx", {})["items"]
     rows = [",".join(FX_COLUMNS), *(",".join(item[name] for name in FX_COLUMNS) for item in items)]
     return "\n".join(rows).encode()
+
+
+group("rates", app, place=250)

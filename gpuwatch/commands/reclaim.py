@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -84,3 +85,6 @@ def reclaim(
         items = [item | {"contended_cost": (item["contention"] or {}).get("cost")} for item in items]
     foot = [] if items else ["No job holds idle devices that should be given back."]
     show(Listing(COLUMNS, items, shown=SHOWN, foot=foot), chosen)
+
+
+command("reclaim", reclaim, place=190)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -57,3 +58,6 @@ def reconcile(
             found = compared(store, state, span, now_us=now_us(context), by=by, provider=provider, cost=cost)
         answer = reconcile_answer(found)
     show(reconcile_listing(answer, cents=chosen == "table"), chosen)
+
+
+command("reconcile", reconcile, place=110)

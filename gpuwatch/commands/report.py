@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands import remote
+from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import (
     DEFAULT_DATA,
     ConfigOption,
@@ -131,3 +132,6 @@ def set_(
         say(warning)
     told = f"{done['rows']} {'team' if done['rows'] == 1 else 'teams'} with recipients, version {done['version']}"
     typer.echo(f"{told}{'' if done['changed'] else ', as before'}")
+
+
+group("report", report, place=210)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuwatch.commands.registry import command
 from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, opened, program, say, write
 from gpuwatch.core.errors import SourceUnreachable, StoreError, UnreadableInput, UsageError
 
@@ -263,3 +264,7 @@ def _taken(host: str, port: int, error: OSError) -> SourceUnreachable:
     return SourceUnreachable(
         f"cannot listen on {host} port {port}: {error.strerror or error}; give another --host or --port"
     )
+
+
+command("serve", serve, place=20)
+command("backup", backup, place=150)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuwatch.commands import unknown_names
+from gpuwatch.commands.registry import group
 from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, actor, names, now_us, program, say, show
 from gpuwatch.core.errors import StoreError, UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
@@ -123,3 +124,10 @@ def _until(text: str | None, at_us: int) -> int | None:
     if not 0 < length <= MAX_DAYS * DAY_US:
         raise UsageError(f"--expires {text}: write a time such as 12h or 90d, at most {MAX_DAYS}d")
     return at_us + length
+
+
+tokens = typer.Typer(help="API tokens: create, list, revoke.", rich_markup_mode=None, no_args_is_help=True)
+tokens.command("create")(create)
+tokens.command("list")(list_)
+tokens.command("revoke")(revoke)
+group("token", tokens, place=270)

@@ -16,34 +16,9 @@ FOLDERS = {"gpuwatch": "gpuwatch", "collectors": "gpuwatch.collectors", "dashboa
 
 MAX_LINES = 400
 ROOMS = (
-    *(
-        "core",
-        "hardware",
-        "settings",
-        "store",
-        "output",
-        "state",
-        "rules",
-        "rates",
-        "policy",
-        "imports",
-        "topology",
-        "capacity",
-    ),
-    *(
-        "ledger",
-        "billing",
-        "advisor",
-        "detectors",
-        "findings",
-        "jobs",
-        "analysis",
-        "audit",
-        "quality",
-        "report",
-        "alerts",
-    ),
-    *("reclaim", "service", "simulate", "api", "commands", "cli"),
+    ("core", "hardware", "settings", "store", "output", "state", "rules", "rates", "policy", "imports", "topology")
+    + ("capacity", "ledger", "billing", "advisor", "detectors", "findings", "jobs", "analysis", "audit", "quality")
+    + ("report", "alerts", "reclaim", "service", "simulate", "api", "commands", "cli")
 )
 """Packages of gpuwatch/ in order: a module imports only from its own room and earlier ones."""
 COLLECTOR_ROOMS = (

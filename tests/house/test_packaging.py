@@ -135,7 +135,7 @@ def test_the_installed_wheel_finds_its_parts(installed: Path) -> None:
     """Collectors, SQL and migrations come from the wheel, none from the checkout."""
     code = """
 import gpuwatch, gpuwatch.collectors, gpuwatch.dashboards, gpuwatch.sql, gpuwatch.state_migrations
-from gpuwatch import registry, sqlfile
+from gpuwatch.core import registry, sqlfile
 for part in (gpuwatch, gpuwatch.collectors, gpuwatch.dashboards, gpuwatch.sql, gpuwatch.state_migrations):
     print(part.__file__)
 print(len(registry.importers()) > 0, len(sqlfile.names_in("schema")) > 0)

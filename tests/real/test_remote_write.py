@@ -27,7 +27,7 @@ from tests.real.test_prometheus import (
 pytestmark = pytest.mark.slow
 exporter = world.exporter
 
-BUSY = "import sys; from gpuwatch import commit; commit.ROWS_QUEUED_MAX = 1; from gpuwatch.cli import main; sys.exit(main())"
+BUSY = "import sys; from gpuwatch.service import group_commit; group_commit.ROWS_QUEUED_MAX = 1; from gpuwatch.cli import main; sys.exit(main())"
 """The command line with a queue that is full as soon as one request waits."""
 
 

@@ -1,0 +1,43 @@
+"""The command line's plug-ins: each module of this package registers its own commands and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from gpuwatch.core.registry import discover
+
+
+@dataclass(frozen=True)
+class _Entry:
+    place: int
+    add: Callable[[typer.Typer], object]
+
+
+_entries: dict[str, _Entry] = {}
+
+
+def command(name: str, function: Callable[..., Any], *, place: int) -> None:
+    """Registers `gpuwatch NAME`. `place` orders the help page. Raises ValueError for a name that is taken."""
+    _add(name, place, lambda app: app.command(name)(function))
+
+
+def group(name: str, commands: typer.Typer, *, place: int) -> None:
+    """Registers the commands `gpuwatch NAME ...`. Raises ValueError for a name that is taken."""
+    _add(name, place, lambda app: app.add_typer(commands, name=name))
+
+
+def add_all(app: typer.Typer) -> None:
+    """Adds every command and group of this package to the command line, in the order of their places."""
+    discover("gpuwatch.commands")
+    for _, entry in sorted(_entries.items(), key=lambda item: (item[1].place, item[0])):
+        entry.add(app)
+
+
+def _add(name: str, place: int, add: Callable[[typer.Typer], object]) -> None:
+    if name in _entries:
+        raise ValueError(f"command {name!r} is registered twice")
+    _entries[name] = _Entry(place, add)
