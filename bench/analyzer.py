@@ -18,6 +18,7 @@ from gpuwatch.core.model import LINK, NODE, PENDING, Records
 from gpuwatch.findings import evaluate
 from gpuwatch.findings.effective_thresholds import sets
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.rules.rule import rules
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
@@ -68,7 +69,7 @@ def made(directory: Path, gpus: int) -> None:
     with Store.open(directory) as store, State.open(directory) as state:
         fleet.write(store, gpus=gpus, days=1, step_s=STEP_S)
         surroundings(store, gpus, end_us)
-        state.replace_rates([Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", end_us)
+        replace_rates(state, [Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", end_us)
 
 
 def judged(store: Store, state: State, since_us: int, until_us: int, now_us: int) -> dict[str, float]:

@@ -12,11 +12,14 @@ from typing import Any
 
 from bench import fleet, money_fleet, money_peers, programs
 from gpuwatch.analysis.pipeline import analyze
-from gpuwatch.billing.chargeback import ANSWERED, Chargeback, chargeback, price_all
+from gpuwatch.billing.chargeback import ANSWERED, chargeback, price_all
+from gpuwatch.billing.records import Chargeback
 from gpuwatch.commands.focus import export
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report.weekly import weekly
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
@@ -45,9 +48,9 @@ def build(directory: Path, gpus: int) -> Facts:
     """Writes and analyses the fleet."""
     with Store.open(directory / "data") as store, State.open(directory / "data") as state:
         written = money_fleet.write(store, gpus=gpus, days=DAYS, step_s=STEP_S)
-        state.replace_rates([Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", END_US)
+        replace_rates(state, [Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", END_US)
         rules = [TeamRule("account", team, team) for team in fleet.TEAMS]
-        state.replace_team_rules(rules, "bench", "bench", END_US)
+        replace_team_rules(state, rules, "bench", "bench", END_US)
         start = time.perf_counter()
         report = analyze(store, state, Settings(), now_us=END_US)
         seconds = time.perf_counter() - start

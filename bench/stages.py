@@ -19,7 +19,9 @@ from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.core.fields import columns
 from gpuwatch.imports.files import import_paths
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
 from gpuwatch.state import State
@@ -67,7 +69,7 @@ def analysis(directory: Path, gpus: int) -> Facts:
             steps.append((step, time.perf_counter()))
 
     with Store.open(directory) as store, State.open(directory) as state:
-        state.replace_rates([Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", NOW_US)
+        replace_rates(state, [Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", NOW_US)
         start, start_cpu = time.perf_counter(), time.process_time()
         report = analyze(store, state, Settings(), now_us=NOW_US, progress=note)
         end, end_cpu = time.perf_counter(), time.process_time()
@@ -119,9 +121,9 @@ def month(directory: Path, gpus: int) -> Facts:
     """Writes and analyses a month that is sampled less often: its books are as large as those of any month."""
     with Store.open(directory / "data") as store, State.open(directory / "data") as state:
         written = fleet.write(store, gpus=gpus, days=MONTH_DAYS, step_s=MONTH_STEP_S)
-        state.replace_rates([Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", MONTH_END_US)
+        replace_rates(state, [Rate(fleet.MODEL, "owned", Decimal("2.49"), 0)], "bench", "bench", MONTH_END_US)
         rules = [TeamRule("account", team, team) for team in fleet.TEAMS]
-        state.replace_team_rules(rules, "bench", "bench", MONTH_END_US)
+        replace_team_rules(state, rules, "bench", "bench", MONTH_END_US)
         start = time.perf_counter()
         report = analyze(store, state, Settings(), now_us=MONTH_END_US)
         seconds = time.perf_counter() - start

@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.alerts.channels.email_server import MAX_RECIPIENTS, is_address
 from gpuwatch.core.errors import UsageError
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 
 KIND = "recipients"
 FLEET = "*"
@@ -30,7 +30,7 @@ class Recipients:
     @classmethod
     def read(cls, state: State) -> Recipients:
         """Those in force."""
-        return cls({row["team"]: tuple(row["to"]) for row in Cards(state).rows(KIND)})
+        return cls({row["team"]: tuple(row["to"]) for row in VersionedLists(state).rows(KIND)})
 
     def of(self, team: str) -> tuple[str, ...]:
         """The addresses of a team, or of FLEET; () where it has none."""
@@ -85,4 +85,4 @@ def replace(state: State, rows: Sequence[Mapping[str, Any]], actor: str, source:
     if bad:
         more = f"; and {len(bad) - NAMED_MAX} more" if len(bad) > NAMED_MAX else ""
         raise UsageError(f"recipients: nothing was changed: {'; '.join(bad[:NAMED_MAX])}{more}")
-    return Cards(state).replace(KIND, Recipients(kept).rows(), actor, source, at_us)
+    return VersionedLists(state).replace(KIND, Recipients(kept).rows(), actor, source, at_us)

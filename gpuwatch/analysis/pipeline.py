@@ -16,7 +16,7 @@ from gpuwatch.imports.files import INTERVAL_SETTING, seal_all
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger import stranding
 from gpuwatch.ledger.attribution import attribute
-from gpuwatch.policy import policy
+from gpuwatch.policy.repository import share_methods
 from gpuwatch.rules.rule import Rule, rules
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
@@ -133,7 +133,7 @@ def _analyze_cluster(
 
     if progress is not None:
         progress(f"{cluster}: who held what", 0, 1)
-    attribute(store, cluster, settings, policy.share_methods(state, settings.mig_share_method))
+    attribute(store, cluster, settings, share_methods(state, settings.mig_share_method))
     if since_us is not None or until_us is not None:
         store.run("analysis/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
     store.run("analysis/unroll_dirty", cluster=cluster)

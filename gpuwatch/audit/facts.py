@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.audit import summary as audit_summary
-from gpuwatch.billing import chargeback
+from gpuwatch.billing import chargeback, records
 from gpuwatch.capacity import queues
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.findings import read as findings_read
@@ -77,7 +77,7 @@ def _within(window: Window | None, known: Window | None) -> Window | None:
     return Window(start, end) if start < end else None
 
 
-def _buckets(books: chargeback.Ledger) -> dict[str, Row]:
+def _buckets(books: records.Ledger) -> dict[str, Row]:
     """GPU-hours and cost of each bucket; cost None where some of it has no rate, or currencies differ."""
     found: dict[str, Row] = {}
     for row in books.items:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from decimal import Decimal
 
-from gpuwatch.billing.chargeback import Amount, Ledger
+from gpuwatch.billing.records import Amount, Ledger
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.money import format_quantity
 from gpuwatch.findings.read import Finding
-from gpuwatch.output.listing import BUCKET_WORDS, Listing, as_table, visible
+from gpuwatch.output.listing import BUCKET_WORDS, Listing, visible
+from gpuwatch.output.terminal import as_table
 from gpuwatch.store.database import Store
 
 LARGEST = 3

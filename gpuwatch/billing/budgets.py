@@ -10,18 +10,18 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch.billing import chargeback
+from gpuwatch.billing import chargeback, records
 from gpuwatch.billing.forecast import CENT, HISTORY_DAYS, LEVEL, Forecast, dates, foretell, passed_on, run_out
 from gpuwatch.core.clock import DAY_US, Window, from_us, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import Rejects
-from gpuwatch.policy import policy
 from gpuwatch.policy.known_names import team_names, unknown_teams
 from gpuwatch.policy.ownership import RESERVED_PREFIX
+from gpuwatch.policy.repository import load_policies
 from gpuwatch.rates.csv_table import amount, moment, plain, read_rows
 from gpuwatch.rates.fx import Fx
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 from gpuwatch.store.database import Store
 
 CARD = "budgets"
@@ -162,12 +162,12 @@ def replace(state: State, budgets: Sequence[Budget], actor: str, source: str, at
                 raise UsageError(
                     f"budgets: two of team {one.team!r} a {one.period} are valid at once{lines}; end the first"
                 )
-    return Cards(state).replace(CARD, [shown(one) for one in budgets], actor, source, at_us)
+    return VersionedLists(state).replace(CARD, [shown(one) for one in budgets], actor, source, at_us)
 
 
 def in_force(state: State) -> tuple[Budget, ...]:
     """The budgets as they were set."""
-    return tuple(budget_of(row, 0) for row in Cards(state).rows(CARD))
+    return tuple(budget_of(row, 0) for row in VersionedLists(state).rows(CARD))
 
 
 def statuses(
@@ -264,7 +264,7 @@ class _Paid:
                     for team in (row.group["team"] or "", FLEET):
                         daily[(team, row.currency)][from_us(row.start_us).date()] += row.cost
         whole = None
-        if window.start_us < today and not policy.in_force(state).plain(window.start_us, today):
+        if window.start_us < today and not load_policies(state).plain(window.start_us, today):
             live = chargeback.chargeback(store, state, Window(window.start_us, today), ("team",), closed=False)
             whole = _by_team(live.items)
         return cls(_by_team(charges), seconds, unpriced, daily, whole, Fx.read(state).currency)
@@ -319,7 +319,7 @@ def _nobody(team: str, known: Collection[str]) -> str | None:
     return f"no run or rule names team {team!r}: correct the budget, or give the team a rule (teams.csv, or PUT /api/v1/teams)"
 
 
-def _by_team(charges: Iterable[chargeback.Charge]) -> dict[str, dict[str, Decimal]]:
+def _by_team(charges: Iterable[records.Charge]) -> dict[str, dict[str, Decimal]]:
     """Money by team and currency; the fleet's is that of all."""
     found: dict[str, dict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
     for charge in charges:

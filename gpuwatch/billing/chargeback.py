@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from gpuwatch.billing import policy_charges
+from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
+from gpuwatch.billing.records import Amount, BucketRow, Charge, Chargeback, Ledger
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
@@ -25,7 +25,8 @@ from gpuwatch.ledger.totals import (
     scale_of,
     working_tables,
 )
-from gpuwatch.policy.policy import Policies, in_force
+from gpuwatch.policy.policy import Policies
+from gpuwatch.policy.repository import load_policies
 from gpuwatch.rates.card import missing_rate
 from gpuwatch.rates.fx import Fx
 from gpuwatch.state import State
@@ -45,95 +46,6 @@ IDLE_BUCKETS = ("unobserved", "hoarded")
 EFFECTIVE_BUCKETS = ("memory_roof", "compute")
 KEPT_ROWS_MAX = 1000
 """Rows of an answer that is kept to be given again: a page of the API."""
-
-
-@dataclass(frozen=True)
-class Charge:
-    """One published row: `cost` is rounded so that the rows add up to the total; `cost_exact` is not rounded.
-
-    `cost` is None where no rate covers the time; `error` then says which rate is missing. `gpu_seconds_exact` is not
-    rounded to microseconds. `cause` is told where it is asked for, and of money that no device costs.
-    """
-
-    group: dict[str, str | None]
-    kind: str
-    gpu_seconds: Decimal
-    cost: Decimal | None
-    cost_exact: Decimal | None
-    currency: str | None
-    error: str | None
-    cause: str | None = None
-    gpu_seconds_exact: Decimal | None = None
-    external: bool = False
-    """Money that no device costs: what a policy adds."""
-
-
-@dataclass(frozen=True)
-class Chargeback:
-    """Charges of a window and the totals of all of them; `cost` is None where currencies differ.
-
-    `external_cost` is the part of it that no device costs: what policies add. The rest is rates x capacity.
-    """
-
-    items: tuple[Charge, ...]
-    window: Window
-    gpu_seconds: Decimal
-    cost: Decimal | None
-    currency: str | None
-    unpriced_gpu_seconds: Decimal
-    by: tuple[str, ...]
-    next_offset: int | None
-    """Where the next page starts, None after the last row."""
-    external_cost: Decimal | None = Decimal(0)
-    cluster: str | None = None
-    pool: str | None = None
-
-
-@dataclass(frozen=True)
-class BucketRow:
-    """GPU-seconds (share-weighted) of one bucket in one group, and what they cost.
-
-    `cost` is None where no rate covers the time. `start_us` is the start of the step, None without steps.
-    """
-
-    group: dict[str, str | None]
-    bucket: str
-    gpu_seconds: Decimal
-    cost: Decimal | None
-    currency: str | None
-    start_us: int | None
-
-
-@dataclass(frozen=True)
-class Amount:
-    """GPU-seconds (share-weighted) and their cost; what has no rate costs nothing here, None: currencies differ.
-    `gpu_seconds` is None where nobody knows.
-    """
-
-    gpu_seconds: Decimal | None
-    cost: Decimal | None
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """The books of a window; `capacity_gpu_seconds` is the sum of all rows, `cost` None where currencies differ.
-
-    `funnel`: from what is owned (total) to what a source measures (reporting), is held by somebody and measured
-    (allocated), was seen to run (active), and works at a roof of the GPU (effective). The last two are unknown where
-    less than a tenth of what was held was observed.
-    """
-
-    items: tuple[BucketRow, ...]
-    window: Window
-    capacity_gpu_seconds: Decimal
-    cost: Decimal | None
-    currency: str | None
-    unpriced_gpu_seconds: Decimal
-    funnel: dict[str, Amount]
-    by: tuple[str, ...]
-    step_us: int | None
-    next_offset: int | None
-    """Where the next page starts, None after the last row."""
 
 
 def chargeback(
@@ -160,15 +72,13 @@ def chargeback(
     rows of kind correction; False: the live books alone. Raises UsageError for an unknown dimension, or a window whose
     money does not fit.
     """
-    from gpuwatch.billing.periods.billed import corrected, frozen_answer
-
     check_dimensions(by, CHARGE_DIMENSIONS)
     live = policy is not None or not closed
     if not live:
         told = frozen_answer(state, window, by, cluster, teams, pool=pool, limit=limit, offset=offset)
         if told is not None:
             return told
-    rules = in_force(state) if policy is None else policy
+    rules = load_policies(state) if policy is None else policy
     if CAUSE not in by and rules.plain(window.start_us, window.end_us):
         answer = _plain(
             store, window, tuple(by), cluster, None if teams is None else frozenset(teams), pool, limit, offset

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.billing.charge_id import Asked, encode
-from gpuwatch.billing.chargeback import Charge, Chargeback, Ledger
+from gpuwatch.billing.records import Charge, Chargeback, Ledger
 from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.ledger.totals import CAUSE
 from gpuwatch.output.listing import Listing

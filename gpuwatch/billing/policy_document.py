@@ -11,11 +11,13 @@ from gpuwatch.billing.what_if import Difference
 from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.policy.known_names import team_names
 from gpuwatch.policy.parse import read
-from gpuwatch.policy.policy import KIND, Policies, Policy, as_dict, in_force
+from gpuwatch.policy.policy import KIND, Policies, Policy, as_dict
+from gpuwatch.policy.repository import load_policies
 from gpuwatch.policy.values import Known
 from gpuwatch.rates.fx import Fx
+from gpuwatch.rates.repository import load_rates
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 from gpuwatch.store.database import Store
 
 HISTORY = 100
@@ -26,7 +28,7 @@ def known(store: Store, state: State) -> Known:
     """Teams of rules and runs, places of devices, and currencies of prices and of the fx card."""
     places = store.sql("select distinct cluster, pool, model from class_price")
     exchange = Fx.read(state)
-    currencies = {rate.currency for rate in state.rates()} | {one.base for one in exchange.rates}
+    currencies = {rate.currency for rate in load_rates(state)} | {one.base for one in exchange.rates}
     currencies |= {exchange.currency} if exchange.currency else set()
     currencies |= {row[0] for row in store.sql("select distinct currency from class_price where currency is not null")}
     named = tuple((c, p, m) for c, p, m in places) if places else None
@@ -36,8 +38,8 @@ def known(store: Store, state: State) -> Known:
 def replace(store: Store, state: State, text: str | bytes, name: str, actor: str, at_us: int) -> dict[str, Any]:
     """Puts a document in force, whole or not at all; says what is in force then. Raises UnreadableInput, PolicyError."""
     items = read(text, name, known(store, state))
-    changed = Cards(state).replace(KIND, [as_dict(item) for item in items], actor, name, at_us)
-    return {"changed": changed, "version": Cards(state).version(KIND), "rows": len(items)}
+    changed = VersionedLists(state).replace(KIND, [as_dict(item) for item in items], actor, name, at_us)
+    return {"changed": changed, "version": VersionedLists(state).version(KIND), "rows": len(items)}
 
 
 def proposed(
@@ -52,14 +54,14 @@ def proposed(
 
 def answer(state: State, at_us: int) -> dict[str, Any]:
     """The policies in force, which of them holds now, and the versions there were."""
-    found = in_force(state)
+    found = load_policies(state)
     return {
         "items": [as_dict(item) for item in found.items],
         "version": found.version or 0,
         "in_force": found.at(at_us).name,
         "history": [
             {"version": v.version, "at": rfc3339(v.at_us), "by": v.actor, "source": v.source, "digest": v.digest}
-            for v in Cards(state).history(KIND, HISTORY)
+            for v in VersionedLists(state).history(KIND, HISTORY)
         ],
     }
 

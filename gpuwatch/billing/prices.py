@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from gpuwatch.core.model import hash64
 from gpuwatch.policy.ownership import resolve_many
+from gpuwatch.policy.repository import load_team_rules
 from gpuwatch.rates import in_force
 from gpuwatch.rates.card import Rate, describe, price_spans
 from gpuwatch.rates.coverage import Cover, FleetGpu, committed, cover
 from gpuwatch.rates.csv_table import plain
 from gpuwatch.rates.fx import Fx, exchanged
+from gpuwatch.rates.repository import RATES, load_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.day_sums import roll
@@ -137,11 +139,11 @@ def price_all(store: Store, state: State) -> None:
 def _price(store: Store, state: State, clusters: Sequence[str], force: bool) -> None:
     known = in_force.versions(state)
     prices: Prices | None = None
-    if clusters and committed(state.rates()):
+    if clusters and committed(load_rates(state)):
         prices = read_prices(store, state)  # whom a commitment covers also follows from the GPUs of other clusters
     for cluster in clusters:
         basis = json.dumps(known | {"cover": _digest(prices, cluster)}, sort_keys=True)
-        wanted = (known[in_force.RATES], state.card_version("teams"), basis)
+        wanted = (known[RATES], state.card_version("teams"), basis)
         found = store.sql("select rate_version, team_version, basis from priced where cluster = $c", c=cluster)
         if force or not found or tuple(found[0]) != wanted or not store.run("billing/classed", cluster=cluster):
             prices = prices or read_prices(store, state)
@@ -178,7 +180,7 @@ def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: t
         for span in prices.spans(cluster, one["pool"], one["model"] or "", one["profile"], covers[class_id])
     ]
     owners = store.table("billing/owner", cluster=cluster)
-    resolved = resolve_many(state.team_rules(), owners).select(["cluster", "run_id", "team", "team_why"])
+    resolved = resolve_many(load_team_rules(state), owners).select(["cluster", "run_id", "team", "team_why"])
     members = [{"cluster": cluster} | {name: device[name] for name in _CLASS.names[1:]} for device in devices]
     with (
         store.view("class_rows", pa.Table.from_pylist(members, schema=_CLASS)),

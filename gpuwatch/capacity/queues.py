@@ -13,6 +13,7 @@ import pyarrow as pa
 from gpuwatch.capacity.waits import GATED, REQUEST, TURN, WHY, in_words, reason_told, requests, unscheduled
 from gpuwatch.core.clock import DAY_US, SECOND_US, rfc3339
 from gpuwatch.policy.ownership import UNALLOCATED, resolve_many
+from gpuwatch.policy.repository import load_team_rules
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -124,7 +125,7 @@ def _workloads(
         row["detail"] = _object(row["detail"])
     rows += requests(store, at_us, cluster)
     owners = pa.Table.from_pylist([{name: row[name] for name in _OWNER.names} for row in rows], schema=_OWNER)
-    decided = resolve_many(state.team_rules(), owners)["team"].to_pylist()
+    decided = resolve_many(load_team_rules(state), owners)["team"].to_pylist()
     for row, team in zip(rows, decided, strict=True):
         row["team"] = row["team"] or team or UNALLOCATED
     return _merged(rows)

@@ -18,7 +18,7 @@ from gpuwatch.commands.registry import command
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
 from gpuwatch.commands.shared import now_us, opened, program, progress, write
 from gpuwatch.core.errors import StoreError, UsageError
-from gpuwatch.output.listing import terminal_width
+from gpuwatch.output.terminal import terminal_width
 
 if TYPE_CHECKING:
     from gpuwatch.simulate.live import LiveFleet

@@ -45,7 +45,7 @@ def show_(
 ) -> None:
     """The policies in force by day; JSON has them whole, as `policy set` takes them, and the versions there were."""
     from gpuwatch.billing.policy_document import answer, summary
-    from gpuwatch.policy.parse import stored
+    from gpuwatch.policy.repository import stored_policies
 
     choose(form, True)
     if (note := lockfile.find(data)) is not None:
@@ -57,7 +57,7 @@ def show_(
     if not said["items"]:
         foot = ["No policies: teams pay for what they hold, the platform for the rest. gpuwatch policy set FILE."]
     shown = _is_table(form)
-    rows = [summary(item) for item in stored(said["items"])] if shown else said["items"]
+    rows = [summary(item) for item in stored_policies(said["items"])] if shown else said["items"]
     fields = tuple(said["items"][0]) if said["items"] else COLUMNS
     extra = {name: said[name] for name in ("version", "in_force", "history")}
     show(Listing(COLUMNS if shown else fields, rows, extra, foot=foot), form)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuwatch.core.errors import StoreError, UnreadableInput
-from gpuwatch.output import listing as output_listing
+from gpuwatch.output.listing import Listing, choose, visible
+from gpuwatch.output.terminal import as_text, terminal_width
 from gpuwatch.state.actor import typed_by, user
 from gpuwatch.store import lockfile
 
@@ -130,10 +131,10 @@ def names(values: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(part.strip() for value in values for part in value.split(",") if part.strip()))
 
 
-def show(listing: output_listing.Listing, form: str | None, out: Path | None = None) -> None:
+def show(listing: Listing, form: str | None, out: Path | None = None) -> None:
     """Prints a listing, or writes it to a file."""
-    chosen = output_listing.choose(form, sys.stdout.isatty() and out is None)
-    write(output_listing.render(listing, chosen, output_listing.terminal_width(sys.stdout)), out)
+    chosen = choose(form, sys.stdout.isatty() and out is None)
+    write(as_text(listing, chosen, terminal_width(sys.stdout)), out)
 
 
 def write(text: str, out: Path | None = None) -> None:
@@ -157,7 +158,7 @@ def in_folder(out: Path) -> None:
 
 def say(line: str) -> None:
     """One line on stderr."""
-    typer.echo(output_listing.visible(line), err=True)
+    typer.echo(visible(line), err=True)
 
 
 @contextmanager
@@ -175,7 +176,7 @@ def progress(title: str) -> Iterator[Step]:
         task = bar.add_task(title, total=None)
 
         def step(done: int, total: int, what: str) -> None:
-            words = f"{title}: {output_listing.visible(what)}" if what else title
+            words = f"{title}: {visible(what)}" if what else title
             bar.update(task, completed=done, total=total, description=escape(words))
 
         yield step

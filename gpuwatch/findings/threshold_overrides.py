@@ -20,7 +20,7 @@ from gpuwatch.policy.values import SHOWN_MAX, PolicyError, Problem, Values, show
 from gpuwatch.policy.values import Known as AnyName
 from gpuwatch.rules.rule import Rule, is_time
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 
 KIND = "detectors"
 """The card (gpuwatch/state/versioned_lists.py) that keeps them."""
@@ -116,14 +116,14 @@ def thresholds_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, float]:
 
 def layers(state: State) -> tuple[Layer, ...]:
     """The layers in force; () where nobody set any. What was valid once and is unknown by now is left to its reader."""
-    return tuple(_stored(row) for row in Cards(state).rows(KIND))
+    return tuple(_stored(row) for row in VersionedLists(state).rows(KIND))
 
 
 def put(state: State, found: Sequence[Layer], source: str, actor: str, at_us: int) -> dict[str, Any]:
     """Makes layers the card in force; says what is in force then."""
     rows = [{"scope": layer.scope, **layer.as_dict()} for layer in found]
-    changed = Cards(state).replace(KIND, rows, actor, source, at_us)
-    return {"changed": changed, "version": Cards(state).version(KIND), "rows": len(rows)}
+    changed = VersionedLists(state).replace(KIND, rows, actor, source, at_us)
+    return {"changed": changed, "version": VersionedLists(state).version(KIND), "rows": len(rows)}
 
 
 def answer(state: State, teams: Collection[str] | None = None) -> dict[str, Any]:
@@ -135,12 +135,12 @@ def answer(state: State, teams: Collection[str] | None = None) -> dict[str, Any]
         "preset": general.preset or DEFAULT,
         "pools": [layer.as_dict() for layer in found if layer.scope == POOL],
         "teams": [layer.as_dict() for layer in found if layer.scope == TEAM and (teams is None or layer.name in teams)],
-        "version": Cards(state).version(KIND),
+        "version": VersionedLists(state).version(KIND),
         "history": []
         if teams is not None
         else [
             {"version": v.version, "at": rfc3339(v.at_us), "by": v.actor, "source": v.source, "digest": v.digest}
-            for v in Cards(state).history(KIND, HISTORY)
+            for v in VersionedLists(state).history(KIND, HISTORY)
         ],
     }
 

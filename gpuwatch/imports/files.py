@@ -16,7 +16,9 @@ from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Points, Records, Rejects, Rows, Source
 from gpuwatch.core.registry import find_importer, importers, plan_bundle
 from gpuwatch.policy import ownership
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates import card as rates_card
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import drop_late
@@ -239,7 +241,7 @@ def _import_cards(
         if rate_file is not None:
             card = rates_card.parse_rates(rate_file.read_bytes(), str(rate_file), rejects)
             if card:
-                state.replace_rates(card, "import", rate_file.name, now_us)
+                replace_rates(state, card, "import", rate_file.name, now_us)
             else:
                 report.notes.append(f"{rate_file}: not one good row; the rates known before stay in force")
     except (UnreadableInput, OSError) as error:
@@ -248,7 +250,7 @@ def _import_cards(
         if team_file is not None:
             rules = ownership.parse_teams(team_file.read_bytes(), str(team_file), rejects)
             if rules:
-                state.replace_team_rules(rules, "import", team_file.name, now_us)
+                replace_team_rules(state, rules, "import", team_file.name, now_us)
             else:
                 report.notes.append(f"{team_file}: not one good row; the rules known before stay in force")
     except (UnreadableInput, OSError) as error:

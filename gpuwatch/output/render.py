@@ -10,14 +10,11 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from gpuwatch.billing.listings import chargeback_listing, ledger_listing
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.listing import Listing, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["FORMATS", "chargeback_listing", "check_format", "ledger_listing", "render"]
 
 PLACES: Mapping[str, int] = {
     "gpu_seconds": 6,

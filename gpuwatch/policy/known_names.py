@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
 
 from gpuwatch.policy.ownership import RESERVED_PREFIX
+from gpuwatch.policy.repository import load_team_rules
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -31,7 +32,7 @@ def cluster_names(store: Store) -> frozenset[str]:
 
 def rule_names(state: State) -> frozenset[str]:
     """Teams of ownership rules."""
-    return frozenset(rule.team for rule in state.team_rules())
+    return frozenset(rule.team for rule in load_team_rules(state))
 
 
 def unknown_teams(teams: Iterable[str], known: Collection[str]) -> list[str]:

@@ -27,6 +27,7 @@ from gpuwatch.policy.values import (
     Values,
     shown,
 )
+from gpuwatch.rates.models import model_tokens
 from gpuwatch.rates.presets import POLICIES
 
 MAX_BYTES = 4 << 20
@@ -111,11 +112,6 @@ def parse(document: Mapping[str, Any], known: Known = ANYTHING) -> tuple[p.Polic
     if problems:
         raise PolicyError(problems)
     return tuple(sorted(kept, key=lambda item: item.valid_from_us))
-
-
-def stored(rows: Sequence[Mapping[str, Any]]) -> tuple[p.Policy, ...]:
-    """The policies of a card that was set: checked then against the fleet, and not again."""
-    return parse({"policies": list(rows)})
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -310,8 +306,6 @@ def matches(
     cluster: str | None, pool: str | None, model: str | None, place: tuple[str, str | None, str | None]
 ) -> bool:
     """Whether a (cluster, pool, GPU model) of the fleet lies in a scope; a model is named by some of its words."""
-    from gpuwatch.rates.card import model_tokens
-
     named = model_tokens(model) if model else frozenset()
     return (
         cluster in (None, place[0])

@@ -6,12 +6,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from gpuwatch.core.clock import DAY_US, SECOND_US, rfc3339
-
-if TYPE_CHECKING:
-    from gpuwatch.state import State
 
 KIND = "policies"
 """The card (gpuwatch/state/versioned_lists.py) that keeps them."""
@@ -171,25 +167,8 @@ class Policies:
         return not any(self.at(max(p.valid_from_us, first)) is p for p in touching)
 
 
-def in_force(state: State) -> Policies:
-    """The policies of the state. They were checked when they were set."""
-    from gpuwatch.policy.parse import stored
-    from gpuwatch.state.versioned_lists import Cards
-
-    cards = Cards(state)
-    rows = cards.rows(KIND)
-    return Policies(stored(rows), cards.version(KIND)) if rows else Policies((), cards.version(KIND))
-
-
-def share_methods(state: State, default: str = SHARE_METHODS[0]) -> list[tuple[int, str]]:
-    """(from_us, method) of the share of a GPU that its MIG slices count, in order of time, from the first policy on;
-    before that, and wherever no policy says one, it is `default`.
-    """
-    return methods_of(in_force(state).items, default)
-
-
 def methods_of(items: Sequence[Policy], default: str = SHARE_METHODS[0]) -> list[tuple[int, str]]:
-    """share_methods of policies in order of time: only the instants at which the method changes."""
+    """(from_us, method) of policies in order of time: only the instants at which the method changes."""
     edges: dict[int, str] = {}
     for item in items:
         edges[item.valid_from_us] = item.mig_share_method or default

@@ -8,6 +8,7 @@ from gpuwatch.core.clock import DAY_US, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.policy.ownership import LABEL_KIND, TEAM_LABEL, TeamRule, parse_labels
+from gpuwatch.policy.repository import load_team_rules
 from gpuwatch.quality.check import OK, WARN, Check, named
 from gpuwatch.rates import in_force
 from gpuwatch.rates.card import Rate, match_models
@@ -134,7 +135,7 @@ def _overlap(name: str, first: TeamRule, other: TeamRule) -> str:
 
 
 def _rules(store: Store, state: State, advice: Advice) -> Check:
-    told = team_warnings(store, state.team_rules())
+    told = team_warnings(store, load_team_rules(state))
     if not told:
         return Check("rules", OK, f"every ownership rule matches a run (runs' own label {TEAM_LABEL} comes first)")
     fix = "Correct these rules or leave them out, and send the whole list again"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from heapq import heappop, heappush
 from itertools import pairwise
-from json import dumps, loads
 from typing import Any
 
 from gpuwatch.core.clock import rfc3339
@@ -31,9 +30,6 @@ SCOPE = ("cluster", "pool", "mig_profile", "currency")
 MORE = ("quantity", "commitment_id", "sku", "list_price", "contracted_price")
 """Columns that few rates have."""
 OPTIONAL = (*SCOPE, *MORE, *node_split.COLUMNS)
-
-STORED = ("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from_us", "valid_to_us", *SCOPE, "line")
-"""Fields of a rate that a row of the state has a column for, in the order of the columns."""
 
 BEGINNING_US = 0
 """Where a price history starts: the Unix epoch."""
@@ -144,23 +140,6 @@ def describe(rate: Rate) -> str:
     where = f" (line {rate.line})" if rate.line else ""
     by = "" if rate.node is None else f", {rate.node}"
     return " ".join([rate.gpu_model, *scope, rate.pricing, f"{rfc3339(rate.valid_from_us)}..{until}"]) + by + where
-
-
-def stored(rate: Rate) -> dict[str, Any]:
-    """A rate as a row of texts and numbers: what few rates have (MORE) is one JSON text, NULL where it has nothing of it."""
-    told: dict[str, Any] = {name: getattr(rate, name) for name in (*STORED, *MORE)}
-    texts = {name: plain(value) if isinstance(value, Decimal) else value for name, value in told.items()}
-    more = {name: texts[name] for name in MORE} | node_split.shown(rate.node)
-    more = {name: text for name, text in more.items() if text is not None}
-    return {name: texts[name] for name in STORED} | {"more": dumps(more) if more else None}
-
-
-def from_stored(row: Mapping[str, Any]) -> Rate:
-    """The rate that `stored` made a row of."""
-    known = {name: row[name] for name in STORED} | loads(row["more"] or "{}")
-    node = node_split.node_of({name: known.pop(name, None) for name in node_split.COLUMNS})
-    amounts = ("usd_per_gpu_hour", "list_price", "contracted_price")
-    return Rate(**known | {name: Decimal(known[name]) for name in amounts if name in known}, node=node)
 
 
 def shown(rate: Rate) -> dict[str, Any]:

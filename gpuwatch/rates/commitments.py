@@ -12,6 +12,7 @@ from gpuwatch.core.money import CENT_PLACES, format_quantity, fraction_to_decima
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.csv_table import plain
 from gpuwatch.rates.fx import Fx, exchanged
+from gpuwatch.rates.repository import load_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -91,7 +92,7 @@ def commitments(store: Store, state: State, window: Window) -> tuple[Usage, ...]
 
     Prices and whom commitments cover are those of the last pricing.
     """
-    rates = [rate for rate in state.rates() if rate.commitment is not None]
+    rates = [rate for rate in load_rates(state) if rate.commitment is not None]
     known = counted(store, window) if rates else None
     if known is None:
         return ()

@@ -17,7 +17,7 @@ from gpuwatch.core.model import Rejects
 from gpuwatch.core.money import EXACT_PLACES, fraction_to_decimal
 from gpuwatch.rates.csv_table import amount, moment, plain, read_rows
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 
 CARD = "fx"
 COLUMNS = ("from", "to", "rate", "valid_from")
@@ -74,7 +74,7 @@ class Fx:
     @classmethod
     def read(cls, state: State) -> Fx:
         """The exchange rates in force; Fx() where none were set."""
-        rows = Cards(state).rows(CARD)
+        rows = VersionedLists(state).rows(CARD)
         if not rows:
             return cls()
         head, *rates = rows
@@ -188,7 +188,7 @@ def replace(state: State, fx: Fx, actor: str, source: str, at_us: int) -> bool:
     check_fx(fx.rates)
     rates = sorted(fx.rates, key=lambda one: (one.base, one.quote, one.valid_from_us))
     head: dict[str, Any] = {"currency": fx.currency, "max_age_days": fx.max_age_days}
-    return Cards(state).replace(CARD, [head, *map(_row, rates)], actor, source, at_us)
+    return VersionedLists(state).replace(CARD, [head, *map(_row, rates)], actor, source, at_us)
 
 
 def shown(rates: Sequence[Exchange]) -> list[dict[str, Any]]:

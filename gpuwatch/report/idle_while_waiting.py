@@ -14,6 +14,7 @@ from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, fraction_to_decimal
 from gpuwatch.ledger.totals import working_tables
 from gpuwatch.policy.ownership import resolve_many
+from gpuwatch.policy.repository import load_team_rules
 from gpuwatch.report.facts import Amount, Waited
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -38,7 +39,7 @@ def idle_while_waiting(
         if not _told(store, window):
             return None
         owners = request_owners(store)
-        decided = resolve_many(state.team_rules(), owners).select(["number", "team"])
+        decided = resolve_many(load_team_rules(state), owners).select(["number", "team"])
         with (
             store.view("report_fit", models_of_requests(store)),
             store.view("report_owner", decided.cast(_REQUEST)),

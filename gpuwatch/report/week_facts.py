@@ -11,7 +11,7 @@ from functools import cached_property
 from heapq import nlargest
 from typing import Generic, TypeVar
 
-from gpuwatch.billing import chargeback
+from gpuwatch.billing import chargeback, records
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, largest_remainder
@@ -226,12 +226,12 @@ class _Books:
         rows.sort(key=lambda m: (-sum((c for _, c in m.amount.costs), Decimal(0)), str((m.gpu_model, m.mig_profile))))
         return rows
 
-    def _dealt(self, by: Sequence[str]) -> Iterable[tuple[chargeback.Charge, Decimal | None]]:
+    def _dealt(self, by: Sequence[str]) -> Iterable[tuple[records.Charge, Decimal | None]]:
         """Charges with their cents dealt within each team, so that a team's report and the fleet's say the same.
 
         Corrections were rounded when they were posted: their cents stand.
         """
-        fine: dict[Paid, list[chargeback.Charge]] = defaultdict(list)
+        fine: dict[Paid, list[records.Charge]] = defaultdict(list)
         for charge in self._asked(by):
             if charge.kind == "correction" or charge.cost_exact is None:
                 yield charge, charge.cost
@@ -249,17 +249,17 @@ class _Books:
         """What a team pays of a kind in a currency, in cents: every finer row of it adds up to that."""
         return {_paid_key(c): c.cost for c in self._asked(("team",)) if c.cost is not None}
 
-    def _asked(self, by: Sequence[str]) -> Sequence[chargeback.Charge]:
+    def _asked(self, by: Sequence[str]) -> Sequence[records.Charge]:
         return chargeback.chargeback(
             self.store, self.state, self.window, by, teams=self.teams, closed=self.closed
         ).items
 
 
-def _paid_key(charge: chargeback.Charge) -> Paid:
+def _paid_key(charge: records.Charge) -> Paid:
     return charge.group["team"], charge.kind, charge.cause, charge.currency
 
 
-def _row(charge: chargeback.Charge, amount: Decimal | None) -> Charge:
+def _row(charge: records.Charge, amount: Decimal | None) -> Charge:
     group = charge.group
     return Charge(
         team=group["team"],
@@ -359,10 +359,10 @@ class _Before:
         return _bucket_amounts(self.store, self.state, self.window, self.only, paid)
 
     @cached_property
-    def _teams(self) -> Sequence[chargeback.Charge]:
+    def _teams(self) -> Sequence[records.Charge]:
         return self._paid(("team",))
 
-    def _paid(self, by: Sequence[str]) -> Sequence[chargeback.Charge]:
+    def _paid(self, by: Sequence[str]) -> Sequence[records.Charge]:
         if self.window is None:
             return ()
         return chargeback.chargeback(self.store, self.state, self.window, by, teams=self.only).items

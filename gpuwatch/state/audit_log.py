@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +13,7 @@ import sqlalchemy as sa
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.state.core import State
-from gpuwatch.state.versioned_lists import KINDS, Cards
+from gpuwatch.state.versioned_lists import KINDS, OWN_TABLES, VersionedLists
 
 PAGE_MAX = 1000
 DIFFERENCE_MAX = 100
@@ -117,7 +116,7 @@ class _Reader:
         if was is None or now is None:
             return None
         added, removed = now - was, was - now
-        return Difference(_told(added), _told(removed), added.total(), removed.total())
+        return Difference(_first_rows(added), _first_rows(removed), added.total(), removed.total())
 
     def _rows(self, kind: str, version: int) -> Counter[str] | None:
         """A version's rows as text, counted; None where too much was read for this answer."""
@@ -125,39 +124,38 @@ class _Reader:
         if key not in self._known:
             if self._read > READ_MAX:
                 return None
-            rows = _card(self._state, kind, version) if version else []
+            rows = _rows_of(self._state, kind, version) if version else []
             self._read += len(rows)
             self._known[key] = Counter(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows)
         return self._known[key]
 
 
-def _card(state: State, kind: str, version: int) -> list[dict[str, Any]]:
-    """The rows of a version, in words."""
+def _rows_of(state: State, kind: str, version: int) -> list[dict[str, Any]]:
+    """The rows of a version as people read them, without line numbers and, for rates, without empty fields."""
+    if kind not in KINDS and kind not in OWN_TABLES:
+        return []
+    rows = VersionedLists(state).rows(kind, version)
+    if kind in OWN_TABLES:
+        rows = [row | json.loads(row.get("more") or "{}") for row in rows]
+        rows = [{name: value for name, value in row.items() if name not in ("line", "more")} for row in rows]
     if kind == "rates":
-        return [
-            _in_words({name: value for name, value in vars(rate).items() if name != "line" and value is not None})
-            for rate in state.rates(version)
-        ]
-    if kind == "teams":
-        return [
-            {"match_kind": rule.match_kind, "match": rule.match, "team": rule.team}
-            for rule in state.team_rules(version)
-        ]
-    return [_in_words(row) for row in Cards(state).rows(kind, version)] if kind in KINDS else []
+        rows = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    return [_readable(row) for row in rows]
 
 
-def _in_words(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as people read it: a time in RFC 3339 under its name without `_us`, an exact number as text."""
-    told: dict[str, Any] = {}
-    for name, value in row.items():
-        if name.endswith("_us") and isinstance(value, int):
-            told[name.removesuffix("_us")] = rfc3339(value)
-        else:
-            told[name] = f"{value}" if isinstance(value, Decimal) else value
-    return told
+def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as people read it: a time in RFC 3339 under its name without `_us`."""
+    return {
+        **{name: value for name, value in row.items() if not _is_time(name, value)},
+        **{name.removesuffix("_us"): rfc3339(value) for name, value in row.items() if _is_time(name, value)},
+    }
 
 
-def _told(rows: Counter[str]) -> tuple[dict[str, Any], ...]:
+def _is_time(name: str, value: Any) -> bool:
+    return name.endswith("_us") and isinstance(value, int)
+
+
+def _first_rows(rows: Counter[str]) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(text) for text in sorted(rows.elements())[:DIFFERENCE_MAX])
 
 

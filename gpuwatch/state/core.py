@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from json import dumps
 from pathlib import Path
 from types import TracebackType
@@ -17,8 +16,6 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from gpuwatch.core.errors import StoreError, UsageError
-from gpuwatch.policy.ownership import TeamRule
-from gpuwatch.rates.card import Rate, check_rates, from_stored, stored
 
 FILE = "state.sqlite"
 """Name of the SQLite file in the data directory."""
@@ -46,35 +43,6 @@ CARD = sa.Table(
     sa.Column("actor", sa.Text),
     sa.Column("at_us", sa.BigInteger),
 )
-_rate = sa.Table(
-    "rate",
-    _tables,
-    sa.Column("kind", sa.String),
-    sa.Column("version", sa.Integer),
-    sa.Column("position", sa.Integer),
-    sa.Column("gpu_model", sa.Text),
-    sa.Column("pricing", sa.String),
-    sa.Column("usd_per_gpu_hour", sa.Text),
-    sa.Column("valid_from_us", sa.BigInteger),
-    sa.Column("valid_to_us", sa.BigInteger),
-    sa.Column("cluster", sa.Text),
-    sa.Column("pool", sa.Text),
-    sa.Column("mig_profile", sa.Text),
-    sa.Column("currency", sa.String),
-    sa.Column("line", sa.Integer),
-    sa.Column("more", sa.Text),
-)
-_rule = sa.Table(
-    "ownership_rule",
-    _tables,
-    sa.Column("kind", sa.String),
-    sa.Column("version", sa.Integer),
-    sa.Column("position", sa.Integer),
-    sa.Column("match_kind", sa.Text),
-    sa.Column("match", sa.Text),
-    sa.Column("team", sa.Text),
-    sa.Column("line", sa.Integer),
-)
 _setting = sa.Table("setting", _tables, sa.Column("name", sa.String), sa.Column("value", sa.Text))
 _audit = sa.Table(
     "audit_log",
@@ -86,8 +54,6 @@ _audit = sa.Table(
     sa.Column("before", sa.Text),
     sa.Column("after", sa.Text),
 )
-
-_Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -163,33 +129,10 @@ class State:
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
             raise StoreError(f"state {self._name}: {_cause(error)}") from error
 
-    def replace_rates(self, rates: Sequence[Rate], actor: str, source: str, at_us: int) -> bool:
-        """Makes `rates` the rate card in force, as a new version; older versions are kept. True if that changed it.
-
-        The order of rates does not matter. Raises UsageError naming two rates that are valid at once.
-        """
-        check_rates(rates)
-        rows = sorted((stored(rate) for rate in rates), key=_content)
-        return self._replace("rates", _rate, rows, actor, source, at_us)
-
-    def rates(self, version: int | None = None) -> tuple[Rate, ...]:
-        """The rate card in force, or an older version of it; () where there is none."""
-        rows = self._rows("rates", _rate, version)
-        return tuple(from_stored(row) for row in rows)
-
-    def replace_team_rules(self, rules: Sequence[TeamRule], actor: str, source: str, at_us: int) -> bool:
-        """Makes `rules` the ownership rules in force, as a new version. True if that changed them. Their order counts."""
-        rows = [{name: getattr(rule, name) for name in _columns(_rule)} for rule in rules]
-        return self._replace("teams", _rule, rows, actor, source, at_us)
-
-    def team_rules(self, version: int | None = None) -> tuple[TeamRule, ...]:
-        """The ownership rules in force in their order, or an older version of them; () where there are none."""
-        return tuple(TeamRule(**row) for row in self._rows("teams", _rule, version))
-
     def card_version(self, kind: str) -> int:
         """The version in force of `rates` or `teams`: 0 before the first."""
         with self.transaction(write=False) as connection:
-            card = _newest(connection, kind)
+            card = newest_version(connection, kind)
         return 0 if card is None else int(card.version)
 
     def setting(self, name: str, default: str | None = None) -> str | None:
@@ -222,30 +165,6 @@ class State:
         query = sa.select(*columns).order_by(_audit.c.id.desc()).limit(max(0, min(limit, MAX_AUDIT_ROWS)))
         with self.transaction(write=False) as connection:
             return tuple(AuditEntry(*row) for row in connection.execute(query))
-
-    def _replace(self, kind: str, table: sa.Table, rows: list[_Row], actor: str, source: str, at_us: int) -> bool:
-        digest = sha256("\n".join(_content(row) for row in rows).encode()).hexdigest()
-        with self.transaction(write=True) as connection:
-            card = _newest(connection, kind)
-            if digest == (_NOTHING if card is None else card.digest):
-                return False
-            before = None if card is None else _json({"version": card.version, "digest": card.digest})
-            key = {"kind": kind, "version": 1 if card is None else card.version + 1}
-            head = key | {"digest": digest, "source": source, "actor": actor, "at_us": at_us}
-            connection.execute(sa.insert(CARD).values(**head))
-            if rows:
-                numbered = [row | key | {"position": position} for position, row in enumerate(rows)]
-                connection.execute(sa.insert(table), numbered)
-            after = {"version": key["version"], "digest": digest, "rows": len(rows), "source": source}
-            record(connection, at_us, actor, f"{kind} replaced", before, _json(after))
-        return True
-
-    def _rows(self, kind: str, table: sa.Table, version: int | None) -> list[_Row]:
-        newest = sa.select(sa.func.max(CARD.c.version)).where(CARD.c.kind == kind).scalar_subquery()
-        query = sa.select(*(table.c[name] for name in _columns(table))).order_by(table.c.position)
-        query = query.where(table.c.kind == kind, table.c.version == (newest if version is None else version))
-        with self.transaction(write=False) as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
 
     @contextmanager
     def transaction(self, write: bool) -> Iterator[Connection]:
@@ -281,10 +200,6 @@ class State:
             config.set_main_option("script_location", str(Path(__file__).parents[1] / "state_migrations"))
             config.set_main_option("path_separator", "os")
             command.upgrade(config, SCHEMA)
-
-
-_NOTHING = sha256(b"").hexdigest()
-"""Digest of no rows: replacing nothing by nothing is no change."""
 
 
 def _parsed(text: str) -> URL:
@@ -344,7 +259,8 @@ def _set(connection: Connection, name: str, value: str | None) -> tuple[str | No
     return before, True
 
 
-def _newest(connection: Connection, kind: str) -> Any:
+def newest_version(connection: Connection, kind: str) -> Any:
+    """The row of CARD of the current version of a list, None before the first."""
     return connection.execute(
         sa.select(CARD).where(CARD.c.kind == kind).order_by(CARD.c.version.desc()).limit(1)
     ).first()
@@ -354,16 +270,6 @@ def record(connection: Connection, at_us: int, actor: str, what: str, before: st
     """Adds an audit row within a transaction."""
     row = {"at_us": at_us, "actor": actor, "what": what, "before": before, "after": after}
     connection.execute(sa.insert(_audit).values(**row))
-
-
-def _columns(table: sa.Table) -> list[str]:
-    """Columns that are a record's own fields, not its place in a card."""
-    return [c.name for c in table.c if c.name not in ("kind", "version", "position")]
-
-
-def _content(row: _Row) -> str:
-    """What a row says, without the line it stood on; what few rates have counts only where they have it."""
-    return dumps([value for name, value in row.items() if name != "line" and not (name == "more" and value is None)])
 
 
 def _json(value: object) -> str | None:

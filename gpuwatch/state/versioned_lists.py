@@ -1,4 +1,4 @@
-"""Cards: what people set as a list of records and change as a whole. Every version is kept, and each change is audited."""
+"""Lists that an administrator replaces as a whole, such as rates or budgets: every version is kept and audited."""
 
 from __future__ import annotations
 
@@ -11,31 +11,53 @@ from typing import Any
 import sqlalchemy as sa
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.state.core import CARD, State, record
+from gpuwatch.state.core import CARD, State, newest_version, record
 
 KINDS = ("policies", "fx", "owned", "spot", "commitments", "budgets", "recipients", "detectors")
-"""Kinds of cards of this table; rates and ownership rules have tables of their own (core.py)."""
+"""Lists whose rows are stored as JSON. Rates and ownership rules have a table each: see OWN_TABLES."""
 MAX_ROWS = 100_000
-"""Records of one version of a card."""
+"""Rows of one version of a list."""
 MAX_VERSIONS = 1000
-"""Versions that the history lists."""
+"""Versions that the history returns at most."""
 
-_row = sa.Table(
-    "card_row",
-    sa.MetaData(),
-    sa.Column("kind", sa.String),
-    sa.Column("version", sa.Integer),
-    sa.Column("position", sa.Integer),
-    sa.Column("content", sa.Text),
+_tables = sa.MetaData()
+_key = (("kind", sa.String), ("version", sa.Integer), ("position", sa.Integer))
+_json_row = sa.Table("card_row", _tables, *(sa.Column(*column) for column in _key), sa.Column("content", sa.Text))
+_rate = sa.Table(
+    "rate",
+    _tables,
+    *(sa.Column(*column) for column in _key),
+    sa.Column("gpu_model", sa.Text),
+    sa.Column("pricing", sa.String),
+    sa.Column("usd_per_gpu_hour", sa.Text),
+    sa.Column("valid_from_us", sa.BigInteger),
+    sa.Column("valid_to_us", sa.BigInteger),
+    sa.Column("cluster", sa.Text),
+    sa.Column("pool", sa.Text),
+    sa.Column("mig_profile", sa.Text),
+    sa.Column("currency", sa.String),
+    sa.Column("line", sa.Integer),
+    sa.Column("more", sa.Text),
 )
+_rule = sa.Table(
+    "ownership_rule",
+    _tables,
+    *(sa.Column(*column) for column in _key),
+    sa.Column("match_kind", sa.Text),
+    sa.Column("match", sa.Text),
+    sa.Column("team", sa.Text),
+    sa.Column("line", sa.Integer),
+)
+OWN_TABLES = {"rates": _rate, "teams": _rule}
+"""Lists with a table of their own, one column per field."""
 
 Row = Mapping[str, Any]
-"""A record: JSON values, money and ratios as decimal text, times in microseconds."""
+"""A row: JSON values, with money and ratios as decimal text and times in microseconds."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a card: who set it, when, from what, and the SHA-256 of what it says."""
+    """One version of a list: who set it, when, from which source, and the SHA-256 of its content."""
 
     kind: str
     version: int
@@ -45,51 +67,50 @@ class Version:
     at_us: int
 
 
-class Cards:
-    """The cards of a state. Every method is one transaction and raises StoreError where it cannot be reached."""
+class VersionedLists:
+    """The versioned lists of a state. Every method is one transaction and raises StoreError where that fails."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def replace(self, kind: str, rows: Sequence[Row], actor: str, source: str, at_us: int) -> bool:
-        """Makes `rows`, in their order, the card in force as a new version. True if that changed it.
+        """Makes `rows`, in this order, the new version of a list. True if that changes it.
 
-        The caller has validated the records. Raises UsageError for an unknown kind or more than MAX_ROWS.
+        The caller has validated the rows. Raises UsageError for an unknown kind or more than MAX_ROWS.
         """
-        _check(kind)
-        if len(rows) > MAX_ROWS:
+        table = _table_of(kind)
+        if kind in KINDS and len(rows) > MAX_ROWS:
             raise UsageError(f"{kind}: {len(rows)} records; {MAX_ROWS} are the most one version has")
-        texts = [json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False) for row in rows]
+        texts = [_content(row) if kind in OWN_TABLES else _as_json(row) for row in rows]
         digest = sha256("\n".join(texts).encode()).hexdigest()
         with self._state.transaction(write=True) as connection:
-            newest = connection.execute(
-                sa.select(CARD).where(CARD.c.kind == kind).order_by(CARD.c.version.desc()).limit(1)
-            ).first()
-            if digest == (sha256(b"").hexdigest() if newest is None else newest.digest):
+            newest = newest_version(connection, kind)
+            if digest == (_NOTHING if newest is None else newest.digest):
                 return False
             key = {"kind": kind, "version": 1 if newest is None else newest.version + 1}
             head = key | {"digest": digest, "source": source, "actor": actor, "at_us": at_us}
             connection.execute(sa.insert(CARD).values(**head))
-            if texts:
-                connection.execute(
-                    sa.insert(_row), [key | {"position": n, "content": text} for n, text in enumerate(texts)]
-                )
+            if rows:
+                kept = rows if kind in OWN_TABLES else [{"content": text} for text in texts]
+                connection.execute(sa.insert(table), [{**row, **key, "position": n} for n, row in enumerate(kept)])
             before = None if newest is None else json.dumps({"version": newest.version, "digest": newest.digest})
             after = {"version": key["version"], "digest": digest, "rows": len(rows), "source": source}
             record(connection, at_us, actor, f"{kind} replaced", before, json.dumps(after))
         return True
 
     def rows(self, kind: str, version: int | None = None) -> list[dict[str, Any]]:
-        """The records in force in their order, or those of an older version; [] where there are none."""
-        _check(kind)
+        """The rows of a list in order: of the current version, or of an older one. [] where there are none."""
+        table = _table_of(kind)
         newest = sa.select(sa.func.max(CARD.c.version)).where(CARD.c.kind == kind).scalar_subquery()
-        query = sa.select(_row.c.content).order_by(_row.c.position)
-        query = query.where(_row.c.kind == kind, _row.c.version == (newest if version is None else version))
+        fields = [column for column in table.c if column.name not in dict(_key)]
+        query = sa.select(*fields).order_by(table.c.position)
+        query = query.where(table.c.kind == kind, table.c.version == (newest if version is None else version))
         with self._state.transaction(write=False) as connection:
-            return [json.loads(content) for (content,) in connection.execute(query)]
+            found = [dict(row) for row in connection.execute(query).mappings()]
+        return found if kind in OWN_TABLES else [json.loads(row["content"]) for row in found]
 
     def history(self, kind: str, limit: int = 100) -> list[Version]:
-        """The versions of a card (also `rates` and `teams`), the newest first; at most `limit`, never above MAX_VERSIONS."""
+        """The versions of a list, newest first: at most `limit`, and never more than MAX_VERSIONS."""
         names = [c.name for c in CARD.c]
         query = sa.select(CARD).where(CARD.c.kind == kind).order_by(CARD.c.version.desc())
         with self._state.transaction(write=False) as connection:
@@ -97,10 +118,25 @@ class Cards:
         return [Version(**{name: row[name] for name in names}) for row in found]
 
     def version(self, kind: str) -> int:
-        """The number of the version in force: 0 before the first."""
+        """The number of the current version: 0 before the first."""
         return self._state.card_version(kind)
 
 
-def _check(kind: str) -> None:
-    if kind not in KINDS:
+_NOTHING = sha256(b"").hexdigest()
+"""Digest of no rows: replacing an empty list with an empty list changes nothing."""
+
+
+def _table_of(kind: str) -> sa.Table:
+    if kind not in KINDS and kind not in OWN_TABLES:
         raise UsageError(f"card {kind!r}: unknown; known: {', '.join(KINDS)}")
+    return OWN_TABLES.get(kind, _json_row)
+
+
+def _as_json(row: Row) -> str:
+    return json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _content(row: Row) -> str:
+    """The values of a row for its digest, without its line number; `more` counts only where it is set."""
+    values = [value for name, value in row.items() if name != "line" and not (name == "more" and value is None)]
+    return json.dumps(values)

@@ -32,6 +32,7 @@ from gpuwatch.rates.fx import Exchange, Fx
 from gpuwatch.rates.fx import replace as set_fx
 from gpuwatch.rates.in_force import set_owned
 from gpuwatch.rates.owned import Owned
+from gpuwatch.rates.repository import load_rates, replace_rates
 from gpuwatch.state import State
 from tests.billing.test_chargeback import priced
 from tests.worlds.world import BUSY, H100, HOUR, Gpu, World, claim, minutes, node, samples, us
@@ -209,7 +210,7 @@ def test_a_quarter_used_fleet_is_cheaper_in_the_cloud() -> None:
 
 def buy(world: World, state: State, **more: Any) -> None:
     """A server of eight GPUs in place of the rates."""
-    state.replace_rates([], "test", "test", 1)
+    replace_rates(state, [], "test", "test", 1)
     bought = Owned("dgx", H100, 8, Decimal(400_000), Decimal(4), Decimal("10.2"), Decimal("0.10"), us(-DAY), **more)
     set_owned(state, [bought], "test", "test", 1)
     price_all(world.store, state)
@@ -275,7 +276,7 @@ def test_a_job_with_one_larger_run_is_not_judged_by_the_others() -> None:
 
 def test_what_no_rate_prices_has_no_saving() -> None:
     world, state = fleet()
-    state.replace_rates([], "test", "test", 1)
+    replace_rates(state, [], "test", "test", 1)
     price_all(world.store, state)
     found = right_sizing(world.store, state, WINDOW, None, Assumptions())
     assert [(None, None)] * 2 == [(i["cost"], i["saving"]) for i in found["items"]]
@@ -326,7 +327,7 @@ def test_the_price_of_another_pool_s_spot_capacity_counts_and_the_dearest_of_the
         Rate("*", "spot", Decimal(price), us(-DAY), pool=pool)
         for pool, price in (("s1", "0.5"), ("s2", "1"), ("s3", "0.7"))
     ]
-    state.replace_rates([*state.rates(), *pools], "test", "test", 1)
+    replace_rates(state, [*load_rates(state), *pools], "test", "test", 1)
     price_all(world.store, state)
     found = spot_suitability(world.store, state, WINDOW, None, Assumptions())
     assert {("0.5000", True)} == {(item["spot_price_ratio"], item["suitable"]) for item in found["items"]}
@@ -387,8 +388,8 @@ def test_rented_gpus_are_not_owned() -> None:
 def test_euros_are_not_compared_with_dollars() -> None:
     world, state = fleet()
     buy(world, state, currency="EUR")
-    state.replace_rates([Rate("*", "on_demand", Decimal("3.50"), us(-DAY), pool="elsewhere")], "test", "test", 2)
-    state.replace_rates([Rate(H100, "on_demand", Decimal("3.50"), us(-DAY))], "test", "test", 3)
+    replace_rates(state, [Rate("*", "on_demand", Decimal("3.50"), us(-DAY), pool="elsewhere")], "test", "test", 2)
+    replace_rates(state, [Rate(H100, "on_demand", Decimal("3.50"), us(-DAY))], "test", "test", 3)
     for item in own_vs_cloud(world.store, state, WINDOW, Assumptions())["items"]:
         assert ("EUR", None) == (item["currency"], item["cloud_price"])
         assert "the on-demand rate is in USD: add an exchange rate to EUR" == item["missing"]
@@ -397,7 +398,7 @@ def test_euros_are_not_compared_with_dollars() -> None:
 def test_with_a_reporting_currency_both_are_in_it() -> None:
     world, state = fleet()
     buy(world, state, currency="EUR")
-    state.replace_rates([Rate(H100, "on_demand", Decimal("3.50"), us(-DAY))], "test", "test", 3)
+    replace_rates(state, [Rate(H100, "on_demand", Decimal("3.50"), us(-DAY))], "test", "test", 3)
     set_fx(state, Fx((Exchange("EUR", "USD", Decimal("1.1"), us(-DAY)),), "USD"), "test", "test", 4)
     # 400000 / 4 and 10.2 x 8760 x 0.10 by 8 x 8760 hours is 1.554440 EUR, in dollars 1.709885.
     items = own_vs_cloud(world.store, state, WINDOW, Assumptions())["items"]
@@ -408,7 +409,7 @@ def test_with_a_reporting_currency_both_are_in_it() -> None:
 
 def test_pools_without_a_price_free_nodes_and_no_dollars() -> None:
     world, state = fleet()
-    state.replace_rates([Rate("*", "owned", Decimal(2), us(-DAY), pool="p1")], "test", "test", 1)
+    replace_rates(state, [Rate("*", "owned", Decimal(2), us(-DAY), pool="p1")], "test", "test", 1)
     price_all(world.store, state)
     (item,) = consolidation(world.store, state, WINDOW, "c1", ["p1", "p2"], Assumptions())["items"]
     assert (2, None) == (item["freed_nodes"], item["saving_a_month"])

@@ -18,7 +18,9 @@ from gpuwatch.findings.read import read
 from gpuwatch.findings.threshold_overrides import put
 from gpuwatch.findings.threshold_overrides import read as read_card
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.rules.rule import rules
 from tests.worlds.detectors import IDLE, WORK, World, us
 
@@ -35,8 +37,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         made.gpu(f"g{job}", (30, WORK), (idle, IDLE), (60, WORK))
         made.job(job, [f"g{job}"], 0, 90 + idle)
         made.store.sql("update claim set account = $a where job_id = $j", a=account, j=job)
-    made.state.replace_team_rules([TeamRule("account", "x", "ax"), TeamRule("account", "y", "by")], "t", "t", 0)
-    made.state.replace_rates([Rate("H100", "owned", Decimal("2.00"), us(0))], "t", "t", 0)
+    replace_team_rules(made.state, [TeamRule("account", "x", "ax"), TeamRule("account", "y", "by")], "t", "t", 0)
+    replace_rates(made.state, [Rate("H100", "owned", Decimal("2.00"), us(0))], "t", "t", 0)
     made.analyze(200, detectors=("idle-hoarding",))
     price_all(made.store, made.state)
     return made

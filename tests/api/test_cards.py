@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.node_split import COLUMNS
 from gpuwatch.state import State
 from tests.worlds.api import Api
@@ -289,14 +290,14 @@ def test_two_rules_that_give_one_name_to_two_teams_are_refused(
 
 def test_doctor_tells_what_a_bundle_matches_two_ways(books: Api) -> None:
     """A bundle is read before its runs are known: its rules decide in their order."""
-    books.service.state.replace_team_rules([TeamRule(*rule) for rule in CROSSING], "test", "teams.csv", 1)
+    replace_team_rules(books.service.state, [TeamRule(*rule) for rule in CROSSING], "test", "teams.csv", 1)
     check = next(c for c in books.get("/api/v1/quality").json()["checks"] if c["id"] == "rules")
 
     assert "user 'ursula' is matched two ways: by (urs* to red), which decides, and by (*ula to blue)" in check["what"]
 
 
 def test_the_api_warns_of_a_team_that_nobody_names(api: Api) -> None:
-    api.service.state.replace_team_rules([TeamRule("account", "v", "vision")], "test", "test", 0)
+    replace_team_rules(api.service.state, [TeamRule("account", "v", "vision")], "test", "test", 0)
     budgets = [{"team": team, "period": "month", "amount": "5", "currency": "USD"} for team in ("vison", "vision")]
     recipients = [{"team": team, "to": ["ann@example.com"]} for team in ("vison", "*")]
     for path, items in (("budgets", budgets), ("recipients", recipients)):

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from gpuwatch.billing.focus.columns import columns
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from tests.worlds.api import BLUE_WORDS, Api
 from tests.worlds.world import us
 
@@ -53,7 +54,7 @@ def test_parquet_of_the_newer_version(filled: Api) -> None:
 
 
 def test_time_without_a_price_is_told_beside_the_file(books: Api) -> None:
-    books.service.state.replace_rates([Rate("A100", "owned", Decimal(2), us(0))], "test", "test", us(0))
+    replace_rates(books.service.state, [Rate("A100", "owned", Decimal(2), us(0))], "test", "test", us(0))
     books.service.analyse_once()
     answer = books.get(ROUTE)
 

@@ -12,6 +12,7 @@ from gpuwatch.billing.periods.repository import FINE, Closing
 from gpuwatch.billing.periods.view import forced_why
 from gpuwatch.core.clock import Window
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from tests.worlds.api import Api
 from tests.worlds.world import HOUR, Gpu, batch, minutes, samples, us
 
@@ -97,7 +98,7 @@ def test_hours_that_are_not_booked_cannot_be_closed(books: Api) -> None:
 
 def repriced(books: Api, price: str) -> None:
     """Another price of every H100, and the pass of the analyzer that follows."""
-    books.service.state.replace_rates([Rate("H100", "owned", Decimal(price), us(0))], "test", "test", us(0))
+    replace_rates(books.service.state, [Rate("H100", "owned", Decimal(price), us(0))], "test", "test", us(0))
     books.service.analyse_once()
 
 

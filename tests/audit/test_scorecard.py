@@ -25,6 +25,7 @@ from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records
 from gpuwatch.findings.owner_actions import Action, Actions
 from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report.scorecard.document import owners_said
 from gpuwatch.rules import layers
 from gpuwatch.rules.rule import layer_of, rules
@@ -65,7 +66,7 @@ def decided(found: dict[str, Any], id: str) -> tuple[str, float | None]:
 
 def priced(world: World, price: str = "2.50") -> None:
     rate = Rate("*", "on_demand", Decimal(price), 0, None, None, None, None, "USD")
-    world.state.replace_rates([rate], "test", "test", 0)
+    replace_rates(world.state, [rate], "test", "test", 0)
 
 
 def add(world: World, table: str, schema: pa.Schema, **columns: object) -> None:

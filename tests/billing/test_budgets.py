@@ -34,10 +34,11 @@ from gpuwatch.policy.policy import as_dict
 from gpuwatch.rates import fx
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.csv_table import RowsRefused, whole
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.service.after_pass import AlertConfig, Alerting
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 from tests.billing.test_chargeback import priced
 from tests.worlds.alerts import finding
 from tests.worlds.world import BUSY, H100, HOUR, Gpu, World, claim, minutes, samples, us
@@ -202,7 +203,7 @@ def test_a_hostile_value_is_refused(name: str, text: str) -> None:
 def test_time_without_a_price_is_no_money_that_was_not_spent() -> None:
     """Unknown is not zero: nobody knows what was spent, and the status says what is missing."""
     world, state = spending()
-    state.replace_rates([], "test", "test", 1)
+    replace_rates(state, [], "test", "test", 1)
     price_all(world.store, state)
     set_(state, Budget("a", "month", Decimal(1), "USD"))
     (status,) = statuses(world.store, state, us(10 * DAY))
@@ -258,7 +259,9 @@ def test_the_burn_down_is_what_a_policy_charges() -> None:
     world = World().add(*(samples(gpu, at, BUSY) for gpu in gpus), held).book()
     state = priced(world, Rate(H100, "owned", Decimal(1), us(-DAY)))
     rules = {"name": "p", "valid_from": "2026-11-02", "payers": {"idle": "proportional"}}
-    Cards(state).replace("policies", [as_dict(item) for item in parse({"policies": [rules]})], "test", "test", 0)
+    VersionedLists(state).replace(
+        "policies", [as_dict(item) for item in parse({"policies": [rules]})], "test", "test", 0
+    )
     set_(state, Budget("a", "month", Decimal(1000), "USD"))
     for hours in (36, 60, 240):
         (status,) = statuses(world.store, state, us(hours * HOUR))
@@ -271,7 +274,7 @@ def test_the_report_of_a_closed_month_has_what_was_frozen() -> None:
     world, state = spending(28)
     set_(state, Budget("a", "month", Decimal(900), "USD"))
     periods_close.close(world.store, state, "2026-11", "ada", us(40 * DAY), force=True)
-    state.replace_rates([Rate(H100, "owned", Decimal(9), us(-DAY))], "test", "test", 1)
+    replace_rates(state, [Rate(H100, "owned", Decimal(9), us(-DAY))], "test", "test", 1)
     price_all(world.store, state)
     told = for_report(world.store, state, Window(us(22 * DAY), us(29 * DAY)), "a")
     assert told is not None
@@ -284,7 +287,7 @@ def test_a_budget_that_fails_holds_no_finding_up(monkeypatch: pytest.MonkeyPatch
     with State.open(tmp_path) as state:
         hook = {"name": "hook", "kind": "webhook", "url": "https://example.com/x"}
         Channels(state).replace([hook], "test", 0)
-        Cards(state).replace("budgets", [{"team": "a", "period": "year", "line": 1}], "test", "test", 0)
+        VersionedLists(state).replace("budgets", [{"team": "a", "period": "year", "line": 1}], "test", "test", 0)
         monkeypatch.setattr(findings_read, "read", lambda *_, **__: [finding()])
         alerting = Alerting(state, AlertConfig([], []), lambda: us(DAY), lambda: "", Settings(), lambda *_: None)
         alerting.after_pass(world.store)

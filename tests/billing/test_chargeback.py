@@ -19,7 +19,9 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import largest_remainder
 from gpuwatch.ledger.totals import scale_of
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.ledger.test_ledger_properties import seeds, steady, tiny_fleet
@@ -39,8 +41,8 @@ def rate(price: str, start: int = 0, end: int | None = None, currency: str = "US
 def priced(world: World, *rates: Rate) -> State:
     """A state with these rates and a team an account, and the world priced by it."""
     state = State.open("sqlite://")
-    state.replace_rates(list(rates), "test", "test", 0)
-    state.replace_team_rules([TeamRule("account", f"acct-{team}", team) for team in TEAMS], "test", "test", 0)
+    replace_rates(state, list(rates), "test", "test", 0)
+    replace_team_rules(state, [TeamRule("account", f"acct-{team}", team) for team in TEAMS], "test", "test", 0)
     chargeback.price_all(world.store, state)
     return state
 
@@ -123,7 +125,7 @@ def test_reading_prices_nothing() -> None:
     state = priced(world, rate("2"))
     window = Window(us(0), us(HOUR))
     before = chargeback.chargeback(world.store, state, window).cost
-    state.replace_rates([rate("4")], "test", "test", 1)
+    replace_rates(state, [rate("4")], "test", "test", 1)
 
     assert [before] * 2 == [
         chargeback.chargeback(world.store, state, window).cost,

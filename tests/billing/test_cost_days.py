@@ -15,7 +15,9 @@ from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, Window
 from gpuwatch.jobs import listing as jobs_listing
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.day_sums import roll
@@ -39,8 +41,8 @@ def rules(*teams: str) -> list[TeamRule]:
 
 def stated(world: World, rates: list[Rate], teams: list[TeamRule]) -> State:
     state = State.open("sqlite://")
-    state.replace_rates(rates, "test", "test", 0)
-    state.replace_team_rules(teams, "test", "test", 0)
+    replace_rates(state, rates, "test", "test", 0)
+    replace_team_rules(state, teams, "test", "test", 0)
     chargeback.price_all(world.store, state)
     return state
 
@@ -161,7 +163,7 @@ def test_a_new_rule_moves_days_that_are_rolled() -> None:
     window = Window(us(0), us(DAY))
     assert ["a"] == [c.group["team"] for c in chargeback.chargeback(world.store, state, window).items]
 
-    state.replace_team_rules([TeamRule("account", "acct-a", "other")], "test", "test", 1)
+    replace_team_rules(state, [TeamRule("account", "acct-a", "other")], "test", "test", 1)
     chargeback.price_all(world.store, state)
     assert ["other"] == [c.group["team"] for c in chargeback.chargeback(world.store, state, window).items]
     assert [0] == days(world.store)
@@ -201,8 +203,8 @@ def test_days_follow_late_samples_new_rates_and_new_rules(seed: int) -> None:
     assert directly(world, state, window) == answers(world, state, window)
     chargeback.price_all(world.store, state)
     assert directly(world, state, window) == answers(world, state, window)
-    state.replace_rates([rate("4", -DAY, DAY + 1800), rate("5", DAY + 1800)], "test", "test", 1)
-    state.replace_team_rules(rules("b"), "test", "test", 1)
+    replace_rates(state, [rate("4", -DAY, DAY + 1800), rate("5", DAY + 1800)], "test", "test", 1)
+    replace_team_rules(state, rules("b"), "test", "test", 1)
     chargeback.price_all(world.store, state)
     assert directly(world, state, window) == answers(world, state, window)
 

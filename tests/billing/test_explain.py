@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.charge_id import Asked, decode
-from gpuwatch.billing.chargeback import Chargeback
 from gpuwatch.billing.explain.charge import NoSuchCharge, explain
 from gpuwatch.billing.explain.counterfactual import policies_of, under
 from gpuwatch.billing.explain.text import dealt_text
 from gpuwatch.billing.listings import chargeback_listing
+from gpuwatch.billing.records import Chargeback
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.policy import Policies, as_dict
 from gpuwatch.rates.card import Rate
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 from tests.billing import test_periods
 from tests.billing.test_cost_days import DAY, drawn, rules, stated, windows
 from tests.billing.test_policy_charges import made, random_policies, two_teams
@@ -46,7 +46,7 @@ BYS = (
 
 
 def set_policies(state: State, found: Policies) -> None:
-    Cards(state).replace("policies", [as_dict(one) for one in found.items], "test", "test", 0)
+    VersionedLists(state).replace("policies", [as_dict(one) for one in found.items], "test", "test", 0)
 
 
 def whole(world: World, state: State, asked: Asked, teams: Collection[str] | None = None, limit: int = 50) -> Any:

@@ -26,6 +26,8 @@ from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.core.clock import HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.billing.test_chargeback import cut, drawn
 from tests.ledger.test_ledger_properties import seeds
@@ -252,9 +254,9 @@ def test_a_closed_week_of_two_months_has_charges_of_one(tmp_path: Path) -> None:
     start = 28 * 24 * HOUR
     world = World().add(samples(Gpu(), minutes(start, start + HOUR))).book()
     with State.open(tmp_path) as state:
-        state.replace_rates([rate("2")], "test", "test", 0)
+        replace_rates(state, [rate("2")], "test", "test", 0)
         periods_close.close(world.store, state, "2026-W49", "ada", us(start + 8 * 24 * HOUR), force=True)
-        state.replace_rates([rate("3")], "test", "test", 1)
+        replace_rates(state, [rate("3")], "test", "test", 1)
         chargeback.price_all(world.store, state)
         rows = told(world, state, Window(us(start), us(start + 7 * 24 * HOUR)))
 
@@ -273,8 +275,8 @@ def test_hostile_names_stay_what_they_are() -> None:
         samples(Gpu(model=""), minutes(0, HOUR)), claim("1", 0, HOUR / 2, gpus="GPU-a", account="a", user_name=user)
     )
     state = State.open("sqlite://")
-    state.replace_rates([rate("2", model="*", currency="EUR")], "test", "test", 0)
-    state.replace_team_rules([TeamRule("account", "a", team)], "test", "test", 0)
+    replace_rates(state, [rate("2", model="*", currency="EUR")], "test", "test", 0)
+    replace_team_rules(state, [TeamRule("account", "a", team)], "test", "test", 0)
     chargeback.price_all(world.book().store, state)
     held = next(row for row in told(world, state, TODAY) if row["x_User"])
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.billing import chargeback
+from gpuwatch.billing import chargeback, records
 from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.billing.periods.billed import CORRECTIONS_FROM, corrected, corrections_in, frozen_answer
 from gpuwatch.billing.periods.corrections import Corrections
@@ -29,10 +29,12 @@ from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.parse import parse
 from gpuwatch.policy.policy import as_dict
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.state.core import FILE
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 from tests.worlds.world import H100, HOUR, IDLE, Gpu, World, claim, minutes, samples, us
 
 WEEK = "2026-W45"
@@ -63,8 +65,8 @@ def books(path: Path, *rates: Rate) -> Iterator[tuple[World, State]]:
     ]
     world = World().add(*rows, *claims).book()
     with State.open(path) as state:
-        state.replace_rates(list(rates or (rate("2.49"),)), "test", "test", 0)
-        state.replace_team_rules(rules(a="red", b="blue"), "test", "test", 0)
+        replace_rates(state, list(rates or (rate("2.49"),)), "test", "test", 0)
+        replace_team_rules(state, rules(a="red", b="blue"), "test", "test", 0)
         chargeback.price_all(world.store, state)
         yield world, state
 
@@ -74,11 +76,11 @@ def close(world: World, state: State, at_us: int = NOW, name: str = WEEK) -> per
 
 
 def repriced(world: World, state: State, *rates: Rate) -> None:
-    state.replace_rates(list(rates), "test", "test", 1)
+    replace_rates(state, list(rates), "test", "test", 1)
     chargeback.price_all(world.store, state)
 
 
-def live(world: World, state: State) -> chargeback.Chargeback:
+def live(world: World, state: State) -> records.Chargeback:
     return periods_close._live(world.store, state, WINDOW, periods_close.FINE)
 
 
@@ -175,7 +177,7 @@ def test_rates_that_change_while_it_is_closed_are_told(tmp_path: Path, monkeypat
         told = periods_close.summary
 
         def late(*rows: Any) -> Any:
-            state.replace_rates([rate("9")], "eve", "test", 2)
+            replace_rates(state, [rate("9")], "eve", "test", 2)
             return told(*rows)
 
         monkeypatch.setattr(periods_close, "summary", late)
@@ -340,11 +342,11 @@ def other_rates(world: World, state: State, rng: random.Random) -> None:
     chosen = [rate(f"{rng.randrange(1, 10**6) / 10**5:.5f}")]
     if rng.random() < 0.5:
         chosen.append(rate("0.7", "1g.10gb", rng.choice(("USD", "EUR"))))
-    state.replace_rates(chosen if rng.random() < 0.8 else [rate("1", model="A100")], "test", "test", 3)
+    replace_rates(state, chosen if rng.random() < 0.8 else [rate("1", model="A100")], "test", "test", 3)
 
 
 def other_teams(world: World, state: State, rng: random.Random) -> None:
-    state.replace_team_rules(rules(a=rng.choice("xyz"), b=rng.choice("xyz")), "test", "test", 3)
+    replace_team_rules(state, rules(a=rng.choice("xyz"), b=rng.choice("xyz")), "test", "test", 3)
 
 
 def other_policies(world: World, state: State, rng: random.Random) -> None:
@@ -358,7 +360,7 @@ def other_policies(world: World, state: State, rng: random.Random) -> None:
         ],
     }
     rows = [as_dict(item) for item in parse({"policies": [found]})]
-    Cards(state).replace("policies", [] if Cards(state).rows("policies") else rows, "test", "test", 3)
+    VersionedLists(state).replace("policies", [] if VersionedLists(state).rows("policies") else rows, "test", "test", 3)
 
 
 def reopen(world: World, state: State, rng: random.Random) -> None:

@@ -19,7 +19,9 @@ from gpuwatch.ledger.totals import working_tables
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.parse import matches, parse
 from gpuwatch.policy.policy import DEFAULT, Policies, Policy
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.ledger.test_ledger_properties import seeds, steady
 from tests.worlds.world import BUSY, CLUSTER, H100, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, node, samples, us
@@ -70,9 +72,9 @@ class Fleet:
             Rate(model, "owned", Decimal(str(float(price))), start, end, None, None, profile, currency)
             for model, profile, start, end, currency, price in self.prices
         ]
-        self.state.replace_rates(rates, "test", "test", 0)
+        replace_rates(self.state, rates, "test", "test", 0)
         teams = [TeamRule("account", f"acct-{team}", team) for team in "abc"]
-        self.state.replace_team_rules(teams, "test", "test", 0)
+        replace_team_rules(self.state, teams, "test", "test", 0)
         chargeback.price_all(self.world.store, self.state)
 
     def _device(self, gpu: Gpu, free: bool) -> list[Any]:

@@ -23,6 +23,7 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import BILL, BILL_FILE, Records
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.worlds.world import H100, HOUR, T0_US, Gpu, World, minutes, node, samples, us
 
@@ -74,7 +75,7 @@ def fleet(end: int = DAY, *nodes: Mapping[str, Any]) -> World:
 def state_of(world: World, price: str | None = "2", currency: str = "USD") -> State:
     state = State.open("sqlite://")
     if price is not None:
-        state.replace_rates([Rate(H100, "on_demand", Decimal(price), 0, currency=currency)], "test", "test", 0)
+        replace_rates(state, [Rate(H100, "on_demand", Decimal(price), 0, currency=currency)], "test", "test", 0)
     chargeback.price_all(world.store, state)
     return state
 
@@ -150,13 +151,13 @@ def test_currencies_are_never_added() -> None:
 
 
 def test_a_bill_is_converted_where_a_currency_is_reported_in() -> None:
-    from gpuwatch.state.versioned_lists import Cards
+    from gpuwatch.state.versioned_lists import VersionedLists
 
     world = billed(fleet(), line(currency="EUR", amount="40"))
     state = state_of(world)
     head = {"currency": "USD", "max_age_days": 40}
     rate = {"from": "EUR", "to": "USD", "rate": "1.2", "valid_from_us": T0_US - DAY_US}
-    Cards(state).replace("fx", [head, rate], "test", "test", 0)
+    VersionedLists(state).replace("fx", [head, rate], "test", "test", 0)
     found = asked(world, state)
 
     assert ({"USD"}, {}) == (set(found.totals), parts(found))

@@ -20,6 +20,7 @@ from gpuwatch.commands import capacity as command
 from gpuwatch.core.model import LINK, PENDING, WORKLOAD, Records
 from gpuwatch.hardware.fgd import Task
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.topology import derive as topology_derive
@@ -88,7 +89,7 @@ def ask(world: World, links: Sequence[Row] = (), rates: Sequence[Rate] = (), at_
             topology_derive.derive(store, CLUSTER)
         if rates:
             with State.open("sqlite://") as state:
-                state.replace_rates(list(rates), "test", "test", 0)
+                replace_rates(state, list(rates), "test", "test", 0)
                 chargeback.price_all(store, state)
         return shapes(store, at_us, **more)
 

@@ -28,6 +28,7 @@ from gpuwatch.hardware.mig_plan import repartition, served
 from gpuwatch.hardware.mig_profiles import GEOMETRIES
 from gpuwatch.hardware.shares import maximal_layouts
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.ledger.test_stranding import DAY, END, asked, machine, world
@@ -41,7 +42,7 @@ def split() -> Iterator[World]:
     """Two nodes of four GPUs, of each one is held; four GPUs were asked for the day before. A GPU-hour costs 2 dollars."""
     made = world(machine("n1", 4, held=1), machine("n2", 4, held=1), requests=[asked("big", 4)]).book()
     with made.store, State.open("sqlite://") as state:
-        state.replace_rates([Rate(H100, "owned", Decimal(2), 0, None, None, None, None, "USD")], "test", "test", 0)
+        replace_rates(state, [Rate(H100, "owned", Decimal(2), 0, None, None, None, None, "USD")], "test", "test", 0)
         chargeback.price_all(made.store, state)
         yield made
 

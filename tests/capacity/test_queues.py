@@ -12,6 +12,7 @@ import pytest
 from gpuwatch.capacity.queues import queues, workloads
 from gpuwatch.core.model import QUEUE, RESERVATION, WORKLOAD, Records
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import compact
@@ -26,8 +27,8 @@ Row = dict[str, Any]
 def state() -> Iterator[State]:
     """Rules: namespace lab is red's, namespace sea blue's."""
     made = State.open("sqlite://")
-    made.replace_team_rules(
-        [TeamRule("namespace", "lab", "red"), TeamRule("namespace", "sea", "blue")], "test", "test", T0_US
+    replace_team_rules(
+        made, [TeamRule("namespace", "lab", "red"), TeamRule("namespace", "sea", "blue")], "test", "test", T0_US
     )
     yield made
     made.close()

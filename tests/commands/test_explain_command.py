@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 from gpuwatch.billing import chargeback
 from gpuwatch.cli import app
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.e2e.process import Server
@@ -37,8 +39,8 @@ def data(tmp_path: Path) -> Path:
         claim("2", HOUR / 2, HOUR, gpus="GPU-a", account="a", user_name="ann"),
     ).book()
     with State.open(tmp_path / "data") as state:
-        state.replace_rates([Rate(H100, "owned", Decimal(2), T0_US)], "test", "rates.csv", us(0))
-        state.replace_team_rules([TeamRule("account", "a", "red")], "test", "teams.csv", us(0))
+        replace_rates(state, [Rate(H100, "owned", Decimal(2), T0_US)], "test", "rates.csv", us(0))
+        replace_team_rules(state, [TeamRule("account", "a", "red")], "test", "teams.csv", us(0))
         chargeback.price_all(world.store, state)
     world.store.close()
     (tmp_path / "draft.toml").write_text(POLICY)

@@ -19,7 +19,9 @@ from gpuwatch.billing.periods.repository import Periods
 from gpuwatch.cli import app
 from gpuwatch.commands.period import _dear
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.state.core import FILE
 from gpuwatch.store.database import Store
@@ -46,8 +48,8 @@ def data(tmp_path: Path) -> Path:
         claim("1", AGO, AGO + HOUR / 2, gpus="GPU-a", account="a", user_name="ann"),
     ).book()
     with State.open(tmp_path) as state:
-        state.replace_rates([rate("2")], "test", "rates.csv", us(AGO))
-        state.replace_team_rules([TeamRule("account", "a", "red")], "test", "teams.csv", us(AGO))
+        replace_rates(state, [rate("2")], "test", "rates.csv", us(AGO))
+        replace_team_rules(state, [TeamRule("account", "a", "red")], "test", "teams.csv", us(AGO))
         chargeback.price_all(world.store, state)
     world.store.close()
     return tmp_path
@@ -139,7 +141,7 @@ def test_what_an_analysis_finds_is_a_correction(data: Path) -> None:
     """`gpuwatch analyze` looks at closed periods; `show --corrections` tells the lines."""
     told(data, "period", "close", WEEK, "--force")
     with State.open(data) as state:
-        state.replace_rates([rate("3")], "eve", "rates.csv", us(0))
+        replace_rates(state, [rate("3")], "eve", "rates.csv", us(0))
     told(data, "analyze")
     lines = rows(data, "period", "show", WEEK, "--corrections")
     month = rows(data, "chargeback", "--window", "24h")
@@ -202,8 +204,8 @@ def test_a_missing_folder_is_named_and_not_made(data: Path, tmp_path: Path, form
 
 def test_the_audit_log_tells_the_rows_that_changed(data: Path) -> None:
     with State.open(data) as state:
-        state.replace_rates([rate("3")], "eve", "rates.csv", us(0))
-        state.replace_team_rules([], "eve", "teams.csv", us(0))
+        replace_rates(state, [rate("3")], "eve", "rates.csv", us(0))
+        replace_team_rules(state, [], "eve", "teams.csv", us(0))
     newest = rows(data, "audit-log", "--what", "rates", "--limit", "1")[0]
     owners = rows(data, "audit-log", "--what", "teams", "--since", "2026-01-01")
     table = told(data, "audit-log", "--format", "table")
@@ -246,7 +248,7 @@ def test_corrections_are_added_up_by_currency(data: Path) -> None:
     told(data, "period", "close", WEEK, "--force")
     assert [] == json.loads(told(data, "period", "show", WEEK, "--corrections", "--format", "json"))["total"]
     with Store.open(data, threads=1) as store, State.open(data) as state:
-        state.replace_rates([rate("3")], "test", "rates.csv", us(AGO))
+        replace_rates(state, [rate("3")], "test", "rates.csv", us(AGO))
         chargeback.price_all(store, state)
         periods_close.find_corrections(store, state, us(AGO + 14 * 24 * HOUR))
     answer = json.loads(told(data, "period", "show", WEEK, "--corrections", "--format", "json"))

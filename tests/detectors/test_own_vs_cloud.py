@@ -12,6 +12,7 @@ from gpuwatch.detectors.own_vs_cloud import OWN_VS_CLOUD
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.in_force import set_owned
 from gpuwatch.rates.owned import Owned
+from gpuwatch.rates.repository import replace_rates
 from tests.worlds.detectors import (
     H100,
     IDLE,
@@ -43,7 +44,7 @@ def pool(world: World, *rates: Rate, used: float, hours: int = HOURS) -> World:
         world.gpu(gpu, (held, WORK), (60 * hours - held, IDLE), step_s=1200)
         if held:
             world.job(f"job-{gpu}", [gpu], 0, held)
-    world.state.replace_rates(list(rates), "test", "test", 0)
+    replace_rates(world.state, list(rates), "test", "test", 0)
     return world
 
 
@@ -131,7 +132,7 @@ def test_it_is_reckoned_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     world.analyze(LENGTH, detectors=[RULE], since_us=us(LENGTH - 120))
     assert [1] == reckoned
 
-    world.state.replace_rates([OWNED, rate("on_demand", "2.10")], "test", "test", 1)
+    replace_rates(world.state, [OWNED, rate("on_demand", "2.10")], "test", "test", 1)
     world.analyze(LENGTH, detectors=[RULE], since_us=us(LENGTH - 120))
     assert [1, 1] == reckoned
     assert ["2.100000"] == [one.evidence["cloud_price"] for one in said(world, RULE)]

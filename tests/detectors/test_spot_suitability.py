@@ -10,6 +10,7 @@ import pytest
 
 from gpuwatch.detectors.spot_suitability import SPOT_SUITABILITY
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from tests.worlds.detectors import H100, PAGE_HEADINGS, WORK, World, page_headings, page_rows, printed_thresholds, us
 from tests.worlds.subjects import hour_by_hour, said
 
@@ -28,7 +29,7 @@ RENTED = (rate("on_demand", "2"), rate("spot", "0.8", "elsewhere"))
 
 
 def priced(world: World, *rates: Rate) -> World:
-    world.state.replace_rates(list(rates), "test", "test", 0)
+    replace_rates(world.state, list(rates), "test", "test", 0)
     return world
 
 

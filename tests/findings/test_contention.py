@@ -17,7 +17,9 @@ from gpuwatch.billing.chargeback import price_all
 from gpuwatch.core.model import EVENT, PENDING, Records
 from gpuwatch.findings import contention
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from tests.worlds.detectors import CLUSTER, IDLE, WORK, World, us
 
 NOW = us(10_000)
@@ -48,8 +50,8 @@ def hoards(directory: Path, *gpus: str, jobs: bool = False) -> World:
         world.gpu(name, (60, WORK), (120, IDLE), (60, WORK))
     for number, name in enumerate(gpus if jobs else [gpus]):
         world.job(f"hoard-{number}", [name] if isinstance(name, str) else list(name), 0, 240)
-    world.state.replace_team_rules([TeamRule("user", "ada", "ada"), TeamRule("user", "bob", "bob")], "t", "t", 0)
-    world.state.replace_rates([Rate("H100", "owned", Decimal("2.00"), us(0))], "t", "t", 0)
+    replace_team_rules(world.state, [TeamRule("user", "ada", "ada"), TeamRule("user", "bob", "bob")], "t", "t", 0)
+    replace_rates(world.state, [Rate("H100", "owned", Decimal("2.00"), us(0))], "t", "t", 0)
     return world
 
 
@@ -182,7 +184,7 @@ def test_beyond_what_is_free_it_is(world: World) -> None:
 
 def test_without_a_price_the_hours_are_told_and_no_money(tmp_path: Path) -> None:
     world = hoards(tmp_path, "a")
-    world.state.replace_rates([], "t", "t", 1)
+    replace_rates(world.state, [], "t", "t", 1)
     analyzed(world)
     waits(world, "9", 60, 180, 1)
 

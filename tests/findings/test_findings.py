@@ -14,6 +14,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.findings import read as findings_read
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.store.database import Store
 from tests.worlds.facts import fleet_of_three
 from tests.worlds.world import H100, T0_US
@@ -183,7 +184,7 @@ def test_the_rank_is_the_cost(store: Store) -> None:
 def test_no_rate_is_no_cost_and_comes_last() -> None:
     world, state = fleet_of_three()
     with world.store:
-        state.replace_rates([], "test", "rates.csv", T0_US + 1)
+        replace_rates(state, [], "test", "rates.csv", T0_US + 1)
         chargeback.price_all(world.store, state)
         found = findings_read.read(world.store)
 

@@ -16,6 +16,7 @@ from gpuwatch.findings.effective_thresholds import in_force, sets, steps
 from gpuwatch.findings.presets import LADDER, PRESETS, RECLAIM
 from gpuwatch.findings.threshold_overrides import Layer, answer, layers, put, read
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.policy.values import PolicyError
 from gpuwatch.rules.rule import is_time, rules
 from gpuwatch.state import State
@@ -167,8 +168,12 @@ def test_each_team_is_judged_by_its_own_thresholds(tmp_path: Path) -> None:
         world.gpu(name, (30, WORK), (30, IDLE), (30, WORK))
         world.job(name, [name], 0, 90)
     world.store.sql("update claim set account = case job_id when 'a' then 'x' when 'b' then 'y' else 'z' end")
-    world.state.replace_team_rules(
-        [TeamRule("account", "x", "ax"), TeamRule("account", "y", "by"), TeamRule("account", "z", "cz")], "t", "t", 0
+    replace_team_rules(
+        world.state,
+        [TeamRule("account", "x", "ax"), TeamRule("account", "y", "by"), TeamRule("account", "z", "cz")],
+        "t",
+        "t",
+        0,
     )
     text = '[[teams]]\nteam="by"\npreset="princeton"\n[[teams]]\nteam="cz"\noff=["idle-hoarding"]'
     put(world.state, read(text, "card", rules(), None), "card", "ada", 1)
@@ -212,7 +217,7 @@ def test_a_finding_names_the_preset_that_judged_it(tmp_path: Path) -> None:
         world.gpu(name, (30, WORK), (90, IDLE), (30, WORK))
         world.job(name, [name], 0, 150)
     world.store.sql("update claim set account = case job_id when 'a' then 'x' else 'y' end")
-    world.state.replace_team_rules([TeamRule("account", "x", "ax"), TeamRule("account", "y", "by")], "t", "t", 0)
+    replace_team_rules(world.state, [TeamRule("account", "x", "ax"), TeamRule("account", "y", "by")], "t", "t", 0)
     text = '[[teams]]\nteam="by"\npreset="princeton"\nthresholds.idle-hoarding.warn_us="70m"'
     put(world.state, read(text, "card", rules(), None), "card", "ada", 1)
 

@@ -34,9 +34,11 @@ from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.parse import parse
 from gpuwatch.policy.policy import as_dict
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import retain
 from tests.ledger.test_ledger_properties import steady
@@ -145,8 +147,8 @@ CASES = [
 def priced(world: World, price: Decimal = PRICE) -> State:
     """Every GPU at one price; account acct-a is team a's, acct-b team b's."""
     state = State.open("sqlite://")
-    state.replace_rates([Rate("*", "owned", price, T0_US - DAY_US)], "test", "test", 0)
-    state.replace_team_rules([TeamRule("account", f"acct-{t}", t) for t in "ab"], "test", "test", 0)
+    replace_rates(state, [Rate("*", "owned", price, T0_US - DAY_US)], "test", "test", 0)
+    replace_team_rules(state, [TeamRule("account", f"acct-{t}", t) for t in "ab"], "test", "test", 0)
     chargeback.price_all(world.store, state)
     return state
 
@@ -473,7 +475,7 @@ def test_a_policy_that_changes_the_method_is_booked_once_and_never_again() -> No
             {"policies": [{"name": "by memory", "valid_from": "2026-11-01", "mig_share_method": "memory"}]}
         )
     ]
-    Cards(state).replace("policies", rows, "test", "test", 0)
+    VersionedLists(state).replace("policies", rows, "test", "test", 0)
     assert (first, 0) == (hours(), hours())
     assert {"57.75"} == {str(money) for _, money in charges(world, state).values()}
 

@@ -15,6 +15,8 @@ import pytest
 
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.imports.files import ImportReport, import_paths
+from gpuwatch.policy.repository import load_team_rules
+from gpuwatch.rates.repository import load_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -229,7 +231,7 @@ def test_bad_rows_of_rates_and_teams_are_reported_with_file_and_line(desk: Desk)
     named = {(Path(file).name, at) for r in report.rejects for file, at, _ in r.first.values()}
 
     assert {("rates.csv", 2), ("teams.csv", 2)} == named
-    assert (1, 1) == (len(desk.state.rates()), len(desk.state.team_rules()))
+    assert (1, 1) == (len(load_rates(desk.state)), len(load_team_rules(desk.state)))
 
 
 def test_an_unreadable_rate_card_does_not_stop_the_metrics(desk: Desk) -> None:

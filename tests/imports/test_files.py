@@ -16,6 +16,8 @@ from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.registry import plan_bundle
 from gpuwatch.imports.files import ImportReport, import_paths
+from gpuwatch.policy.repository import load_team_rules
+from gpuwatch.rates.repository import load_rates
 from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
 from gpuwatch.state import State
@@ -209,8 +211,8 @@ def test_rates_and_teams_land_in_the_state_once(books: Books, bundle: Path) -> N
     books.load("bundle", bundle)
 
     assert versions == [books.state.card_version(kind) for kind in ("rates", "teams")]
-    assert len((bundle / "rates.csv").read_text().splitlines()) - 1 == len(books.state.rates())
-    assert len((bundle / "teams.csv").read_text().splitlines()) - 1 == len(books.state.team_rules())
+    assert len((bundle / "rates.csv").read_text().splitlines()) - 1 == len(load_rates(books.state))
+    assert len((bundle / "teams.csv").read_text().splitlines()) - 1 == len(load_team_rules(books.state))
 
 
 def test_a_refused_line_is_stored_with_file_line_and_reason(books: Books, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import SECOND_US, Window
 from gpuwatch.imports.files import import_paths
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -104,7 +105,7 @@ class Books:
 
     def __init__(self) -> None:
         self.store, self.state = Store.open(None, threads=1), State.open("sqlite://")
-        self.state.replace_team_rules(TEAMS, "test", "test", 0)
+        replace_team_rules(self.state, TEAMS, "test", "test", 0)
 
     def take(self, imported: Sequence[File]) -> Books:
         for kind, cluster, path in imported:

@@ -13,6 +13,7 @@ from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.jobs.listing import SORTS, job, jobs
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.worlds.facts import A, fleet_of_three
 from tests.worlds.world import BUSY, H100, HOUR, T0_US, Gpu, World, claim, minutes, node, pod, samples
@@ -147,7 +148,7 @@ def test_a_sort_that_is_not_known_is_told(made: tuple[World, State]) -> None:
 def test_time_without_a_rate_has_no_cost_and_says_why() -> None:
     world, state = fleet_of_three()
     with world.store:
-        state.replace_rates([Rate(H100, "owned", Decimal(2), 0, T0_US + HOUR_US)], "test", "rates.csv", T0_US + 1)
+        replace_rates(state, [Rate(H100, "owned", Decimal(2), 0, T0_US + HOUR_US)], "test", "rates.csv", T0_US + 1)
         chargeback.price_all(world.store, state)
         item = jobs(world.store, state, ALL, ["search"])["items"][0]
 
@@ -242,7 +243,7 @@ def test_a_slice_counts_its_share() -> None:
     )
     world.book()
     with world.store, State.open("sqlite://") as state:
-        state.replace_rates([Rate(H100, "owned", Decimal(7), 0)], "test", "rates.csv", T0_US)
+        replace_rates(state, [Rate(H100, "owned", Decimal(7), 0)], "test", "rates.csv", T0_US)
         chargeback.price_all(world.store, state)
         found = job(world.store, state, "c1", "lab/small")
 

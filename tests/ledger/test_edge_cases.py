@@ -15,7 +15,9 @@ import pytest
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.worlds.world import BUSY, CLUSTER, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, node, pod, samples, us
 
@@ -118,8 +120,8 @@ FREE, OUT = "schedulable", "out_of_service"
 def billed(world: World, hours: int = 1) -> dict[str, Decimal]:
     """Dollars by team; what nobody held by its bucket. They add up to the bill."""
     state = State.open("sqlite://")
-    state.replace_rates([Rate("*", "owned", Decimal(36), T0_US - DAY_US)], "test", "test", 0)
-    state.replace_team_rules([TeamRule("account", f"acct-{t}", t) for t in "ab"], "test", "test", 0)
+    replace_rates(state, [Rate("*", "owned", Decimal(36), T0_US - DAY_US)], "test", "test", 0)
+    replace_team_rules(state, [TeamRule("account", f"acct-{t}", t) for t in "ab"], "test", "test", 0)
     world.book()
     chargeback.price(world.store, state, CLUSTER, force=True)
     window = Window(us(0), us(hours * HOUR))
@@ -390,7 +392,7 @@ def test_a_day_is_24_hours_also_where_clocks_change() -> None:
 
     assert {} == billed(world)
     state = State.open("sqlite://")
-    state.replace_rates([Rate("*", "owned", Decimal(36), T0_US - 2 * DAY_US)], "test", "test", 0)
+    replace_rates(state, [Rate("*", "owned", Decimal(36), T0_US - 2 * DAY_US)], "test", "test", 0)
     chargeback.price_all(world.store, state)
     hours = [
         chargeback.chargeback(world.store, state, Window(us(at), us(at + HOUR)), ("team",)).cost

@@ -26,6 +26,7 @@ from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger import stranding
 from gpuwatch.ledger.stranding import Part
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.worlds.focus import told
 from tests.worlds.world import CLUSTER, H100, HOUR, T0_US, Gpu, World, claim, minutes, node, samples, us
@@ -247,7 +248,7 @@ def torn() -> Iterator[tuple[World, State]]:
     wanted = [asked("big", 4), asked("a", 1), asked("b", 3), asked("c", 2), asked("d", 1), asked("e", 1), asked("f", 3)]
     made = world(rows, requests=wanted).book()
     with made.store, State.open("sqlite://") as state:
-        state.replace_rates([Rate(H100, "owned", Decimal(2), 0)], "test", "test", 0)
+        replace_rates(state, [Rate(H100, "owned", Decimal(2), 0)], "test", "test", 0)
         chargeback.price_all(made.store, state)
         yield made, state
 

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.output.listing import Listing, choose, render, visible
+from gpuwatch.output.listing import Listing, choose, visible
+from gpuwatch.output.terminal import as_text
 
 LISTING = Listing(
     ("team", "bucket", "tags"), [{"team": "a\x1b[31m", "bucket": "hoarded", "tags": ["x"]}], {"total": "1"}
@@ -32,7 +33,7 @@ def test_an_unknown_format_is_named() -> None:
 
 
 def test_a_table_shows_control_characters_and_bucket_words() -> None:
-    text = render(LISTING, "table", 100)
+    text = as_text(LISTING, "table", 100)
 
     assert "\x1b" not in text
     assert "a\\x1b[31m" in text
@@ -40,11 +41,11 @@ def test_a_table_shows_control_characters_and_bucket_words() -> None:
 
 
 def test_json_keeps_values_as_they_are() -> None:
-    assert {"items": [dict(LISTING.items[0])], "total": "1"} == json.loads(render(LISTING, "json", 100))
+    assert {"items": [dict(LISTING.items[0])], "total": "1"} == json.loads(as_text(LISTING, "json", 100))
 
 
 def test_csv_writes_nested_values_as_json() -> None:
-    assert ["team,bucket,tags", 'a\x1b[31m,hoarded,"[""x""]"'] == render(LISTING, "csv", 100).splitlines()
+    assert ["team,bucket,tags", 'a\x1b[31m,hoarded,"[""x""]"'] == as_text(LISTING, "csv", 100).splitlines()
 
 
 def test_visible_leaves_letters_alone() -> None:
@@ -69,17 +70,17 @@ WIDE = Listing(
 
 def test_a_table_breaks_no_number_id_or_digest() -> None:
     for width in (40, 80, 100, 120, 200):
-        lines = render(WIDE, "table", width).splitlines()
+        lines = as_text(WIDE, "table", width).splitlines()
         assert any("ri-2026-a100" in line and "d" * 64 in line and "1234567.123456" in line for line in lines), width
 
 
 def test_a_table_that_fits_leaves_nothing_out_and_breaks_between_words() -> None:
-    text = render(WIDE, "table", 130)
+    text = as_text(WIDE, "table", 130)
     assert "Not shown" not in text
     assert all(len(line) <= 130 for line in text.splitlines())
     assert set(STORY.split(" ")) <= set(text.split())
 
 
 def test_a_narrow_table_leaves_out_what_matters_least_and_says_so() -> None:
-    assert "Not shown for want of room: by, why; --format json has all." == render(WIDE, "table", 100).splitlines()[-1]
-    assert "several" in render(WIDE, "csv", 100)
+    assert "Not shown for want of room: by, why; --format json has all." == as_text(WIDE, "table", 100).splitlines()[-1]
+    assert "several" in as_text(WIDE, "csv", 100)

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from gpuwatch.billing.chargeback import Charge, Chargeback
 from gpuwatch.billing.listings import chargeback_listing
+from gpuwatch.billing.records import Charge, Chargeback
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.listing import Listing

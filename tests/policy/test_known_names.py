@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 from gpuwatch.cli import app
 from gpuwatch.policy.known_names import DOUBTS_MAX, NAMED_MAX, listed, team_doubts, unknown_teams
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.worlds.world import CLUSTER, H100, HOUR, Gpu, World, claim, minutes, samples, us
@@ -33,9 +35,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     world.store = Store.open(directory, threads=1)
     world.add(samples(Gpu(), minutes(0, HOUR)), claim("1", 0, HOUR, gpus="GPU-a", account="x")).book()
     with State.open(directory) as state:
-        state.replace_rates([Rate(H100, "owned", Decimal(1), us(-HOUR), None)], "test", "rates.csv", 0)
+        replace_rates(state, [Rate(H100, "owned", Decimal(1), us(-HOUR), None)], "test", "rates.csv", 0)
         rules = [TeamRule("account", "a", "a-team"), TeamRule("account", "v", "vision")]
-        state.replace_team_rules(rules, "test", "teams.csv", 0)
+        replace_team_rules(state, rules, "test", "teams.csv", 0)
     world.store.close()
     yield directory
 

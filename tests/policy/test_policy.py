@@ -20,8 +20,9 @@ from gpuwatch.core.clock import DAY_US, parse_rfc3339
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.policy.line_numbers import line_of, lines
 from gpuwatch.policy.ownership import TeamRule
-from gpuwatch.policy.parse import parse, read, stored
-from gpuwatch.policy.policy import DEFAULT, Policies, as_dict, in_force, methods_of, share_methods
+from gpuwatch.policy.parse import parse, read
+from gpuwatch.policy.policy import DEFAULT, Policies, as_dict, methods_of
+from gpuwatch.policy.repository import load_policies, replace_team_rules, share_methods, stored_policies
 from gpuwatch.policy.values import Known, PolicyError
 from gpuwatch.rates.presets import SPLITS, split_node
 from gpuwatch.settings import Settings
@@ -100,7 +101,7 @@ def test_every_mistake_is_named_at_once_and_nothing_is_applied() -> None:
     named = [problem.path for problem in raised.value.problems]
     expected = ["policies.0.basis", "policies.0.quotas.0.team", "policies.0.quotas.0.gpus"]
     assert [*expected, "policies.2.valid_from", "policies.2.name"] == named
-    assert ((), 0) == (in_force(state).items, in_force(state).version)
+    assert ((), 0) == (load_policies(state).items, load_policies(state).version)
 
 
 def test_a_mistake_in_toml_has_its_line() -> None:
@@ -211,7 +212,7 @@ def test_analysis_takes_the_setting_where_no_policy_says_a_share_method() -> Non
 
 def test_a_card_keeps_what_was_set_and_each_version() -> None:
     state, store = State.open("sqlite://"), Store.open(None)
-    state.replace_team_rules([TeamRule("account", "x", "a")], "test", "test", 0)
+    replace_team_rules(state, [TeamRule("account", "x", "a")], "test", "test", 0)
     full = HEAD | {
         "basis": {"allocated": "0.25", "effective": "0.75"},
         "payers": {"idle": {"payer": "even", "scope": ["pool"]}, "stranded": "quota_holder"},
@@ -223,7 +224,7 @@ def test_a_card_keeps_what_was_set_and_each_version() -> None:
         done = policy_document.replace(store, state, json.dumps({"policies": [full]}), "p.json", "ann", n)
         assert {"changed": n == 0, "version": 1, "rows": 1} == done
 
-    (item,) = in_force(state).items
+    (item,) = load_policies(state).items
     assert (item,) == parse({"policies": [as_dict(item)]})
     said = policy_document.answer(state, parse_rfc3339("2026-12-01"))
     assert ("p", 1, "ann") == (said["in_force"], said["version"], said["history"][0]["by"])
@@ -275,7 +276,7 @@ def test_whatever_is_accepted_is_read_again_as_it_was(changes: dict[str, Any]) -
         assert str(error).encode()
         return
 
-    assert found == stored(json.loads(json.dumps([as_dict(item) for item in found], ensure_ascii=False)))
+    assert found == stored_policies(json.loads(json.dumps([as_dict(item) for item in found], ensure_ascii=False)))
 
 
 def test_the_examples_of_the_page_are_documents() -> None:

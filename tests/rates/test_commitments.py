@@ -16,6 +16,7 @@ from gpuwatch.rates import fx
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.commitments import Usage, commitments, shown
 from gpuwatch.rates.fx import Exchange, Fx
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.ledger.test_ledger_properties import seeds, tiny_fleet
@@ -42,7 +43,7 @@ def two_gpus() -> World:
 
 def priced(world: World, *rates: Rate, card: Fx | None = None) -> State:
     state = State.open("sqlite://")
-    state.replace_rates(list(rates), "test", "test", 0)
+    replace_rates(state, list(rates), "test", "test", 0)
     if card is not None:
         fx.replace(state, card, "test", "test", 0)
     chargeback.price_all(world.store, state)
@@ -117,7 +118,7 @@ def test_a_commitment_that_grows_covers_more_at_once() -> None:
     """Pricing follows: the card changes, and the other GPU is covered."""
     world = two_gpus()
     state = priced(world, reserved(1), ON_DEMAND)
-    state.replace_rates([reserved(2), ON_DEMAND], "test", "test", 1)
+    replace_rates(state, [reserved(2), ON_DEMAND], "test", "test", 1)
     chargeback.price_all(world.store, state)
 
     assert {"GPU-a": [("1", "ri-1")], "GPU-b": [("1", "ri-1")]} == prices(world.store)

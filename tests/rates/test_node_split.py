@@ -8,9 +8,10 @@ import pytest
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import Rejects
-from gpuwatch.rates.card import Rate, describe, from_stored, parse_rates, stored
+from gpuwatch.rates.card import Rate, describe, parse_rates
 from gpuwatch.rates.card import shown as rate_shown
 from gpuwatch.rates.node_split import COLUMNS, Node, node_of, shown
+from gpuwatch.rates.repository import from_stored, stored
 
 HEADER = ",".join(("gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to", *COLUMNS))
 START = "V100,on_demand,{price},2026-11-01T00:00:00Z,,"

@@ -15,15 +15,14 @@ from gpuwatch.rates.card import (
     OVERLAP,
     Rate,
     check_rates,
-    from_stored,
     match_models,
     missing_rate,
     parse_rates,
     price_spans,
     resolve,
-    stored,
 )
 from gpuwatch.rates.models import unknown_profile
+from gpuwatch.rates.repository import from_stored, stored
 
 HEADER = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to"
 NOVEMBER = parse_rfc3339("2026-11-01")

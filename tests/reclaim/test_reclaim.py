@@ -22,7 +22,9 @@ from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.findings.owner_actions import Action, Actions
 from gpuwatch.findings.threshold_overrides import put, read
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.reclaim import state as reclaim_state
 from gpuwatch.reclaim.alerts import alerts
 from gpuwatch.reclaim.repository import Reached, Reclaims
@@ -145,7 +147,7 @@ def hoard(directory: Path, idle_minutes: int = LAST - 60, **words: Any) -> World
     world = World(directory)
     world.gpu("a", (60, WORK), (idle_minutes, IDLE))
     world.job("1", ["a"], 0, None, heard=60 + idle_minutes, **words)
-    world.state.replace_rates([Rate("H100", "owned", Decimal("2.00"), us(0))], "t", "t", 0)
+    replace_rates(world.state, [Rate("H100", "owned", Decimal("2.00"), us(0))], "t", "t", 0)
     analyzed(world, 60 + idle_minutes)
     return world
 
@@ -209,7 +211,7 @@ def test_steps_are_taken_one_at_a_time(world: World) -> None:
 
 
 def test_what_is_recommended_has_a_line_and_its_worth(world: World) -> None:
-    world.state.replace_team_rules(TEAMS, "t", "t", 0)
+    replace_team_rules(world.state, TEAMS, "t", "t", 0)
     price_all(world.store, world.state)
     waits(world, "9", 130, 190, 1)
     for minute in (190, 240, 290, 310):
@@ -288,7 +290,7 @@ def test_those_that_others_wait_for_come_first(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.gpu("a", (60, WORK), (200, IDLE), model="NVIDIA A100-SXM4-80GB").gpu("b", (200, WORK), (60, IDLE))
     world.job("long", ["a"], 0, None, heard=260).job("short", ["b"], 0, None, heard=260)
-    world.state.replace_team_rules(TEAMS, "t", "t", 0)
+    replace_team_rules(world.state, TEAMS, "t", "t", 0)
     waits(world, "9", 210, 260, 1, gpu_type="h100")
     analyzed(world, 260)
 

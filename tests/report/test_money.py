@@ -17,6 +17,7 @@ from gpuwatch.billing.focus import export as focus_export
 from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report import corrections, tables, week_facts
 from gpuwatch.report.compose import document
 from gpuwatch.report.document import Table
@@ -35,7 +36,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """A fleet whose first week was closed, then priced anew: the difference is billed in the second week."""
     made = Fleet(tmp_path_factory.mktemp("closed")).analyse()
     periods_close.close(made.world.store, made.state, BEFORE, "ada", T0_US + HOUR_US, force=True)
-    made.state.replace_rates([Rate("*", "on_demand", Decimal(3), 0)], "test", "test", 1)
+    replace_rates(made.state, [Rate("*", "on_demand", Decimal(3), 0)], "test", "test", 1)
     price_all(made.world.store, made.state)
     assert 0 < periods_close.find_corrections(made.world.store, made.state, T0_US + HOUR_US)
     return made

@@ -13,7 +13,9 @@ from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.core.clock import Window
 from gpuwatch.core.model import PENDING, Records
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report.idle_while_waiting import idle_while_waiting, rounded
 from gpuwatch.state import State
 from tests.worlds.world import CLUSTER, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples, us
@@ -25,8 +27,8 @@ DAY = Window(T0_US, T0_US + 24 * HOUR * 1_000_000)
 def world(tmp_path: Path, *waiting: dict[str, Any], submit: bool = True) -> tuple[World, State]:
     """Bees hold one GPU idle for 4 hours; `waiting` are requests."""
     made, state = World(), State.open(tmp_path)
-    state.replace_rates((Rate("*", "on_demand", Decimal(2), 0),), "test", "test", 0)
-    state.replace_team_rules([TeamRule("user", "bob", "bees"), TeamRule("user", "ann", "ants")], "test", "test", 0)
+    replace_rates(state, (Rate("*", "on_demand", Decimal(2), 0),), "test", "test", 0)
+    replace_team_rules(state, [TeamRule("user", "bob", "bees"), TeamRule("user", "ann", "ants")], "test", "test", 0)
     asked = us(0) if submit else None
     made.add(
         node("n1", {"": 1}),

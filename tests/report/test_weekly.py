@@ -19,7 +19,9 @@ from gpuwatch.dashboards.shell.theme import BUCKETS
 from gpuwatch.findings.owner_actions import Action, Actions
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.report.files import SETTING, done, slug
 from gpuwatch.report.html.chart import COLOURS
 from gpuwatch.report.weekly import weekly, write_due
@@ -48,9 +50,9 @@ class Fleet:
     ) -> None:
         self.world, self.state = World(), State.open(where)
         self._made: dict[object, dict[str, str]] = {}
-        self.state.replace_rates(rates, "test", "test", 0)
+        replace_rates(self.state, rates, "test", "test", 0)
         rules = [TeamRule("user", user, team) for user, team in teams]
-        self.state.replace_team_rules(rules, "test", "test", 0)
+        replace_team_rules(self.state, rules, "test", "test", 0)
         for gpu in (A, B):
             self.world.add(node(gpu.node or "", {"": 1}))
         self.world.add(

@@ -16,7 +16,9 @@ from alembic.script import ScriptDirectory
 import gpuwatch.state
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import load_team_rules, replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import load_rates, replace_rates
 from gpuwatch.state import FILE, SCHEMA, AuditEntry, State
 
 CARD = (
@@ -34,8 +36,8 @@ def state(tmp_path: Path) -> Iterator[State]:
 
 def test_an_empty_state_has_nothing(state: State) -> None:
     assert ((), (), 0, None, "x", ()) == (
-        state.rates(),
-        state.team_rules(),
+        load_rates(state),
+        load_team_rules(state),
         state.card_version("rates"),
         state.setting("a"),
         state.setting("a", "x"),
@@ -44,8 +46,8 @@ def test_an_empty_state_has_nothing(state: State) -> None:
 
 
 def test_replacing_nothing_by_nothing_is_no_change(state: State) -> None:
-    assert state.replace_rates([], "ann", "rates.csv", 1) is False
-    assert state.replace_team_rules([], "ann", "teams.csv", 1) is False
+    assert replace_rates(state, [], "ann", "rates.csv", 1) is False
+    assert replace_team_rules(state, [], "ann", "teams.csv", 1) is False
     assert () == state.audit()
 
 
@@ -58,41 +60,41 @@ def test_replacing_nothing_by_nothing_is_no_change(state: State) -> None:
     ],
 )
 def test_the_same_rates_again_change_nothing(state: State, again: tuple[Rate, ...]) -> None:
-    assert state.replace_rates(CARD, "ann", "rates.csv", 1) is True
-    assert state.replace_rates(again, "bob", "other.csv", 2) is False
+    assert replace_rates(state, CARD, "ann", "rates.csv", 1) is True
+    assert replace_rates(state, again, "bob", "other.csv", 2) is False
 
-    assert set(CARD) == set(state.rates())
+    assert set(CARD) == set(load_rates(state))
     assert (1, ["ann"]) == (state.card_version("rates"), [entry.actor for entry in state.audit()])
 
 
 def test_money_comes_back_to_the_last_digit(state: State) -> None:
-    state.replace_rates(CARD, "ann", "rates.csv", 1)
+    replace_rates(state, CARD, "ann", "rates.csv", 1)
 
-    assert ["1.2", "2.123456789012"] == sorted(str(rate.usd_per_gpu_hour) for rate in state.rates())
+    assert ["1.2", "2.123456789012"] == sorted(str(rate.usd_per_gpu_hour) for rate in load_rates(state))
 
 
 def test_a_new_card_keeps_the_old_one_readable(state: State) -> None:
-    state.replace_rates(CARD, "ann", "rates.csv", 1)
-    state.replace_rates(CARD[:1], "ann", "rates.csv", 2)
-    state.replace_rates([], "ann", "rates.csv", 3)
+    replace_rates(state, CARD, "ann", "rates.csv", 1)
+    replace_rates(state, CARD[:1], "ann", "rates.csv", 2)
+    replace_rates(state, [], "ann", "rates.csv", 3)
 
-    assert [2, 1, 0] == [len(state.rates(version)) for version in (1, 2, None)]
+    assert [2, 1, 0] == [len(load_rates(state, version)) for version in (1, 2, None)]
     assert 3 == state.card_version("rates")
 
 
 def test_rates_valid_at_once_are_refused_whole(state: State) -> None:
     with pytest.raises(UsageError, match="valid at once"):
-        state.replace_rates([CARD[0], Rate("nvidia a100", "owned", Decimal(1), 7)], "ann", "api", 1)
+        replace_rates(state, [CARD[0], Rate("nvidia a100", "owned", Decimal(1), 7)], "ann", "api", 1)
 
-    assert () == state.rates()
+    assert () == load_rates(state)
 
 
 def test_the_order_of_team_rules_counts(state: State) -> None:
-    assert state.replace_team_rules(RULES, "ann", "teams.csv", 1) is True
-    assert state.replace_team_rules(RULES, "ann", "teams.csv", 2) is False
-    assert state.replace_team_rules(RULES[::-1], "ann", "teams.csv", 3) is True
+    assert replace_team_rules(state, RULES, "ann", "teams.csv", 1) is True
+    assert replace_team_rules(state, RULES, "ann", "teams.csv", 2) is False
+    assert replace_team_rules(state, RULES[::-1], "ann", "teams.csv", 3) is True
 
-    assert RULES[::-1] == state.team_rules()
+    assert RULES[::-1] == load_team_rules(state)
 
 
 def test_a_setting_is_audited_when_it_changes(state: State) -> None:
@@ -118,10 +120,10 @@ def test_bookkeeping_of_the_program_is_not_audited(state: State) -> None:
 
 def test_what_is_stored_is_there_after_opening_again(tmp_path: Path) -> None:
     with State.open(tmp_path) as first:
-        first.replace_rates(CARD, "ann", "rates.csv", 1)
+        replace_rates(first, CARD, "ann", "rates.csv", 1)
         first.record("ann", 2, "period 2026-W47 closed")
     with State.open(f"sqlite:///{tmp_path / FILE}") as again:
-        assert set(CARD) == set(again.rates())
+        assert set(CARD) == set(load_rates(again))
         assert ["period 2026-W47 closed", "rates replaced"] == [entry.what for entry in again.audit()]
 
 
@@ -135,7 +137,7 @@ def test_many_opening_and_writing_at_once_lose_nothing(tmp_path: Path) -> None:
     def write(worker: int) -> None:
         with State.open(tmp_path) as own:
             for n in range(5):
-                own.replace_rates([Rate("H100", "spot", Decimal(worker * 10 + n), 0)], f"w{worker}", "api", n)
+                replace_rates(own, [Rate("H100", "spot", Decimal(worker * 10 + n), 0)], f"w{worker}", "api", n)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))

@@ -1,4 +1,4 @@
-"""Cards: each version is kept, a repeat changes nothing, every change is audited."""
+"""VersionedLists: each version is kept, a repeat changes nothing, every change is audited."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import pytest
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 
 
 def test_a_version_is_kept_and_a_repeat_is_none(tmp_path: Path) -> None:
     with State.open(tmp_path) as state:
-        cards = Cards(state)
+        cards = VersionedLists(state)
         first, second = [{"a": "1.50"}, {"a": "2"}], [{"a": "2"}]
         assert [] == cards.rows("fx")
         assert cards.replace("fx", first, "ada", "fx.csv", 1)
@@ -26,4 +26,4 @@ def test_a_version_is_kept_and_a_repeat_is_none(tmp_path: Path) -> None:
 
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     with State.open(tmp_path) as state, pytest.raises(UsageError, match="card 'nothing': unknown"):
-        Cards(state).rows("nothing")
+        VersionedLists(state).rows("nothing")

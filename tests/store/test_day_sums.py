@@ -8,9 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.billing import chargeback
+from gpuwatch.billing import chargeback, records
 from gpuwatch.core.clock import Window
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.billing.test_cost_days import days, drawn, rate, rules, stated, windows
@@ -93,7 +95,7 @@ def test_runs_of_the_same_words_are_one_row_until_a_rule_parts_them() -> None:
     world.add(
         claim("1", HOUR, 2 * HOUR, gpus="GPU-a", queue="q", user_name="u", labels='{"team": "x"}', evidence=DAY)
     ).book()
-    state.replace_team_rules([TeamRule("label:team", "x", "x")], "test", "test", 1)
+    replace_team_rules(state, [TeamRule("label:team", "x", "x")], "test", "test", 1)
     chargeback.price_all(world.store, state)
     assert [(2,)] == world.store.sql(count)
     found = chargeback.chargeback(world.store, state, Window(us(0), us(DAY)), ["team", "queue"]).items
@@ -151,8 +153,8 @@ def test_late_samples_rates_and_rules_reach_every_sum(seed: int, by: tuple[str, 
     assert from_segments(world, state, window, by) == told(world, state, window, by)
     chargeback.price_all(world.store, state)
     assert from_segments(world, state, window, by) == told(world, state, window, by)
-    state.replace_rates([rate("3.5", -DAY, DAY), rate("5.25", DAY)], "test", "test", 1)
-    state.replace_team_rules([*rules("b"), TeamRule("queue", "q1", "a")], "test", "test", 1)
+    replace_rates(state, [rate("3.5", -DAY, DAY), rate("5.25", DAY)], "test", "test", 1)
+    replace_team_rules(state, [*rules("b"), TeamRule("queue", "q1", "a")], "test", "test", 1)
     chargeback.price_all(world.store, state)
     assert from_segments(world, state, window, by) == told(world, state, window, by)
     whole = sums(world.store, "book_day")
@@ -168,7 +170,7 @@ def test_an_answer_is_given_again_until_something_changes_that_it_follows_from()
     state = stated(world.book(), [rate("2", 0)], rules("a"))
     window, by = Window(us(0), us(DAY)), ("team",)
 
-    def ask(**where: Any) -> chargeback.Chargeback:
+    def ask(**where: Any) -> records.Chargeback:
         return chargeback.chargeback(world.store, state, where.pop("window", window), by, closed=False, **where)
 
     first = ask()
@@ -176,10 +178,10 @@ def test_an_answer_is_given_again_until_something_changes_that_it_follows_from()
     assert first is not ask(teams=["a"])
     assert ["48.00"] == [f"{c.cost}" for c in ask().items]
 
-    state.replace_rates([rate("3", 0)], "test", "test", 1)
+    replace_rates(state, [rate("3", 0)], "test", "test", 1)
     chargeback.price_all(world.store, state)
     assert ["72.00"] == [f"{c.cost}" for c in ask().items]
-    state.replace_team_rules([TeamRule("account", "acct-a", "other")], "test", "test", 1)
+    replace_team_rules(state, [TeamRule("account", "acct-a", "other")], "test", "test", 1)
     chargeback.price_all(world.store, state)
     assert ["other"] == [c.group["team"] for c in ask().items]
 

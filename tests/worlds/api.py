@@ -16,7 +16,9 @@ from fastapi import FastAPI
 from gpuwatch.api.app import create_app
 from gpuwatch.core.model import CLAIM, NODE, Records
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.service.service import Service
 from gpuwatch.settings import Settings
 from gpuwatch.state.tokens import Tokens
@@ -134,6 +136,6 @@ def fill(service: Service) -> None:
         service.store.append(Records("node", pa.Table.from_pylist(nodes, schema=NODE)))
     rules = [TeamRule("account", f"{t['team']}acct", t["team"]) for t in (RED, BLUE)]
     rules += [TeamRule("namespace", f"{t['team']}lab", t["team"]) for t in (RED, BLUE)]
-    service.state.replace_team_rules(rules, "test", "test", us(0))
-    service.state.replace_rates([Rate("H100", "owned", Decimal("2.00"), us(0))], "test", "test", us(0))
+    replace_team_rules(service.state, rules, "test", "test", us(0))
+    replace_rates(service.state, [Rate("H100", "owned", Decimal("2.00"), us(0))], "test", "test", us(0))
     service.analyse_once()

@@ -8,7 +8,9 @@ from gpuwatch.analysis import pipeline
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.worlds.world import BUSY, H100, HOUR, IDLE, SETTINGS, T0_US, Gpu, World, claim, minutes, node, samples
 
@@ -38,10 +40,14 @@ def fleet_of_three() -> tuple[World, State]:
     )  # fmt: skip
     state = State.open("sqlite://")
     changes_us = T0_US + HOUR_US
-    state.replace_rates(
-        [Rate(H100, "owned", OLD, 0, changes_us), Rate(H100, "owned", NEW, changes_us)], "test", "rates.csv", T0_US
+    replace_rates(
+        state,
+        [Rate(H100, "owned", OLD, 0, changes_us), Rate(H100, "owned", NEW, changes_us)],
+        "test",
+        "rates.csv",
+        T0_US,
     )
-    state.replace_team_rules(TEAMS, "test", "teams.csv", T0_US)
+    replace_team_rules(state, TEAMS, "test", "teams.csv", T0_US)
     pipeline.analyze(world.store, state, SETTINGS, now_us=T0_US + 2 * HOUR_US)
     chargeback.price_all(world.store, state)
     return world, state

@@ -16,9 +16,11 @@ from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.core.clock import Window
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.policy import KIND
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
-from gpuwatch.state.versioned_lists import Cards
+from gpuwatch.state.versioned_lists import VersionedLists
 from tests.worlds.world import BUSY, H100, HOUR, IDLE, Gpu, World, claim, minutes, samples, us
 
 DAY = 24 * HOUR
@@ -38,8 +40,8 @@ def rate(price: str, pricing: str = "owned", model: str = H100, **words: Any) ->
 def state_of(world: World, *rates: Rate) -> State:
     """Two accounts, each a team, and these prices."""
     state = State.open("sqlite://")
-    state.replace_rates(list(rates), "test", "test", 0)
-    state.replace_team_rules([TeamRule("account", "a", "red"), TeamRule("account", "b", "blue")], "test", "test", 0)
+    replace_rates(state, list(rates), "test", "test", 0)
+    replace_team_rules(state, [TeamRule("account", "a", "red"), TeamRule("account", "b", "blue")], "test", "test", 0)
     chargeback.price_all(world.store, state)
     return state
 
@@ -83,7 +85,8 @@ def everything() -> tuple[World, State]:
         rate("0.613", "spot", L40S),
     )
     periods_close.close(world.store, state, WEEK, "ada", NOW_US, force=True)
-    state.replace_rates(
+    replace_rates(
+        state,
         [
             rate("2.75"),
             rate("1.10", "reserved", A100, commitment_id="ri-7", list_price=Decimal("2.95")),
@@ -102,7 +105,7 @@ def everything() -> tuple[World, State]:
 def share_idle(state: State) -> None:
     """Idle time is paid by the teams in proportion, from before the first sample on."""
     policy = {"name": "fair", "valid_from": "2026-10-01T00:00:00Z", "payers": {"idle": {"payer": "proportional"}}}
-    Cards(state).replace(KIND, [policy], "test", "test", 2)
+    VersionedLists(state).replace(KIND, [policy], "test", "test", 2)
 
 
 def _value(name: str, text: str) -> Any:

@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.billing.charge_id import Asked
-from gpuwatch.billing.chargeback import Charge
 from gpuwatch.billing.periods.billed import CORRECTION, frozen_answer
 from gpuwatch.billing.periods.corrections import Correction, Corrections
 from gpuwatch.billing.periods.repository import Closing, Periods
+from gpuwatch.billing.records import Charge
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES
 from gpuwatch.ledger.totals import SECOND_PLACES

@@ -15,7 +15,8 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
 from gpuwatch.ledger.totals import SECOND_PLACES, working_tables
 from gpuwatch.policy.parse import parse
-from gpuwatch.policy.policy import Policies, in_force
+from gpuwatch.policy.policy import Policies
+from gpuwatch.policy.repository import load_policies
 from gpuwatch.rates.presets import POLICIES
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -32,7 +33,7 @@ def policies_of(state: State, name: str) -> Policies:
     """A preset, or a policy in force, by its name: as if it held at all times. Raises UsageError."""
     if name in POLICIES:
         return Policies(parse({"policies": [{"name": name, "preset": name, "valid_from": SINCE_EVER}]}))
-    known = in_force(state).items
+    known = load_policies(state).items
     found = next((one for one in known if one.name == name), None)
     if found is None:
         told = ", ".join((*POLICIES, *(one.name for one in known)))
@@ -54,7 +55,7 @@ def under(
     window_told(asked)
     if asked.kind == CORRECTION or asked.currency is None:
         return None
-    (there, now), (_, then) = (_parts(store, state, asked, teams, rules) for rules in (in_force(state), policies))
+    (there, now), (_, then) = (_parts(store, state, asked, teams, rules) for rules in (load_policies(state), policies))
     if not there and ((closed := frozen(state, asked, teams)) is None or closed.charge is None):
         raise NoSuchCharge
     parts = [_part(key, now.get(key), then.get(key)) for key in sorted({*now, *then}, key=str)]

@@ -15,7 +15,8 @@ from gpuwatch.billing.listings import window_dict
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import CAUSE, DIMENSIONS, Scale, question, scale_of, working_tables
-from gpuwatch.policy.policy import PARTS, Policies, Policy, in_force
+from gpuwatch.policy.policy import PARTS, Policies, Policy
+from gpuwatch.policy.repository import load_policies
 from gpuwatch.rates.fx import Fx
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -108,7 +109,7 @@ class Book:
 @contextmanager
 def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | None) -> Iterator[Book | None]:
     """The live books of a charge, within the block; None where they have no such row, or none that may be seen."""
-    rules = in_force(state)
+    rules = load_policies(state)
     with working_tables(store):
         scale, told, plain = published(store, state, asked, teams, rules)
         words = told | named(asked)

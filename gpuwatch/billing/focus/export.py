@@ -21,7 +21,8 @@ from gpuwatch.billing.focus.tables import month_of, of_records, table
 from gpuwatch.core.clock import DAY_US, Window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import AMOUNT_MAX, Scale, working_tables
-from gpuwatch.policy.policy import Policies, in_force
+from gpuwatch.policy.policy import Policies
+from gpuwatch.policy.repository import load_policies
 from gpuwatch.rates.card import missing_rate
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
@@ -103,7 +104,7 @@ def batches(
 ) -> Iterator[pa.Table]:
     """Tables of rows as `write` writes them; `exported` is filled meanwhile."""
     asked = {"cluster": cluster, "pool": pool, "teams": None if teams is None else sorted(teams)}
-    policies = in_force(state)
+    policies = load_policies(state)
     with working_tables(store):
         scale, days = _scale(store, window)
         exported.scale = scale

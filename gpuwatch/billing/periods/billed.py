@@ -9,7 +9,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.billing.chargeback import Charge, Chargeback
 from gpuwatch.billing.periods.corrections import Corrections
 from gpuwatch.billing.periods.frozen import (
     CENT_PICO,
@@ -24,6 +23,7 @@ from gpuwatch.billing.periods.frozen import (
     rounded,
 )
 from gpuwatch.billing.periods.repository import FINE, Periods
+from gpuwatch.billing.records import Charge, Chargeback
 from gpuwatch.core.clock import Window
 from gpuwatch.core.money import CENT_PLACES, EXACT_PLACES, largest_remainder
 from gpuwatch.ledger.totals import CAUSE, SECOND_PLACES, Totals

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.billing import chargeback
+from gpuwatch.billing import chargeback, records
 from gpuwatch.billing.periods import repository as stored
 from gpuwatch.billing.periods.corrections import Corrections
 from gpuwatch.billing.periods.frozen import (
@@ -191,12 +191,12 @@ def _why(was: Mapping[str, int], now: Mapping[str, int]) -> str:
     return ", ".join(changed) or "late data"
 
 
-def _live(store: Store, state: State, window: Window, by: Sequence[str]) -> chargeback.Chargeback:
+def _live(store: Store, state: State, window: Window, by: Sequence[str]) -> records.Chargeback:
     """What the books say now, whatever is closed."""
     return chargeback.chargeback(store, state, window, by, closed=False)
 
 
-def _row(charge: chargeback.Charge) -> dict[str, Any]:
+def _row(charge: records.Charge) -> dict[str, Any]:
     """A charge by FINE as it is frozen: exact."""
     assert charge.gpu_seconds_exact is not None, "charges of the books have it"
     row: dict[str, Any] = {
@@ -211,7 +211,7 @@ def _row(charge: chargeback.Charge) -> dict[str, Any]:
     return row if charge.error is None else row | {"error": charge.error}
 
 
-def _published(charge: chargeback.Charge, by: Sequence[str]) -> dict[str, Any]:
+def _published(charge: records.Charge, by: Sequence[str]) -> dict[str, Any]:
     """A charge as it was told: to the cent."""
     origin = _origin(charge)
     return {
@@ -225,5 +225,5 @@ def _published(charge: chargeback.Charge, by: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _origin(charge: chargeback.Charge) -> str | None:
+def _origin(charge: records.Charge) -> str | None:
     return EXTERNAL if getattr(charge, "external", False) else None

@@ -25,7 +25,9 @@ from gpuwatch.billing.opencost.response import allocation_answer, listing, summa
 from gpuwatch.core.clock import rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
+from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from tests.ledger.test_ledger_properties import seeds, steady, tiny_fleet
 from tests.worlds.world import BUSY, H100, HOUR, IDLE, Gpu, World, claim, minutes, pod, samples, us
@@ -38,9 +40,9 @@ WINDOW = f"{rfc3339(us(0))},{rfc3339(us(3 * HOUR))}"
 
 def priced(world: World, *rates: Rate) -> World:
     state = State.open("sqlite://")
-    state.replace_rates(list(rates), "test", "test", 0)
+    replace_rates(state, list(rates), "test", "test", 0)
     rules = [TeamRule("namespace", "lab", "search"), TeamRule("account", "physics", "physics")]
-    state.replace_team_rules(rules, "test", "test", 0)
+    replace_team_rules(state, rules, "test", "test", 0)
     chargeback.price_all(world.store, state)
     return world
 

@@ -19,12 +19,14 @@ from gpuwatch.api.schema.requests import Rates, RatesBody, Replaced, TeamRules, 
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.policy.known_names import team_names
 from gpuwatch.policy.ownership import Decided, TeamRule, parse_teams
+from gpuwatch.policy.repository import load_team_rules, replace_team_rules
 from gpuwatch.quality.rate_checks import names_of, rate_warnings, team_warnings, two_ways
 from gpuwatch.rates import in_force
 from gpuwatch.rates.card import Rate, parse_rates, price_of, shown
 from gpuwatch.rates.csv_table import NAMED_MAX, RowsRefused
 from gpuwatch.rates.models import unknown_profile
 from gpuwatch.rates.node_split import COLUMNS, node_of
+from gpuwatch.rates.repository import load_rates
 
 KNOWN_MAX = 10_000
 """Teams that an answer lists beside the rules."""
@@ -36,7 +38,7 @@ router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 @router.get("/rates", response_model=Rates, responses=errors(), summary="The rate card in force")
 def rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
     """Prices per whole GPU-hour and their validity. Every reader may see them: they are prices, nobody's use."""
-    items = [shown(rate) for rate in service.state.rates()]
+    items = [shown(rate) for rate in load_rates(service.state)]
     return listed(items, service.state.card_version("rates"), limit, cursor)
 
 
@@ -74,7 +76,7 @@ def teams(
     """In the order in which they decide. A token bound to teams sees the rules of its teams, and no other team's name."""
     items = [
         {"match_kind": rule.match_kind, "match": rule.match, "team": rule.team}
-        for rule in service.state.team_rules()
+        for rule in load_team_rules(service.state)
         if access.teams is None or rule.team in access.teams
     ]
     return listed(items, service.state.card_version("teams"), limit, cursor, known=_known(access, service, known))
@@ -127,7 +129,7 @@ def _replace_teams(service: Any, kept: list[TeamRule], actor: str, row: str) -> 
         found = two_ways(kept, names_of(store))
     if found:
         raise refused(RowsRefused([_two_ways(row, *one) for one in found], len(found)))
-    changed = service.state.replace_team_rules(kept, actor, SOURCE, service.now_us())
+    changed = replace_team_rules(service.state, kept, actor, SOURCE, service.now_us())
     if changed:
         service.reprice()
     with service.reader() as store:

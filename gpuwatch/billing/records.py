@@ -1,0 +1,97 @@
+"""Records of chargeback and ledger answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from gpuwatch.core.clock import Window
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One published row: `cost` is rounded so that the rows add up to the total; `cost_exact` is not rounded.
+
+    `cost` is None where no rate covers the time; `error` then says which rate is missing. `gpu_seconds_exact` is not
+    rounded to microseconds. `cause` is told where it is asked for, and of money that no device costs.
+    """
+
+    group: dict[str, str | None]
+    kind: str
+    gpu_seconds: Decimal
+    cost: Decimal | None
+    cost_exact: Decimal | None
+    currency: str | None
+    error: str | None
+    cause: str | None = None
+    gpu_seconds_exact: Decimal | None = None
+    external: bool = False
+    """Money that no device costs: what a policy adds."""
+
+
+@dataclass(frozen=True)
+class Chargeback:
+    """Charges of a window and the totals of all of them; `cost` is None where currencies differ.
+
+    `external_cost` is the part of it that no device costs: what policies add. The rest is rates x capacity.
+    """
+
+    items: tuple[Charge, ...]
+    window: Window
+    gpu_seconds: Decimal
+    cost: Decimal | None
+    currency: str | None
+    unpriced_gpu_seconds: Decimal
+    by: tuple[str, ...]
+    next_offset: int | None
+    """Where the next page starts, None after the last row."""
+    external_cost: Decimal | None = Decimal(0)
+    cluster: str | None = None
+    pool: str | None = None
+
+
+@dataclass(frozen=True)
+class BucketRow:
+    """GPU-seconds (share-weighted) of one bucket in one group, and what they cost.
+
+    `cost` is None where no rate covers the time. `start_us` is the start of the step, None without steps.
+    """
+
+    group: dict[str, str | None]
+    bucket: str
+    gpu_seconds: Decimal
+    cost: Decimal | None
+    currency: str | None
+    start_us: int | None
+
+
+@dataclass(frozen=True)
+class Amount:
+    """GPU-seconds (share-weighted) and their cost; what has no rate costs nothing here, None: currencies differ.
+    `gpu_seconds` is None where nobody knows.
+    """
+
+    gpu_seconds: Decimal | None
+    cost: Decimal | None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The books of a window; `capacity_gpu_seconds` is the sum of all rows, `cost` None where currencies differ.
+
+    `funnel`: from what is owned (total) to what a source measures (reporting), is held by somebody and measured
+    (allocated), was seen to run (active), and works at a roof of the GPU (effective). The last two are unknown where
+    less than a tenth of what was held was observed.
+    """
+
+    items: tuple[BucketRow, ...]
+    window: Window
+    capacity_gpu_seconds: Decimal
+    cost: Decimal | None
+    currency: str | None
+    unpriced_gpu_seconds: Decimal
+    funnel: dict[str, Amount]
+    by: tuple[str, ...]
+    step_us: int | None
+    next_offset: int | None
+    """Where the next page starts, None after the last row."""

@@ -1,0 +1,45 @@
+"""Ownership rules and chargeback policies in the state database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuwatch.policy.ownership import TeamRule
+from gpuwatch.policy.parse import parse
+from gpuwatch.policy.policy import KIND, SHARE_METHODS, Policies, Policy, methods_of
+from gpuwatch.state import State
+from gpuwatch.state.versioned_lists import VersionedLists
+
+TEAMS = "teams"
+"""The versioned list that stores the ownership rules."""
+
+
+def replace_team_rules(state: State, rules: Sequence[TeamRule], actor: str, source: str, at_us: int) -> bool:
+    """Makes `rules`, in this order, the new version of the ownership rules. True if that changes them."""
+    rows = [{name: getattr(rule, name) for name in ("match_kind", "match", "team", "line")} for rule in rules]
+    return VersionedLists(state).replace(TEAMS, rows, actor, source, at_us)
+
+
+def load_team_rules(state: State, version: int | None = None) -> tuple[TeamRule, ...]:
+    """The current ownership rules in order, or an older version of them; () where there are none."""
+    return tuple(TeamRule(**row) for row in VersionedLists(state).rows(TEAMS, version))
+
+
+def load_policies(state: State) -> Policies:
+    """The current policies. They were validated when they were set."""
+    lists = VersionedLists(state)
+    return Policies(stored_policies(lists.rows(KIND)), lists.version(KIND))
+
+
+def share_methods(state: State, default: str = SHARE_METHODS[0]) -> list[tuple[int, str]]:
+    """(from_us, method) for weighing MIG slices, in order of time from the first policy on.
+
+    Before that, and wherever no policy sets a method, it is `default`.
+    """
+    return methods_of(load_policies(state).items, default)
+
+
+def stored_policies(rows: Sequence[Mapping[str, Any]]) -> tuple[Policy, ...]:
+    """The policies of stored rows, which are not checked against the fleet again."""
+    return parse({"policies": list(rows)})
