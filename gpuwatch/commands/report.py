@@ -25,6 +25,7 @@ from gpuwatch.commands.shared import (
 )
 from gpuwatch.core.errors import UsageError
 from gpuwatch.output.listing import Listing, choose
+from gpuwatch.report.format_registry import chosen_formats, format_names
 from gpuwatch.store import lockfile
 
 report = typer.Typer(help="Reports to forward.", rich_markup_mode=None, no_args_is_help=True)
@@ -47,7 +48,7 @@ def weekly(
     ] = None,
     formats: Annotated[
         str | None,
-        typer.Option("--formats", metavar="F,...", help="html, pdf, xlsx, csv, focus, parquet; default: all."),
+        typer.Option("--formats", metavar="F,...", help=f"{', '.join(format_names())}; default: all."),
     ] = None,
     paper: Annotated[
         str | None, typer.Option("--paper", metavar="a4|letter", help="Of the PDF; default: the setting report_paper.")
@@ -58,13 +59,11 @@ def weekly(
     """What a week cost, where it went and who pays: a set of files for the fleet and for each team."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.report.files import last_week, write
-    from gpuwatch.report.formats import FORMATS, check_formats
     from gpuwatch.report.weekly import weekly as make
     from gpuwatch.report.zip_file import unzipped
 
     choose(form, True)
-    asked = names([formats]) if formats else list(FORMATS)
-    check_formats(asked)
+    asked = [form.name for form in chosen_formats(names([formats]) if formats else None)]
     if paper not in (None, "a4", "letter"):
         raise UsageError(f"--paper {paper}: use a4 or letter")
     at_us, teams = now_us(context), list(dict.fromkeys(team)) if team else None

@@ -12,6 +12,7 @@ from tempfile import mkstemp
 
 from gpuwatch.core.clock import DAY_US, HOUR_US, from_us
 from gpuwatch.core.errors import UnreadableInput
+from gpuwatch.report.format_registry import report_formats
 from gpuwatch.state import State
 
 SETTING = "report:weekly"
@@ -19,8 +20,8 @@ SETTING = "report:weekly"
 SETTLE_US = 6 * HOUR_US
 """Time after the end of a week for late data: the books of its last hours change until then."""
 SLUG_MAX = 40
-CARRIED_MAX_BYTES = 20_000_000
-"""A larger file is not read to be mailed."""
+MAILED_MAX_BYTES = 20_000_000
+"""Larger files are not attached to e-mails."""
 _STEM = re.compile(r"\d{4}-W\d{2}/(?:fleet|team-[a-z0-9-]+)")
 _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
@@ -79,18 +80,18 @@ def write(files: Sequence[ReportFile], out: Path) -> list[Path]:
     return written
 
 
-def files_of(directory: Path | None, stem: str) -> dict[str, bytes]:
-    """What an e-mail carries of a report: its PDF and XLSX by suffix, as far as they are there and not too large."""
+def mailed_files(directory: Path | None, stem: str) -> dict[str, bytes]:
+    """The files of a report that its e-mail carries, by suffix; missing and very large ones are left out."""
     found: dict[str, bytes] = {}
     if directory is None or not _STEM.fullmatch(stem):
         return found
-    for suffix in ("pdf", "xlsx"):
+    for suffix in (form.suffix for form in report_formats().values() if form.mailed):
         path = directory / f"{stem}.{suffix}"
         try:
-            if path.stat().st_size <= CARRIED_MAX_BYTES:
+            if path.stat().st_size <= MAILED_MAX_BYTES:
                 found[suffix] = path.read_bytes()
         except OSError:
-            continue  # gone, or another disk: the message has the link
+            continue  # deleted, or on another disk: the message links to the report
     return found
 
 

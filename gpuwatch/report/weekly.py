@@ -5,16 +5,16 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from gpuwatch.core.clock import DAY_US
+from gpuwatch.billing import budgets
+from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.hours import HELD_BUCKETS
-from gpuwatch.report.adapters import budget, focus_files
 from gpuwatch.report.facts import (
     PLATFORM,
     SPECIAL,
@@ -29,15 +29,13 @@ from gpuwatch.report.facts import (
     added,
 )
 from gpuwatch.report.files import ReportFile, done, due, slug, write
-from gpuwatch.report.formats import FORMATS, SUFFIXES, check_formats, rendered
+from gpuwatch.report.format_registry import Report, ReportFormat, chosen_formats
 from gpuwatch.report.idle_while_waiting import rounded
 from gpuwatch.report.job_use import Job
 from gpuwatch.report.summary import Summary, summary
 from gpuwatch.report.week_facts import OWN, Buckets, Week, books_of, gather, overlap, week_window
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
-
-__all__ = ["FORMATS", "Written", "facts_of", "notes_of", "weekly", "write_due"]
 
 ORDER = ("allocated", "shared", "correction", "platform")
 """Kinds of charges in the order in which they are listed."""
@@ -68,20 +66,20 @@ def weekly(
     teams: Collection[str] | None = None,
     now_us: int | None = None,
     *,
-    formats: Collection[str] = FORMATS,
+    formats: Collection[str] | None = None,
     paper: str = "a4",
     method: str | None = None,
 ) -> list[ReportFile]:
     """The report files of an ISO week (`2026-W47`): the fleet's and every team's, or only those of `teams`.
 
     A team's files hold nothing of another team. With `now_us` a finding has the state that its owner gave it
-    (acknowledged, snoozed, exempt). `formats` are some of FORMATS, `paper` of the PDF is one of PAPERS, `method` what a
+    (acknowledged, snoozed, exempt). `formats` are names of report formats (None: all), `paper` of the PDF is one of PAPERS, `method` what a
     MIG slice pays by. Prices are those of the last pricing (cost.price_all). Raises UsageError for what is no week, a
     week without books, or a team that held nothing in it.
     """
-    check_formats(formats)
+    chosen = chosen_formats(formats)
     reports = list(facts_of(store, state, week, teams, now_us, method=method))
-    return [file for made in _made(store, state, reports, formats, paper) for file in made]
+    return [file for files in _written(store, state, reports, chosen, paper) for file in files]
 
 
 @_uncollected()
@@ -92,33 +90,38 @@ def report_files(
     team: str | None,
     now_us: int | None = None,
     *,
-    formats: Collection[str] = FORMATS,
+    formats: Collection[str] | None = None,
     paper: str = "a4",
     method: str | None = None,
 ) -> list[ReportFile]:
     """The files of one report only: the fleet's (None) or a team's. Otherwise as weekly."""
-    check_formats(formats)
+    chosen = chosen_formats(formats)
     teams = None if team is None else [team]
     facts = next(facts_of(store, state, week, teams, now_us, method=method))
-    return next(_made(store, state, [facts], formats, paper))
+    return next(_written(store, state, [facts], chosen, paper))
 
 
-def _made(
-    store: Store, state: State, reports: Sequence[Facts], formats: Collection[str], paper: str
+def _written(
+    store: Store, state: State, reports: Sequence[Facts], formats: Sequence[ReportFormat], paper: str
 ) -> Iterator[list[ReportFile]]:
-    """The files of each of these reports, which are of one week. FOCUS is worked out by the store meanwhile."""
-    others = [form for form in formats if form != "focus"]
-    teams = [facts.team for facts in reports]
-    with ThreadPoolExecutor(1, "focus") as pool:
-        focus: Future[Mapping[str | None, bytes]] = pool.submit(
-            focus_files, store, state, reports[0].window, teams if "focus" in formats else []
-        )
-        made = [rendered(facts, _stem(facts), others, paper) for facts in reports]
-        written = focus.result()
-    for facts, files in zip(reports, made, strict=True):
-        if facts.team in written:
-            files.append(ReportFile(f"{_stem(facts)}.{SUFFIXES['focus']}", written[facts.team]))
-        yield files
+    """The files of each of these reports of one week. Formats that the store exports run in a thread meanwhile."""
+    teams, window = [facts.team for facts in reports], reports[0].window
+    with ThreadPoolExecutor(1, "report-export") as pool:
+        exports = [
+            (form.suffix, pool.submit(form.export, store, state, window, teams))
+            for form in formats
+            if form.export is not None
+        ]
+        rendered = [_rendered(Report(facts, paper), formats) for facts in reports]
+        exported = [(suffix, export.result()) for suffix, export in exports]
+    for facts, files in zip(reports, rendered, strict=True):
+        more = [ReportFile(f"{_stem(facts)}.{suffix}", by_team[facts.team]) for suffix, by_team in exported]
+        yield files + more
+
+
+def _rendered(report: Report, formats: Sequence[ReportFormat]) -> list[ReportFile]:
+    stem = _stem(report.facts)
+    return [ReportFile(f"{stem}.{form.suffix}", form.render(report)) for form in formats if form.render is not None]
 
 
 def _stem(facts: Facts) -> str:
@@ -146,9 +149,15 @@ def facts_of(
             raise UsageError(f"report: team {team!r} has no charges in {week}; gpuwatch chargeback --window {week}")
     named = sorted(t for t in held if t not in SPECIAL) if teams is None else sorted(set(teams))
     if teams is None:
-        yield _facts(known, None, budget(store, state, known.window, None))
+        yield _facts(known, None, _budget(store, state, known.window, None))
     for team in named:
-        yield _facts(known, team, budget(store, state, known.window, team))
+        yield _facts(known, team, _budget(store, state, known.window, team))
+
+
+def _budget(store: Store, state: State, window: Window, team: str | None) -> Budget | None:
+    """The budget of a team (None: the fleet) for the period in which the window ends."""
+    found = budgets.for_report(store, state, window, team)
+    return None if found is None else Budget(**found)
 
 
 @_uncollected()
@@ -170,7 +179,7 @@ def write_due(
         done(state, week, now_us)
         return None
     reports = list(facts_of(store, state, week, None, now_us, method=method))
-    files = [file for made in _made(store, state, reports, FORMATS, paper) for file in made]
+    files = [file for made in _written(store, state, reports, chosen_formats(None), paper) for file in made]
     return Written(week, tuple(write(files, out)), tuple(summary(facts, _stem(facts)) for facts in reports))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.report.files import ReportFile
 
+MEDIA_TYPE = "application/zip"
 FILES_MAX = 100_000
 BYTES_MAX = 4_000_000_000
 """A set that is larger unpacked is refused."""

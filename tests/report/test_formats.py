@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import subprocess
+import sys
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -17,6 +19,7 @@ from gpuwatch.report.compose import document
 from gpuwatch.report.document import Column, Document, Section, Table, Text, row
 from gpuwatch.report.facts import Amount, Budget, Facts, Payer, added
 from gpuwatch.report.files import ReportFile
+from gpuwatch.report.format_registry import format_names, report_format
 from gpuwatch.report.headlines import MOST, headlines
 from gpuwatch.report.pdf import fonts as pdf_fonts
 from gpuwatch.report.pdf.pages import pdf
@@ -72,8 +75,27 @@ def facts(fleet: Fleet, team: str | None = None) -> Facts:
 
 def test_what_is_no_format_is_refused(fleet: Fleet) -> None:
     """With the known ones."""
-    with pytest.raises(UsageError, match="format 'docx' is not known; known: html, pdf"):
+    with pytest.raises(UsageError, match="unknown format 'docx'; known formats: html, pdf"):
         weekly(fleet.world.store, fleet.state, WEEK, formats=["docx"])
+
+
+def test_a_format_is_registered_once() -> None:
+    """The message has both."""
+    assert "pdf" in format_names()
+
+    with pytest.raises(ValueError, match="report format 'pdf' is registered twice"):
+        report_format("pdf", "pdf", "application/pdf")(lambda report: b"")
+
+
+def test_listing_the_formats_loads_no_layout_library() -> None:
+    """The CLI's help lists them."""
+    code = (
+        "import sys; from gpuwatch.report.format_registry import format_names; print(*format_names());"
+        "print(sorted({'reportlab', 'xlsxwriter', 'duckdb'} & set(sys.modules)))"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+    assert "html pdf xlsx csv focus parquet\n[]\n" == printed
 
 
 def test_the_set_is_whole(files: dict[str, bytes]) -> None:

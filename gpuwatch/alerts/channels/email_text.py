@@ -15,16 +15,13 @@ from gpuwatch.alerts.channels.slack import ACTIONS, MAX_DIGEST, clean, digest_li
 from gpuwatch.alerts.outbox.digest import Alert
 from gpuwatch.alerts.templates import BUILT_IN, Template
 from gpuwatch.core.clock import from_us
+from gpuwatch.report.format_registry import report_formats
 from gpuwatch.report.html.markup import Child, Html, join, tag
 from gpuwatch.report.summary import Summary
 
 MAX_SUBJECT = 200
 ATTACHED_MAX_BYTES = 10_000_000
 """Attachments of one message, before they are encoded; what does not fit is linked."""
-MEDIA = {
-    "pdf": ("application", "pdf"),
-    "xlsx": ("application", "vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
-}
 _STYLE = "font:14px/1.45 system-ui,-apple-system,'Segoe UI',Arial,sans-serif;color:#1C2326;max-width:640px"
 _SOFT = "color:#566067;font-size:13px"
 _CELL = "padding:4px 12px 4px 0;border-bottom:1px solid #D9DEE1;text-align:left;vertical-align:top"
@@ -108,16 +105,18 @@ def report(
         ("Window", summary.window),
     ]
     link = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
-    attached, room = {}, ATTACHED_MAX_BYTES
-    for suffix, content in files.items():
-        if suffix in MEDIA and len(content) <= room:
-            attached[suffix] = content
-            room -= len(content)
     message = _message(mail, to, subject, clean(summary.lead), facts, [("Open the report", link)], key, now_us)
-    for suffix, content in attached.items():
-        kind, subtype = MEDIA[suffix]
-        name = f"gpuwatch-{summary.stem.replace('/', '-')}.{suffix}"
-        message.add_attachment(content, maintype=kind, subtype=subtype, filename=name)
+    media_types = {
+        form.suffix: "application/octet-stream" if form.is_text else form.media_type
+        for form in report_formats().values()
+    }
+    left = ATTACHED_MAX_BYTES
+    for suffix, content in files.items():
+        if len(content) <= left:
+            left -= len(content)
+            kind, _, subtype = media_types[suffix].partition("/")
+            name = f"gpuwatch-{summary.stem.replace('/', '-')}.{suffix}"
+            message.add_attachment(content, maintype=kind, subtype=subtype, filename=name)
     return message
 
 

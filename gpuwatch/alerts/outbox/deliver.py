@@ -30,7 +30,7 @@ from gpuwatch.alerts.report_notice import Note
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.report.files import files_of
+from gpuwatch.report.files import mailed_files
 from gpuwatch.state import State
 
 POLL_S = 5.0
@@ -205,7 +205,7 @@ class Deliverer:
         first, now_us, url = readable[0], self._now_us(), self._base_url
         if isinstance(first, Note):
             if channel.mail is not None:
-                files = files_of(self._reports, first.summary.stem)
+                files = mailed_files(self._reports, first.summary.stem)
                 to = first.to or channel.mail.to
                 return email_text.report(channel.mail, first.summary, to, url, files, key, now_us), to
             tell = report_notice.for_slack if channel.kind == "slack" else report_notice.for_program

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
@@ -17,17 +17,18 @@ from gpuwatch.api.paging import CursorText, Limit, decode, page, question
 from gpuwatch.api.schema.requests import RecipientItems, RecipientsBody, Replaced
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.known_names import team_doubts, team_names
+from gpuwatch.report import zip_file
+from gpuwatch.report.format_registry import chosen_formats, format_names, report_formats
 
+BINARY = {"schema": {"type": "string", "format": "binary"}}
 FILES: dict[str, Any] = {
-    "text/html": {"schema": {"type": "string"}},
-    "application/pdf": {"schema": {"type": "string", "format": "binary"}},
-    "text/csv": {"schema": {"type": "string"}},
-    "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": {
-        "schema": {"type": "string", "format": "binary"}
-    },
-    "application/zip": {"schema": {"type": "string", "format": "binary"}},
-}
+    form.media_type.partition(";")[0]: {"schema": {"type": "string"}} if form.is_text else BINARY
+    for form in report_formats().values()
+} | {zip_file.MEDIA_TYPE: BINARY}
+if TYPE_CHECKING:
+    FormatName = str
+else:
+    FormatName = Literal[(*format_names(), "zip")]
 WEEK = r"^\d{4}-W\d{2}$"
 SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """What a browser may do with a report's page: show it."""
@@ -49,7 +50,7 @@ def weekly(
     ] = None,
     team: Name = None,
     format: Annotated[
-        Literal["html", "pdf", "xlsx", "csv", "focus", "parquet", "zip"],
+        FormatName,
         Query(description="zip: every file of the fleet and of all teams, or those of `team`."),
     ] = "html",
     formats: Annotated[
@@ -63,11 +64,9 @@ def weekly(
     of its one team. 404: the week has no books, or the team no charges in it.
     """
     from gpuwatch.report.files import last_week
-    from gpuwatch.report.formats import FORMATS, MEDIA_TYPES
     from gpuwatch.report.week_facts import week_window
     from gpuwatch.report.weekly import report_files
     from gpuwatch.report.weekly import weekly as make
-    from gpuwatch.report.zip_file import zipped
 
     now_us = service.now_us()
     week = week or last_week(now_us)
@@ -81,7 +80,7 @@ def weekly(
         raise ApiError(400, str(error), field="week") from error
     settings = service.settings
     options: dict[str, Any] = {
-        "formats": asked or FORMATS,
+        "formats": asked or None,
         "paper": paper or settings.report_paper,
         "method": settings.mig_share_method,
     }
@@ -93,15 +92,18 @@ def weekly(
                 files = report_files(store, service.state, week, None if teams is None else teams[0], now_us, **options)
     except UsageError as error:
         raise ApiError(404, str(error)) from error
-    if not files:
-        raise ApiError(404, f"this version writes no {format} file", field="format")
-    content = zipped(files) if format == "zip" else files[0].content
-    name = f"{week}.zip" if format == "zip" else files[0].name.replace("/", "-")
-    shown = "inline" if format in ("html", "pdf") else "attachment"
+    if format == "zip":
+        return _file(zip_file.zipped(files), f"{week}.zip", zip_file.MEDIA_TYPE)
+    form = report_formats()[format]
+    return _file(files[0].content, files[0].name.replace("/", "-"), form.media_type, form.inline)
+
+
+def _file(content: bytes, name: str, media_type: str, inline: bool = False) -> Response:
+    shown = "inline" if inline else "attachment"
     headers = {"Content-Disposition": f'{shown}; filename="gpuwatch-{name}"'}
-    if format == "html":
+    if media_type.startswith("text/html"):
         headers["Content-Security-Policy"] = SANDBOX
-    return Response(content, media_type=MEDIA_TYPES[format], headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
 
 
 @router.get("/recipients", response_model=RecipientItems, responses=errors(), summary="Who gets reports by e-mail")
@@ -166,11 +168,9 @@ def _teams(access: Access, team: str | None, several: bool) -> list[str] | None:
 
 
 def _formats(text: str | None) -> list[str]:
-    from gpuwatch.report.formats import check_formats
-
     asked = [part.strip() for part in (text or "").split(",") if part.strip()]
     try:
-        check_formats(asked)
+        chosen_formats(asked)
     except UsageError as error:
         raise ApiError(400, str(error), field="formats") from error
     return asked

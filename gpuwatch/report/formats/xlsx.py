@@ -1,0 +1,15 @@
+"""The report as an Excel workbook."""
+
+from __future__ import annotations
+
+from gpuwatch.report.format_registry import Report, report_format
+
+MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
+
+@report_format("xlsx", "xlsx", MEDIA_TYPE, order=3, mailed=True)
+def xlsx(report: Report) -> bytes:
+    """One sheet for each level of detail."""
+    from gpuwatch.report.xlsx.workbook import book
+
+    return book(report.facts)
