@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from gpuwatch.alerts.channel import Channel, rank
-from gpuwatch.alerts.outbox.firing import Firing
+from gpuwatch.alerts.firing.repository import Firing
 from gpuwatch.alerts.outbox.repository import ANSWERED, Change, Mark, Outbox
 from gpuwatch.alerts.outbox.tables import About
 from gpuwatch.alerts.repository import Channels

@@ -13,7 +13,7 @@ from gpuwatch.alerts.channel import ALERTMANAGER, MAX_CHANNELS, Channel, moved, 
 from gpuwatch.alerts.channel_options import More
 from gpuwatch.alerts.channels.destination_guard import Guard
 from gpuwatch.alerts.channels.email_server import Mail
-from gpuwatch.alerts.outbox import firing
+from gpuwatch.alerts.firing import repository as firing
 from gpuwatch.alerts.outbox import repository as outbox_repository
 from gpuwatch.alerts.outbox import tables as outbox_tables
 from gpuwatch.alerts.timing import Timing

@@ -17,8 +17,8 @@ from gpuwatch.core.money import CENT_PLACES, format_quantity
 from gpuwatch.findings import evaluate
 from gpuwatch.findings.custom_rules import bounded
 from gpuwatch.findings.effective_thresholds import in_force, sets_of
-from gpuwatch.findings.owner_actions import Actions, Feedback
 from gpuwatch.findings.presets import thresholds_in
+from gpuwatch.findings.repository import Actions, Feedback
 from gpuwatch.findings.threshold_overrides import ALL, Layer, layers
 from gpuwatch.policy.known_names import cluster_names
 from gpuwatch.policy.ownership import UNALLOCATED

@@ -13,7 +13,7 @@ from gpuwatch.billing import chargeback, records
 from gpuwatch.capacity import queues
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.findings import read as findings_read
-from gpuwatch.findings.owner_actions import Actions
+from gpuwatch.findings.repository import Actions
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.topology import derive as topology_derive

@@ -58,8 +58,8 @@ def findings(
 ) -> None:
     """Findings, open and resolved, the dearest first. A table shows keys where there is room; --format json always has them."""
     from gpuwatch.billing.chargeback import price_all
-    from gpuwatch.findings.owner_actions import Actions
     from gpuwatch.findings.read import FIELDS, read
+    from gpuwatch.findings.repository import Actions
     from gpuwatch.policy.known_names import team_names
 
     choose(form, True)

@@ -15,8 +15,8 @@ from gpuwatch.findings import contention
 from gpuwatch.findings import read as findings_read
 from gpuwatch.findings.contention import Contention
 from gpuwatch.findings.effective_thresholds import steps
-from gpuwatch.findings.owner_actions import Action, Actions
 from gpuwatch.findings.read import Finding
+from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.findings.threshold_overrides import layers
 from gpuwatch.reclaim.repository import Reached, Reclaims
 from gpuwatch.reclaim.steps import (

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpuwatch.billing.periods import corrections as posted
+from gpuwatch.billing.periods.corrections import repository as posted
 from gpuwatch.billing.periods.repository import FINE, Periods
 from gpuwatch.billing.periods.view import forced_why
 from gpuwatch.core.clock import Window

@@ -16,8 +16,8 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, Window, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, largest_remainder
 from gpuwatch.findings import read as findings_read
-from gpuwatch.findings.owner_actions import Actions
 from gpuwatch.findings.read import Finding
+from gpuwatch.findings.repository import Actions
 from gpuwatch.report.closed_periods import Frozen, frozen
 from gpuwatch.report.facts import (
     PLATFORM,

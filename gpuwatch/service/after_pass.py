@@ -20,8 +20,8 @@ from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.core.errors import SourceUnreachable, UsageError
 from gpuwatch.findings import read as findings_read
-from gpuwatch.findings.owner_actions import Actions
 from gpuwatch.findings.read import Finding
+from gpuwatch.findings.repository import Actions
 from gpuwatch.reclaim import alerts as reclaim_alerts
 from gpuwatch.settings import Settings, table_list
 from gpuwatch.state import State

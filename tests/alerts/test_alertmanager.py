@@ -13,8 +13,8 @@ from gpuwatch.alerts.changes import enqueue
 from gpuwatch.alerts.channels import alertmanager
 from gpuwatch.alerts.channels.alertmanager_push import CHUNK
 from gpuwatch.alerts.channels.http_post import BACKOFF_S_MAX
+from gpuwatch.alerts.firing.repository import ENDED_US, MAX_FIRING, Firing
 from gpuwatch.alerts.outbox.deliver import Deliverer, listing
-from gpuwatch.alerts.outbox.firing import ENDED_US, MAX_FIRING, Firing
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.alerts.templates import BUILT_IN, Template
 from gpuwatch.core.clock import DAY_US, parse_rfc3339, rfc3339

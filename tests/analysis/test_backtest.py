@@ -13,8 +13,8 @@ from gpuwatch.analysis.backtest_request import asked_thresholds, pairs
 from gpuwatch.billing.chargeback import price_all
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.findings.owner_actions import Action, Actions
 from gpuwatch.findings.read import read
+from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.findings.threshold_overrides import put
 from gpuwatch.findings.threshold_overrides import read as read_card
 from gpuwatch.policy.ownership import TeamRule

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.core.clock import DAY_US
 from gpuwatch.core.errors import UsageError
-from gpuwatch.findings.owner_actions import Action, Actions
+from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.state import FILE, State
 from gpuwatch.state.tokens import Tokens
 

@@ -22,7 +22,7 @@ from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_KNOWN, NOTHING, WASTE,
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records
-from gpuwatch.findings.owner_actions import Action, Actions
+from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.billing.periods.corrections import Correction, Corrections
+from gpuwatch.billing.periods.corrections.repository import Correction, Corrections
 from gpuwatch.billing.periods.repository import Frozen, PeriodConflict, Periods
 from gpuwatch.core.clock import Window
 from gpuwatch.state import State

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from gpuwatch.billing import chargeback, records
 from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.billing.periods.billed import CORRECTIONS_FROM, corrected, corrections_in, frozen_answer
-from gpuwatch.billing.periods.corrections import Corrections
+from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.billing.periods.frozen import NOTHING, WORDS, by_key, cents_by_currency, differences, digest_of, sums_of
 from gpuwatch.billing.periods.repository import PeriodConflict, Periods
 from gpuwatch.core.clock import Window

@@ -30,7 +30,7 @@ PURE = ("core", "hardware")
 PURE_MAY = {"pyarrow", "numpy"}
 """Tables and arrays are no framework: the nouns are Arrow schemas."""
 
-REPOSITORIES = {"repository", "tables", "owner_actions", "firing", "corrections"}
+REPOSITORIES = {"repository", "tables"}
 """Modules of other rooms that may use sqlalchemy."""
 
 UPPER_KEYWORD = re.compile(

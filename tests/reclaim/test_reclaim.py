@@ -19,7 +19,7 @@ from gpuwatch.alerts.repository import Channels
 from gpuwatch.billing.chargeback import price_all
 from gpuwatch.cli import app
 from gpuwatch.core.clock import MINUTE_US
-from gpuwatch.findings.owner_actions import Action, Actions
+from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.findings.threshold_overrides import put, read
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules

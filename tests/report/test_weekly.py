@@ -16,7 +16,7 @@ from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.errors import UsageError
 from gpuwatch.dashboards.shell.theme import BUCKETS
-from gpuwatch.findings.owner_actions import Action, Actions
+from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.output.listing import BUCKET_WORDS
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpuwatch.alerts.channel import Channel
 from gpuwatch.alerts.channels import alertmanager
 from gpuwatch.alerts.channels.http_post import Outcome, backoff_us
-from gpuwatch.alerts.outbox.firing import Alert, Firing
+from gpuwatch.alerts.firing.repository import Alert, Firing
 from gpuwatch.core.clock import MINUTE_US
 from gpuwatch.state import State
 

@@ -23,8 +23,8 @@ from gpuwatch.alerts.channels.destination_guard import Guard
 from gpuwatch.alerts.channels.email_server import Mail
 from gpuwatch.alerts.channels.http_post import TIMEOUT_S, Outcome, backoff_us, post
 from gpuwatch.alerts.channels.slack import clean
+from gpuwatch.alerts.firing.repository import Firing
 from gpuwatch.alerts.outbox.digest import ROWS_MAX, Alert, choose, fold, read
-from gpuwatch.alerts.outbox.firing import Firing
 from gpuwatch.alerts.outbox.repository import Batch, Outbox, Status
 from gpuwatch.alerts.report_notice import Note
 from gpuwatch.alerts.repository import Channels

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuwatch.billing.charge_id import Asked
 from gpuwatch.billing.periods.billed import CORRECTION, frozen_answer
-from gpuwatch.billing.periods.corrections import Correction, Corrections
+from gpuwatch.billing.periods.corrections.repository import Correction, Corrections
 from gpuwatch.billing.periods.repository import Closing, Periods
 from gpuwatch.billing.records import Charge
 from gpuwatch.core.clock import rfc3339

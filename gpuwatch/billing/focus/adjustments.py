@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.focus.columns import PLACES
 from gpuwatch.billing.focus.tables import month_of
-from gpuwatch.billing.periods.corrections import Corrections
+from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.billing.periods.repository import FINE, Periods
 from gpuwatch.core.clock import DAY_US, SECOND_US, Window, rfc3339
 from gpuwatch.policy.policy import Policies

@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpuwatch.billing.periods.corrections import Corrections
+from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.billing.periods.frozen import (
     CENT_PICO,
     COARSE,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gpuwatch.billing import chargeback, records
 from gpuwatch.billing.periods import repository as stored
-from gpuwatch.billing.periods.corrections import Corrections
+from gpuwatch.billing.periods.corrections.repository import Corrections
 from gpuwatch.billing.periods.frozen import (
     COARSE,
     EXTERNAL,

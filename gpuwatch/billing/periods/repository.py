@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from gpuwatch.billing.periods import corrections
+from gpuwatch.billing.periods.corrections import repository as corrections
 from gpuwatch.billing.periods.frozen import Row, content_of, digest_of, takes_back
 from gpuwatch.billing.periods.tables import MAX_PERIODS, card, closing, correction, signature
 from gpuwatch.core.clock import Window, parse_window, rfc3339

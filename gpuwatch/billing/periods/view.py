@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch.billing.periods.corrections import Correction, Corrections
+from gpuwatch.billing.periods.corrections.repository import Correction, Corrections
 from gpuwatch.billing.periods.frozen import COARSE, WORDS, canonical
 from gpuwatch.billing.periods.repository import Closing, Periods
 from gpuwatch.core.clock import rfc3339

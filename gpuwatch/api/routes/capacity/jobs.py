@@ -12,7 +12,7 @@ from gpuwatch.api.common import NAME_MAX, PREFIX, Name, Names, Svc, WindowText, 
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.schema.answers import JobDetail, Jobs
-from gpuwatch.findings.owner_actions import Actions
+from gpuwatch.findings.repository import Actions
 
 router = APIRouter(prefix=PREFIX, tags=["jobs"])
 

@@ -28,7 +28,7 @@ from gpuwatch.api.paging import CursorText, Limit
 from gpuwatch.api.schema.answers import ActionRow, FindingDetail, Findings
 from gpuwatch.api.schema.requests import ActionBody
 from gpuwatch.core.clock import parse_rfc3339, rfc3339
-from gpuwatch.findings.owner_actions import Action, Actions
+from gpuwatch.findings.repository import Action, Actions
 
 KEY = r"^[a-z0-9-]{1,200}$"
 Key = Annotated[

@@ -1,0 +1,1 @@
+"""Alerts that are firing at Alertmanagers."""

@@ -1,0 +1,1 @@
+"""Corrections of closed billing periods."""
