@@ -1,12 +1,15 @@
 # Everything below needs Python 3.11 to 3.13 and make, and writes only into this folder.
 #   make demo    simulates a fleet, ingests it, prints what it found and serves http://127.0.0.1:8765; needs no root
 #   make test    the whole suite, after installing what it needs
+#   make test-fast  the tests that start no server, browser or process of their own and take no more than seconds
 #   make lint    ruff and mypy --strict
 #   make bench   measures and writes bench/RESULTS.md
 #   make accuracy  simulates fleets and writes docs/accuracy.md: who was found, who was accused for nothing
 #   make wheel   wheel and sdist into dist/
 #   make lock    writes requirements.lock anew from pyproject.toml
-# Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--gpus 256", PORT=9000, TEST_ARGS="-k mig".
+# Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--gpus 256", PORT=9000, TEST_ARGS="-k mig",
+# TEST_WORKERS=8 (test files that run at a time), GPUWATCH_TEST_PATIENCE=4 (waits in tests last up to that many times
+# as long: for a machine that is slow or busy).
 
 SHELL := /bin/sh
 VENV := .venv
@@ -22,17 +25,22 @@ TEST_PACKAGES ?= openssl prometheus slurm-wlm slurmdbd slurmrestd slurm-client m
   mariadb-server victoria-metrics prometheus-alertmanager chromium fonts-dejavu-core
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+# A file's tests stay on one worker, which makes their shared fixtures once.
+PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BUILD_FILES := pyproject.toml setup.py requirements.lock
 
-.PHONY: demo test lint bench accuracy wheel lock clean test-servers
+.PHONY: demo test test-fast lint bench accuracy wheel lock clean test-servers
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.has-run
 	$(BIN)/gpuwatch demo --port $(PORT) $(DEMO_ARGS)
 
 test: $(VENV)/.has-dev test-servers
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) $(TEST_ARGS)
+	$(PYTEST) $(TEST_ARGS)
+
+test-fast: $(VENV)/.has-dev
+	$(PYTEST) -m "not real and not e2e and not slow" $(TEST_ARGS)
 
 # mypy knows no package-dir: build/typed holds the four folders as an install lays them out.
 lint: $(VENV)/.has-dev

@@ -1,13 +1,50 @@
-"""Where the checkout and the shared real inputs lie."""
+"""The places that tests use, the environment they run in, and the marks of the slower ones."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 CHECKOUT = Path(__file__).parents[1]
+MARKED_FOLDERS = ("real", "e2e")
+"""Every test in one of these carries its name as a mark: `make test-fast` leaves them out, and those marked slow."""
+FOREIGN = ("GPUWATCH_", "KUBE", "PROMETHEUS_", "RAY_", "SLURM", "SACCT_", "SINFO_", "SQUEUE_", "XDG_")
+"""Variables of the user's own clusters and desktop: no test may depend on them."""
+KEPT = ("GPUWATCH_SHARED", "GPUWATCH_TEST_")
+"""Variables that are meant for the tests."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gives the tests, and every process they start, an empty home directory: the user's holds tokens and settings.
+
+    The tools that build packages keep the user's package index and interpreters.
+    """
+    home = Path.home()
+    for name in list(os.environ):
+        if name.startswith(FOREIGN) and not name.startswith(KEPT):
+            del os.environ[name]
+    pip = next((path for path in (home / ".config/pip/pip.conf", home / ".pip/pip.conf") if path.exists()), None)
+    if pip is not None:
+        os.environ.setdefault("PIP_CONFIG_FILE", str(pip))
+    os.environ.setdefault("PYENV_ROOT", str(home / ".pyenv"))
+    folder = tempfile.TemporaryDirectory(prefix="gpuwatch-home-", ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    os.environ["HOME"] = folder.name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests by their folder, and puts those first that wait for servers: another worker computes meanwhile."""
+
+    def folder(item: pytest.Item) -> str:
+        return item.path.relative_to(CHECKOUT / "tests").parts[0]
+
+    for item in items:
+        if folder(item) in MARKED_FOLDERS:
+            item.add_marker(folder(item))
+    items.sort(key=lambda item: folder(item) not in MARKED_FOLDERS)
 
 
 @pytest.fixture(scope="session")

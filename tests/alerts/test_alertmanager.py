@@ -21,6 +21,7 @@ from gpuwatch.core.clock import DAY_US, parse_rfc3339, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
 from tests.worlds.alerts import T0_US, Clock, Hook, add_channel, deliverer, finding, hook, several
+from tests.worlds.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def clock() -> Clock:
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     """A story from its beginning to its end, which comes within seconds."""
-    asyncio.run(asyncio.wait_for(story, 20))
+    asyncio.run(asyncio.wait_for(story, PATIENCE_S))
 
 
 def add(state: State, receiver: Hook, **item: Any) -> None:

@@ -25,6 +25,7 @@ from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.errors import StoreError, UsageError
 from gpuwatch.state import State
 from tests.worlds.alerts import SLACK_URL, Clock, add_channel, deliverer, finding, hook, lines, several
+from tests.worlds.patience import PATIENCE_S
 
 SECRET = "SecretSecretAbCd"
 
@@ -42,7 +43,7 @@ def clock() -> Clock:
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     """A story from its beginning to its end, which comes within seconds."""
-    asyncio.run(asyncio.wait_for(story, 20))
+    asyncio.run(asyncio.wait_for(story, PATIENCE_S))
 
 
 def fares(state: State, name: str = "ops") -> dict[str, Any]:

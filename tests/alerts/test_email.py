@@ -38,6 +38,7 @@ from gpuwatch.service import after_pass
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
 from tests.worlds.alerts import T0_US, Clock, add_channel, deliverer, finding, hook
+from tests.worlds.patience import PATIENCE_S
 
 controller = pytest.importorskip("aiosmtpd.controller", reason="aiosmtpd is not installed: no real SMTP server to test")
 smtp = pytest.importorskip("aiosmtpd.smtp")
@@ -149,7 +150,7 @@ def sender(state: State, clock: Clock, **options: Any) -> Deliverer:
 
 def deliver(state: State, clock: Clock, **options: Any) -> int:
     """One pass; how many messages arrived."""
-    return asyncio.run(asyncio.wait_for(sender(state, clock, **options).deliver_due(), 20))
+    return asyncio.run(asyncio.wait_for(sender(state, clock, **options).deliver_due(), PATIENCE_S))
 
 
 def fares(state: State) -> tuple[str | None, int, int]:
@@ -323,7 +324,7 @@ def odd(answer: bytes | None) -> Iterator[int]:
                 if answer is not None:
                     connection.sendall(answer)
                 else:
-                    ended.wait(10)
+                    ended.wait(PATIENCE_S)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -331,7 +332,7 @@ def odd(answer: bytes | None) -> Iterator[int]:
             yield listener.getsockname()[1]
         finally:
             ended.set()
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -433,7 +434,7 @@ def scripted(*answers: bytes) -> Iterator[int]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield listener.getsockname()[1]
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 def test_a_server_with_another_way_to_log_in_is_named(state: State, clock: Clock) -> None:
@@ -561,7 +562,7 @@ def test_slack_gets_a_line_and_a_link(state: State, clock: Clock) -> None:
             assert ("report", None) == (program.bodies[0]["event"], program.bodies[0]["report"]["team"])
             assert (1, []) == (len(fleet.bodies), deaf.bodies)
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
 
 
 def test_recipients_are_taken_whole_or_not_at_all(state: State) -> None:
@@ -600,7 +601,7 @@ def test_who_drips_after_starttls_is_left_when_the_time_is_over(
         channel(state, listener.getsockname()[1], host="localhost", security="starttls")
         enqueue(state, [finding()], clock())
         assert 0 == deliver(state, clock, tls=trusts, timeout_s=0.4)
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
     assert "localhost gave no answer within 0.4 s" == fares(state)[0]
     assert len(lines) < 40

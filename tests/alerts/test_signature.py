@@ -15,6 +15,7 @@ from gpuwatch.alerts.channels.signature import TOLERANCE_S, headers, is_secret, 
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.state import State
 from tests.worlds.alerts import T0_US, Clock, add_channel, deliverer, finding, hook, several
+from tests.worlds.patience import PATIENCE_S
 
 PAGE = Path(__file__).parents[2] / "docs/alerts.md"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -94,7 +95,7 @@ def test_a_receiver_that_does_what_the_page_says_knows_our_messages(tmp_path: Pa
                     with pytest.raises(ValueError, match="signature"):
                         told["received"](SECRET, second.headers, body, at_s)
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
 
 
 def test_the_page_names_every_field_of_every_body(tmp_path: Path) -> None:

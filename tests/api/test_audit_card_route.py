@@ -14,6 +14,7 @@ from gpuwatch.api.schema.scorecard import AuditCard
 from gpuwatch.cli import app as cli
 from gpuwatch.store import lockfile
 from tests.worlds.api import Api
+from tests.worlds.patience import PATIENCE_S, wait_until
 
 ROUTE = "/api/v1/audit-card"
 
@@ -55,9 +56,7 @@ def test_the_command_asks_the_server_that_holds_the_directory(filled: Api, tmp_p
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        while not server.started:
-            assert thread.is_alive()
-            thread.join(0.01)
+        wait_until(lambda: server.started or not thread.is_alive(), "the server listens")
         port = server.servers[0].sockets[0].getsockname()[1]
         data = tmp_path / "data"
         data.mkdir()
@@ -65,7 +64,7 @@ def test_the_command_asks_the_server_that_holds_the_directory(filled: Api, tmp_p
         result = CliRunner().invoke(cli, ["audit", "--data", str(data), "--out", str(tmp_path / "out")])
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(PATIENCE_S)
 
     assert 0 == result.exit_code, result.output
     told = json.loads((tmp_path / "out/scorecard.json").read_text("utf-8"))

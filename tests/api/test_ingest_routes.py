@@ -18,6 +18,7 @@ from gpuwatch.core.model import Rejects
 from gpuwatch.service.service import Received
 from gpuwatch.store.database import Store
 from tests.worlds.api import NOW_US, Api
+from tests.worlds.patience import PATIENCE_S
 
 WRITE, EVENTS = "/api/v1/write", "/api/v1/events"
 PROTO = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
@@ -248,4 +249,4 @@ def test_a_body_counts_as_in_flight_until_it_is_on_disk(bare: Api, monkeypatch: 
                 await asyncio.sleep(0)
         return answer.status_code, waiting, held.held
 
-    assert (503, 4, 0) == asyncio.run(asyncio.wait_for(main(), 20))
+    assert (503, 4, 0) == asyncio.run(asyncio.wait_for(main(), PATIENCE_S))

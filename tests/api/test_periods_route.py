@@ -14,6 +14,7 @@ from gpuwatch.core.clock import Window
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from tests.worlds.api import Api
+from tests.worlds.patience import PATIENCE_S
 from tests.worlds.world import HOUR, Gpu, batch, minutes, samples, us
 
 PERIODS = "/api/v1/periods"
@@ -38,7 +39,7 @@ def test_a_period_is_not_frozen_at_prices_that_are_out_of_date(books: Api, monke
 def test_a_period_with_samples_that_no_analysis_has_seen_is_not_frozen(books: Api) -> None:
     """They arrived a moment ago: the books do not have them yet."""
     for late in batch(samples(Gpu("GPU-red", "rednode"), minutes(7 * HOUR, 7 * HOUR + 60))):
-        books.service.submit("late", [late]).result(20)
+        books.service.submit("late", [late]).result(PATIENCE_S)
     early = books.request("POST", PERIODS, json=W45)
 
     assert (409, "conflict") == (early.status_code, early.json()["error"]["code"])

@@ -19,6 +19,7 @@ from gpuwatch.billing.periods.corrections.repository import Correction, Correcti
 from gpuwatch.billing.periods.repository import Frozen, PeriodConflict, Periods
 from gpuwatch.core.clock import Window
 from gpuwatch.state import State
+from tests.worlds.patience import PATIENCE_S
 from tests.worlds.world import HOUR, us
 
 DAY = 24 * HOUR
@@ -150,7 +151,7 @@ def test_a_closing_that_is_killed_has_closed_nothing(tmp_path: Path) -> None:
     """SIGKILL between the frozen rows and their audit row: neither is there, and it can be closed."""
     State.open(tmp_path).close()
     script = HEAD.format(path=str(tmp_path), name="2026-W45", at=us(8 * DAY))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=PATIENCE_S)
     with State.open(tmp_path) as state:
         left = (Periods(state).names(), [entry.what for entry in state.audit()])
         closed = Periods(state).close("2026-W45", frozen(state), "ada", us(8 * DAY))

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from gpuwatch.cli import app
 from tests.collectors.nvml.fake_library import Gpu, Nvml
+from tests.worlds.patience import PATIENCE_S, wait_until
 
 RUNNER = CliRunner()
 UNREADABLE, UNREACHABLE = 2, 3
@@ -67,12 +68,7 @@ def test_it_serves_until_a_signal_and_leaves_in_order(monkeypatch: pytest.Monkey
     def visit(text: str) -> None:
         def work() -> None:
             address = text.split()[-1]
-            for _ in range(200):
-                try:
-                    found.append(urllib.request.urlopen(address, timeout=5).read())
-                    break
-                except OSError:
-                    threading.Event().wait(0.05)
+            found.append(wait_until(lambda: urllib.request.urlopen(address, timeout=PATIENCE_S).read(), "a page"))
             os.kill(os.getpid(), signal.SIGTERM)
 
         threading.Thread(target=work, daemon=True).start()

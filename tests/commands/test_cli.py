@@ -18,6 +18,7 @@ from gpuwatch.core.clock import parse_window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.simulate import simulate
 from gpuwatch.store.database import Store
+from tests.worlds.patience import PATIENCE_S
 
 WINDOW = "2026-11-09T00:00:00Z,2026-11-09T12:00:00Z"
 HOLD = "import sys; from gpuwatch.store.database import Store; s = Store.open(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
@@ -30,7 +31,7 @@ def gpuwatch(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 
@@ -130,7 +131,7 @@ def test_data_in_use_names_its_holder(data: Path) -> None:
 
 def test_a_reader_that_leaves_is_no_error(data: Path) -> None:
     command = f"{sys.executable} -m gpuwatch findings --data {data} | head -c 1"
-    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
     assert "" == result.stderr
 

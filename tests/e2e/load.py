@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from gpuwatch.store.database import Store
-from tests.e2e.process import Server, gpu_labels, now_ms, until
+from tests.e2e.process import Server, gpu_labels, now_ms
+from tests.worlds.patience import wait_until
 
 CLIENTS = 4
 Sample = tuple[str, int]  # GPU, time in milliseconds
@@ -40,7 +41,7 @@ class Load:
     def more(self, count: int) -> None:
         """Waits until so many more samples are acknowledged."""
         wanted = self.statuses[204] + count
-        until(lambda: self.statuses[204] >= wanted, f"{count} more samples that are acknowledged")
+        wait_until(lambda: self.statuses[204] >= wanted, f"{count} more samples that are acknowledged")
 
     def _send(self, client: int) -> None:
         gpu, at_ms = f"GPU-{client}", now_ms()

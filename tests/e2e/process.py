@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,13 +21,9 @@ from typing import Any, Self
 import pyarrow as pa
 
 from bench.remote_write import body
+from tests.worlds.patience import PATIENCE_S
 
 CHECKOUT = Path(__file__).parents[2]
-START_S_MAX = 60.0
-STOP_S_MAX = 30.0
-ANSWER_S_MAX = 60.0
-LOOK_S = 0.02
-"""Pause between two looks at something that another process is to do."""
 PROTOBUF = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
 IDLE_MINUTES = 40
 _SNAPPY = pa.Codec("snappy")
@@ -107,7 +103,7 @@ class Server:
         path: str,
         data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout_s: float = ANSWER_S_MAX,
+        timeout_s: float = PATIENCE_S,
     ) -> Answer:
         """One request on a connection of its own. Raises OSError or HTTPException when there is no answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
@@ -126,7 +122,7 @@ class Server:
         """Whether /readyz says so."""
         return self.ask("GET", "/readyz").status == 200
 
-    def raw(self, sent: bytes, timeout_s: float = ANSWER_S_MAX, end: bool = False) -> bytes:
+    def raw(self, sent: bytes, timeout_s: float = PATIENCE_S, end: bool = False) -> bytes:
         """Everything that the server answers to these bytes until it closes, or for `timeout_s`."""
         with socket.create_connection(("127.0.0.1", self.port), timeout_s) as connection:
             got = b""
@@ -151,14 +147,14 @@ class Server:
     def kill(self) -> None:
         """SIGKILL; the process is gone when this returns."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(STOP_S_MAX)
+        self.process.wait(PATIENCE_S)
         self._close()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Asks it to end, and returns its exit code."""
         self.process.send_signal(number)
         try:
-            return self.process.wait(STOP_S_MAX)
+            return self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
@@ -174,7 +170,7 @@ class Server:
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            assert selector.select(START_S_MAX), f"the server did not start:\n{self.log}"
+            assert selector.select(PATIENCE_S), f"the server did not start:\n{self.log}"
         line = self.process.stdout.readline().decode()
         found = re.fullmatch(r"gpuwatch serves (http://\S+)\n", line)
         assert found, f"the server ended or said something else: {line!r}\n{self.log}"
@@ -185,7 +181,7 @@ def command(
     name: str,
     *arguments: str,
     data: Path,
-    timeout_s: float = ANSWER_S_MAX,
+    timeout_s: float = PATIENCE_S,
     **settings: object,
 ) -> Ended:
     """Runs a `gpuwatch` command on a data directory to its end."""
@@ -243,14 +239,6 @@ def idle_job(gpu: str, pod: str, now_ms: int, minutes: int = IDLE_MINUTES) -> li
 def now_ms() -> int:
     """This machine's clock in milliseconds."""
     return time.time_ns() // 1_000_000
-
-
-def until(seen: Callable[[], bool], what: str, most_s: float = 30.0) -> None:
-    """Looks again and again until it is so; fails naming `what` when it never is."""
-    deadline = time.monotonic() + most_s
-    while not seen():
-        assert time.monotonic() < deadline, f"not within {most_s:g} s: {what}"
-        time.sleep(LOOK_S)
 
 
 def _command(name: str, *arguments: str) -> list[str]:

@@ -6,7 +6,6 @@ import re
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,13 +24,12 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from gpuwatch.dashboards.app import mount
 from tests.dashboards import fake_api
 from tests.worlds.api import Api, fill, open_api
+from tests.worlds.patience import PATIENCE_MS, PATIENCE_S, wait_until
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-READY_S_MAX = 20.0
-WAIT_MS = 20_000
 WINDOW = "window=30d"
 PAGES = ("/ui/", "/ui/teams", "/ui/mig", "/ui/findings", "/ui/jobs", "/ui/quality")
 MONEY = ("/ui/budgets", "/ui/periods", "/ui/reports", "/ui/decisions")
@@ -49,7 +47,6 @@ OPENED = (
 """Pages of the fake API that lie below another one."""
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: the pages are not tried in a browser"),
 ]
 
@@ -63,13 +60,11 @@ def served(app: FastAPI) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    end = time.monotonic() + READY_S_MAX
-    while not server.started and thread.is_alive() and time.monotonic() < end:
-        time.sleep(0.02)
+    wait_until(lambda: server.started or not thread.is_alive(), "the dashboard listens")
     assert server.started
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
-    thread.join(READY_S_MAX)
+    thread.join(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +111,7 @@ class Tab:
 
     def shown(self) -> None:
         """Waits for a page that is neither loading nor being changed."""
-        self.page.locator("#page:not(.busy) h1, #page:not(.busy) .notice").first.wait_for(timeout=WAIT_MS)
+        self.page.locator("#page:not(.busy) h1, #page:not(.busy) .notice").first.wait_for(timeout=PATIENCE_MS)
 
     @property
     def overhang(self) -> int:
@@ -174,7 +169,7 @@ def test_a_phone_needs_no_sideways_scrolling(fake: tuple[str, FastAPI], tab: Ope
     """Names without an end and hostile ones are in these answers."""
     opened = tab(fake[0], PHONE)
     opened.page.goto(fake[0] + path)
-    opened.page.locator("h1").first.wait_for(timeout=WAIT_MS)
+    opened.page.locator("h1").first.wait_for(timeout=PATIENCE_MS)
     opened.page.wait_for_load_state("networkidle")
 
     assert 0 >= opened.overhang
@@ -200,7 +195,7 @@ def test_rows_that_are_being_replaced_look_so(fake: tuple[str, FastAPI], tab: Op
         ".then(() => real(...a)); }"
     )
     page.get_by_role("link", name="Effective").click()
-    page.locator("#page.busy h1").wait_for(timeout=WAIT_MS)
+    page.locator("#page.busy h1").wait_for(timeout=PATIENCE_MS)
     bar = "getComputedStyle(document.querySelector('.body'), '::before').position"
 
     assert "fixed" == page.evaluate(bar)
@@ -211,12 +206,12 @@ def test_a_charge_opens_from_its_team_and_leads_to_its_job(real: tuple[str, Api]
     opened = tab(real[0])
     page = opened.open(f"/ui/teams?{WINDOW}")
     page.locator("#page td .why").first.click()
-    page.wait_for_url(re.compile("/ui/charges/."), timeout=WAIT_MS)
+    page.wait_for_url(re.compile("/ui/charges/."), timeout=PATIENCE_MS)
     opened.shown()
     page.get_by_role("link", name="Pay what is used").click()
-    expect(page.locator("#page")).to_contain_text("instead of", timeout=WAIT_MS)
+    expect(page.locator("#page")).to_contain_text("instead of", timeout=PATIENCE_MS)
     page.locator("#page td a[href*='/ui/jobs/']").first.click()
-    page.wait_for_url(re.compile("/ui/jobs/."), timeout=WAIT_MS)
+    page.wait_for_url(re.compile("/ui/jobs/."), timeout=PATIENCE_MS)
     opened.shown()
 
     assert [] == opened.problems
@@ -235,17 +230,17 @@ def test_a_finding_is_acknowledged_with_a_reason(real: tuple[str, Api], tab: Ope
     opened = tab(base)
     page = opened.open("/ui/findings?state=all")
     page.locator("#page td .title").first.click()
-    page.wait_for_url(re.compile("/ui/findings/."), timeout=WAIT_MS)
+    page.wait_for_url(re.compile("/ui/findings/."), timeout=PATIENCE_MS)
     key = page.url.partition("?")[0].rpartition("/")[2]
     page.get_by_role("button", name="Acknowledge").click()
-    expect(page.locator("#said")).to_contain_text("Give a reason", timeout=WAIT_MS)
+    expect(page.locator("#said")).to_contain_text("Give a reason", timeout=PATIENCE_MS)
 
     assert [] == page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"]
 
     page.get_by_label("Reason").fill("they are warming up")
     page.get_by_role("button", name="Acknowledge").click()
-    expect(page.locator("#said")).to_contain_text("Acknowledge: done", timeout=WAIT_MS)
-    expect(page.locator(".history")).to_contain_text("they are warming up", timeout=WAIT_MS)
+    expect(page.locator("#said")).to_contain_text("Acknowledge: done", timeout=PATIENCE_MS)
+    expect(page.locator(".history")).to_contain_text("they are warming up", timeout=PATIENCE_MS)
 
     said = page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"][0]
     assert ("ack", "they are warming up", "loopback") == (said["action"], said["reason"], said["actor"])
@@ -258,9 +253,9 @@ def test_an_open_finding_is_snoozed_and_reopened(fake: tuple[str, FastAPI], tab:
     page = opened.open("/ui/findings/idle-hoarding-0002")
     page.get_by_label("Reason").fill("back on Monday")
     page.get_by_role("button", name="Snooze").click()
-    expect(page.locator("#page .tag", has_text="Snoozed")).to_be_visible(timeout=WAIT_MS)
+    expect(page.locator("#page .tag", has_text="Snoozed")).to_be_visible(timeout=PATIENCE_MS)
     page.get_by_role("button", name="Reopen").click()
-    expect(page.locator("#page .tag", has_text="Open")).to_be_visible(timeout=WAIT_MS)
+    expect(page.locator("#page .tag", has_text="Open")).to_be_visible(timeout=PATIENCE_MS)
 
     taken = [one for one in fake[1].state.acts if one["key"] == "idle-hoarding-0002"]
     assert [("snooze", "2026-11-27T12:00:00Z"), ("reopen", None)] == [(one["action"], one["until"]) for one in taken]
@@ -273,10 +268,10 @@ def test_filters_live_in_the_address(fake: tuple[str, FastAPI], tab: Open) -> No
     page = opened.open("/ui/jobs?window=24h")
     page.get_by_role("textbox", name="Team").click()
     page.get_by_role("option", name="vision").click()
-    page.wait_for_url(re.compile("team=vision"), timeout=WAIT_MS)
+    page.wait_for_url(re.compile("team=vision"), timeout=PATIENCE_MS)
     opened.shown()
     page.get_by_role("link", name="Findings").click()
-    page.wait_for_url(re.compile("/ui/findings.*team=vision"), timeout=WAIT_MS)
+    page.wait_for_url(re.compile("/ui/findings.*team=vision"), timeout=PATIENCE_MS)
     opened.shown()
     page.go_back()
     opened.shown()
@@ -284,7 +279,7 @@ def test_filters_live_in_the_address(fake: tuple[str, FastAPI], tab: Open) -> No
     opened.shown()
 
     assert "/ui/jobs?window=24h" == page.url.removeprefix(fake[0])
-    expect(page.get_by_role("textbox", name="Team")).to_have_value("", timeout=WAIT_MS)
+    expect(page.get_by_role("textbox", name="Team")).to_have_value("", timeout=PATIENCE_MS)
     assert [] == opened.problems
 
 
@@ -293,9 +288,9 @@ def test_the_drawer_opens_on_a_phone_and_closes_with_the_page(fake: tuple[str, F
     page = opened.open("/ui/")
     page.locator(".drawer-box summary").click()
     page.locator(".drawer").get_by_role("link", name="Data quality").click()
-    expect(page.locator("h1")).to_contain_text("trusted", timeout=WAIT_MS)
+    expect(page.locator("h1")).to_contain_text("trusted", timeout=PATIENCE_MS)
 
-    expect(page.locator(".drawer")).to_be_hidden(timeout=WAIT_MS)
+    expect(page.locator(".drawer")).to_be_hidden(timeout=PATIENCE_MS)
 
 
 def test_the_toggle_is_kept_by_the_browser(fake: tuple[str, FastAPI], tab: Open) -> None:
@@ -308,7 +303,7 @@ def test_the_toggle_is_kept_by_the_browser(fake: tuple[str, FastAPI], tab: Open)
 
     assert "dark" == page.locator("html").get_attribute("data-mantine-color-scheme")
     expect(page.locator("#page .legendtext, #page .xtick text").first).to_have_css(
-        "fill", "rgb(163, 176, 184)", timeout=WAIT_MS
+        "fill", "rgb(163, 176, 184)", timeout=PATIENCE_MS
     )
 
 
@@ -324,11 +319,11 @@ def test_signing_in_keeps_the_token_out_of_the_page(browser: Browser, tab: Open)
         page.get_by_role("link", name="Sign in").click()
         page.get_by_label("Token").fill("gw_wrong")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_contain_text("not known", timeout=WAIT_MS)
+        expect(page.get_by_role("alert")).to_contain_text("not known", timeout=PATIENCE_MS)
         page.get_by_label("Token").fill(token)
         page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url(f"{base}/ui/jobs?{WINDOW}", timeout=WAIT_MS)
-        expect(page.locator("#page")).to_contain_text("redtrain", timeout=WAIT_MS)
+        page.wait_for_url(f"{base}/ui/jobs?{WINDOW}", timeout=PATIENCE_MS)
+        expect(page.locator("#page")).to_contain_text("redtrain", timeout=PATIENCE_MS)
         kept = page.evaluate("JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie")
         cookie = next(one for one in page.context.cookies() if one["name"] == "gpuwatch_token")
 
@@ -337,10 +332,10 @@ def test_signing_in_keeps_the_token_out_of_the_page(browser: Browser, tab: Open)
         assert (True, "Strict", "/") == (cookie["httpOnly"], cookie["sameSite"], cookie["path"])
 
         page.get_by_role("button", name="Sign out").first.click()
-        page.wait_for_url(re.compile("/ui/login"), timeout=WAIT_MS)
+        page.wait_for_url(re.compile("/ui/login"), timeout=PATIENCE_MS)
         opened.open(f"/ui/jobs?{WINDOW}")
 
-        expect(page.locator(".notice")).to_contain_text("Sign in", timeout=WAIT_MS)
+        expect(page.locator(".notice")).to_contain_text("Sign in", timeout=PATIENCE_MS)
     api.service.stop()
 
 
@@ -355,10 +350,10 @@ def test_a_page_moves_with_its_data_and_keeps_what_is_being_written(fake: tuple[
         {"key": "false-utilization-0001", "action": "ack", "until": None, "reason": "seen", "actor": "bo", "at": ""}
     )
     page.clock.run_for(31_000)
-    expect(page.locator(".history")).to_contain_text("seen", timeout=WAIT_MS)
+    expect(page.locator(".history")).to_contain_text("seen", timeout=PATIENCE_MS)
     page.wait_for_load_state("networkidle")
     page.get_by_label("Reason").fill("half a sen")
-    expect(page.get_by_label("Reason")).to_have_value("half a sen", timeout=WAIT_MS)
+    expect(page.get_by_label("Reason")).to_have_value("half a sen", timeout=PATIENCE_MS)
     app.state.acts.clear()
     page.clock.run_for(31_000)
     page.wait_for_load_state("networkidle")

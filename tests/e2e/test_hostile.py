@@ -12,7 +12,6 @@ import os
 import re
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,10 +24,10 @@ import pytest
 from bench.remote_write import field
 from gpuwatch.collectors.push.remote_write_wire import varint
 from tests.e2e.process import PROTOBUF, Answer, Server, command, gpu_labels, idle_job, now_ms, packed, snappy
+from tests.worlds.patience import PATIENCE_S
 
 GROWTH_KIB_MAX = 300 * 1024
 """How far the peak of the server's memory may rise in one attack."""
-BUSY_S_MAX = 10.0
 """A healthy client is answered within this, beside an attack on a machine that does other things too."""
 SERIES = int(os.environ.get("GPUWATCH_TEST_SERIES", "20000"))
 LABELS = 100_000
@@ -98,7 +97,6 @@ class Bystander(threading.Thread):
         self._server = server
         self._stopping = threading.Event()
         self.statuses: Counter[int] = Counter()
-        self.slowest_s = 0.0
 
     def __enter__(self) -> Self:
         self.start()
@@ -107,12 +105,10 @@ class Bystander(threading.Thread):
     def run(self) -> None:
         while not self._stopping.wait(0.02):
             for content in (None, packed(healthy())):
-                begun = time.monotonic()
                 try:
                     self.statuses[self._ask(content)] += 1
                 except OSError:
                     self.statuses[0] += 1
-                self.slowest_s = max(self.slowest_s, time.monotonic() - begun)
 
     def _ask(self, content: bytes | None) -> int:
         if content is None:
@@ -121,7 +117,7 @@ class Bystander(threading.Thread):
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        self.join(60)
+        self.join(PATIENCE_S)
 
 
 def write(server: Server, content: bytes) -> int:
@@ -143,19 +139,18 @@ def chunks(server: Server, piece: bytes, most: int, first: bytes = b"") -> set[i
     return poured(server, head + first, piece, most)
 
 
-def poured(server: Server, first: bytes, piece: bytes, most: int, seconds: float = 10.0) -> set[int]:
-    got, sent, deadline = b"", 0, time.monotonic() + seconds
-    with socket.create_connection(("127.0.0.1", server.port), 5) as connection:
+def poured(server: Server, first: bytes, piece: bytes, most: int) -> set[int]:
+    got, sent = b"", 0
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection:
         try:
             connection.sendall(first)
-            while sent < most and time.monotonic() < deadline:
+            while sent < most:
                 connection.sendall(piece)
                 sent += len(piece)
         except OSError:
             pass
         try:
-            connection.settimeout(1)
-            while piece := connection.recv(MIB):
+            while not REFUSED.search(got) and (piece := connection.recv(MIB)):
                 got += piece
         except OSError:
             pass
@@ -211,10 +206,7 @@ ITEMS = {
 @pytest.mark.parametrize("content", ITEMS.values(), ids=ITEMS)
 def test_more_items_than_a_body_may_have_are_refused_before_they_are_read(server: Server, content: bytes) -> None:
     with Bystander(server) as other:
-        try:
-            status = server.ask("POST", "/api/v1/events", content, GZIP, timeout_s=BUSY_S_MAX).status
-        except TimeoutError:
-            status = 0
+        status = server.ask("POST", "/api/v1/events", content, GZIP).status
 
     assert 400 == status
     assert {200, 204} == set(other.statuses)
@@ -226,11 +218,9 @@ def test_trailers_without_end_are_cut(server: Server) -> None:
 
 def test_pipelined_requests_are_bounded(server: Server) -> None:
     flood = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20_000
-    begun = time.monotonic()
-    found = server.raw(flood, 5.0)
+    found = server.raw(flood)
 
     assert 20_000 > len(REFUSED.findall(found))
-    assert BUSY_S_MAX > time.monotonic() - begun
 
 
 # Samples that cannot be.
@@ -316,7 +306,7 @@ def test_a_head_that_lies_or_floods_is_refused_and_nothing_is_smuggled(
     server: Server, rest: bytes, statuses: set[int]
 ) -> None:
     sent = b"POST /api/v1/write HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n" + rest
-    found = REFUSED.findall(server.raw(sent, 1.0, end=True))
+    found = REFUSED.findall(server.raw(sent, end=True))
 
     assert 1 >= len(found), "one request was answered as if it were two"
     assert statuses >= {int(status) for status in found}
@@ -338,7 +328,7 @@ REQUEST_LINES = {
 @pytest.mark.parametrize(("line", "statuses"), REQUEST_LINES.values(), ids=REQUEST_LINES)
 def test_an_odd_request_line_is_refused(server: Server, line: bytes, statuses: set[int]) -> None:
     sent = line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    found = {int(status) for status in REFUSED.findall(server.raw(sent, 1.0, end=True))}
+    found = {int(status) for status in REFUSED.findall(server.raw(sent, end=True))}
 
     assert statuses >= found
 
@@ -440,7 +430,7 @@ def test_bad_pages_are_named(server: Server, query: str) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "FOO"])
 def test_wrong_methods_are_told_the_right_ones(server: Server, method: str) -> None:
     if method == "FOO":
-        assert b" 400 " in server.raw(b"FOO /api/v1/fleet HTTP/1.1\r\nHost: localhost\r\n\r\n", 1.0)
+        assert b" 400 " in server.raw(b"FOO /api/v1/fleet HTTP/1.1\r\nHost: localhost\r\n\r\n")
         return
     answer = server.ask(method, "/api/v1/fleet")
 
@@ -482,7 +472,7 @@ def test_nothing_is_open_to_who_comes_from_elsewhere(server: Server, headers: di
 def test_two_hosts_are_none(server: Server) -> None:
     sent = b"GET /api/v1/me HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
 
-    assert [b"400"] == REFUSED.findall(server.raw(sent, 1.0))
+    assert [b"400"] == REFUSED.findall(server.raw(sent))
 
 
 def test_thousands_of_wrong_tokens_lock_nobody_out(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import StoreBusy
 from gpuwatch.service.service import Received, Service
 from gpuwatch.settings import Settings
-from tests.e2e.process import gpu_labels, until
+from tests.e2e.process import gpu_labels
+from tests.worlds.patience import PATIENCE_S, wait_until
 
 BEATS = 6
 """Beats of a second that each good source must have kept."""
@@ -101,10 +102,10 @@ def exporters() -> Iterator[dict[str, str]]:
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         thread.start()
-        assert ready.wait(10)
+        assert ready.wait(PATIENCE_S)
         yield addresses
         loop.call_soon_threadsafe(stopping.set)
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 def closing(answer: Answer) -> Answer:
@@ -144,7 +145,7 @@ class Flood(threading.Thread):
                 )
             except StoreBusy:
                 self.refused += 1
-                self.taken += len([each.result(30) for each in waiting])
+                self.taken += len([each.result(PATIENCE_S) for each in waiting])
                 waiting.clear()
 
 
@@ -172,13 +173,13 @@ def test_bad_sources_leave_the_good_ones_on_time() -> None:
         flood = Flood(service)
         flood.start()
         try:
-            until(lambda: all(len(beats(service, gpu)) > BEATS for gpu in range(GOOD)), "beats of the good ones", 20.0)
+            wait_until(lambda: all(len(beats(service, gpu)) > BEATS for gpu in range(GOOD)), "beats of the good ones")
             kept = [beats(service, gpu) for gpu in range(GOOD)]
             states = {source.name.rpartition("/")[2]: source for source in service.sources()}
             now_us = service.now_us()
         finally:
             flood.stopping.set()
-            flood.join(30)
+            flood.join(PATIENCE_S)
             service.stop()
 
     assert [list(range(len(each))) for each in kept] == kept, "a beat was missed, or came twice"

@@ -27,8 +27,9 @@ from gpuwatch.findings import read as findings_read
 from gpuwatch.imports.files import seal_all
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
-from tests.e2e.process import PROTOBUF, Server, gpu_labels, idle_job, now_ms, packed, until
+from tests.e2e.process import PROTOBUF, Server, gpu_labels, idle_job, now_ms, packed
 from tests.e2e.receiver import Receiver
+from tests.worlds.patience import PATIENCE_S, wait_until
 
 ROUNDS = int(os.environ.get("GPUWATCH_TEST_KILL_ROUNDS", "3"))
 SEED = 20261121
@@ -82,11 +83,11 @@ class Client(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(60)
+        self.join(PATIENCE_S)
 
     def _post(self, content: bytes) -> int:
         """The status, 0 where there was no answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
             connection.request("POST", "/api/v1/write", content, PROTOBUF)
             return connection.getresponse().status
@@ -126,7 +127,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         last = _started(told, config, ROUNDS)
         for client in told.clients:
             client.stop()
-        until(lambda: _queued(told.directory) == JOBS_A_ROUND * (ROUNDS + 1), "every idle job is found", 120)
+        wait_until(lambda: _queued(told.directory) == JOBS_A_ROUND * (ROUNDS + 1), "every idle job is found")
         assert 0 == last.stop(), last.log
         with State.open(told.directory) as state:
             # What a killed server was about to send is free again after HOLD_US: not waited for, but played.

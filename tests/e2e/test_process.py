@@ -22,14 +22,14 @@ from gpuwatch.settings import Settings
 from gpuwatch.store import lockfile
 from gpuwatch.store.database import Store
 from tests.e2e.load import Load, Sample, stored
-from tests.e2e.process import PROTOBUF, Ended, Server, gpu_labels, idle_job, now_ms, packed, until
+from tests.e2e.process import PROTOBUF, Ended, Server, gpu_labels, idle_job, now_ms, packed
 from tests.e2e.receiver import Receiver
 from tests.service.feed import NOW_US, points
+from tests.worlds.patience import PATIENCE_S, wait_until
 
 USAGE, UNREACHABLE = 2, 3
 MIB = 1 << 20
 HOUR_US = 3_600_000_000
-WAIT_S = 20.0
 KEPT = ("gpuwatch.duckdb", "state.sqlite", "tmp")
 """What a server that ended leaves in its directory."""
 RUNNER = CliRunner()
@@ -39,7 +39,7 @@ RUNNER = CliRunner()
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("process") / "data", analyze_interval_s=1) as running:
         assert 204 == running.write(idle_job("GPU-a", "trainer-0", now_ms())).status
-        until(lambda: bool(running.ask("GET", "/api/v1/findings").json["items"]), "a finding")
+        wait_until(lambda: bool(running.ask("GET", "/api/v1/findings").json["items"]), "a finding")
         yield running
         assert 0 == running.stop(signal.SIGINT), running.log
 
@@ -207,7 +207,7 @@ def test_a_backup_while_it_serves_is_a_directory_that_serves(server: Server, tmp
 def ended_process() -> int:
     """The id of a process that is gone."""
     done = subprocess.Popen([sys.executable, "-c", ""])
-    done.wait(WAIT_S)
+    done.wait(PATIENCE_S)
     return done.pid
 
 
@@ -315,7 +315,7 @@ def test_a_full_disk_is_503_and_readable_until_there_is_room(
 
     with Server(disk / "data", analyze_interval_s=1) as filled:
         assert 204 == filled.write(idle_job("GPU-a", "trainer-0", now_ms())).status
-        until(lambda: bool(filled.ask("GET", "/api/v1/findings").json["items"]), "a finding")
+        wait_until(lambda: bool(filled.ask("GET", "/api/v1/findings").json["items"]), "a finding")
         at_ms = now_ms() - 3_600_000
         assert 204 == write(at_ms)
         resize(sum(f.stat().st_blocks * 512 for f in disk.rglob("*") if f.is_file()) + MIB // 2)
@@ -329,8 +329,8 @@ def test_a_full_disk_is_503_and_readable_until_there_is_room(
         assert 200 == filled.ask("GET", "/healthz").status
 
         resize(256 * MIB)
-        until(lambda: write(at_ms + 20_000) == 204, "samples are taken again")
-        until(filled.ready, "ready again")
+        wait_until(lambda: write(at_ms + 20_000) == 204, "samples are taken again")
+        wait_until(filled.ready, "ready again")
         assert filled.process.poll() is None
         assert 0 == filled.stop(), filled.log
     assert acknowledged <= stored(disk / "data", "GPU-full").keys()
@@ -352,7 +352,7 @@ def clock(tmp_path: Path) -> Iterator[tuple[Service, list[int]]]:
 def sent(service: Service, at_us: int) -> int:
     """How many of one sample are refused."""
     rejects = Rejects()
-    service.submit("s", [points([at_us])], rejects).result(WAIT_S)
+    service.submit("s", [points([at_us])], rejects).result(PATIENCE_S)
     return rejects.total
 
 

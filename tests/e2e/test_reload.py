@@ -16,10 +16,10 @@ from typing import Any
 from gpuwatch.commands.serve import Again
 from gpuwatch.service.service import CONFIGURATION
 from tests.e2e.load import Load, Sample, stored
-from tests.e2e.process import Server, until
+from tests.e2e.process import Server
+from tests.worlds.patience import PATIENCE_S, wait_until
 
 RELOADS = 5
-WAIT_S = 20.0
 STORM = 50
 TAKEN = "configuration taken over"
 
@@ -81,7 +81,7 @@ def reload(server: Server, config: Path, text: str, said: str = TAKEN) -> None:
     before = server.log.count(said)
     config.write_text(text)
     server.process.send_signal(signal.SIGHUP)
-    until(lambda: server.log.count(said) > before, said)
+    wait_until(lambda: server.log.count(said) > before, said)
 
 
 def listed(server: Server) -> dict[str, str]:
@@ -134,11 +134,11 @@ def test_sources_come_go_and_change_and_the_others_are_left_alone(tmp_path: Path
     with exporters("kept", "gone", "slower", "new") as (kept, gone, slower, new):
         config.write_text(tables((1, [kept, gone]), (1, [slower])))
         with Server(tmp_path / "data", config=config) as server:
-            until(lambda: {"ok"} == set(listed(server).values()), "three sources that are read")
+            wait_until(lambda: {"ok"} == set(listed(server).values()), "three sources that are read")
             reload(server, config, tables((1, [kept, new]), (2, [slower])))
-            until(lambda: listed(server).get(new.name) == "ok", "the new source")
+            wait_until(lambda: listed(server).get(new.name) == "ok", "the new source")
             last, kept_before = gone.scrapes, kept.scrapes
-            until(lambda: kept.scrapes >= kept_before + 2, "two more scrapes of the one that is kept")
+            wait_until(lambda: kept.scrapes >= kept_before + 2, "two more scrapes of the one that is kept")
 
             assert {kept.name: "ok", new.name: "ok"} == {n: s for n, s in listed(server).items() if n != slower.name}
             assert last == gone.scrapes
@@ -157,10 +157,10 @@ def test_a_bad_file_changes_nothing_and_is_told_until_it_is_mended(tmp_path: Pat
     with exporters("a") as (a,):
         config.write_text(tables((1, [a])))
         with Server(tmp_path / "data", config=config) as server:
-            until(lambda: listed(server).get(a.name) == "ok", "the source")
+            wait_until(lambda: listed(server).get(a.name) == "ok", "the source")
             before = a.scrapes
             reload(server, config, tables(settings="threads = -1\ncolour = 1"), "configuration not taken over")
-            until(lambda: a.scrapes >= before + 2, "two more scrapes")
+            wait_until(lambda: a.scrapes >= before + 2, "two more scrapes")
 
             assert "failing" == listed(server)[CONFIGURATION]
             assert 200 == server.ask("GET", "/readyz").status
@@ -180,9 +180,9 @@ def test_signals_in_a_storm_are_taken_together(tmp_path: Path) -> None:
     with Server(tmp_path / "data", config=config) as server:
         for _ in range(STORM):
             server.process.send_signal(signal.SIGHUP)
-        until(lambda: TAKEN in server.log, "the first one is taken over")
+        wait_until(lambda: TAKEN in server.log, "the first one is taken over")
         reload(server, config, tables(settings="idle_minutes = 20"))
-        until(lambda: '"idle_minutes"' in server.log, "the last one is taken over")
+        wait_until(lambda: '"idle_minutes"' in server.log, "the last one is taken over")
 
         assert server.ready()
         server.process.send_signal(signal.SIGTERM)
@@ -197,7 +197,7 @@ def test_a_configuration_that_is_gone_is_a_bad_one(tmp_path: Path) -> None:
     with Server(tmp_path / "data", config=config) as server:
         config.unlink()
         server.process.send_signal(signal.SIGHUP)
-        until(lambda: "configuration not taken over" in server.log, "the word")
+        wait_until(lambda: "configuration not taken over" in server.log, "the word")
 
         assert "check --config" in server.log
         assert server.ready()
@@ -222,10 +222,10 @@ def test_a_signal_in_the_middle_of_a_signal_never_hangs() -> None:
 
     asking = threading.Thread(target=storm, daemon=True)
     asking.start()
-    asking.join(WAIT_S)
+    asking.join(PATIENCE_S)
 
     assert not asking.is_alive()
-    assert calls.acquire(timeout=WAIT_S)
+    assert calls.acquire(timeout=PATIENCE_S)
     again.stop()
 
 
@@ -236,16 +236,16 @@ def test_asked_before_it_is_started_it_calls_then_and_asked_often_it_calls_once_
     def call() -> None:
         calls.append(len(calls))
         going.set()
-        assert go.wait(WAIT_S)
+        assert go.wait(PATIENCE_S)
 
     again.call = call
     again.ask()
     again.start()
-    assert going.wait(WAIT_S)
+    assert going.wait(PATIENCE_S)
     for _ in range(5):
         again.ask()
     go.set()
-    until(lambda: calls == [0, 1], "one more call for five that asked")
+    wait_until(lambda: calls == [0, 1], "one more call for five that asked")
     again.stop()
 
     assert [0, 1] == calls

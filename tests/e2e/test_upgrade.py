@@ -21,7 +21,8 @@ from gpuwatch.cli import app
 from gpuwatch.state import State
 from gpuwatch.state.core import SCHEMA
 from gpuwatch.store.database import FILE_NAME, Store
-from tests.e2e.process import CHECKOUT, Server, gpu_labels, now_ms, until
+from tests.e2e.process import CHECKOUT, Server, gpu_labels, now_ms
+from tests.worlds.patience import PATIENCE_S, wait_until
 
 RELEASED = CHECKOUT / "tests/data/upgrade"
 VERSIONS = sorted(path.name for path in RELEASED.iterdir() if path.is_dir())
@@ -131,7 +132,7 @@ def migrated(directory: Path) -> list[tuple[Any, ...]]:
 
 def killed(program: str, *arguments: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], cwd=CHECKOUT, capture_output=True, timeout=60, check=False
+        [sys.executable, "-c", program, *arguments], cwd=CHECKOUT, capture_output=True, timeout=PATIENCE_S, check=False
     )
     assert -signal.SIGKILL == done.returncode, done.stderr.decode()
 
@@ -217,7 +218,7 @@ def raw(directory: Path, query: str) -> list[tuple[Any, ...]]:
     """What a store holds, read without migrating it."""
     program = "import duckdb, json, sys; c = duckdb.connect(sys.argv[1]); print(json.dumps(c.execute(sys.argv[2]).fetchall()))"
     arguments = [sys.executable, "-c", program, str(directory / FILE_NAME), query]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     return [tuple(row) for row in json.loads(done.stdout)]
 
 
@@ -225,7 +226,7 @@ def test_a_server_on_it_answers_the_same_bill_and_takes_samples(version: str, tm
     directory, expected = unpacked(version, "analyzed", tmp_path), said(version)
     with Server(directory, analyze_interval_s=3600) as server:
         assert 204 == server.write([(gpu_labels("GPU-new"), [(0.5, now_ms())])]).status
-        until(lambda: bool(server.ask("GET", "/readyz").json["analyzer"]["lag_s"]), "a first pass")
+        wait_until(lambda: bool(server.ask("GET", "/readyz").json["analyzer"]["lag_s"]), "a first pass")
         found = bill(server, expected)
 
         assert amounts({"chargeback": {"team": expected["chargeback"]["team"]}}) == amounts(found)

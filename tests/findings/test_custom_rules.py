@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -305,7 +304,6 @@ def test_files_are_read_again_when_they_change(store: Store, tmp_path: Path, for
 
 def test_a_rule_that_takes_too_long_is_ended(store: Store) -> None:
     rule, _ = parse(GOOD)
-    began = time.monotonic()
 
     with (
         pytest.raises(RuleTooSlow, match=r"longer than 0\.05 s"),
@@ -313,8 +311,6 @@ def test_a_rule_that_takes_too_long_is_ended(store: Store) -> None:
         bounded(cursor, rule, 0.05),
     ):
         cursor.sql("select count(*) from range(100000000) a, range(100000) b")
-
-    assert 20 > time.monotonic() - began
 
 
 def test_a_rule_that_is_ended_leaves_no_transaction_behind(store: Store) -> None:

@@ -17,6 +17,7 @@ from gpuwatch.core.fields import by_name
 from gpuwatch.core.registry import live_kinds
 from gpuwatch.quality.doctor import COUNTERS
 from gpuwatch.settings import ENV_PREFIX, load_settings, table
+from tests.worlds.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -26,7 +27,6 @@ PORT = 8765
 PINNED = re.compile(r"[a-z0-9./-]+:(?!latest$)[\w][\w.-]*")
 OTHER_TABLES = ("channel", "alerts")
 """Tables of gpuwatch.toml that are not live sources."""
-WAIT_S = 60
 INSTRUCTIONS = frozenset("FROM RUN CMD LABEL EXPOSE ENV COPY ENTRYPOINT VOLUME USER WORKDIR HEALTHCHECK".split())  # noqa: SIM905
 
 
@@ -192,7 +192,7 @@ def test_prometheus_sends_what_gpuwatch_takes(tmp_path: Path) -> None:
     token.write_text("secret")
     checked.write_text(text.replace("/run/secrets/ingest_token", str(token)), "utf-8")
     answer = subprocess.run(
-        [promtool, "check", "config", checked], capture_output=True, text=True, timeout=WAIT_S, check=False
+        [promtool, "check", "config", checked], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert (0, "") == (answer.returncode, answer.stderr)
 
@@ -259,14 +259,14 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     path.write_text(text, "utf-8")
 
     verified = subprocess.run(
-        [analyze, "verify", "--man=no", path], capture_output=True, text=True, timeout=WAIT_S, check=False
+        [analyze, "verify", "--man=no", path], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     if "Failed to" in verified.stderr and "gpuwatch.service" not in verified.stderr:
         pytest.skip(f"systemd-analyze cannot work here: {verified.stderr.strip()[:200]}")
     assert [] == [line for line in verified.stderr.splitlines() if "gpuwatch" in line]
     security = subprocess.run(
         [analyze, "security", "--offline=true", "--threshold=30", "--no-pager", path],
-        capture_output=True, text=True, timeout=WAIT_S, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert 0 == security.returncode, security.stdout[-500:]
 

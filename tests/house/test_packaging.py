@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.patience import PATIENCE_S
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +27,6 @@ FOLDERS = {
 }
 SOURCE_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 SKIPPED = shutil.ignore_patterns("__pycache__", ".*")
-BUILD_TIMEOUT_S = 120
 
 
 def shipped() -> dict[str, str]:
@@ -58,7 +59,7 @@ def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("built")
     run = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)],
-        capture_output=True, text=True, check=False, timeout=BUILD_TIMEOUT_S,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
 
     assert 0 == run.returncode, run.stdout[-2000:] + run.stderr[-2000:]
@@ -109,7 +110,7 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = built.glob("*.whl")
     run = subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)],
-        capture_output=True, text=True, check=False, timeout=BUILD_TIMEOUT_S,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
 
     assert 0 == run.returncode, run.stderr[-2000:]
@@ -127,7 +128,7 @@ def away(installed: Path, code: str, *arguments: str) -> subprocess.CompletedPro
     return subprocess.run(
         [sys.executable, "-S", "-c", code, *arguments],
         env=environment | {"PYTHONPATH": os.pathsep.join([str(installed), *libraries]), "COLUMNS": "200"},
-        cwd=installed.parent, capture_output=True, text=True, check=False, timeout=BUILD_TIMEOUT_S,
+        cwd=installed.parent, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
 
 

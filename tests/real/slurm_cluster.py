@@ -13,13 +13,14 @@ import socket
 import stat
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.worlds.patience import PATIENCE_S, wait_until
 
 PACKAGES = {
     "munged": "munge",
@@ -36,8 +37,6 @@ REST_USER = "games"
 """slurmrestd must not be Slurm's own user; this one is on every Debian."""
 NODES = 2
 GPUS_A_NODE = 4
-READY_S_MAX = 60.0
-STOP_S_MAX = 10.0
 
 
 @dataclass
@@ -100,7 +99,7 @@ class Slurm:
     def answers(self, *command: str) -> bool:
         """Whether a command succeeds, and does not say that its daemon is down."""
         done = subprocess.run(
-            command, check=False, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=60
+            command, check=False, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S
         )
         return done.returncode == 0 and "DOWN" not in done.stdout
 
@@ -111,7 +110,7 @@ class Slurm:
     def run(self, *command: str) -> str:
         """What a command prints; fails the test with its complaint when it fails."""
         done = subprocess.run(
-            command, check=False, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=60
+            command, check=False, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
         return done.stdout.strip()
@@ -125,17 +124,9 @@ class Slurm:
         self.run("scancel", "--user=root")
         self.until("no job is left", lambda: not self.run("squeue", "--noheader"))
 
-    def until(self, what: str, holds: Callable[[], bool], limit_s: float = READY_S_MAX) -> None:
+    def until(self, what: str, holds: Callable[[], bool]) -> None:
         """Waits for a condition; fails the test with `what` when it does not come."""
-        wait_until(what, holds, limit_s)
-
-
-def wait_until(what: str, holds: Callable[[], bool], limit_s: float = READY_S_MAX) -> None:
-    """Asks again and again until a condition holds."""
-    end = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < end, f"not within {limit_s:g} s: {what}"
-        time.sleep(0.05)
+        wait_until(holds, what)
 
 
 def missing() -> str:
@@ -283,7 +274,7 @@ def _munge(folder: Path, children: list[subprocess.Popen[bytes]]) -> Path:
         *(f"--pid-file={own}/munged.pid", f"--seed-file={own}/munged.seed"),
     ]
     children.append(subprocess.Popen(command, user="munge", group="munge", start_new_session=True, extra_groups=[]))
-    wait_until("munged listens", socket_path.exists)
+    wait_until(socket_path.exists, "munged listens")
     return socket_path
 
 
@@ -298,7 +289,7 @@ def _database(folder: Path, port: int, children: list[subprocess.Popen[bytes]]) 
         [*install, "--auth-root-authentication-method=socket"],
         check=True,
         capture_output=True,
-        timeout=READY_S_MAX,
+        timeout=PATIENCE_S,
         env=settings,
     )
     socket_path = data / "m.sock"
@@ -316,12 +307,13 @@ def _database(folder: Path, port: int, children: list[subprocess.Popen[bytes]]) 
         "grant all on slurm_acct.* to slurm@localhost; grant all on slurm_acct.* to slurm@'127.0.0.1';"
     )
     wait_until(
-        "MariaDB answers",
         lambda: (
-            subprocess.run([*client, "-e", "select 1"], check=False, capture_output=True, timeout=30).returncode == 0
+            subprocess.run([*client, "-e", "select 1"], check=False, capture_output=True, timeout=PATIENCE_S).returncode
+            == 0
         ),
+        "MariaDB answers",
     )
-    subprocess.run([*client, "-e", setup], check=True, capture_output=True, timeout=30)
+    subprocess.run([*client, "-e", setup], check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
@@ -329,11 +321,11 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         child.terminate()
     try:
-        child.wait(STOP_S_MAX)
+        child.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        child.wait(STOP_S_MAX)
+        child.wait(PATIENCE_S)
 
 
 def _free_ports(count: int) -> list[int]:

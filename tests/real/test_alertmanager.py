@@ -9,9 +9,9 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,13 @@ from gpuwatch.core.clock import MINUTE_US, SECOND_US, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
 from tests.worlds.alerts import Hook, add_channel, deliverer, finding, hook
-
-pytestmark = pytest.mark.slow
+from tests.worlds.patience import FACTOR, PATIENCE_S, wait_until, wait_until_async
 
 PROGRAM = "prometheus-alertmanager"
-READY_S_MAX = 30.0
 POLL_S = 0.1
 LASTS_S = 300
+LEFT_S = round(5 * FACTOR)
+"""How long the first push still lasts: Alertmanager must show it within that."""
 """resolve_minutes of the channel, in seconds."""
 
 
@@ -47,7 +47,7 @@ class Manager:
 
     def alerts(self) -> list[dict[str, Any]]:
         """What it knows to fire."""
-        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=PATIENCE_S) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found
 
@@ -81,11 +81,11 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
         )
     running = Manager(port, hook_port)
     try:
-        asyncio.run(until(lambda: running.alerts() == []))
+        wait_until(lambda: running.alerts() == [], "Alertmanager answers")
         yield running
     finally:
         process.terminate()
-        process.wait(READY_S_MAX)
+        process.wait(PATIENCE_S)
 
 
 def free_port() -> int:
@@ -93,17 +93,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Waits until something is true."""
-    deadline = time.monotonic() + READY_S_MAX
-    while time.monotonic() < deadline:
-        with suppress(OSError):
-            if await asyncio.to_thread(true):
-                return
-        await asyncio.sleep(POLL_S)
-    raise AssertionError(f"not true after {READY_S_MAX:g} s")
 
 
 @dataclass
@@ -142,7 +131,7 @@ def test_what_fires_reaches_receivers_and_ends(manager: Manager, tmp_path: Path)
                 enqueue(state, world, Now()())
                 assert 1 == await sender.deliver_due()
 
-                await until(lambda: manager.firing() == {("f1", "high"), ("f2", "high")})
+                await wait_until_async(lambda: manager.firing() == {("f1", "high"), ("f2", "high")}, "two alerts")
                 one = next(one for one in manager.alerts() if one["labels"]["finding"] == "f1")
                 assert ("active", "prod", "GpuwatchIdleHoarding", "red") == (
                     one["status"]["state"],
@@ -151,22 +140,26 @@ def test_what_fires_reaches_receivers_and_ends(manager: Manager, tmp_path: Path)
                 assert "https://gpuwatch.example/ui/findings/f1" == one["generatorURL"]
                 started = json.loads(json.dumps(one["startsAt"]))[:19]
                 assert world[0].started_at[:19] == started
-                await until(lambda: {("firing", "f1", "high"), ("firing", "f2", "high")} <= notified(receiver))
+                await wait_until_async(
+                    lambda: {("firing", "f1", "high"), ("firing", "f2", "high")} <= notified(receiver),
+                    "two notifications",
+                )
 
                 enqueue(state, [lately(severity="critical"), lately(key="f2", state="resolved")], Now()())
                 assert 1 == await sender.deliver_due()
-                await until(lambda: manager.firing() == {("f1", "critical")})
-                await until(
+                await wait_until_async(lambda: manager.firing() == {("f1", "critical")}, "one alert, critical")
+                await wait_until_async(
                     lambda: (
                         {("resolved", "f1", "high"), ("resolved", "f2", "high"), ("firing", "f1", "critical")}
                         <= notified(receiver)
-                    )
+                    ),
+                    "the ends of both",
                 )
                 assert (await sender.send_test("am")).sent
                 (status,) = (item["status"] for item in listing(state))
                 assert (None, 0) == (status["last_error"], status["pending"])
 
-    asyncio.run(asyncio.wait_for(story(), 120))
+    asyncio.run(asyncio.wait_for(story(), 2 * PATIENCE_S))
 
 
 def test_it_fires_as_long_as_it_is_pushed(manager: Manager, tmp_path: Path) -> None:
@@ -174,32 +167,31 @@ def test_it_fires_as_long_as_it_is_pushed(manager: Manager, tmp_path: Path) -> N
 
     async def story() -> None:
         with State.open(tmp_path) as state:
-            now = Now(3 - LASTS_S)
+            now = Now(LEFT_S - LASTS_S)
             add_channel(state, manager.url, name="am", kind="alertmanager")
             enqueue(state, [lately()], now())
             sender = deliverer(state, now)
             await sender.deliver_due()
-            await until(lambda: manager.firing() == {("f1", "high")})
+            await wait_until_async(lambda: manager.firing() == {("f1", "high")}, "the alert")
             (first,) = manager.alerts()
             now.shift_s += 60  # a minute passes: it is pushed again, for a minute more
             assert 1 == await sender.deliver_due()
-            await until(lambda: manager.alerts()[0]["endsAt"] > first["endsAt"])
-            end_s = time.monotonic() + 4
-            while time.monotonic() < end_s:  # past the end of the first push
-                assert {("f1", "high")} == await asyncio.to_thread(manager.firing)
-                await asyncio.sleep(POLL_S)
+            await wait_until_async(lambda: manager.alerts()[0]["endsAt"] > first["endsAt"], "a later end")
+            first_end = datetime.fromisoformat(first["endsAt"])
+            await wait_until_async(lambda: datetime.now(UTC) > first_end, "the end of the first push")
+            assert {("f1", "high")} == await asyncio.to_thread(manager.firing)
 
-    asyncio.run(asyncio.wait_for(story(), 120))
+    asyncio.run(asyncio.wait_for(story(), 2 * PATIENCE_S))
 
 
 def test_it_ends_by_itself_when_nobody_pushes(manager: Manager, tmp_path: Path) -> None:
     async def story() -> None:
         with State.open(tmp_path) as state:
-            now = Now(3 - LASTS_S)
+            now = Now(LEFT_S - LASTS_S)
             add_channel(state, manager.url, name="am", kind="alertmanager")
             enqueue(state, [lately()], now())
             await deliverer(state, now).deliver_due()
-            await until(lambda: manager.firing() == {("f1", "high")})
-            await until(lambda: manager.firing() == set())
+            await wait_until_async(lambda: manager.firing() == {("f1", "high")}, "the alert")
+            await wait_until_async(lambda: manager.firing() == set(), "the end of the alert")
 
-    asyncio.run(asyncio.wait_for(story(), 120))
+    asyncio.run(asyncio.wait_for(story(), 2 * PATIENCE_S))

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.test_backfill import CLUSTER, SPAN, fleet, pod_series, prometheus
-
-pytestmark = pytest.mark.slow
+from tests.worlds.patience import PATIENCE_S
 
 
 @pytest.mark.parametrize("pods", [False, True], ids=["only dcgm-exporter", "kube-state-metrics too"])
@@ -26,7 +25,7 @@ def test_a_prometheus_is_judged_aside(pods: bool, tmp_path: Path) -> None:
                 sys.executable, "-m", "gpuwatch", "audit", "--prometheus", url, *SPAN[:2], "--cluster", CLUSTER,
                 "--out", str(tmp_path / "out"), "--format", "json",
             ],
-            check=False, capture_output=True, text=True, timeout=300, env={**os.environ, "TMPDIR": str(aside)},
+            check=False, capture_output=True, text=True, timeout=3 * PATIENCE_S, env={**os.environ, "TMPDIR": str(aside)},
         )  # fmt: skip
 
     assert 0 == done.returncode, done.stderr

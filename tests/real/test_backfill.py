@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.store.database import Store
-
-pytestmark = pytest.mark.slow
+from tests.worlds.patience import PATIENCE_S, wait_until
 
 HOUR_S = 3600
 STEP_S = 30
@@ -28,7 +26,6 @@ T0_S = 1_793_577_600  # 2026-11-02T00:00:00Z
 LENGTH_S = 2 * HOUR_S
 SPAN = ("--since", "2026-11-02T00:00:00Z", "--until", "2026-11-02T02:00:00Z")
 CLUSTER = "c1"
-READY_S_MAX = 60.0
 KILLS = 3
 FIELDS = {
     "DCGM_FI_DEV_POWER_USAGE": "power_watts",
@@ -123,28 +120,40 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def answers(url: str) -> bool:
+    """Whether a server answers, be it with a question for a password."""
+    try:
+        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
+    except urllib.error.HTTPError as error:
+        return error.code == 401
+    except OSError:
+        return False
+    return True
+
+
+def listens(address: str) -> bool:
+    """Whether a server takes connections at host:port."""
+    try:
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), PATIENCE_S).close()
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def running(command: list[str], ready: str | None, log: Path) -> Iterator[None]:
     """A server until the end of the block."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
-        deadline = time.monotonic() + READY_S_MAX
-        while ready and time.monotonic() < deadline:
-            try:
-                urllib.request.urlopen(ready, timeout=5).close()
-                break
-            except urllib.error.HTTPError as error:
-                if error.code == 401:
-                    break
-            except OSError:
-                assert process.poll() is None, log.read_text()[-2000:]
-            time.sleep(0.05)
+        if ready:
+            wait_until(lambda: answers(ready) or process.poll() is not None, ready)
+        assert process.poll() is None, log.read_text()[-2000:]
         yield
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -185,13 +194,7 @@ def prometheus(directory: Path, series: list[Series], *options: str, scheme: str
     command += [f"--web.listen-address={address}", "--storage.tsdb.retention.time=10y", *options]
     ready = f"http://{address}/-/ready" if scheme == "http" else None
     with running(command, ready, directory / "prometheus.log"):
-        deadline = time.monotonic() + READY_S_MAX
-        while not ready and time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
+        wait_until(lambda: listens(address), "Prometheus listens")
         yield f"{scheme}://{address}"
 
 
@@ -211,7 +214,7 @@ def victoria(
         ]
         for path, body in (("/api/v1/import", "\n".join(lines).encode()), ("/internal/force_flush", b"")):
             request = urllib.request.Request(url + path, data=body, headers=headers or {})
-            urllib.request.urlopen(request, timeout=60).close()
+            urllib.request.urlopen(request, timeout=PATIENCE_S).close()
         yield url
 
 
@@ -226,7 +229,7 @@ def command(url: str, data: Path, *options: str) -> list[str]:
 
 def backfill(url: str, data: Path, *options: str) -> tuple[int, dict[str, int], str]:
     """(exit code, the row that it prints, stderr)."""
-    done = subprocess.run(command(url, data, *options), check=False, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command(url, data, *options), check=False, capture_output=True, text=True, timeout=PATIENCE_S)
     return done.returncode, json.loads(done.stdout)["items"][0] if done.stdout else {}, done.stderr
 
 
@@ -289,16 +292,16 @@ def test_killed_at_any_time_and_run_again_gives_the_same(server: str, tmp_path: 
             process = subprocess.Popen(
                 command(url, data, "--chunk", "1m", "--jobs", "2"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
-            deadline = time.monotonic() + READY_S_MAX
-            grown = 0
-            while process.poll() is None and time.monotonic() < deadline:
+            sizes = {last}
+
+            def committed(sizes: set[int] = sizes, process: subprocess.Popen[bytes] = process) -> bool:
                 size = wal.stat().st_size if wal.exists() else 0
-                if size > last and size > 3000:
-                    grown += 1
-                    if grown > 3:
-                        break
-                last = max(last, size)
-                time.sleep(0.01)
+                if size > max(sizes) and size > 3000:
+                    sizes.add(size)
+                return len(sizes) > 4 or process.poll() is not None
+
+            wait_until(committed, "a few commits", poll_s=0.01)
+            last = max(sizes)
             process.send_signal(signal.SIGKILL)
             process.wait()
         code, row, said = backfill(url, data, "--chunk", "1m")

@@ -23,11 +23,11 @@ import pytest
 from gpuwatch.billing.focus import export as focus_export
 from gpuwatch.core.clock import Window
 from tests.worlds.focus import MONTH, NOW_US, everything
+from tests.worlds.patience import PATIENCE_S
 
 PACKAGE, RULES = "focus-validator==2.2.1", "1.2.0.1"
 NEEDS = [PACKAGE, "pyarrow<21"]
 HOME = Path(__file__).parents[2] / "build" / "focus-validator"
-BUILD_S, RUN_S = 300, 120
 KINDS = {"Usage", "Purchase", "Adjustment"}
 COVERED = {"InvoiceId-C-005-C"}
 """The rules that fail and are excused, all of them: that InvoiceId is not NULL, of which C-004-C says that it is NULL."""
@@ -63,7 +63,7 @@ class Validator:
         done = subprocess.run(
             [self.program, "--data-file", file, "--block-download", "--validate-version", RULES,
              "--output-type", "unittest", "--output-destination", report, *more],
-            cwd=self.site, capture_output=True, text=True, check=False, timeout=RUN_S,
+            cwd=self.site, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
         )  # fmt: skip
         assert report.exists(), done.stdout + done.stderr
         cases = list(ET.parse(report).iter("testcase"))
@@ -106,10 +106,10 @@ def validator() -> Iterator[Validator]:
     binaries = HOME / "bin"
     if not (HOME / "complete").exists():
         shutil.rmtree(HOME, ignore_errors=True)
-        subprocess.run([python, "-m", "venv", HOME], check=True, timeout=BUILD_S)
+        subprocess.run([python, "-m", "venv", HOME], check=True, timeout=3 * PATIENCE_S)
         got = subprocess.run(
             [binaries / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *NEEDS],
-            capture_output=True, text=True, check=False, timeout=BUILD_S,
+            capture_output=True, text=True, check=False, timeout=3 * PATIENCE_S,
         )  # fmt: skip
         if got.returncode:
             pytest.skip(f"{PACKAGE} cannot be installed: {got.stderr.strip().splitlines()[-1]}")

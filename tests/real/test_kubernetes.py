@@ -19,9 +19,9 @@ from gpuwatch.collectors.kubernetes import source as kubernetes_source
 from gpuwatch.collectors.kubernetes.source import configure
 from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.model import Points, Records, Rejects
+from tests.worlds.patience import PATIENCE_S
 
 T0_US = 1_793_577_600_000_000
-LIMIT_S = 60.0
 Json = dict[str, Any]
 
 
@@ -83,7 +83,7 @@ class FakeSink:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Waits for a condition on what was committed or said."""
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()
@@ -224,7 +224,7 @@ def run(scenario: Scenario, open_claims: Sequence[Json] = (), **options: Any) ->
         await asyncio.sleep(0)  # the script is written before the source asks
         reader = asyncio.ensure_future(source.run(sink, clock))
         try:
-            done, _ = await asyncio.wait({player, reader}, return_when=asyncio.FIRST_COMPLETED, timeout=LIMIT_S)
+            done, _ = await asyncio.wait({player, reader}, return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE_S)
             assert done, f"nothing came of it: {sink.errors} {sink.rows} {api.asked}"
             for task in done:
                 task.result()
@@ -549,7 +549,9 @@ def test_a_server_is_known_by_its_ca_only(tmp_path: Path) -> None:
     command = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=k8s"
     files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "ca.pem")]
     alternative = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", *command.split(), *files, *alternative], check=True, capture_output=True, timeout=30)
+    subprocess.run(
+        ["openssl", *command.split(), *files, *alternative], check=True, capture_output=True, timeout=PATIENCE_S
+    )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
 

@@ -14,11 +14,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,12 +26,8 @@ import pytest
 
 from gpuwatch.imports.files import seal_all
 from gpuwatch.store.database import Store
+from tests.worlds.patience import PATIENCE_S, wait_until
 
-pytestmark = pytest.mark.slow
-
-READY_S_MAX = 60.0
-STOP_S_MAX = 30.0
-POLL_S = 0.1
 SCRAPES = 4
 BY_PROMETHEUS, BY_US = "written", "scraped"
 FIELDS = {
@@ -86,20 +81,9 @@ def page(number: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def until(what: str, work: Callable[[], T | None]) -> T:
-    """The first answer that is not None; an error of the connection counts as none."""
-    deadline = time.monotonic() + READY_S_MAX
-    while time.monotonic() < deadline:
-        with suppress(OSError, ValueError, KeyError, IndexError):
-            if (found := work()) is not None:
-                return found
-        time.sleep(POLL_S)
-    raise AssertionError(f"{what}: not within {READY_S_MAX:g} s")
-
-
 def get(url: str) -> str:
     """The body of an answer."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         return str(answer.read().decode())
 
 
@@ -116,7 +100,7 @@ def running(command: list[str], log: Path, env: dict[str, str] | None = None) ->
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(STOP_S_MAX)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -164,7 +148,7 @@ def test_prometheus_and_gpuwatch_agree(tmp_path: Path, exporter: Exporter) -> No
     serve = [sys.executable, "-m", "gpuwatch", "serve", "--data", str(data), "--config", str(config), "--port", "0"]
     log = tmp_path / "gpuwatch.log"
     with running(serve, log, os.environ | {"PYTHONUNBUFFERED": "1"}):
-        url = until("gpuwatch serve", lambda: re.findall(r"gpuwatch serves (\S+)", log.read_text())[0])
+        url = wait_until(lambda: re.findall(r"gpuwatch serves (\S+)", log.read_text())[0], "gpuwatch serve")
         yaml = tmp_path / "prometheus.yml"
         yaml.write_text(
             "global: {scrape_interval: 2s, scrape_timeout: 1900ms}\n"
@@ -175,8 +159,8 @@ def test_prometheus_and_gpuwatch_agree(tmp_path: Path, exporter: Exporter) -> No
         command = [program, f"--config.file={yaml}", f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
         command.append(f"--web.listen-address={prometheus.removeprefix('http://')}")
         with running(command, tmp_path / "prometheus.log"):
-            until("both readers", lambda: (min(exporter.served[p] for p in ("/ours", "/theirs")) > SCRAPES + 1) or None)
-            sent = until("the queue to empty", lambda: _sent(get(f"{prometheus}/metrics")))
+            wait_until(lambda: min(exporter.served[p] for p in ("/ours", "/theirs")) > SCRAPES + 1, "both readers")
+            sent = wait_until(lambda: _sent(get(f"{prometheus}/metrics")), "the queue to empty")
             counts, sums = (_by_field(prometheus, name) for name in ("count_over_time", "sum_over_time"))
 
     assert (0, 0) == (sent["failed"], sent["dropped"])

@@ -21,10 +21,9 @@ from tests.real.test_prometheus import (
     running,
     stored,
     total,
-    until,
 )
+from tests.worlds.patience import wait_until
 
-pytestmark = pytest.mark.slow
 exporter = world.exporter
 
 BUSY = "import sys; from gpuwatch.service import group_commit; group_commit.ROWS_QUEUED_MAX = 1; from gpuwatch.cli import main; sys.exit(main())"
@@ -52,15 +51,15 @@ def test_prometheus_sends_again_what_was_refused_or_cut_off(tmp_path: Path, expo
     command.append(f"--web.listen-address={prometheus.removeprefix('http://')}")
 
     with running(serve, tmp_path / "first.log", environment) as first:
-        until("gpuwatch", lambda: get(f"{url}/readyz"))
+        wait_until(lambda: get(f"{url}/readyz"), "gpuwatch")
         with running(command, tmp_path / "prometheus.log"):
-            until("two scrapes", lambda: exporter.served.get("/theirs", 0) >= 2 or None)
-            until("a retry", lambda: _retried(prometheus) or None)
+            wait_until(lambda: exporter.served.get("/theirs", 0) >= 2, "two scrapes")
+            wait_until(lambda: _retried(prometheus), "a retry")
             first.kill()
             first.wait()
             with running(serve, tmp_path / "second.log", environment):
-                until("all scrapes", lambda: exporter.served["/theirs"] > SCRAPES + 1 or None)
-                sent = until("the queue to empty", lambda: world._sent(get(f"{prometheus}/metrics")))
+                wait_until(lambda: exporter.served["/theirs"] > SCRAPES + 1, "all scrapes")
+                sent = wait_until(lambda: world._sent(get(f"{prometheus}/metrics")), "the queue to empty")
                 counts = world._by_field(prometheus, "count_over_time")
                 refused = re.findall(r'http_requests_total\{.*write.*status="503"\} (\S+)', get(f"{url}/metrics"))
 

@@ -18,10 +18,10 @@ from gpuwatch.store import cardinality
 from gpuwatch.store.database import Store
 from gpuwatch.store.time_bounds import AHEAD_US_LIVE, BAD_TIME, TOO_NEW, TOO_OLD, history, in_time
 from tests.service.feed import NOW_US, points
+from tests.worlds.patience import PATIENCE_S
 
 RAW_DAYS = 14
 DAY_US = 86_400_000_000
-WAIT_S = 20.0
 
 
 def context(number: int) -> Records:
@@ -69,7 +69,7 @@ def stored(store: Store) -> list[tuple[int, int]]:
 
 def done(futures: list[Future[None]]) -> None:
     for future in futures:
-        future.result(WAIT_S)
+        future.result(PATIENCE_S)
 
 
 def test_what_arrives_together_is_one_transaction(store: Store) -> None:
@@ -106,7 +106,7 @@ def test_a_future_is_done_only_when_the_rows_are_there(store: Store) -> None:
     group = writer(store)
     group.start()
     future = group.submit("s", [points([NOW_US])])
-    future.result(WAIT_S)
+    future.result(PATIENCE_S)
 
     assert [(1, NOW_US)] == stored(store)
     group.stop()
@@ -140,7 +140,7 @@ def test_a_wrong_clock_owns_no_years(store: Store, at_us: int, reason: str) -> N
     rejects = Rejects()
     group = writer(store)
     group.start()
-    group.submit("s", [points([at_us, NOW_US])], rejects).result(WAIT_S)
+    group.submit("s", [points([at_us, NOW_US])], rejects).result(PATIENCE_S)
     group.stop()
 
     assert {reason: 1} == rejects.counts
@@ -158,7 +158,7 @@ def test_times_at_the_edges_are_taken(store: Store, at_us: int) -> None:
     rejects = Rejects()
     group = writer(store)
     group.start()
-    group.submit("s", [points([at_us])], rejects).result(WAIT_S)
+    group.submit("s", [points([at_us])], rejects).result(PATIENCE_S)
     group.stop()
 
     assert {} == rejects.counts
@@ -188,7 +188,7 @@ def committed(store: Store, *batches: list[Records | Points]) -> dict[str, int]:
     group = writer(store)
     group.start()
     for each in batches:
-        group.submit("s", each, rejects).result(WAIT_S)
+        group.submit("s", each, rejects).result(PATIENCE_S)
     group.stop()
     return rejects.counts
 
@@ -255,7 +255,7 @@ def test_a_full_queue_says_so_at_once(store: Store, monkeypatch: pytest.MonkeyPa
     assert 2 == group.rows_queued
 
     group.start()
-    first.result(WAIT_S)
+    first.result(PATIENCE_S)
     group.stop()
     assert 2 == len(stored(store))
     assert 0 == group.rows_queued
@@ -267,7 +267,7 @@ def test_one_request_larger_than_the_queue_is_taken_when_it_is_alone(
     monkeypatch.setattr(group_commit, "ROWS_QUEUED_MAX", 1)
     group = writer(store)
     group.start()
-    group.submit("s", [points([NOW_US, NOW_US + 1])]).result(WAIT_S)
+    group.submit("s", [points([NOW_US, NOW_US + 1])]).result(PATIENCE_S)
     group.stop()
 
     assert 2 == len(stored(store))
@@ -279,8 +279,8 @@ def test_a_full_disk_is_told_to_every_sender_and_the_next_group_is_tried(store: 
     futures = [group.submit("a", [points([NOW_US])]), group.submit("b", [points([NOW_US + 1])])]
     group.start()
 
-    assert ["cannot write: no space left"] * 2 == [str(f.exception(WAIT_S)) for f in futures]
-    group.submit("a", [points([NOW_US])]).result(WAIT_S)
+    assert ["cannot write: no space left"] * 2 == [str(f.exception(PATIENCE_S)) for f in futures]
+    group.submit("a", [points([NOW_US])]).result(PATIENCE_S)
     group.stop()
     assert [(1, NOW_US)] == stored(store)
 
@@ -291,8 +291,8 @@ def test_one_request_that_cannot_be_stored_fails_alone(store: Store) -> None:
     futures = [group.submit("good", [points([NOW_US])]), group.submit("bad", [bad])]
     group.start()
 
-    assert futures[0].exception(WAIT_S) is None
-    assert isinstance(futures[1].exception(WAIT_S), StoreError)
+    assert futures[0].exception(PATIENCE_S) is None
+    assert isinstance(futures[1].exception(PATIENCE_S), StoreError)
     group.stop()
     assert [(1, NOW_US)] == stored(store)
 
@@ -304,7 +304,7 @@ def test_a_store_that_must_be_opened_anew_is_told(store: Store) -> None:
     future = group.submit("s", [points([NOW_US])])
     group.start()
 
-    assert isinstance(future.exception(WAIT_S), StoreError)
+    assert isinstance(future.exception(PATIENCE_S), StoreError)
     group.stop()
     assert 1 == len(told) and group_commit.FATAL in told[0]
 
@@ -331,7 +331,7 @@ def test_a_sender_that_gave_up_does_not_stop_the_writer(store: Store) -> None:
     gone = group.submit("gone", [points([NOW_US])])
     assert not gone.cancel()
     group.start()
-    group.submit("s", [points([NOW_US + 1])]).result(WAIT_S)
+    group.submit("s", [points([NOW_US + 1])]).result(PATIENCE_S)
     group.stop()
 
     assert 2 == len(stored(store))

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable
@@ -30,12 +29,12 @@ from gpuwatch.simulate.live_demo import Schedulers, start_of
 from gpuwatch.simulate.runs import Run
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
+from tests.worlds.patience import PATIENCE_S
 from tests.worlds.world import Gpu, batch, samples
 
 STEP_S = 60
 START_US = 1_793_577_600_000_000
 DAYS = 0.25
-PATIENCE_S = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -179,12 +178,10 @@ def test_the_demo_serves_until_it_is_stopped(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         url = None
-        deadline = time.monotonic() + PATIENCE_S
         for line in process.stdout:
             if found := re.search(r"Open (http://\S+)", line):
                 url = found[1]
                 break
-            assert time.monotonic() < deadline
         assert url is not None
         assert b'"status":"ready"' in urllib.request.urlopen(f"{url}/readyz", timeout=PATIENCE_S).read()
         assert b"gpuwatch" in urllib.request.urlopen(url, timeout=PATIENCE_S).read()

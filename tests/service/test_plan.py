@@ -25,8 +25,8 @@ from gpuwatch.service.service import CONFIGURATION, Service
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
 from tests.service.feed import NOW_US, points
+from tests.worlds.patience import PATIENCE_S
 
-WAIT_S = 20.0
 CHANNEL = {"name": "ops", "kind": "slack", "url": "https://hooks.slack.com/services/T0/B0/abcdefghijklmnop"}
 
 
@@ -124,12 +124,12 @@ def test_an_exchange_ends_begins_and_keeps(service: Service) -> None:
     kept, gone, old = Source("kept"), Source("gone"), Source("changed")
     collectors = collecting(service, kept, gone, old)
     collectors.start()
-    assert all(source.began.wait(WAIT_S) for source in (kept, gone, old))
+    assert all(source.began.wait(PATIENCE_S) for source in (kept, gone, old))
     collectors.failed("changed", NOW_US, "refused")
 
     changed, new, twin = Source("changed"), Source("new"), Source("kept")
     done = collectors.exchange([twin, changed, new], {"kept"})
-    assert changed.began.wait(WAIT_S) and new.began.wait(WAIT_S)
+    assert changed.began.wait(PATIENCE_S) and new.began.wait(PATIENCE_S)
 
     assert Exchange(["new"], ["gone"], ["changed"], 1) == done
     assert (True, True, False) == (gone.ended.is_set(), old.ended.is_set(), kept.ended.is_set())
@@ -146,9 +146,9 @@ def test_the_first_source_of_all_may_come_later(service: Service) -> None:
     new = Source("new")
 
     assert Exchange(["new"], [], [], 0) == collectors.exchange([new], ())
-    assert new.began.wait(WAIT_S)
+    assert new.began.wait(PATIENCE_S)
     assert Exchange([], ["new"], [], 0) == collectors.exchange([], ())
-    assert new.ended.wait(WAIT_S)
+    assert new.ended.wait(PATIENCE_S)
     assert [] == names(service)
     collectors.stop()
 
@@ -158,10 +158,10 @@ def test_a_source_that_does_not_end_is_left_behind(service: Service, monkeypatch
     stuck, new = Source("stuck", hangs=True), Source("new")
     collectors = collecting(service, stuck)
     collectors.start()
-    assert stuck.began.wait(WAIT_S)
+    assert stuck.began.wait(PATIENCE_S)
 
     assert ["new"] == collectors.exchange([new], ()).started
-    assert new.began.wait(WAIT_S)
+    assert new.began.wait(PATIENCE_S)
     collectors.stop()
 
 
@@ -176,7 +176,7 @@ def test_what_is_read_shares_a_commit_and_what_is_pushed_does_not_wait(
 
     monkeypatch.setattr(service._writer, "submit", noted)
     asyncio.run(service._collectors.commit("s", [points([NOW_US])]))
-    service.receive("remote-write", body([]), "", "c1", "pushed").result(WAIT_S)
+    service.receive("remote-write", body([]), "", "c1", "pushed").result(PATIENCE_S)
 
     assert [True, False] == patient
 

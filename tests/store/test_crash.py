@@ -24,12 +24,12 @@ from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
 from gpuwatch.state import State
 from gpuwatch.store.database import FILE_NAME, Store
+from tests.worlds.patience import PATIENCE_S
 
 ROUNDS = 20
 KILLS_A_DIRECTORY = 5
 SEED = 20261121
 SETTINGS = Settings(default_interval_s=60.0)
-START_S_MAX = 60.0
 LENGTH_S = {"import": 1.2, "analyze": 1.0}
 """About how long a child works: kills are spread over a little more than that."""
 UNEXACT = ("device_window", "schema_migration", "day_stamp")
@@ -101,7 +101,7 @@ def kill_once(work: str, directory: Path, bundle: Path, after_s: float) -> bool:
     process.start()
     theirs.close()
     try:
-        assert ours.poll(START_S_MAX), "the child did not start"
+        assert ours.poll(PATIENCE_S), "the child did not start"
         assert ours.recv() == "open"
         done = ours.poll(after_s) and ours.recv() == "done"
     finally:
@@ -179,7 +179,7 @@ def test_an_analysis_killed_at_any_moment_is_finished_by_the_next(reference: Ref
 def test_a_kill_between_import_and_analysis_changes_nothing(reference: Reference, tmp_path: Path) -> None:
     directory = tmp_path / "data"
 
-    assert kill_once("import", directory, reference.bundle, START_S_MAX)
+    assert kill_once("import", directory, reference.bundle, PATIENCE_S)
     assert (reference.analyzed, reference.bill) == do_analyze(directory)
 
 

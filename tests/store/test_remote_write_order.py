@@ -16,9 +16,9 @@ from gpuwatch.imports.files import seal_all
 from gpuwatch.service import group_commit
 from gpuwatch.store.database import Store
 from tests.collectors.push.test_remote_write import NOW_MS, SM, STALE, TYPE, TYPE_2, UTIL, Series, body_2, labels
+from tests.worlds.patience import PATIENCE_S
 
 HOUR_MS = 3_600_000
-WAIT_S = 20.0
 KEYS = [
     {"name": name, "UUID": gpu, "pod": pod} for name in (SM, UTIL) for gpu in ("GPU-a", "GPU-b") for pod in ("", "p")
 ]
@@ -49,7 +49,7 @@ def rows_after(requests: list[tuple[list[tuple[int, int, float]], int, bool]]) -
         for readings, version, seals in requests:
             data, kind = (body(series(readings)), TYPE) if version == 1 else (body_2(series(readings)), TYPE_2)
             batches = decoder(data, kind, "c1", NOW_MS * 1000, Rejects())
-            writer.submit("s", batches).result(WAIT_S)
+            writer.submit("s", batches).result(PATIENCE_S)
             if seals:
                 seal_all(store)
         writer.stop()

@@ -18,6 +18,7 @@ from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
+from tests.worlds.patience import PATIENCE_S
 
 T0_US = 1_793_577_600_000_000
 """Monday 2026-11-02T00:00:00Z."""
@@ -110,7 +111,7 @@ class Hook:
         told = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if told == "hang":
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.released.wait(), 10)
+                await asyncio.wait_for(self.released.wait(), PATIENCE_S)
             return web.Response(text="ok")
         if told == "torn":
             torn = web.StreamResponse(status=500, headers={"Content-Length": "100"})

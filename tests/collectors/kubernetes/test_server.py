@@ -16,9 +16,9 @@ from gpuwatch.collectors.kubernetes.source import configure
 from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.model import Points, Records, Rejects
 from tests.real.test_kubernetes import Clock, FakeSink
+from tests.worlds.patience import PATIENCE_S
 
 T0_US = 1_793_577_600_000_000
-LIMIT_S = 20.0
 UUID = "GPU-aaaaaaaa-0000-0000-0000-000000000001"
 Json = dict[str, Any]
 JOBS, QUOTAS, PODS, NODES = "/apis/batch/v1/jobs", "/api/v1/resourcequotas", "/api/v1/pods", "/api/v1/nodes"
@@ -170,7 +170,7 @@ def run(
         reader = asyncio.ensure_future(source.run(store, clock))
         player = asyncio.ensure_future(scenario(api, store, clock))
         try:
-            done, _ = await asyncio.wait({player, reader}, return_when=asyncio.FIRST_COMPLETED, timeout=LIMIT_S)
+            done, _ = await asyncio.wait({player, reader}, return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE_S)
             assert done, f"nothing came of it: {store.errors} {store.rows} {api.asked[-20:]}"
             for task in done:
                 task.result()

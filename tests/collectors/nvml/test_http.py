@@ -16,6 +16,7 @@ from gpuwatch.collectors.nvml.http import MAX_CONNECTIONS, only_here, server
 from gpuwatch.collectors.nvml.node import NodeReader
 from gpuwatch.core.errors import SourceUnreachable
 from tests.collectors.nvml.fake_library import Gpu, Nvml
+from tests.worlds.patience import PATIENCE_S
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def serving(body: bytes, lack: str = "") -> Iterator[str]:
 
 
 def asked(at: str, path: str, method: str = "GET") -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(at, timeout=5)
+    connection = http.client.HTTPConnection(at, timeout=PATIENCE_S)
     connection.request(method, path)
     answer = connection.getresponse()
     try:

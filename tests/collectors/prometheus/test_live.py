@@ -14,6 +14,7 @@ import pytest
 from gpuwatch.collectors.prometheus.source import PrometheusSource, configure, in_thread
 from gpuwatch.core.model import Points, Records, Rejects
 from tests.collectors.prometheus.test_prometheus import T0, S, answer, gpu, names_and, serving
+from tests.worlds.patience import PATIENCE_S
 
 
 class Sink:
@@ -56,7 +57,7 @@ def run(table: dict[str, Any], rounds: int, clock: Callable[[], int]) -> Sink:
         assert [] == problems
         sink = Sink(rounds)
         task = asyncio.create_task(source.run(sink, clock))
-        await asyncio.wait_for(sink.done.wait(), 30)
+        await asyncio.wait_for(sink.done.wait(), PATIENCE_S)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
