@@ -20,9 +20,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def guide() -> str:
-    """What a user reads to find a command or an import kind."""
-    pages = [ROOT / "README.md", ROOT / "docs/commands.md"]
-    return "\n".join(page.read_text("utf-8") for page in pages if page.exists())
+    """Everything a user reads."""
+    return "\n".join(page.read_text("utf-8") for page in PAGES)
 
 
 def test_every_setting_is_described() -> None:

@@ -1,0 +1,249 @@
+"""Adding a detector, source, page, route, report format, channel or command is adding files: nothing is edited.
+
+Each kind is added to a copy of the tree. The copy must pass the other house tests, and must find what was added.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.source_tree import FOLDERS, ROOT
+
+COPIED = (*FOLDERS, "sql", "tests", "docs", "bench", "deploy")
+TIMEOUT_S = 600
+"""Far more than the tests take; a slow machine is no failure."""
+
+DETECTOR = {
+    "gpuwatch/detectors/throw_away.py": '''
+"""Throw-away rule."""
+
+from __future__ import annotations
+
+from gpuwatch.rules.layers import HOURS
+from gpuwatch.rules.rule import Evidence, Rule, Threshold, register
+
+
+def _summary(e: Evidence) -> str:
+    return f"{e['devices']} devices."
+
+
+def _remedy(e: Evidence) -> str:
+    return "Nothing."
+
+
+THROW_AWAY = register(
+    Rule(
+        id="throw-away",
+        title="Throw-away",
+        why="It shows that a rule needs no edit.",
+        bucket="gap",
+        layer="placement",
+        effort=HOURS,
+        thresholds=(Threshold("idle_hours_min", 1, "made up"),),
+        summary=_summary,
+        remedy=_remedy,
+    )
+)
+''',
+    "sql/detectors/throw_away.sql": "-- A row is a device hour.\nselect 1 as one;\n",
+    "tests/detectors/test_throw_away.py": '"""The throw-away rule."""\n',
+    "docs/detectors/throw-away.md": "# throw-away\n\n## What it says\n\n## Thresholds\n\n## What it does not flag\n\n## Fix\n",
+}
+SOURCE = {
+    "collectors/throw_away/__init__.py": '"""Throw-away source."""\n',
+    "collectors/throw_away/files.py": '''
+"""Import kind `throw-away`."""
+
+from __future__ import annotations
+
+from gpuwatch.core.model import Rejects, Rows, Source
+from gpuwatch.core.registry import importer
+
+
+@importer("throw-away", "nothing at all", suffixes=(".none",))
+def read_throw_away(source: Source, rejects: Rejects) -> Rows:
+    """Reads nothing."""
+    yield from ()
+''',
+    "docs/throw-away.md": "# Throw-away\n\n`throw-away` is an import kind, and `gpuwatch throw-away` a command.\n",
+}
+PAGE = {
+    "dashboards/pages/throw_away.py": '''
+"""Throw-away page."""
+
+from __future__ import annotations
+
+from dash import html
+from dash.development.base_component import Component
+
+from gpuwatch.dashboards.client import Api
+from gpuwatch.dashboards.shell.page import page
+from gpuwatch.dashboards.shell.query import Query
+
+
+async def load(api: Api, query: Query) -> None:
+    """Asks for nothing."""
+
+
+@page("/throw-away", "Throw-away", load)
+def layout(data: None, query: Query, scheme: str) -> Component:
+    """Nothing to see."""
+    return html.Div()
+''',
+}
+ROUTE = {
+    "gpuwatch/api/routes/admin/throw_away.py": '''
+"""Throw-away route."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from gpuwatch.api.common import PREFIX
+
+router = APIRouter(prefix=PREFIX, tags=["throw-away"])
+
+
+@router.get("/throw-away")
+def throw_away() -> dict[str, str]:
+    """Answers nothing."""
+    return {}
+''',
+}
+FORMAT = {
+    "gpuwatch/report/formats/throw_away.py": '''
+"""Throw-away report format."""
+
+from __future__ import annotations
+
+from gpuwatch.report.format_registry import Report, report_format
+
+
+@report_format("throw-away", "none", "application/octet-stream", order=99)
+def throw_away(report: Report) -> bytes:
+    """No bytes."""
+    return b""
+''',
+}
+COMMAND = {
+    "gpuwatch/commands/throw_away.py": '''
+"""Throw-away command."""
+
+from __future__ import annotations
+
+from gpuwatch.commands.registry import command
+
+
+def throw_away() -> None:
+    """Does nothing."""
+
+
+command("throw-away", throw_away, place=999)
+''',
+}
+ADDED = DETECTOR | SOURCE | PAGE | ROUTE | FORMAT | COMMAND
+
+FOUND = """
+import json, sys
+from typer.main import get_command
+from gpuwatch.api.app import _routers
+from gpuwatch.cli import app
+from gpuwatch.core.registry import importers
+from gpuwatch.dashboards.shell.page import pages
+from gpuwatch.report.format_registry import format_names
+from gpuwatch.rules.rule import rules
+
+json.dump({
+    "detector": list(rules()),
+    "source": list(importers()),
+    "page": [page.path.strip("/") for page in pages()],
+    "route": [route.path.rpartition("/")[2] for router in _routers() for route in router.routes],
+    "format": list(format_names()),
+    "command": list(get_command(app).commands),
+}, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with one more of each kind, and a folder `installed` that lays it out as an install does."""
+    copy = tmp_path_factory.mktemp("adding")
+    ignore = shutil.ignore_patterns("__pycache__", "data")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, copy / name, ignore=ignore)
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, copy)
+    for name, text in ADDED.items():
+        path = copy / name
+        assert not path.exists()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.lstrip("\n"), "utf-8")
+    package = copy / "installed" / "gpuwatch"
+    package.mkdir(parents=True)
+    for entry in (copy / "gpuwatch").iterdir():
+        (package / entry.name).symlink_to(entry)
+    for name in ("collectors", "dashboards", "sql"):
+        (package / name).symlink_to(copy / name)
+    return copy
+
+
+def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python on the copy: its `installed` folder comes before the editable install of this checkout."""
+    return subprocess.run(
+        [sys.executable, "-P", *arguments],
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": str(tree / "installed")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+
+
+def run_tests(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """pytest on the copy."""
+    options = ("-q", "-p", "no:cacheprovider", "-o", f"pythonpath={tree / 'installed'} .")
+    return run(tree, "-m", "pytest", *options, *arguments)
+
+
+@pytest.fixture(scope="module")
+def found(tree: Path) -> dict[str, list[str]]:
+    """Names of everything registered in the copy, by kind."""
+    done = run(tree, "-c", FOUND)
+
+    assert 0 == done.returncode, done.stderr[-3000:]
+    names: dict[str, list[str]] = json.loads(done.stdout)
+    return names
+
+
+@pytest.mark.parametrize("kind", ["detector", "source", "page", "route", "format", "command"])
+def test_what_is_added_is_found(found: dict[str, list[str]], kind: str) -> None:
+    assert 1 == found[kind].count("throw-away")
+
+
+@pytest.mark.parametrize("tests", ["test_layout.py", "test_layers.py", "test_docs.py"])
+def test_the_house_still_stands(tree: Path, tests: str) -> None:
+    done = run_tests(tree, f"tests/house/{tests}")
+
+    assert 0 == done.returncode, done.stdout[-3000:]
+    assert "passed" in done.stdout
+
+
+def test_a_detector_without_its_page_is_refused(tree: Path) -> None:
+    """The house tests read the copy, and can fail."""
+    page = tree / "docs/detectors/throw-away.md"
+    text = page.read_text("utf-8")
+    page.unlink()
+    done = run_tests(tree, "tests/house/test_layout.py", "-k", "four_places")
+    page.write_text(text, "utf-8")
+
+    assert 1 == done.returncode
+    assert "docs/detectors/<rule>.md" in done.stdout
