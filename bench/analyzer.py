@@ -16,6 +16,7 @@ from gpuwatch.analysis.pipeline import analyze, parameters
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.model import LINK, NODE, PENDING, Records
 from gpuwatch.findings import evaluate
+from gpuwatch.findings.dry_run import dry_run
 from gpuwatch.findings.effective_thresholds import sets
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
@@ -81,7 +82,7 @@ def judged(store: Store, state: State, since_us: int, until_us: int, now_us: int
 
     settings = Settings()
     start = time.perf_counter()
-    failed = evaluate.judge(
+    failed = evaluate.evaluate(
         store,
         state,
         fleet.CLUSTER,
@@ -160,9 +161,7 @@ def backtest(directory: Path, gpus: int) -> Facts:
             settings = Settings()
             start = time.perf_counter()
             thresholds = sets(store, fleet.CLUSTER, state, rule, parameters(rule, settings))
-            found = evaluate.dry_run(
-                store, state, fleet.CLUSTER, settings, rule, thresholds, (fleet.START_US, end_us), end_us
-            )
+            found = dry_run(store, state, fleet.CLUSTER, settings, rule, thresholds, (fleet.START_US, end_us), end_us)
             told[rule.id] = {"s": round(time.perf_counter() - start, 2), "findings": len(found.findings)}
     told["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     return told

@@ -1,4 +1,4 @@
-"""Decisions as findings: what they say of the last whole days, reckoned once a day and connection."""
+"""Decisions as findings: what they say of the last whole days, reckoned once a day."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -14,6 +15,7 @@ from gpuwatch.core.clock import DAY_US, MINUTE_US, Window
 
 if TYPE_CHECKING:
     from gpuwatch.rules.rule import EvaluationScope
+    from gpuwatch.state import State
     from gpuwatch.store.database import Store
 
 WINDOW_DAYS = 30
@@ -58,6 +60,9 @@ SPOT_CASE = pa.schema(
 
 Row = dict[str, Any]
 
+_computed: WeakKeyDictionary[State, dict[tuple[str, str], tuple[str, str]]] = WeakKeyDictionary()
+"""Cluster and decision to the stamp of what it followed from and its rows as JSON, while the state is open."""
+
 
 def own_cases(store: Store, scope: EvaluationScope) -> None:
     """Makes own_case: a row a pool and model of which owning and renting can be compared."""
@@ -88,26 +93,15 @@ def _make(
     schema: pa.Schema,
     reckon: Callable[[Store, EvaluationScope, Window], list[Row]] | None,
 ) -> None:
-    """The temporary table of one decision: from what this connection reckoned before, where nothing it follows from changed."""
+    """The temporary table of one decision: computed again only where something it follows from has changed."""
     rows: list[Row] = []
     if reckon is not None:
         window = whole_days(scope)
         stamp = json.dumps([window.end_us, _cards(scope), sorted(scope.parameters.items())], sort_keys=True)
-        store.run("advisor/daily")
-        known = store.sql(
-            "select cases from reckoned where cluster = $c and name = $n and stamp = $s",
-            c=scope.cluster,
-            n=table,
-            s=stamp,
-        )
-        if known:
-            rows = json.loads(known[0][0])
-        else:
-            rows = reckon(store, scope, window)
-            store.sql("delete from reckoned where cluster = $c and name = $n", c=scope.cluster, n=table)
-            store.sql(
-                "insert into reckoned values ($c, $n, $s, $r)", c=scope.cluster, n=table, s=stamp, r=json.dumps(rows)
-            )
+        known = _computed.setdefault(scope.state, {})
+        if known.get((scope.cluster, table), ("", ""))[0] != stamp:
+            known[scope.cluster, table] = stamp, json.dumps(reckon(store, scope, window))
+        rows = json.loads(known[scope.cluster, table][1])
     with store.view("case_row", pa.Table.from_pylist(rows, schema=schema)):
         store.keep(table, "select * from case_row")
 

@@ -14,8 +14,8 @@ from gpuwatch.analysis.rules_listing import feedback_of
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, format_quantity
-from gpuwatch.findings import evaluate
 from gpuwatch.findings.custom_rules import bounded
+from gpuwatch.findings.dry_run import dry_run
 from gpuwatch.findings.effective_thresholds import in_force, sets_of
 from gpuwatch.findings.presets import thresholds_in
 from gpuwatch.findings.repository import Actions, Feedback
@@ -104,9 +104,9 @@ def backtest(
     found: list[Flagged] = []
     for name in clusters:
         span = start_us, end_us
-        with bounded(store, rule):
-            then = _said(store, state, settings, rule, name, tried, base, span, now_us)
-            now = _said(store, state, settings, rule, name, in_card, base, span, now_us) if asked else then
+        with store.workspace() as work, bounded(work, rule):
+            then = _said(work, state, settings, rule, name, tried, base, span, now_us)
+            now = _said(work, state, settings, rule, name, in_card, base, span, now_us) if asked else then
         rows = [(SAME if row.key in now else NEW, row) for row in then.values()]
         rows += [(GONE, row) for key, row in now.items() if key not in then]
         found += [_with(row, change, verdicts) for change, row in rows if teams is None or row.team in teams]
@@ -162,7 +162,7 @@ def _said(
 ) -> dict[str, Flagged]:
     """What a rule says of one cluster under some layers, by key."""
     sets = sets_of(store, cluster, found, rule, base)
-    run = evaluate.dry_run(store, state, cluster, settings, rule, sets, span, now_us)
+    run = dry_run(store, state, cluster, settings, rule, sets, span, now_us)
     parts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for part in run.amounts:
         parts[part["key"]].append(part)

@@ -11,7 +11,8 @@ from gpuwatch.billing.periods.close import find_corrections
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.findings import custom_rules, evaluate
-from gpuwatch.findings.effective_thresholds import ParameterSet, sets
+from gpuwatch.findings.effective_thresholds import ParameterSet, sets_of
+from gpuwatch.findings.threshold_overrides import layers
 from gpuwatch.imports.files import INTERVAL_SETTING, seal_all
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.ledger import stranding
@@ -63,6 +64,20 @@ def analyze(
     Without a window: all that is new or changed. With one: its hours are recomputed too. Raises BooksDoNotClose,
     naming the device-hour, before any finding is written; UsageError for an unknown detector.
     """
+    with store.workspace() as work:
+        return _analyze(work, state, settings, now_us, (since_us, until_us), detectors, retention, progress)
+
+
+def _analyze(
+    store: Store,
+    state: State,
+    settings: Settings,
+    now_us: int,
+    window: tuple[int | None, int | None],
+    detectors: Sequence[str],
+    retention: bool,
+    progress: Progress | None,
+) -> AnalyzeReport:
     known = {**rules(), **custom_rules.load(settings.detectors_dir, store)}
     for name in detectors:
         if name not in known:
@@ -78,7 +93,7 @@ def analyze(
     for (cluster,) in clusters:
         report.clusters.append(cluster)
         _analyze_cluster(
-            store, state, settings, cluster, now_us, since_us, until_us, chosen, list(known.values()), report, progress
+            store, state, settings, cluster, now_us, *window, chosen, list(known.values()), report, progress
         )
     if not custom_rules.refused():  # A slip in a file is no reason to end what it found.
         with store.transaction():
@@ -123,11 +138,13 @@ def _analyze_cluster(
     if interval is not None:
         settings = Settings(**{**settings.__dict__, "default_interval_s": int(interval) / SECOND_US})
 
+    overrides = layers(state)
+
     def thresholds(rule: Rule) -> tuple[ParameterSet, ...]:
-        return sets(store, cluster, state, rule, parameters(rule, settings))
+        return sets_of(store, cluster, overrides, rule, parameters(rule, settings))
 
     def judge_those(wanted: Sequence[Rule], window: tuple[int, int]) -> None:
-        report.failed_rules += evaluate.judge(
+        report.failed_rules += evaluate.evaluate(
             store, state, cluster, settings, wanted, thresholds, window, now_us, progress
         )
 
@@ -150,7 +167,7 @@ def _analyze_cluster(
     if not edges:
         chargeback.price(store, state, cluster)
         _derive_topology(store, cluster, report)
-        owing = evaluate.owing(store, cluster, chosen, thresholds)
+        owing = evaluate.behind(store, cluster, chosen, thresholds)
         if owing:
             last_us = store.sql("select max(hour_us) from ledger_hour where cluster = $c", c=cluster)[0][0]
             judge_those(owing, (last_us, last_us + HOUR_US))
@@ -166,7 +183,7 @@ def _analyze_cluster(
     chargeback.price(store, state, cluster, force=True)
     _derive_topology(store, cluster, report)
     judge_those(chosen, window)
-    evaluate.owe(store, cluster, [rule for rule in known if rule not in chosen], window[0])
+    evaluate.defer(store, cluster, [rule for rule in known if rule not in chosen], window[0])
     report.findings += store.sql("select count(*) from finding where cluster = $c", c=cluster)[0][0]
     state.note(f"judge_from:{cluster}", None)
     state.note(f"judge_until:{cluster}", None)

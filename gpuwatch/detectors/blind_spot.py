@@ -35,6 +35,7 @@ BLIND_SPOT = register(
         bucket="unobserved",
         layer="scheduling",
         effort=HOURS,
+        needs=("runs",),
         thresholds=(
             Threshold("blind_us_min", HOUR_US, "an hour without a single valid sample of a held device"),
             Threshold("still_us", HOUR_US, "blind within the last hour of what is known is blind still"),

@@ -230,6 +230,7 @@ CHECKPOINT_STALL = register(
         bucket="gap",
         layer="fabric",
         effort=DAYS,
+        needs=("runs",),
         thresholds=(
             Threshold("period_least_us", 5 * MINUTE_US, "checkpoints come every 5 minutes to 6 hours"),
             Threshold("period_most_us", 6 * HOUR_US, "checkpoints come every 5 minutes to 6 hours"),

@@ -32,6 +32,7 @@ DRIVER_DRIFT = register(
         bucket="gap",
         layer="placement",
         effort=DAYS,
+        needs=("sampled_drivers|labelled_drivers|events",),
         thresholds=(
             Threshold(
                 "failed_start_us", 120 * SECOND_US, "a CUDA initialisation that fails ends a run within 120 seconds"

@@ -35,6 +35,7 @@ FABRIC_CONGESTION = register(
         bucket="communication",
         layer="fabric",
         effort=WEEKS,
+        needs=("runs", "leaf_switches"),
         thresholds=(
             Threshold("fall_ratio_min", 0.15, "domain: link share 15 % below its own week"),
             Threshold("rise_ratio_min", 0.05, "and a twentieth of the time more in gap, communication or stalled"),

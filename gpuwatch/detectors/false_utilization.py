@@ -42,6 +42,7 @@ FALSE_UTILIZATION = register(
         bucket="stalled",
         layer="scheduling",
         effort=DAYS,
+        needs=("runs",),
         thresholds=(
             Threshold("busy_ratio_min", 0.8, "GPU_UTIL or GR_ENGINE_ACTIVE that every dashboard shows as busy"),
             Threshold("sm_active_max", 0.5, "NVIDIA DCGM user guide: below 0.5 likely ineffective"),

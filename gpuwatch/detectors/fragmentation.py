@@ -30,6 +30,7 @@ FRAGMENTATION = register(
         bucket="stranded",
         layer="placement",
         effort=WEEKS,
+        needs=("pending|workloads|asked_days",),
         thresholds=(
             Threshold("fragmentation_min", 0.5, "half of what is free cannot be used: F / free of FGD, over one hour"),
             Threshold("requests_min", 10, "requests in four weeks from which shares of shapes can be told"),

@@ -31,6 +31,7 @@ IDLE_HOARDING = register(
         bucket="hoarded",
         layer="scheduling",
         effort=HOURS,
+        needs=("runs", "idle_spans"),
         thresholds=(
             Threshold("idle_us_min", 15 * MINUTE_US, "generic reclaim time; the ledger's hoarded bucket uses the same"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),

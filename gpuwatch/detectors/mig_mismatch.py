@@ -36,6 +36,7 @@ MIG_MISMATCH = register(
         bucket="below_roof",
         layer="partitioning",
         effort=DAYS,
+        needs=("slices",),
         thresholds=(
             Threshold("active_us_min", 24 * HOUR_US, "domain reference D4: at least 24 active hours in seven days"),
             Threshold("coverage_min", 0.8, "a week is judged when 80 % of its held time was sampled"),

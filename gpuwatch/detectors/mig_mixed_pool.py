@@ -29,6 +29,7 @@ MIG_MIXED_POOL = register(
         bucket="stranded",
         layer="partitioning",
         effort=DAYS,
+        needs=("slices",),
         thresholds=(
             Threshold("waited_us_min", 10 * MINUTE_US, "Insufficient nvidia.com/... for ten minutes is starvation"),
         ),

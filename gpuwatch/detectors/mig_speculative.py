@@ -27,6 +27,7 @@ MIG_SPECULATIVE = register(
         bucket="mig_remainder",
         layer="partitioning",
         effort=DAYS,
+        needs=("slices", "pending|workloads"),
         thresholds=(
             Threshold("held_ratio_max", 0.1, "allocated for less than a tenth of seven days"),
             Threshold("known_ratio_min", 0.8, "four fifths of those seven days are known"),

@@ -26,6 +26,7 @@ MIG_TRAINING = register(
         bucket="communication",
         layer="partitioning",
         effort=HOURS,
+        needs=("runs", "slices"),
         thresholds=(Threshold("together_us_min", 30 * MINUTE_US, "a trial run of a gang is over before"),),
         summary=_summary,
         remedy=_remedy,

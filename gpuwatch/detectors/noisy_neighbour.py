@@ -26,6 +26,7 @@ NOISY_NEIGHBOUR = register(
         bucket="stalled",
         layer="placement",
         effort=DAYS,
+        needs=("runs", "shared_devices"),
         thresholds=(
             Threshold("rho_min", 0.6, "Spearman's rank correlation of the two is -0.6 or stronger"),
             Threshold("points_min", 50, "over at least 50 instants at which both were read"),

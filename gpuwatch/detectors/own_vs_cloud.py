@@ -32,6 +32,7 @@ OWN_VS_CLOUD = register(
         bucket=None,
         layer="placement",
         effort=WEEKS,
+        needs=("on_demand_rates",),
         thresholds=(
             Threshold("known_us_min", 2 * DAY_US, "less does not say how a pool is used"),
             Threshold("sure_us_min", 14 * DAY_US, "two weeks have two weekends"),

@@ -28,6 +28,7 @@ PARTIAL_ISLAND = register(
         bucket="stranded",
         layer="placement",
         effort=DAYS,
+        needs=("pending|workloads",),
         thresholds=(
             Threshold("held_us_min", 2 * HOUR_US, "held two hours by jobs that are smaller than half of it"),
             Threshold("wait_us_min", 30 * MINUTE_US, "a request for a whole one has waited half an hour"),

@@ -51,6 +51,7 @@ PREEMPTION_THRASH = register(
         bucket="compute",
         layer="scheduling",
         effort=DAYS,
+        needs=("preempted_claims|workloads|events",),
         thresholds=(
             Threshold("preemptions_min", 3, "the same workload three times in 24 hours"),
             Threshold("pool_rate_max", 1, "preemptions a GPU and day of a pool"),

@@ -82,6 +82,7 @@ RIGHT_SIZING = register(
         bucket=None,
         layer="partitioning",
         effort=HOURS,
+        needs=("runs",),
         thresholds=(
             Threshold(
                 "covered_us_min", 24 * HOUR_US, "24 measured GPU-hours, as job_defense_shield asks before it says so"

@@ -38,6 +38,7 @@ SCHEDULER_CONFLICT = register(
         bucket=None,
         layer="scheduling",
         effort=WEEKS,
+        needs=("several_schedulers",),
         thresholds=(
             Threshold("share_min", 0.05, "each authority with more than 5 % of the pool's GPU-hours of 7 days"),
             Threshold("evictions_min", 3, "runs driven out within an hour prove the conflict"),

@@ -30,6 +30,7 @@ SMALL_BATCH = register(
         bucket="stalled",
         layer="partitioning",
         effort=DAYS,
+        needs=("runs",),
         thresholds=(
             Threshold("busy_ratio_min", 0.6, "the engine is active 60 % of the time: it does serve or train"),
             Threshold("sm_active_max", 0.4, "and less than 40 % of the SMs hold work"),

@@ -27,6 +27,7 @@ SPOT_SUITABILITY = register(
         bucket=None,
         layer="placement",
         effort=DAYS,
+        needs=("runs", "spot_rates"),
         thresholds=(
             Threshold("gpu_hours_min", 24, "job_defense_shield tells users of 24 GPU-hours and more"),
             Threshold("margin", 2, "domain reference D23: lost work may be half of what spot is cheaper"),

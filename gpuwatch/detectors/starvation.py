@@ -48,6 +48,7 @@ STARVATION = register(
         bucket=None,
         layer="scheduling",
         effort=DAYS,
+        needs=("queues", "workloads"),
         thresholds=(
             Threshold("starved_us_min", 30 * MINUTE_US, "half an hour below quota, others borrowing all the time"),
             Threshold("high_us", HOUR_US, "after an hour the severity is high"),

@@ -36,6 +36,7 @@ STRAGGLER = register(
         bucket="communication",
         layer="placement",
         effort=DAYS,
+        needs=("runs", "several_devices"),
         thresholds=(
             Threshold("gang_gpus_min", 4, "fewer have no middle that one of them stands out from"),
             Threshold("score_min", 3.5, "domain: (T - median) / MAD, the usual cut of the modified z-score"),

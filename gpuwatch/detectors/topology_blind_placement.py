@@ -66,6 +66,7 @@ TOPOLOGY_BLIND_PLACEMENT = register(
         bucket="communication",
         layer="placement",
         effort=DAYS,
+        needs=("runs", "several_devices"),
         thresholds=(
             Threshold("bandwidth_ratio_min", 1.5, "slowest link of the best place by that of its own: across sockets or worse"),
             Threshold("quiet_link_ratio", QUIET_LINK_RATIO, "NVLink below 1 % for half an hour: its GPUs do not talk"),

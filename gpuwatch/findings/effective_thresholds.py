@@ -85,8 +85,8 @@ def steps(found: Sequence[Layer], cluster: str | None, pool: str | None, team: s
 def sets(store: Store, cluster: str, state: State, rule: Rule, base: Mapping[str, Any]) -> tuple[ParameterSet, ...]:
     """The distinct thresholds of a rule in a cluster, number 0 first: those of all that the card names nowhere.
 
-    Makes two temporary tables: rule_set_run (run_id, number) of the runs of all other numbers, and rule_set_device
-    (device_id, number) for verdicts that are about no run. A run has its team and the pool where it held most devices.
+    Where there are several, makes two temporary tables: rule_set_run (run_id, number) of the runs of all other numbers, and
+    rule_set_device (device_id, number) for verdicts that are about no run. A run has its team and the pool where it held most devices.
     `base` are the rule's thresholds with those of the settings.
     """
     return sets_of(store, cluster, layers(state), rule, base)
@@ -109,7 +109,6 @@ def sets_of(
             made = ParameterSet(len(numbered), known.parameters, _said(known, rule), sql)
             rows.append({"team": team, "pool": pool, "number": numbered.setdefault(_key(known, rule), made).number})
     if len(numbered) == 1:
-        store.run("findings/preset_none")
         return tuple(numbered.values())
     with store.view("named_set", pa.Table.from_pylist(rows, schema=_SET)):
         store.run("findings/preset_sets", cluster=cluster)

@@ -94,6 +94,9 @@ class Rule:
     """How numbers of several rows become evidence: name to one of MEASURES."""
     confidence: Callable[[Evidence], float] | None = None
     """Evidence to a confidence (0..1). None: the highest of the rows."""
+    needs: tuple[str, ...] = ()
+    """Inputs without each of which its SQL cannot return a row, `a|b` for one of two: where one is absent and the rule has no
+    stored results, it is not run. Names of findings/inputs.sql, or `<pricing>_rates` of the rates in force."""
     prepare: Callable[[Store, EvaluationScope], None] | None = None
     """Creates temporary tables that its SQL reads."""
     unjudged: str | None = None

@@ -2,7 +2,7 @@
 -- Numbers are joined as measure_how says, words are those of the last row.
 with own as (
     select v.*
-    from spoken_verdict v
+    from subject_result v
     join touched_subject t
         on t.subject_kind = v.subject_kind and t.subject_id = v.subject_id and t.cause_us is not distinct from v.cause_us
     where v.detector = $detector and v.cluster = $cluster

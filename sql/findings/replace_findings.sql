@@ -49,5 +49,3 @@ left join finding o on o.key = n.key;
 delete from finding where key in (select key from found);
 
 insert into finding by name select * from kept_finding order by started_us, key;
-
-drop table kept_finding;

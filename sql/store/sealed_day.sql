@@ -121,7 +121,3 @@ with stale as (
 select cluster, hour_us from stale
 except
 select cluster, hour_us from dirty_hour;
-
-drop table labelled;
-
-drop table late_hour;

@@ -159,7 +159,7 @@ def test_one_detector_asked_for_does_not_lose_the_others(world: World) -> None:
 
 def test_a_rule_that_fails_does_not_stop_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named with its error; when it works again it judges what it missed."""
-    real = evaluate._findings
+    real = evaluate.findings_of
 
     def broken(store: Any, rule: Any, *rest: Any) -> Any:
         if rule.id == "idle-hoarding":
@@ -167,7 +167,7 @@ def test_a_rule_that_fails_does_not_stop_the_others(world: World, monkeypatch: p
         return real(store, rule, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(evaluate, "_findings", broken)
+        patch.setattr(evaluate, "findings_of", broken)
         report = world.analyze(now=360)
     without_it = found(world)
     world.analyze(now=361)
@@ -187,7 +187,7 @@ def test_a_rule_that_fails_does_not_stop_the_others(world: World, monkeypatch: p
         pytest.param(ledger_hours, "recompute_dirty", id="before the ledger"),
         pytest.param(ledger_hours, "check", id="between ledger and verdicts"),
         pytest.param(chargeback, "price", id="before the prices"),
-        pytest.param(evaluate, "_findings", id="within a verdict"),
+        pytest.param(evaluate, "findings_of", id="within a verdict"),
     ],
 )
 def test_an_interrupted_analysis_is_finished_by_the_next(

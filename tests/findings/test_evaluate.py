@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
 from gpuwatch.findings import evaluate
+from gpuwatch.findings.dry_run import dry_run
 from gpuwatch.findings.effective_thresholds import ParameterSet
 from gpuwatch.rules.rule import Rule, Threshold
 from gpuwatch.store.database import Store
@@ -162,9 +163,10 @@ def run(
     world: World, *rules: Rule, hours: tuple[int, int] = (0, 6), sets: evaluate.Sets | None = None, now: float = 360
 ) -> list[str]:
     """One judgement of whole hours of the tiny world."""
-    _no_sets(world)
     window = (T0 + hours[0] * HOUR_US, T0 + hours[1] * HOUR_US)
-    return evaluate.judge(world.store, world.state, CLUSTER, world.settings, rules, sets or general(), window, us(now))
+    return evaluate.evaluate(
+        world.store, world.state, CLUSTER, world.settings, rules, sets or general(), window, us(now)
+    )
 
 
 def _no_sets(world: World) -> None:
@@ -364,11 +366,11 @@ def test_devices_of_a_pool_are_judged_by_the_thresholds_of_their_pool(world: Wor
         ParameterSet(1, {"least_idle": 2 * HOUR_US}, "strict"),
     )
     window = (T0, T0 + 6 * HOUR_US)
-    evaluate.judge(world.store, world.state, CLUSTER, world.settings, [rule()], both, window, us(360))
+    evaluate.evaluate(world.store, world.state, CLUSTER, world.settings, [rule()], both, window, us(360))
     found = told(world)
     world.store.sql("insert into rule_set_device values ($d, 1)", d=idle)
 
-    evaluate.judge(world.store, world.state, CLUSTER, world.settings, [rule()], both, window, us(360))
+    evaluate.evaluate(world.store, world.state, CLUSTER, world.settings, [rule()], both, window, us(360))
 
     assert ["open"] == [row[4] for row in found]
     assert ["resolved"] == [row[4] for row in told(world)]
@@ -440,9 +442,8 @@ def test_a_dry_run_tells_what_it_would_find_and_stores_nothing(world: World) -> 
     world.analyze(now=360, detectors=["blind-spot"])
     tables = ("verdict", "verdict_claim", "granted_claim", "finding", "finding_amount", "rule_state")
     before = {name: world.rows(name) for name in tables}
-    _no_sets(world)
 
-    found = evaluate.dry_run(
+    found = dry_run(
         world.store, world.state, CLUSTER, world.settings, rule(), general()(rule()), (T0, T0 + 6 * HOUR_US), us(360)
     )
 

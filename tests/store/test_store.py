@@ -332,19 +332,19 @@ def test_late_samples_dirty_their_hour_and_both_neighbours() -> None:
     assert [(3,), (4,), (5,)] == hours
 
 
-def test_an_interrupted_seal_goes_on_where_it_stopped() -> None:
+def test_an_interrupted_seal_goes_on_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World().add(samples(A, [30, DAY + 30, 2 * DAY + 30], BUSY))
-    store, run = world.store, world.store.run
+    store, run = world.store, Store.run
 
-    def torn(name: str, /, **parameters: object) -> int:
+    def torn(own: Store, name: str, /, **parameters: object) -> int:
         if name == "store/sealed_day" and parameters["day_us"] == us(DAY):
             raise KeyboardInterrupt
-        return run(name, **parameters)
+        return run(own, name, **parameters)
 
-    store.run = torn  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        seal_all(store)
-    store.run = run  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "run", torn)
+        with pytest.raises(KeyboardInterrupt):
+            seal_all(store)
 
     assert [30] == instants(store)
     assert [DAY + 30, 2 * DAY + 30] == instants(store, "sample_tail")

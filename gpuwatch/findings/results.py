@@ -1,4 +1,4 @@
-"""What rules say: the rows of their SQL, with whatever columns it gives, made into verdicts of one shape."""
+"""Results of rules: the rows of their SQL, whatever columns it returns, in one shape."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpuwatch.rules.rule import EvaluationScope, Rule
 from gpuwatch.store.database import Store
 
 SITE_SUBJECTS_MAX = 100_000
-"""What a site's rule may speak of in one pass: each is a finding in memory."""
+"""Subjects that a site's own rule may return at a time: each is a finding in memory."""
 STILL_US = 10 * MINUTE_US
-"""A condition that held within this of the end of what is known holds still, where a rule does not say otherwise."""
+"""A condition that held this shortly before the last sample counts as open, unless the rule has its own `still_us`."""
 
 _COLUMNS = {
     "subject_kind": "varchar",
@@ -33,7 +33,7 @@ _COLUMNS = {
     "words": "map(varchar, varchar)",
     "claims": "struct(device_id bigint, run_id bigint, hour_us bigint, bucket varchar, us bigint)[]",
 }
-"""What a rule's SQL may return, and as what."""
+"""The columns that a rule's SQL may return, with their types."""
 
 
 class ParameterSet(Protocol):
@@ -41,7 +41,7 @@ class ParameterSet(Protocol):
 
     @property
     def number(self) -> int:
-        """0: for all that those tables do not name."""
+        """0: for all runs and devices that are not in those tables."""
 
     @property
     def parameters(self) -> dict[str, Any] | None:
@@ -49,29 +49,38 @@ class ParameterSet(Protocol):
 
     @property
     def version(self) -> str:
-        """These thresholds as text, with the preset they begin with."""
+        """These thresholds as text, with the preset that they are based on."""
 
 
-def speak(store: Store, rule: Rule, sets: Sequence[ParameterSet], asked: EvaluationScope) -> None:
-    """Makes new_verdict: what the rule says of the window, the runs and devices of each set by its own thresholds."""
-    store.run("findings/no_verdict")
+def collect(store: Store, rule: Rule, sets: Sequence[ParameterSet], scope: EvaluationScope) -> int:
+    """Makes new_verdict: the rule's rows of the window, the runs and devices of each set by its own thresholds.
+
+    Returns how many rows it has. Where no set found anything, new_verdict is not made.
+    """
+    made, rows = False, 0
     for one in sets:
         if one.parameters is None:
             continue  # switched off there
-        at = replace(asked, parameters=one.parameters)
+        at = replace(scope, parameters=one.parameters)
         if rule.prepare is not None:
             rule.prepare(store, at)
         if rule.sql is None:
-            store.keep_file("found_row", f"detectors/{rule.stem}", **at.sql_parameters())
+            found = store.keep_file("found_row", f"detectors/{rule.stem}", **at.sql_parameters())
         else:
-            store.keep("found_row", rule.sql, **at.sql_parameters())
-        store.insert_as("new_verdict", _normal(store, rule), **_row_words(rule, at, one.version), number=one.number)
-    if rule.sql is not None:
+            found = store.keep("found_row", rule.sql, **at.sql_parameters())
+        if not found and rule.sql is None:
+            continue
+        query = _normal(store, rule, len(sets) > 1)  # checks the columns of a site's rule even where it finds nothing
+        words = _row_words(rule, at, one.version) | ({"number": one.number} if len(sets) > 1 else {})
+        rows += store.insert_as("new_verdict", query, **words) if made else store.keep("new_verdict", query, **words)
+        made = True
+    if rule.sql is not None and rows:
         (subjects,) = store.sql("select count(distinct (subject_kind, subject_id)) from new_verdict")[0]
         if subjects > SITE_SUBJECTS_MAX:
             raise GpuwatchError(
-                f"speaks of {subjects:,} subjects, and at most {SITE_SUBJECTS_MAX:,} are heard; narrow its select"
+                f"returns {subjects:,} subjects; at most {SITE_SUBJECTS_MAX:,} are allowed: narrow its select"
             )
+    return rows
 
 
 def _row_words(rule: Rule, at: EvaluationScope, version: str) -> dict[str, Any]:
@@ -87,8 +96,8 @@ def _row_words(rule: Rule, at: EvaluationScope, version: str) -> dict[str, Any]:
     }
 
 
-def _normal(store: Store, rule: Rule) -> str:
-    """The SELECT that turns found_row, with whatever columns the rule gives, into rows of new_verdict."""
+def _normal(store: Store, rule: Rule, by_set: bool) -> str:
+    """The SELECT that turns found_row into rows of new_verdict; `by_set`: only those of one parameter set."""
     names = {row[0] for row in store.sql("select column_name from (describe found_row)")}
     unknown = sorted(names - set(_COLUMNS) - {"chain", "hour_us"})
     if unknown:
@@ -106,13 +115,18 @@ def _normal(store: Store, rule: Rule) -> str:
         joined += " max(exempt_until_us) as exempt_until_us from job_chain group by chain) c on c.chain = f.chain"
         given |= {"subject_kind": "'job'", "subject_id": "c.job_id", "subject_name": "c.name"}
         given["run_id"] = f"coalesce({given['run_id']}, c.first_run)"
-        # A job that has ended does nothing still, and what lies before the end of an exemption stays exempt.
+        # The finding of an ended job is not open, and time before the end of an exemption stays exempt.
         cause, ended, kept = "c.chain_us", "coalesce(c.ended, false)", "coalesce(f.end_us > c.exempt_until_us, true)"
+    own = (
+        f" and coalesce((select number from rule_set_run s where s.run_id = {given['run_id']}),"
+        f" case when {given['run_id']} is null then"
+        f" (select number from rule_set_device s where s.device_id = ({given['device_ids']})[1]) end, 0) = $number"
+    )
     claims = given["claims"] if rule.bucket is not None else f"null::{_COLUMNS['claims']}"
     return (
         f"select $detector as detector, $cluster as cluster, {given['subject_kind']} as subject_kind,"
         f" {given['subject_id']} as subject_id, {given['subject_name']} as subject_name, {cause} as cause_us,"
-        f" {given['run_id']} as run_id, {given['team']} as team, f.start_us // {HOUR_US} * {HOUR_US} as hour_us,"
+        f" {given['run_id']} as run_id, {given['team']} as team, (f.start_us // {HOUR_US} * {HOUR_US})::bigint as hour_us,"
         f" {given['start_us']} as start_us, {given['end_us']} as end_us,"
         f" coalesce({given['still']}, f.end_us >= $still_from_us and not {ended}) as still,"
         f" coalesce({given['confidence']}, 1.0) as confidence, {given['severity']} as severity,"
@@ -121,7 +135,5 @@ def _normal(store: Store, rule: Rule) -> str:
         f" from {joined}"
         f" where ($whole or (f.start_us >= $from_us and f.start_us < $until_us))"
         f" and {kept}"
-        f" and coalesce((select number from rule_set_run s where s.run_id = {given['run_id']}),"
-        f" case when {given['run_id']} is null then"
-        f" (select number from rule_set_device s where s.device_id = ({given['device_ids']})[1]) end, 0) = $number"
+        f"{own if by_set else ''}"
     )

@@ -1,0 +1,194 @@
+"""A connection to the store: SQL files, transactions, temporary tables and Arrow views."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from gpuwatch.core import sqlfile
+from gpuwatch.core.errors import StoreError
+
+INTERRUPTED = "Query interrupted"
+"""DuckDB's error message when a query is interrupted: a plain RuntimeError."""
+
+
+class Connection:
+    """One connection. Not for use by two threads at once."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
+        self._connection = connection
+        self._within = False
+        self._hollow: dict[str, bool] = {}
+        """Tables this transaction has written, and whether only empty results so far."""
+        self._workspaces: list[Self] = []
+        self.path = path
+
+    def cursor(self) -> Self:
+        """Another connection to the same open store, for another thread: own transactions, temporary tables and views."""
+        return type(self)(self._connection.cursor(), self.path)
+
+    @contextmanager
+    def workspace(self) -> Iterator[Self]:
+        """Another connection whose temporary tables all end with the block: none of them has to be dropped.
+
+        Interrupting this store interrupts it too.
+        """
+        work = self.cursor()
+        self._workspaces.append(work)
+        try:
+            yield work
+        finally:
+            self._workspaces.remove(work)
+            work.close()
+
+    def interrupt(self) -> None:
+        """Ends the query that runs on this connection or in a workspace of it, from another thread; it raises there."""
+        self._connection.interrupt()
+        for work in tuple(self._workspaces):
+            work.interrupt()
+
+    def close(self) -> None:
+        """Closes this connection, and the file with the last one; what was committed is on disk."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, name: str, /, **parameters: object) -> int:
+        """Runs every statement of a SQL file; returns the rows that the last one changed or returned."""
+        changed = 0
+        for statement in sqlfile.load(name):
+            changed = _changed(self._do(statement, parameters))
+        return changed
+
+    def table(self, name: str, /, **parameters: object) -> pa.Table:
+        """The result of a SQL file's last statement as an Arrow table; earlier statements run first."""
+        *first, last = sqlfile.load(name)
+        for statement in first:
+            self._do(statement, parameters)
+        return self._arrow(last.text, last.pick(parameters))
+
+    def rows(self, name: str, /, **parameters: object) -> list[dict[str, Any]]:
+        """The result of a SQL file as dicts, for small answers."""
+        *first, last = sqlfile.load(name)
+        for statement in first:
+            self._do(statement, parameters)
+        # Not through `table`: a relation is bound twice, which costs a small answer more than the query.
+        self._connection.execute(last.text, last.pick(parameters) or None)
+        names = [column[0] for column in self._connection.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in self._connection.fetchall()]
+
+    def keep(self, table: str, text: str, /, **parameters: object) -> int:
+        """Makes a temporary table of the last statement of a SQL text, after those before it; returns its rows."""
+        return self._keep(table, sqlfile.split(text), parameters)
+
+    def keep_file(self, table: str, name: str, /, **parameters: object) -> int:
+        """The same of a SQL file."""
+        return self._keep(table, sqlfile.load(name), parameters)
+
+    def _keep(self, table: str, statements: Sequence[sqlfile.Statement], parameters: dict[str, object]) -> int:
+        *first, last = statements
+        for statement in first:
+            self._do(statement, parameters)
+        made = f"create or replace temp table {identifier(table)} as\n{last.text}"
+        return _changed(self._do(sqlfile.Statement(made, last.names, table), parameters))
+
+    def insert_as(self, table: str, text: str, /, **parameters: object) -> int:
+        """Inserts what a SELECT returns into the columns of the same names; returns how many rows."""
+        (statement,) = sqlfile.split(text)
+        made = f"insert into {identifier(table)} by name\n{statement.text}"
+        return _changed(self._do(sqlfile.Statement(made, statement.names, table, inserts=True), parameters))
+
+    def sql(self, text: str, **parameters: object) -> list[tuple[Any, ...]]:
+        """A short query written beside its caller (counts, lookups). SQL text is never formatted."""
+        return self._connection.execute(text, parameters or None).fetchall()
+
+    def _do(self, statement: sqlfile.Statement, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
+        """Runs a statement.
+
+        DuckDB 2.0.0 counts rows that several threads insert, but never reads them again, where the same transaction has put
+        nothing but an empty result into that table before. A row that is put there and deleted mends it.
+        """
+        table = statement.writes
+        if table is not None and statement.inserts and self._within and self._hollow.get(table):
+            name = identifier(table)
+            self._connection.execute(
+                f"insert into {name} select t.* from (select 1) left join {name} t on false"
+            ).fetchall()
+            self._connection.execute(f"delete from {name} where rowid = (select max(rowid) from {name})").fetchall()
+        rows = self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+        if table is not None and self._within:
+            empty = bool(rows) and rows[0][0] == 0
+            self._hollow[table] = empty and (not statement.inserts or self._hollow.get(table, True))
+        return rows
+
+    def _arrow(self, text: str, parameters: dict[str, object]) -> pa.Table:
+        table: pa.Table = self._connection.sql(text, params=parameters or None).to_arrow_table()
+        return table
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing: commits at the end of the block, rolls back when it raises. Not nestable."""
+        try:
+            self._connection.execute("begin transaction").fetchall()
+            self._within, self._hollow = True, {}
+            try:
+                yield
+            except BaseException:
+                # A transaction that DuckDB has ended itself cannot be rolled back again.
+                with suppress(duckdb.Error):
+                    self._connection.execute("rollback").fetchall()
+                raise
+            self._connection.execute("commit").fetchall()
+        except duckdb.Error as error:
+            raise self._explained(error) from error
+        except RuntimeError as error:
+            if str(error) == INTERRUPTED:  # else it would pass for a failure of whatever asked
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            self._within = False
+
+    def _explained(self, error: duckdb.Error) -> Exception:
+        """A full disk and the like as StoreError; what is our own mistake stays as it is."""
+        text = str(error)
+        full = "no space left" in text.lower() or "could not write" in text.lower() or "disk quota" in text.lower()
+        if full or isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.OutOfMemoryException):
+            return StoreError(
+                f"cannot write to {self.path}: {text.splitlines()[0]}; what was acknowledged is kept: make room, "
+                "then run the command again"
+            )
+        return error
+
+    @contextmanager
+    def view(self, name: str, rows: pa.Table) -> Iterator[None]:
+        """Makes an Arrow table readable in SQL as `name` within the block."""
+        self._connection.register(name, rows)
+        try:
+            yield
+        except BaseException:
+            # In a failed transaction nothing can be unregistered; its rollback drops the name.
+            with suppress(duckdb.Error):
+                self._connection.unregister(name)
+            raise
+        self._connection.unregister(name)
+
+
+def _changed(rows: list[tuple[Any, ...]]) -> int:
+    """Rows that a statement changed, as its result has them, or that it returned."""
+    return int(rows[0][0]) if rows and len(rows[0]) == 1 and isinstance(rows[0][0], int) else len(rows)
+
+
+def identifier(name: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        raise ValueError(f"not a column or table name: {name!r}")
+    return name

@@ -1,0 +1,68 @@
+"""Sealing: samples that wait in the tail move into their sorted table, a day at a time."""
+
+from __future__ import annotations
+
+from gpuwatch.core.clock import DAY_US
+from gpuwatch.core.fields import columns as field_columns
+from gpuwatch.store.connection import Connection, identifier
+
+_TAIL = "sample_tail where observed_us >= $start_us and observed_us < $end_us"
+_LATE = (
+    "sample where observed_us // 86400000000 = $start_us // 86400000000"
+    " and observed_us // 3600000000 in (select hour from late_hour)"
+)
+"""Sealed samples of the hours for which others wait."""
+
+
+def seal(store: Connection, before_us: int) -> int:
+    """Sorts samples older than `before_us` by (device, time), without duplicates; returns rows sealed.
+
+    Each day is a transaction: an interrupted seal continues where it stopped. A day that already has sealed rows is
+    rewritten only in the hours that got late samples.
+    """
+    days = store.sql(
+        "select distinct observed_us // 86400000000 from sample_tail where observed_us < $before order by 1",
+        before=before_us,
+    )
+    sealed = 0
+    for (day,) in days:
+        start, end = day * DAY_US, min((day + 1) * DAY_US, before_us)
+        with store.workspace() as work, work.transaction():
+            work.run("store/late_hour", start_us=start, end_us=end)
+            sealed += _seal_day(work, start, end)
+            work.run("store/sealed_day", start_us=start, end_us=end, day_us=day * DAY_US)
+    return sealed
+
+
+def _seal_day(work: Connection, start_us: int, end_us: int) -> int:
+    """Moves a day's samples from the tail into order, with those already sealed in the same hours."""
+    span = {"start_us": start_us, "end_us": end_us}
+    repeated, filled = _filled(work, _TAIL, span)
+    late_rows = work.sql(f"select count(*) from {_LATE}", start_us=start_us)[0][0]
+    if late_rows:
+        filled |= _filled(work, _LATE, {"start_us": start_us})[1]
+    # Most fields are in no sample of a day: sorting only those that are is several times faster.
+    present = [column for column in field_columns() if column in filled]
+    names = ", ".join(["device_id", "context_id", "observed_us", *map(identifier, present)])
+    source = f"select {names} from {_TAIL}"
+    if late_rows:
+        work.sql(f"create temp table late_sample as select {names} from {_LATE}", start_us=start_us)
+        work.sql(f"delete from {_LATE}", start_us=start_us)
+        source += " union all select * from late_sample"
+    if repeated or late_rows:
+        merged = ", ".join(f"max({identifier(c)})" for c in present)
+        source = (
+            f"select device_id, context_id, observed_us, {merged} from ({source}) "
+            "group by device_id, context_id, observed_us"
+        )
+    changed = work.sql(f"insert into sample ({names}) {source} order by device_id, observed_us, context_id", **span)
+    work.sql(f"delete from {_TAIL}", **span)
+    return int(changed[0][0])
+
+
+def _filled(work: Connection, source: str, span: dict[str, int]) -> tuple[int, set[str]]:
+    """How many samples repeat another one's device, labels and instant, and the fields that any sample has."""
+    counts = ", ".join(f"count({identifier(c)})" for c in field_columns())
+    keys = "count(distinct (device_id, context_id, observed_us))"
+    rows, distinct, *counted = work.sql(f"select count(*), {keys}, {counts} from {source}", **span)[0]
+    return rows - distinct, {column for column, count in zip(field_columns(), counted, strict=True) if count}

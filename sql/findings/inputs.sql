@@ -1,0 +1,36 @@
+-- A row is an input of detectors, as rules name it in `needs`, and whether a cluster has any of it.
+select 'runs' as name, count(*) > 0 as present from run where cluster = $cluster
+union all
+select 'several_schedulers', coalesce(count(distinct scheduler) > 1 or bool_or(scheduler = 'kubernetes'), false)
+from run
+where cluster = $cluster
+union all
+select 'several_devices', count(*) > 1 from device where cluster = $cluster
+union all
+select 'slices', count(*) > 0 from device where cluster = $cluster and (gi >= 0 or profile is not null)
+union all
+select 'pending', count(*) > 0 from pending where cluster = $cluster
+union all
+select 'workloads', count(*) > 0 from workload where cluster = $cluster
+union all
+select 'queues', count(*) > 0 from queue where cluster = $cluster
+union all
+select 'events', count(*) > 0 from event where cluster = $cluster
+union all
+-- Days of the ledger before which somebody had asked for devices.
+select 'asked_days', count(*) > 0 from asked_day where cluster = $cluster and requests > 0
+union all
+select 'idle_spans', count(*) > 0 from idle_span where cluster = $cluster
+union all
+-- Devices whose samples of one instant name several owners.
+select 'shared_devices', count(*) > 0 from (select 1 from context_span where shared limit 1)
+union all
+select 'leaf_switches', count(*) > 0 from topology_edge where cluster = $cluster and parent_kind = 'leaf'
+union all
+select 'sampled_drivers', count(*) > 0 from context where cluster = $cluster and driver is not null
+union all
+select 'labelled_drivers', count(*) > 0
+from node
+where cluster = $cluster and contains(labels, 'nvidia.com/cuda.driver-version.full')
+union all
+select 'preempted_claims', count(*) > 0 from claim where cluster = $cluster and upper(state) = 'PREEMPTED';
