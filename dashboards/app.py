@@ -1,4 +1,4 @@
-"""The pages as one app under /ui/: mounts Dash on the API's app and answers its callbacks."""
+"""The web pages under /ui/: mounts Dash on the API's app and runs its callbacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from gpuwatch.dashboards.client import COOKIE, FORWARDED, Api, ApiFailure, Caller, Client
 from gpuwatch.dashboards.components import parts, rule_trial
-from gpuwatch.dashboards.components.finding_decide import ACTIONS, MAX_REASON, until_after, verdict_of
+from gpuwatch.dashboards.components.finding_actions import ACTIONS, MAX_REASON, until_after, verdict_of
 from gpuwatch.dashboards.pages.finding import key_of
 from gpuwatch.dashboards.shell import filters, states
 from gpuwatch.dashboards.shell import frame as shell_frame
@@ -32,7 +32,7 @@ INDEX = """<!DOCTYPE html>
 <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
 </html>"""
 GROUND_SCRIPT = "function() { return document.documentElement.getAttribute('data-mantine-color-scheme') || 'light'; }"
-"""The toggle itself says light until it is used, also where the system is dark."""
+"""The toggle reports light until it is used, even on a system set to dark."""
 
 TITLE_SCRIPT = "function(title) { if (title) { document.title = title; } return ''; }"
 
@@ -43,7 +43,7 @@ FOCUS_SCRIPT = """function(digest, done) {
   }
   let left = 30;
   const seek = () => {
-    const field = document.querySelector('#decide.asked textarea');
+    const field = document.querySelector('#decide.chosen textarea');
     if (field) {
       field.scrollIntoView({block: 'center'});
       field.focus({preventScroll: true});
@@ -54,15 +54,15 @@ FOCUS_SCRIPT = """function(digest, done) {
   setTimeout(seek, 50);
   return at;
 }"""
-"""A link of a message that asks for an action leads into its form, once."""
+"""An action link in a notification opens the finding and focuses the form, once."""
 
 _log = logging.getLogger("gpuwatch.dashboards")
 
 
 def mount(app: FastAPI, client: Client | None = None) -> None:
-    """Adds the pages to `app` at /ui/. Their data comes from `client`: by default from `app` itself."""
+    """Adds the pages to `app` at /ui/. They read their data through `client`, by default from `app` itself."""
     client = client or Client(app)
-    # An app of its own behind one route: Dash's middleware, its catch-all page and its errors stay out of the API.
+    # A separate app behind one route keeps Dash's middleware, catch-all page and errors out of the API.
     inner = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     inner.router.routes.extend(login_routes(client))
     dash = create(inner, client)
@@ -72,7 +72,7 @@ def mount(app: FastAPI, client: Client | None = None) -> None:
 
 
 def create(server: Any, client: Client) -> Dash:
-    """The Dash app on a FastAPI server (Dash itself knows them by name, not by type), with its callbacks."""
+    """The Dash app with its callbacks on a FastAPI server. `server` is untyped because Dash detects it by class name."""
     dash = Dash(
         "gpuwatch.dashboards",
         server=server,
@@ -86,7 +86,7 @@ def create(server: Any, client: Client) -> Dash:
         on_error=_unexpected,
         meta_tags=[{"name": "color-scheme", "content": "light dark"}, {"name": "referrer", "content": "same-origin"}],
     )
-    # Callbacks go over plain requests: without this every page would start a worker for sockets nobody opens.
+    # Callbacks use plain requests; without this every page would start a worker for unused web sockets.
     dash.backend.websocket_capability = False
     dash.layout = shell_frame.frame()
     _register(dash, client)
@@ -94,12 +94,12 @@ def create(server: Any, client: Client) -> Dash:
 
 
 def _register(dash: Dash, client: Client) -> None:
-    """All callbacks: show a page, refresh it, change a filter, act on a finding."""
+    """Registers all callbacks: show a page, refresh it, change a filter, act on a finding."""
 
     @dash.callback(
         Output("page", "children"),
         Output("digest", "data"),
-        Output("said", "children"),
+        Output("message", "children"),
         Output("title", "data"),
         Input("url", "pathname"),
         Input("url", "search"),
@@ -126,7 +126,7 @@ def _register(dash: Dash, client: Client) -> None:
         return (
             filters.layout(choices, query, page.filters if page else ()),
             f"{pathname}{search}",
-            [shell_frame.navigation(query), shell_frame.who(choices)],
+            [shell_frame.navigation(query), shell_frame.account(choices)],
             shell_frame.drawer(query, choices),
         )
 
@@ -153,10 +153,10 @@ def _register(dash: Dash, client: Client) -> None:
     ) -> tuple[Any, Any]:
         acted = "acted" in {name.split(".")[0] for name in ctx.triggered_prop_ids}
         if any(drafts) and not acted:
-            raise PreventUpdate  # somebody is writing a reason: do not take it away
+            raise PreventUpdate  # somebody is typing a reason: do not discard it
         query = Query.parse(pathname, search)
         page = find(query.path)
-        if page and page.asked_once:
+        if page and page.load_once:
             raise PreventUpdate
         content = await _content(page, client.of(_caller()), query, scheme or "light")
         fresh = _digest(content)
@@ -173,13 +173,13 @@ def _register(dash: Dash, client: Client) -> None:
     def filter_by(_values: list[str | None], pathname: str, search: str, filtered: str | None) -> Any:
         drawn = len(ctx.triggered_prop_ids) == len(ctx.inputs_list[0])
         if drawn and filtered != f"{pathname}{search}":
-            return no_update  # controls drawn for an address that was left meanwhile: Back must not be undone
+            return no_update  # these controls belong to the previous address: do not undo the Back button
         values = {entry["id"]["filter"]: entry.get("value") for entry in ctx.inputs_list[0]}
         wanted = filters.changed(Query.parse(pathname, search), values)
         return no_update if wanted is None else wanted
 
     @dash.callback(
-        Output("said", "children", allow_duplicate=True),
+        Output("message", "children", allow_duplicate=True),
         Output("acted", "data"),
         Input({"act": ALL}, "n_clicks"),
         State({"draft": ALL}, "value"),
@@ -218,7 +218,7 @@ def _register(dash: Dash, client: Client) -> None:
         if not any(entry["value"] for entry in ctx.triggered):
             raise PreventUpdate
         names = [str(entry["id"]["limit"]) for entry in ctx.states_list[0]]
-        return rule_trial.tried(Query.parse(pathname, search), dict(zip(names, values, strict=True)))
+        return rule_trial.trial_search(Query.parse(pathname, search), dict(zip(names, values, strict=True)))
 
     scripted: Any = dash.clientside_callback  # without types of its own
     scripted(GROUND_SCRIPT, Output("ground", "data"), Input("scheme", "computedColorScheme"))
@@ -227,29 +227,34 @@ def _register(dash: Dash, client: Client) -> None:
 
 
 async def _content(page: Page | None, api: Api, query: Query, scheme: Scheme) -> Component:
-    """The page, or the state it is in instead. Never raises: a page that cannot be drawn says so."""
+    """The page, or a notice in its place. Never raises: a page that cannot be drawn shows an error."""
     try:
         if page is None:
             raise ApiFailure(404, "not_found", f"No page has the address {query.path[:100]}.")
-        await api.me()  # one question, not ten, where the caller is nobody: wrong tokens are counted
+        await api.me()  # one failed request instead of ten: failed sign-ins are rate-limited
         return page.layout(await page.load(api, query), query, scheme)
     except ApiFailure as error:
         return states.failed(error, query)
-    except Exception:  # noqa: BLE001 - the last place: the log gets the traceback, the reader a state with a way on
+    except Exception:  # noqa: BLE001 - last resort: the traceback goes to the log, the reader sees an error notice
         _log.exception("page %s failed", query.path)
-        return states.failed(ApiFailure(500, "internal", "The page could not be drawn from what the API said."), query)
+        return states.failed(
+            ApiFailure(
+                500, "internal", "The page could not be drawn from the API's response. The server log has the details."
+            ),
+            query,
+        )
 
 
 async def _act(
     api: Api, name: str, reason: str, days: str | None, verdict: str | None, query: Query
 ) -> tuple[Component, Any]:
-    """Acts on the finding of the page; what to say, and a mark that makes the page load again."""
+    """Acts on the page's finding. Returns the message to show and a value that makes the page reload."""
     if name not in ACTIONS:
         raise PreventUpdate
     if not reason and name != "reopen":
-        return parts.tag("Give a reason first: the next person will ask.", "warn"), no_update
+        return parts.tag("Enter a reason first.", "warn"), no_update
     if len(reason) > MAX_REASON:
-        return parts.tag(f"The reason is longer than {MAX_REASON} characters.", "warn"), no_update
+        return parts.tag(f"The reason may have at most {MAX_REASON} characters.", "warn"), no_update
     try:
         until = until_after(days, str((await api.fleet())["at"])) if name == "snooze" else None
         await api.act(key_of(query), name, reason, until, verdict)
@@ -261,7 +266,7 @@ async def _act(
 
 
 def _caller() -> Caller:
-    """Who sits before the browser of the current callback."""
+    """The browser that sent the current callback."""
     headers = {name.lower(): value for name, value in ctx.headers.items()}
     return Caller(
         None,
@@ -272,10 +277,10 @@ def _caller() -> Caller:
 
 
 def _digest(content: Component) -> str:
-    """A fingerprint of what is shown: a refresh that changes nothing sends nothing."""
+    """A fingerprint of the shown content, so that a refresh without changes sends nothing."""
     return hashlib.sha256(json.dumps(content, default=Component.to_plotly_json).encode()).hexdigest()
 
 
 def _unexpected(error: Exception) -> None:
-    """A callback failed outside a page: logged; the browser keeps what it shows."""
+    """Logs a callback that failed outside a page; the browser keeps its content."""
     _log.error("a callback failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""Typed calls of the REST API: the only way the pages come to data."""
+"""Typed calls to the REST API, the pages' only source of data."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import httpx
 from starlette.types import ASGIApp
 
 Row = dict[str, Any]
-"""A JSON object of the API; shapes in docs of the routes."""
+"""A JSON object from the API; the API reference documents the fields."""
 
 COOKIE = "gpuwatch_token"
-"""Holds a browser's token; the API takes it too, so that its exports open from a link."""
+"""Holds a browser's token. The API accepts it too, so that export links work."""
 
 PLAIN = re.compile(r"[\w.~+/=-]{1,512}", re.ASCII)
-"""What a token may look like in a header."""
+"""The tokens that may be sent in a header."""
 
 TIMEOUT_S = 20.0
 BACKTEST_S = 90.0
-"""A back-test of a month runs its rule twice."""
+"""Longer, because a back-test runs its rule twice."""
 
 MAX_ANSWER = 32 * 1024 * 1024
-"""Bytes of one answer that a page may hold."""
+"""Largest response that a page accepts, in bytes."""
 
 MAX_LIMIT = 1000
 FORWARDED = (
@@ -41,11 +41,11 @@ FORWARDED = (
     "forwarded",
     "via",
 )
-"""Headers of the browser's request that the API judges a caller by, beside its token: a proxy must stay visible."""
+"""Headers passed on to the API: it uses them to recognize the caller and any proxy in between."""
 
 
 class ApiFailure(Exception):
-    """The API said no, or nothing: status (0 = unreachable), and its words."""
+    """The API returned an error or could not be reached (status 0)."""
 
     def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -54,24 +54,24 @@ class ApiFailure(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: the browser's token and address. The pages have no rights of their own."""
+    """The browser's token and address. The pages have no permissions of their own."""
 
     token: str | None = None
-    """Sent as `Authorization`: what somebody signs in with."""
+    """Sent as `Authorization`, when signing in."""
     cookie: str | None = None
-    """Sent as the cookie it came in: the API knows that a browser may keep that of another server on this machine."""
+    """Sent as a cookie: the API ignores an invalid one, which may belong to another server on the same host."""
     address: tuple[str, int] = ("127.0.0.1", 0)
     headers: tuple[tuple[str, str], ...] = ()
 
 
 class Client:
-    """Reaches the API: an ASGI app in this process, or a server by its base URL."""
+    """Connects to the API: an ASGI app in this process, or a server by its base URL."""
 
     def __init__(self, app: ASGIApp | None = None, base_url: str = "http://localhost") -> None:
         self._app, self._base_url = app, base_url
 
     def of(self, caller: Caller) -> Api:
-        """The API as that caller may see it."""
+        """The API with this caller's permissions."""
         return Api(self, caller)
 
     async def send(
@@ -83,13 +83,13 @@ class Client:
         body: Row | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> httpx.Response:
-        """One request. Raises ApiFailure when no answer came or it was no success."""
+        """Sends one request. Raises ApiFailure unless it succeeds."""
         headers = dict(caller.headers) if self._app is not None else {}
         if caller.token:
             headers["Authorization"] = f"Bearer {caller.token}"
         elif caller.cookie and PLAIN.fullmatch(caller.cookie):
             headers["Cookie"] = f"{COOKIE}={caller.cookie}"
-        # The transport stands for the browser: with its default address everybody would look like loopback.
+        # Pass on the browser's address: with the default, every caller would look like loopback.
         transport = (
             httpx.ASGITransport(app=self._app, raise_app_exceptions=False, client=caller.address)
             if self._app is not None
@@ -102,32 +102,32 @@ class Client:
             ):
                 response = await http.request(method, path, params=params, headers=headers, json=body)
         except (TimeoutError, httpx.TimeoutException) as error:
-            raise ApiFailure(504, "timeout", "The answer took too long.", "Choose a shorter window.") from error
+            raise ApiFailure(504, "timeout", "The API did not respond in time.", "Choose a shorter window.") from error
         except httpx.HTTPError as error:
             raise ApiFailure(
-                0, "unreachable", "The API does not answer.", f"{type(error).__name__}: {error}"
+                0, "unreachable", "The API cannot be reached.", f"{type(error).__name__}: {error}"
             ) from error
         if not response.is_success:
             raise failure_of(response)
         if len(response.content) > MAX_ANSWER:
-            raise ApiFailure(413, "too_large", "The answer is too large to show.", "Choose a shorter window.")
+            raise ApiFailure(413, "too_large", "The response is too large to show.", "Choose a shorter window.")
         return response
 
 
 def failure_of(response: httpx.Response) -> ApiFailure:
-    """The failure an error answer describes; an answer of another shape is described by its status."""
+    """The failure described by an error response, or by its status if the body has another shape."""
     try:
-        said = response.json()["error"]
+        error = response.json()["error"]
         return ApiFailure(
-            response.status_code, str(said.get("code")), str(said.get("message")), str(said.get("hint") or "")
+            response.status_code, str(error.get("code")), str(error.get("message")), str(error.get("hint") or "")
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return ApiFailure(response.status_code, "error", f"The API answered {response.status_code}.")
+        return ApiFailure(response.status_code, "error", f"The API responded with status {response.status_code}.")
 
 
 @dataclass(frozen=True)
 class Api:
-    """One method a route of contract.md section 3. All raise ApiFailure; None parameters are left out."""
+    """One method per route. All raise ApiFailure; empty parameters are not sent."""
 
     client: Client
     caller: Caller
@@ -138,13 +138,13 @@ class Api:
         try:
             found = response.json()
         except ValueError as error:
-            raise ApiFailure(502, "bad_answer", f"/api/v1/{path} did not answer with JSON.") from error
+            raise ApiFailure(502, "bad_answer", f"/api/v1/{path} did not return JSON.") from error
         if not isinstance(found, dict):
-            raise ApiFailure(502, "bad_answer", f"/api/v1/{path} did not answer with an object.")
+            raise ApiFailure(502, "bad_answer", f"/api/v1/{path} did not return a JSON object.")
         return found
 
     async def me(self) -> Row:
-        """Scope, teams and name of the caller; whether tokens are on; the version."""
+        """Scope, teams and name of the caller; whether tokens are required; the version."""
         return await self._get("me")
 
     async def fleet(self) -> Row:
@@ -156,39 +156,39 @@ class Api:
         return await self._get("ledger", window=window, by=by, step=step, limit=MAX_LIMIT, **scope)
 
     async def chargeback(self, window: str, by: str, **scope: str) -> Row:
-        """Who pays what."""
+        """Charges by the given dimensions."""
         return await self._get("chargeback", window=window, by=by, limit=MAX_LIMIT, **scope)
 
     async def policies(self) -> Row:
-        """Who pays for what: the policies and which holds now."""
+        """The chargeback policies, with the one in effect."""
         return await self._get("policies")
 
-    async def explain(self, charge: str, limit: int, cursor: str, **asked: str) -> Row:
-        """How a charge was computed; `asked` names another policy."""
-        return await self._get(f"charges/{quote(charge, safe='')}/explain", limit=limit, cursor=cursor, **asked)
+    async def explain(self, charge: str, limit: int, cursor: str, **options: str) -> Row:
+        """How a charge was computed; `options` may name another policy."""
+        return await self._get(f"charges/{quote(charge, safe='')}/explain", limit=limit, cursor=cursor, **options)
 
     async def budgets(self, **scope: str) -> Row:
-        """Each budget in the period that runs now."""
+        """Each budget in its current period."""
         return await self._get("budgets", **scope)
 
     async def periods(self, limit: int, cursor: str) -> Row:
-        """Periods that were closed, the newest first."""
+        """Closed periods, newest first."""
         return await self._get("periods", limit=limit, cursor=cursor)
 
     async def period(self, name: str, of: str, cursor: str) -> Row:
-        """One period, and its frozen rows or its corrections."""
+        """One period with its frozen rows or its corrections."""
         return await self._get(f"periods/{quote(name, safe='')}", of=of, limit=MAX_LIMIT, cursor=cursor)
 
-    async def decision(self, question: str, window: str, **asked: str) -> Row:
-        """own-vs-cloud, spot, right-sizing or consolidation, with what is assumed."""
-        return await self._get(f"decisions/{question}", window=window, **asked)
+    async def decision(self, question: str, window: str, **options: str) -> Row:
+        """own-vs-cloud, spot, right-sizing or consolidation, with its assumptions."""
+        return await self._get(f"decisions/{question}", window=window, **options)
 
     async def slices(self, window: str, cursor: str, **scope: str) -> Row:
-        """MIG slices and the GPUs they lie on."""
+        """MIG slices and their GPUs."""
         return await self._get("slices", window=window, limit=MAX_LIMIT, cursor=cursor, **scope)
 
     async def findings(self, limit: int = 100, **filters: str) -> Row:
-        """Findings; filters are the route's own."""
+        """Findings, with the route's filters."""
         return await self._get("findings", limit=limit, **filters)
 
     async def finding(self, key: str) -> Row:
@@ -198,36 +198,36 @@ class Api:
     async def act(
         self, key: str, action: str, reason: str, until: str | None = None, verdict: str | None = None
     ) -> Row:
-        """ack, snooze, exempt or reopen a finding; `verdict` goes with ack: whether it was true."""
+        """ack, snooze, exempt or reopen a finding; with ack, `verdict` states whether it was correct."""
         body: Row = {"reason": reason} | ({"until": until} if until else {}) | ({"verdict": verdict} if verdict else {})
         path = f"/api/v1/findings/{quote(key, safe='')}/{quote(action, safe='')}"
         response = await self.client.send(self.caller, "POST", path, {}, body)
         return dict(response.json()) if response.content else {}
 
     async def detectors(self) -> Row:
-        """The rules: words, thresholds in force, precision; and files of the site that are none."""
+        """The rules with their thresholds and precision, and custom rule files that could not be loaded."""
         return await self._get("detectors", limit=MAX_LIMIT)
 
     async def detectors_card(self) -> Row:
-        """Presets, thresholds and switched-off rules: in general, of pools, of teams."""
+        """Presets, thresholds and disabled rules: global, per pool and per team."""
         return await self._get("detectors/card")
 
     async def backtest(self, rule: str, body: Row) -> Row:
-        """Who a rule would have flagged over a past window. Stores nothing."""
+        """What a rule would have flagged in a past window. Stores nothing."""
         path = f"/api/v1/detectors/{quote(rule, safe='')}/backtest"
         response = await self.client.send(self.caller, "POST", path, {}, body, BACKTEST_S)
         return dict(response.json())
 
     async def reclaim(self, limit: int, cursor: str, **filters: str) -> Row:
-        """Idle devices that should be given back, and how far their owners were told."""
+        """Idle devices that should be released, with the notices sent to their owners."""
         return await self._get("reclaim", limit=limit, cursor=cursor, **filters)
 
-    async def capacity(self, what: str, **asked: object) -> Row:
-        """shapes, plan, history or stranded: what could be placed, what would make room, and who strands it."""
-        return await self._get(f"capacity/{what}", **asked)
+    async def capacity(self, what: str, **options: object) -> Row:
+        """shapes, plan, history or stranded: what fits now, what moves would help, and what is stranded."""
+        return await self._get(f"capacity/{what}", **options)
 
     async def jobs(self, window: str, limit: int = 100, **filters: str) -> Row:
-        """Jobs; filters are the route's own."""
+        """Jobs, with the route's filters."""
         return await self._get("jobs", window=window, limit=limit, **filters)
 
     async def job(self, job: str, cluster: str | None) -> Row:
@@ -235,5 +235,5 @@ class Api:
         return await self._get(f"jobs/{quote(job, safe='/')}", cluster=cluster)
 
     async def quality(self) -> Row:
-        """Sources and checks."""
+        """Data sources and checks."""
         return await self._get("quality")

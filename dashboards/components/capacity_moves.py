@@ -1,4 +1,4 @@
-"""What would make room, which jobs strand free GPUs, and how it went: the second half of the capacity page."""
+"""Capacity page: moves that would free up space, jobs that strand free GPUs, and the history."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import charts, figures, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import charts, figures, formats, parts
 from gpuwatch.dashboards.components.capacity_now import model_word, place_cell, place_word
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query, job_link
@@ -23,39 +22,41 @@ MAX_JOBS = 8
 
 
 def plans(data: Row | None, query: Query) -> Component:
-    """The cheapest moves after which a shape finds a place."""
+    """The cheapest moves after which a requested shape fits."""
     if data is None:
         return parts.card("Plans could not be loaded")
     items: list[Row] = data.get("items") or []
     if not items:
-        return parts.card("Every shape that is asked for finds a place", note="No move is needed")
+        return parts.card("Every requested shape fits now", note="No move is needed")
     possible = [item for item in items if item.get("possible") and item.get("moves")]
     others = [item for item in items if item not in possible]
     title = (
-        f"{len(possible)} shape{'s' if len(possible) != 1 else ''} would find a place after moves"
+        f"{len(possible)} shape{'s' if len(possible) != 1 else ''} would fit after moving jobs"
         if possible
-        else "No moves would make room for what is asked for"
+        else "No moves would make the requested shapes fit"
     )
-    ordered = sorted(possible, key=lambda item: components_text.number(item.get("moved_gpus")) or Decimal(0))
+    ordered = sorted(possible, key=lambda item: formats.number(item.get("moved_gpus")) or Decimal(0))
     shown: list[Component] = []
     if ordered:
         shown.append(html.Div([plan(item, query) for item in ordered[:MAX_PLANS]], className="plans"))
     if len(ordered) > MAX_PLANS:
         shown.append(html.P(f"and {len(ordered) - MAX_PLANS} more", className="soft"))
     if others:
-        some = f"{len(others)} shape{'s' if len(others) != 1 else ''} for which no moves make room"
+        some = f"{len(others)} shape{'s' if len(others) != 1 else ''} that no moves would make fit"
         rest = html.Div([plan(item, query) for item in others[:MAX_PLANS]], className="plans")
         more = html.P(f"and {len(others) - MAX_PLANS} more", className="soft") if len(others) > MAX_PLANS else None
         shown.append(html.Details([html.Summary(some), rest, more], open=not possible))
-    return parts.card(title, *shown, note="Fewest GPUs moved, preemptible jobs first; gpuwatch moves nothing")
+    return parts.card(
+        title, *shown, note="Fewest GPUs moved, preemptible jobs first. Suggestions only: gpuwatch moves nothing."
+    )
 
 
 def plan(item: Row, query: Query) -> Component:
-    """One shape: what to move, or who is in the way."""
+    """One shape: the jobs to move, or the jobs in the way."""
     moved = item.get("moved_gpus")
-    head = f"{components_text.clip(item.get('shape'), 16)} on {place_word(item)}"
+    head = f"{formats.clip(item.get('shape'), 16)} on {place_word(item)}"
     if not item.get("possible"):
-        state = parts.tag("no moves make room")
+        state = parts.tag("no moves help")
     elif not item.get("moves"):
         state = parts.tag("fits now", "ok")
     else:
@@ -68,10 +69,10 @@ def plan(item: Row, query: Query) -> Component:
     for one in (item.get("blockers") or [])[:MAX_BLOCKERS]:
         blockers += [", "] if blockers else ["In the way: "]
         blockers += [job(one.get("job"), item.get("cluster"), query)]
-        blockers += [f" holds {one.get('gpus')} beside {one.get('free_gpus')} free"]
+        blockers += [f" holds {one.get('gpus')}, {one.get('free_gpus')} free on the same node"]
     way = [html.P(blockers, className="soft small")] if blockers else []
-    sure = (
-        [html.P("Not all moves were looked at: there may be cheaper ones.", className="soft small")]
+    caveat = (
+        [html.P("The search stopped early; there may be cheaper moves.", className="soft small")]
         if item.get("exact") is False and item.get("moves")
         else []
     )
@@ -83,43 +84,43 @@ def plan(item: Row, query: Query) -> Component:
             ),
             html.Ol(moves, className="plainlist") if moves else None,
             *way,
-            *sure,
+            *caveat,
         ],
         className="plan",
     )
 
 
 def move(one: Row, item: Row, query: Query) -> list[Component | str]:
-    """One piece of a job to move or requeue."""
+    """One part of a job to move or requeue."""
     gpus = one.get("gpus")
     mark: list[Component | str] = [" ", parts.tag("preemptible", "ok")] if one.get("preemptible") else []
     return [
         job(one.get("job"), item.get("cluster"), query),
-        f": {gpus} GPU{'s' if gpus != 1 else ''} on {components_text.clip(one.get('node'), 60)}",
+        f": {gpus} GPU{'s' if gpus != 1 else ''} on {formats.clip(one.get('node'), 60)}",
         *mark,
     ]
 
 
 def job(ident: object, cluster: object, query: Query) -> Component:
-    """A job, leading to its page."""
+    """A job, linked to its page."""
     if not ident:
-        return html.Span("a holder that no scheduler names", className="soft")
-    return parts.link(components_text.clip(ident, 40), job_link(query, cluster, str(ident)), "title", str(ident))
+        return html.Span("unknown job", className="soft")
+    return parts.link(formats.clip(ident, 40), job_link(query, cluster, str(ident)), "title", str(ident))
 
 
 def repartition(data: Row | None) -> Component | None:
-    """Other MIG layouts that last week's demand would have used better; nothing where none would."""
+    """MIG layouts that would have served last week's demand better; nothing if there are none."""
     rows: list[Row] = [row for row in (data or {}).get("repartition") or [] if row.get("changes")]
     if not rows:
         return None
-    pieces: list[Component] = []
+    sections: list[Component] = []
     for row in rows:
         changes = row["changes"]
-        columns = [parts.Column("GPU"), parts.Column("Is laid out as"), parts.Column("Better")]
+        columns = [parts.Column("GPU"), parts.Column("Current layout"), parts.Column("Better layout")]
         body = [
             [
                 html.Span(
-                    components_text.clip(components_text.device(str(one.get("gpu"))), 40),
+                    formats.clip(formats.device(str(one.get("gpu"))), 40),
                     className="mono",
                     title=str(one.get("gpu")),
                 ),
@@ -131,18 +132,18 @@ def repartition(data: Row | None) -> Component | None:
         more = (
             html.P(f"and {len(changes) - MAX_LAYOUTS} more", className="soft") if len(changes) > MAX_LAYOUTS else None
         )
-        served = f"{components_text.percent(row.get('served_ratio'))} of the demand of {components_text.span(row.get('since'), row.get('until'))} found a slice of its own profile; {components_text.percent(row.get('served_ratio_after'))} would have"
-        pieces += [
-            html.H3(f"{components_text.clip(row.get('cluster'), 30)} · {model_word(row.get('gpu_model'))}"),
+        served = f"{formats.percent(row.get('served_ratio'))} of the demand of {formats.span(row.get('since'), row.get('until'))} found a slice of the requested profile; {formats.percent(row.get('served_ratio_after'))} would have with the better layouts"
+        sections += [
+            html.H3(f"{formats.clip(row.get('cluster'), 30)} · {model_word(row.get('gpu_model'))}"),
             html.P(served, className="soft small"),
             html.Div(parts.table(columns, body, label="Layouts"), className="tight"),
             *([more] if more else []),
         ]
     count = sum(len(row["changes"]) for row in rows)
     return parts.card(
-        f"{count} idle GPU{'s' if count != 1 else ''} would serve the demand better in another MIG layout",
-        *pieces,
-        note="gpuwatch changes no layout",
+        f"{count} idle GPU{'s' if count != 1 else ''} would serve the demand better with another MIG layout",
+        *sections,
+        note="Suggestions only: gpuwatch changes no layout.",
     )
 
 
@@ -156,9 +157,9 @@ def layout(profiles: object) -> Component:
 
 
 def strands(data: Row | None, query: Query) -> Component:
-    """Jobs that held part of a node whose rest was free and of no use."""
+    """Jobs that held part of a node and left the rest unusable."""
     if data is None:
-        return parts.card("Who strands free GPUs could not be loaded")
+        return parts.card("Stranded GPUs could not be loaded")
     items: list[Row] = data.get("items") or []
     if not items:
         return parts.card(f"No job stranded free GPUs {query.window_words}")
@@ -174,10 +175,10 @@ def strands(data: Row | None, query: Query) -> Component:
                 [
                     job(item.get("job"), item.get("cluster"), query)
                     if item.get("job")
-                    else html.Span("Nobody held any of the node", className="soft"),
+                    else html.Span("No job on the node", className="soft"),
                     html.Div(
-                        components_text.clip(components_text.owner(item.get("team")), 30)
-                        + (f" · {components_text.clip(item.get('user'), 24)}" if item.get("user") else ""),
+                        formats.clip(formats.owner(item.get("team")), 30)
+                        + (f" · {formats.clip(item.get('user'), 24)}" if item.get("user") else ""),
                         className="soft small",
                     )
                     if item.get("job")
@@ -186,24 +187,22 @@ def strands(data: Row | None, query: Query) -> Component:
             ),
             place_cell(item),
             parts.num(
-                components_text.short(
-                    (components_text.number(item.get("stranded_gpu_hours")) or Decimal(0)).quantize(Decimal("0.1"))
-                ),
+                formats.short((formats.number(item.get("stranded_gpu_hours")) or Decimal(0)).quantize(Decimal("0.1"))),
                 item.get("stranded_gpu_hours"),
             ),
             parts.money(item.get("cost"), str(item.get("currency") or "")),
         ]
         for item in items[:MAX_JOBS]
     ]
-    whole = sum((components_text.number(item.get("stranded_gpu_hours")) or Decimal(0) for item in items), Decimal(0))
+    whole = sum((formats.number(item.get("stranded_gpu_hours")) or Decimal(0) for item in items), Decimal(0))
     least = "At least " if data.get("next") else ""
-    title = f"{least}{components_text.short(whole.quantize(Decimal('0.1')))} free GPU-hours were stranded beside {len(items):,} job{'s' if len(items) != 1 else ''} {query.window_words}"
+    title = f"{least}{formats.short(whole.quantize(Decimal('0.1')))} free GPU-hours were stranded next to {len(items):,} job{'s' if len(items) != 1 else ''} {query.window_words}"
     more = html.P(f"and {len(items) - MAX_JOBS:,} more", className="soft") if len(items) > MAX_JOBS else None
     return parts.card(
         title,
-        parts.table(columns, body, label="Who strands"),
+        parts.table(columns, body, label="Jobs next to stranded GPUs"),
         more,
-        note="Where they lie strands the rest; no fault of their work",
+        note="Caused by placement, not by the jobs themselves",
     )
 
 
@@ -214,10 +213,10 @@ def history(data: Row | None, scheme: Scheme, query: Query) -> Component:
     figure = charts.fragmentation(data.get("items") or [], scheme)
     if figure is None:
         return parts.card(
-            f"Nothing was free {query.window_words}", states.advice("Or the books have no hour of this window yet.")
+            f"Nothing was free {query.window_words}", states.advice("Or the ledger does not cover this window yet.")
         )
     free, stranded = charts.free_hours(data.get("items") or [])
-    part = components_text.percent(stranded / free) if free else components_text.MISSING
+    part = formats.percent(stranded / free) if free else formats.MISSING
     title = f"{part} of the free GPU-hours {query.window_words} were stranded"
-    note = "GPUs on average, UTC; stranded as judged by the requests of the 28 days before"
+    note = "Average GPUs, UTC. Stranded: too fragmented for the requests of the previous 28 days."
     return parts.card(title, parts.graph(figure, figures.LOW), note=note)

@@ -1,4 +1,4 @@
-"""How many of each shape the free GPUs could take now: whole GPUs and MIG profiles, by pool."""
+"""Capacity page: how many jobs of each shape fit now, as whole GPUs and MIG profiles, by pool."""
 
 from __future__ import annotations
 
@@ -8,78 +8,80 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.components.capacity_now import count, place_word
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query
 
 MAX_POOLS = 60
 OPEN_POOLS = 4
-"""Pools whose tables are not folded."""
+"""Pools whose tables are not collapsed."""
 
 MAX_FULL = 6
-"""Pools without anything free that are named."""
+"""Full pools listed by name."""
 MAX_ROWS = 400
 
 
 def slots(data: Row, query: Query) -> Component:
-    """How many of each shape fit now, by pool: whole GPUs, then MIG profiles."""
+    """How many of each shape fit now, by pool: first whole GPUs, then MIG profiles."""
     items: list[Row] = (data.get("items") or [])[:MAX_ROWS]
     whole = [item for item in items if not item.get("profile")]
     sliced = [item for item in items if item.get("profile")]
     if not items:
-        return states.empty("Nothing is known of free GPUs", "The notes below say what is missing.")
+        return states.empty("Free GPUs are unknown", "The notes below list what is missing.")
     cards = []
     if whole:
         cards.append(
-            parts.card(slots_title(whole), whole_table(whole), note="How many fit at once, each within …", name="slots")
+            parts.card(
+                slots_title(whole),
+                whole_table(whole),
+                note="How many fit at the same time, each within one …",
+                name="slots",
+            )
         )
     if sliced:
         cards.append(
             parts.card(
                 "MIG profiles on partitioned GPUs",
                 sliced_table(sliced),
-                note="Instances that fit at once",
+                note="Instances that fit at the same time",
                 name="slots",
             )
         )
     if data.get("next") or len(data.get("items") or []) > MAX_ROWS:
-        cards.append(html.P("There are more pools and shapes: gpuwatch shapes has all.", className="soft"))
+        cards.append(html.P("More pools and shapes: run gpuwatch shapes for the full list.", className="soft"))
     return html.Div(cards, className="stack")
 
 
 def slots_title(rows: list[Row]) -> str:
-    """The largest size that still fits on one node, and the next one that does not."""
+    """The largest size that fits on one node, and the next one that does not."""
     fits: dict[Decimal, int] = {}
     for row in rows:
-        size, shape = components_text.number(row.get("gpus")), str(row.get("shape"))
+        size, shape = formats.number(row.get("gpus")), str(row.get("shape"))
         if size is not None and "x" not in shape:
-            fits[size] = fits.get(size, 0) + int(components_text.number(row.get("node_local")) or 0)
+            fits[size] = fits.get(size, 0) + int(formats.number(row.get("node_local")) or 0)
     best = max((size for size, slots in fits.items() if slots), default=None)
     if best is None:
         return "No whole GPU is free"
     jobs = f"{fits[best]:,} job{'s' if fits[best] != 1 else ''} of {best.normalize():f} GPU{'s' if best != 1 else ''}"
     larger = min((size for size in fits if size > best), default=None)
-    none = f", none of {larger.normalize():f}" if larger is not None else ""
+    none = f", but none of {larger.normalize():f}" if larger is not None else ""
     return f"{jobs} could start now on one node{none}"
 
 
 def grouped(rows: list[Row], most: str) -> list[tuple[str, list[Row]]]:
-    """Rows by cluster, pool and model; those where most fits (the largest of a column) first."""
+    """Rows by cluster, pool and model, those with the most space (by one column) first."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(place_word(row), []).append(row)
-    return sorted(
-        found.items(), key=lambda one: (-max(components_text.number(row.get(most)) or 0 for row in one[1]), one[0])
-    )
+    return sorted(found.items(), key=lambda one: (-max(formats.number(row.get(most)) or 0 for row in one[1]), one[0]))
 
 
 def tables(found: list[tuple[str, Component]]) -> list[Component]:
-    """A table for each pool; all but the first ones folded."""
-    pieces: list[list[Component]] = [[html.H3(name), html.Div(table, className="tight")] for name, table in found]
-    shown = [part for piece in pieces[:OPEN_POOLS] for part in piece]
-    folded = [part for piece in pieces[OPEN_POOLS:MAX_POOLS] for part in piece]
+    """A table for each pool; all but the first few are collapsed."""
+    sections: list[list[Component]] = [[html.H3(name), html.Div(table, className="tight")] for name, table in found]
+    shown = [part for section in sections[:OPEN_POOLS] for part in section]
+    folded = [part for section in sections[OPEN_POOLS:MAX_POOLS] for part in section]
     if folded:
         count = len(found) - OPEN_POOLS
         shown.append(html.Details([html.Summary(f"{count} more pool{'s' if count != 1 else ''}"), *folded]))
@@ -88,23 +90,23 @@ def tables(found: list[tuple[str, Component]]) -> list[Component]:
 
 def shape_word(row: Row) -> str:
     """`8 GPUs`, `2x8`."""
-    shape = components_text.clip(row.get("shape"), 24)
+    shape = formats.clip(row.get("shape"), 24)
     return shape if "x" in shape or row.get("profile") else f"{shape} GPU{'s' if shape != '1' else ''}"
 
 
-def asked(row: Row) -> Component:
-    """The part of the requests that have this shape."""
+def requested(row: Row) -> Component:
+    """The share of requests with this shape."""
     return parts.percent(row.get("requested_ratio")) if row.get("requested_ratio") is not None else html.Span()
 
 
 def whole_table(rows: list[Row]) -> Component:
-    """Slots of whole GPUs by pool."""
+    """How many whole-GPU jobs fit, by pool."""
     columns = [
         parts.Column("Shape", "nowrap"),
-        parts.Column("Asked for", "r narrow-hide", hint="Part of the requests that have this shape"),
-        parts.Column("A node", "r"),
+        parts.Column("Requested", "r narrow-hide", hint="Share of requests with this shape"),
+        parts.Column("Node", "r"),
         parts.Column("NVLink", "r", hint="One NVLink island or domain"),
-        parts.Column("A leaf", "r", hint="Below one leaf switch"),
+        parts.Column("Leaf switch", "r", hint="Nodes on one leaf switch"),
         parts.Column("Anywhere", "r"),
     ]
     found: list[tuple[str, Component]] = []
@@ -113,7 +115,7 @@ def whole_table(rows: list[Row]) -> Component:
         body = [
             [
                 shape_word(row),
-                asked(row),
+                requested(row),
                 count(row.get("node_local")),
                 count(row.get("nvlink_local")),
                 count(row.get("leaf_local")),
@@ -121,7 +123,7 @@ def whole_table(rows: list[Row]) -> Component:
             ]
             for row in group
         ]
-        if any(components_text.number(row.get("across")) for row in group):
+        if any(formats.number(row.get("across")) for row in group):
             found.append((name, parts.table(columns, body, label=name)))
         else:
             full.append(name)
@@ -131,21 +133,21 @@ def whole_table(rows: list[Row]) -> Component:
 
 
 def sliced_table(rows: list[Row]) -> Component:
-    """Instances of MIG profiles by pool."""
+    """How many instances of each MIG profile fit, by pool."""
     columns = [
         parts.Column("Profile", "nowrap"),
-        parts.Column("Asked for", "r narrow-hide"),
-        parts.Column("Ready", "r", hint="Exist, and nobody holds them"),
-        parts.Column("Creatable", "r narrow-hide", hint="Could be created beside all that exist"),
-        parts.Column("Now", "r", hint="Ready and creatable"),
-        parts.Column("If laid out anew", "r", hint="After idle instances are removed"),
+        parts.Column("Requested", "r narrow-hide"),
+        parts.Column("Ready", "r", hint="Existing instances that are free"),
+        parts.Column("Creatable", "r narrow-hide", hint="Could be created next to the existing instances"),
+        parts.Column("Now", "r", hint="Ready plus creatable"),
+        parts.Column("After repartition", "r", hint="If idle instances are removed first"),
     ]
     found: list[tuple[str, Component]] = []
     for name, group in grouped(rows, "after_repartition"):
         body = [
             [
                 html.Span(shape_word(row), className="mono"),
-                asked(row),
+                requested(row),
                 count(row.get("ready")),
                 count(row.get("creatable")),
                 count(row.get("placeable")),
@@ -158,7 +160,7 @@ def sliced_table(rows: list[Row]) -> Component:
     note = (
         [
             html.P(
-                "Where an instance begins is told by no source; the least of all layouts is shown.",
+                "No source reports where instances start on the GPU; this is the lowest count over all possible layouts.",
                 className="soft small",
             )
         ]

@@ -1,26 +1,26 @@
-"""Figures of money and of capacity: the burn-down of a budget, free and stranded GPUs over time."""
+"""Charts of money and capacity: a budget's burn-down, free and stranded GPUs over time."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats
 from gpuwatch.dashboards.components.figures import Figure, layout
 from gpuwatch.dashboards.shell.theme import BUCKET, INK, Ink, Scheme
 
 SMALL = {"height": "190px"}
 MAX_DAYS = 62
 AT_THE_END = 0.17
-"""Part of the budget that an even pace has left where a word at the right end begins."""
+"""Height of the "even pace" label at the right end, as a share of the budget."""
 FILL_OPACITY = "33"
-"""Of the forecast's interval, as the last two figures of a colour."""
+"""Opacity of the forecast interval, as the last two hex digits of a colour."""
 
 
 def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
-    """What is left at the end of each day against an even pace, and where it may end; None without a day.
+    """What is left at the end of each day, against an even pace, with the forecast; None without any day.
 
-    Days before the first have no books, so the line begins where they do.
+    The line starts at the first day with data.
     """
     days = [day for day in item.get("burn_down") or [] if isinstance(day, dict)][:MAX_DAYS]
     if not days:
@@ -50,7 +50,7 @@ def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
     }
     ahead = forecast(item, at, left, end, ink)
     ends = _float((item.get("forecast") or {}).get("amount"))
-    # The word stands on the side of the even pace where neither what is left nor the forecast is.
+    # Put the label on the side of the even pace that the other lines leave free.
     passed = (left or 0.0) < 0 if ends is None else ends > amount
     free = {"x": 1, "xanchor": "right", "yanchor": "bottom"} if passed else {"x": 0.48, "xanchor": "right"}
     at_y = amount * AT_THE_END if passed else amount / 2
@@ -71,9 +71,9 @@ def burn_down(item: dict[str, Any], scheme: Scheme) -> Figure | None:
 
 
 def forecast(item: dict[str, Any], at: str, left: float | None, end: str, ink: Ink) -> list[Figure]:
-    """From what is left now to where it will end: the interval as an area, its middle as a dotted line."""
-    told, amount = item.get("forecast") or {}, _float(item.get("amount"))
-    low, middle, high = (_float(told.get(name)) for name in ("low", "amount", "high"))
+    """From what is left now to the forecast: the interval as an area, its middle as a dotted line."""
+    outlook, amount = item.get("forecast") or {}, _float(item.get("amount"))
+    low, middle, high = (_float(outlook.get(name)) for name in ("low", "amount", "high"))
     if left is None or amount is None or low is None or middle is None or high is None:
         return []
     colour = ink.series[0]
@@ -100,37 +100,37 @@ def forecast(item: dict[str, Any], at: str, left: float | None, end: str, ink: I
 
 
 def mark(text: str, y: float, colour: str, **place: Any) -> Figure:
-    """A word beside a line, in its colour."""
+    """A label next to a line, in its colour."""
     return {"text": text, "y": y, "showarrow": False, "font": {"size": 11, "color": colour}, **place}
 
 
 def free_then(items: list[dict[str, Any]]) -> dict[str, tuple[Decimal, Decimal]]:
-    """By start of a step: GPUs that were free, and of these stranded, of all pools."""
+    """Free and stranded GPUs over all pools, by start of the step."""
     found: dict[str, tuple[Decimal, Decimal]] = {}
     for item in items:
         start = str(item.get("start"))
         free, stranded = found.get(start, (Decimal(0), Decimal(0)))
         more = (
-            components_text.number(item.get("free_gpus")) or Decimal(0),
-            components_text.number(item.get("stranded_gpus")) or Decimal(0),
+            formats.number(item.get("free_gpus")) or Decimal(0),
+            formats.number(item.get("stranded_gpus")) or Decimal(0),
         )
         found[start] = (free + more[0], stranded + more[1])
     return dict(sorted(found.items()))
 
 
 def free_hours(items: list[dict[str, Any]]) -> tuple[Decimal, Decimal]:
-    """Free and stranded GPUs, each summed over steps: their ratio is that of the GPU-hours."""
+    """Free and stranded GPUs summed over steps; their ratio is the ratio of GPU-hours."""
     steps = free_then(items).values()
     return sum((one[0] for one in steps), Decimal(0)), sum((one[1] for one in steps), Decimal(0))
 
 
 def fragmentation(items: list[dict[str, Any]], scheme: Scheme) -> Figure | None:
-    """Free GPUs over time, stranded ones below the rest; None where none was free."""
+    """Free GPUs over time, stranded ones at the bottom; None if none were free."""
     steps = free_then(items)
     if not any(free for free, _ in steps.values()):
         return None
     shown = {"stranded": [one[1] for one in steps.values()], "schedulable": [one[0] - one[1] for one in steps.values()]}
-    words_of = {"stranded": "Free but stranded", "schedulable": "Free and of use"}
+    words_of = {"stranded": "Free but stranded", "schedulable": "Free and usable"}
     bars = [
         {
             "type": "bar",
@@ -156,5 +156,5 @@ def fragmentation(items: list[dict[str, Any]], scheme: Scheme) -> Figure | None:
 
 
 def _float(value: object) -> float | None:
-    found = components_text.number(value)
+    found = formats.number(value)
     return None if found is None else float(found)

@@ -1,4 +1,4 @@
-"""Plotly figures as plain dictionaries: one message each, zero-based, a gap is a gap, UTC."""
+"""Plotly figures as plain dictionaries: zero-based, in UTC, with gaps where nothing was measured."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from gpuwatch.dashboards.shell.theme import BUCKETS, HATCHED, INK, Scheme
 Figure = dict[str, Any]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False, "doubleClick": "reset", "showTips": False}
-"""For dcc.Graph: no buttons, and no link to anywhere."""
+"""For dcc.Graph: no toolbar and no links."""
 
 LOW, TALL = {"height": "240px"}, {"height": "300px"}
-"""Styles of a graph: it takes its width from where it stands."""
+"""Heights of a graph; it fills the width of its container."""
 
 MAX_LINES = 5
 PALE = 0.5
 FEW_STEPS = 40
-"""More columns than that stand without gaps between them."""
+"""With more columns than this there are no gaps between them."""
 
 MAX_THRESHOLDS = 4
 RATIO = "_ratio"
@@ -36,16 +36,16 @@ LINES = {
     "fb_used_ratio": "Memory used",
     "power_watts": "Power (W)",
 }
-"""Columns of a series in words. Others are shown by their own name."""
+"""Labels of series columns. Others are shown by name."""
 
 
 def line_word(column: str) -> str:
-    """A column of a series as it is written beside its line."""
+    """The label of a series column."""
     return LINES.get(column, column.removesuffix(RATIO).replace("_", " "))
 
 
 def layout(scheme: Scheme, **changes: Any) -> Figure:
-    """Axes, fonts and colours every figure shares."""
+    """Axes, fonts and colours shared by all figures."""
     ink = INK[scheme]
     axis = {
         "gridcolor": ink.line,
@@ -81,8 +81,8 @@ def stack(
     scheme: Scheme,
     cut: Collection[int] = (),
 ) -> Figure:
-    """GPU-hours a step by bucket, stacked in the order of the ledger. `times` are starts of steps; those of the places
-    `cut` are no whole steps and paler.
+    """GPU-hours per step by bucket, stacked in ledger order. `times` are starts of steps; `cut` holds the indexes of
+    partial steps, which are drawn paler.
     """
     ink = INK[scheme]
     opacity = [PALE if at in cut else 1 for at in range(len(times))]
@@ -118,7 +118,7 @@ def stack(
 
 
 def evidence(series: Mapping[str, Any], scheme: Scheme, thresholds: Mapping[str, float] | None = None) -> Figure | None:
-    """Readings over the window with the thresholds a rule used; None where there is nothing to draw."""
+    """Readings over the window with the rule's thresholds; None if there is nothing to draw."""
     points = [point for point in series.get("points") or [] if isinstance(point, dict)]
     columns = [
         name
@@ -168,7 +168,7 @@ def evidence(series: Mapping[str, Any], scheme: Scheme, thresholds: Mapping[str,
 def threshold_marks(
     thresholds: Mapping[str, Any], columns: Sequence[str], scheme: Scheme
 ) -> tuple[list[Figure], list[Figure]]:
-    """Dashed lines with their words, for thresholds that lie on a drawn line of ratios."""
+    """Labelled dashed lines for thresholds on the drawn ratios."""
     ink = INK[scheme]
     drawn = [
         (line_word(column), value)
@@ -195,7 +195,7 @@ def threshold_marks(
             "y": value,
             "yanchor": "bottom",
             "showarrow": False,
-            "text": f"limit of {word} {value:.0%}",
+            "text": f"{word} threshold {value:.0%}",
             "font": {"size": 10.5, "color": ink.threshold},
         }
         for word, value in drawn
@@ -204,7 +204,7 @@ def threshold_marks(
 
 
 def column_of(threshold: str) -> str:
-    """The column a threshold is a line through: `sm_active_max` -> `sm_active_ratio`."""
+    """The column a threshold applies to: `sm_active_max` -> `sm_active_ratio`."""
     stem = threshold.removesuffix("_min").removesuffix("_max")
     if stem == "busy_ratio":
         return "gr_engine_ratio"

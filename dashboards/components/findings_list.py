@@ -1,4 +1,4 @@
-"""A finding in a line: for lists, and inside other pages."""
+"""A finding as a card or a table row, for lists and for other pages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
 
 DAY_S = 86400
@@ -23,9 +22,9 @@ STATE_WORDS = {
 }
 TAKEN_BACK = {
     "rule_changed": "Withdrawn: its rule changed",
-    "records changed": "Withdrawn: later records say otherwise",
+    "records changed": "Withdrawn: later records contradict it",
 }
-"""Reasons to resolve that take a finding back: it costs nothing, and was no waste."""
+"""Resolution reasons that withdraw a finding: it was not waste after all and has no cost."""
 KINDS = {
     "job": "Job",
     "gpu": "GPU",
@@ -35,18 +34,18 @@ KINDS = {
     "team": "Team",
     "queue": "Queue",
 }
-"""What a finding can be about."""
+"""Kinds of subjects."""
 
 SAVING_RULES = ("right-sizing", "spot-suitability", "own-vs-cloud")
-"""Rules that say what would be cheaper. Others without a bucket tell of waits: nobody wastes the time they are about."""
+"""Rules that propose savings. Other rules without a bucket report waits, which waste no GPU time."""
 
-SAVINGS = {"saving": "in 30 days", "saved_a_month": "a month", "saving_per_hour": "an hour of use"}
-"""Numbers of the evidence that say what a remedy saves."""
+SAVINGS = {"saving": "per 30 days", "saved_a_month": "per month", "saving_per_hour": "per hour of use"}
+"""Evidence fields with the amount saved, and their time span."""
 
 
 @dataclass(frozen=True)
 class Saving:
-    """What following a finding would save: money, and of which time. `amount` None: nobody knows a price."""
+    """What following a finding would save. `amount` is None if there is no price; `span` is the time span."""
 
     amount: Decimal | None
     currency: str
@@ -54,55 +53,53 @@ class Saving:
 
 
 def taken_back(finding: Row) -> str | None:
-    """Why a finding was taken back, in words; None of one that was not. Only what is resolved has a reason."""
+    """Why a finding was withdrawn; None if it was not."""
     return TAKEN_BACK.get(str(finding.get("resolved_reason")))
 
 
 def state_words(finding: Row) -> str:
-    """The state in words; of what was resolved, whether it was taken back."""
+    """The label of the state, or why the finding was withdrawn."""
     state = str(finding.get("state"))
     return taken_back(finding) or STATE_WORDS.get(state, state)
 
 
 def saving(finding: Row) -> Saving | None:
-    """What a finding that tells of savings would save; None for one that tells of waste."""
+    """The saving a finding proposes; None for one about waste."""
     if finding.get("bucket") is not None or finding.get("detector") not in SAVING_RULES:
         return None
     evidence: Row = finding.get("evidence") or {}
     currency = str(evidence.get("currency") or finding.get("currency") or "")
     for name, span in SAVINGS.items():
-        amount = components_text.number(evidence.get(name))
+        amount = formats.number(evidence.get(name))
         if amount is not None:
             return Saving(amount, currency, span)
     return Saving(None, currency)
 
 
 def per_day(finding: Row) -> Decimal | None:
-    """Money a day that the condition has cost so far; None where it is unknown, nothing, or lasted under a minute."""
-    cost = components_text.number(finding.get("wasted_cost"))
-    start = components_text.moment(finding.get("started_at"))
-    end = components_text.moment(finding.get("ended_at") or finding.get("last_seen_at"))
+    """Average cost per day so far; None if there is no cost or it lasted less than a minute."""
+    cost = formats.number(finding.get("wasted_cost"))
+    start = formats.moment(finding.get("started_at"))
+    end = formats.moment(finding.get("ended_at") or finding.get("last_seen_at"))
     if cost is None or start is None or end is None or (end - start).total_seconds() < 60 or not cost:
         return None
     return cost / Decimal((end - start).total_seconds()) * DAY_S
 
 
 def wasted(finding: Row) -> Component:
-    """Money so far. Missing where no waste was counted: what nobody measured is neither work nor waste."""
-    if not components_text.number(finding.get("wasted_cost")) and not components_text.number(
-        finding.get("wasted_gpu_seconds")
-    ):
-        return parts.num(components_text.MISSING, "Not counted as waste, so without a price")
+    """The cost so far; a dash where no waste was counted."""
+    if not formats.number(finding.get("wasted_cost")) and not formats.number(finding.get("wasted_gpu_seconds")):
+        return parts.num(formats.MISSING, "Not counted as waste, so it has no cost")
     return parts.lost(finding.get("wasted_cost"), str(finding.get("currency") or ""))
 
 
 def amount(finding: Row) -> Component:
-    """What it cost so far, or, of a finding that tells of savings, what could be saved: never as a loss."""
+    """The cost so far, or the proposed saving, which is never shown as a loss."""
     found = saving(finding)
     if found is None:
         return wasted(finding)
     if found.amount is None:
-        return html.Span("Could save", className="soft", title="No price says how much")
+        return html.Span("Could save", className="soft", title="Amount unknown: no price")
     money = parts.money(found.amount, found.currency)
     return html.Span(
         [html.Span("could save ", className="soft small"), money, html.Span(f" {found.span}", className="soft small")],
@@ -111,20 +108,20 @@ def amount(finding: Row) -> Component:
 
 
 def wasted_seconds(finding: Row) -> object:
-    """GPU-seconds wasted; None where none was counted."""
+    """Wasted GPU-seconds; None if there are none."""
     found = finding.get("wasted_gpu_seconds")
-    return found if components_text.number(found) else None
+    return found if formats.number(found) else None
 
 
 def subject(finding: Row, query: Query, length: int = 48, kind_word: bool = True) -> Component:
-    """What the finding is about, with the word of its kind. A job leads to its page, a slice to the slices, a pool and a team to what is theirs."""
+    """The subject of the finding, with its kind. Jobs, slices, pools and teams link to their pages."""
     about: Row = finding.get("subject") or {}
     kind, ident = str(about.get("kind") or ""), str(about.get("id") or "")
     name = str(about.get("name") or ident)
-    said = components_text.clip(name if name == ident else f"{name} ({ident})", length)
+    label = formats.clip(name if name == ident else f"{name} ({ident})", length)
     cluster = str(finding.get("cluster") or "") or None
     if kind == "job" and ident:
-        return parts.link(said, job_link(query, finding.get("cluster"), ident), title=f"job {ident}")
+        return parts.link(label, job_link(query, finding.get("cluster"), ident), title=f"job {ident}")
     word = KINDS.get(kind, kind)
     href = {
         "team": query.link("/teams", team=ident, by="user"),
@@ -132,34 +129,34 @@ def subject(finding: Row, query: Query, length: int = 48, kind_word: bool = True
         "slice": query.link("/mig", cluster=cluster),
     }.get(kind)
     if kind == "gpu" and name == ident:
-        said = components_text.clip(components_text.device(ident), length)
+        label = formats.clip(formats.device(ident), length)
     title = f"{word} {ident}".strip()
-    shown = parts.link(said, href, title=title) if href and ident else html.Span(said, title=title)
+    shown = parts.link(label, href, title=title) if href and ident else html.Span(label, title=title)
     return html.Span([html.Span(f"{word} ", className="soft") if kind_word else None, shown], className="about")
 
 
 def card(finding: Row, query: Query) -> Component:
-    """Severity, one sentence, dollars so far and a day, owner, since when. All of it leads to the detail."""
+    """Severity, summary, cost so far and per day, owner, start. The title links to the finding."""
     currency = str(finding.get("currency") or "")
     daily = per_day(finding)
     facts = [
         parts.severity(finding.get("severity")),
-        html.Span(components_text.clip(components_text.owner(finding.get("team")), 28)),
-        html.Span(f"since {components_text.when(finding.get('started_at'))}", className="soft"),
+        html.Span(formats.clip(formats.owner(finding.get("team")), 28)),
+        html.Span(f"since {formats.when(finding.get('started_at'))}", className="soft"),
     ]
     money = [amount(finding)]
     if daily is not None:
-        money.append(html.Span([parts.money(daily.quantize(Decimal("0.01")), currency), " a day"], className="soft"))
+        money.append(html.Span([parts.money(daily.quantize(Decimal("0.01")), currency), " per day"], className="soft"))
     return html.Div(
         [
             html.Div(
                 [
                     parts.link(
-                        components_text.clip(finding.get("title"), 90),
+                        formats.clip(finding.get("title"), 90),
                         finding_link(query, str(finding.get("key"))),
                         "title",
                     ),
-                    html.Div(components_text.clip(finding.get("summary"), 220), className="two-lines"),
+                    html.Div(formats.clip(finding.get("summary"), 220), className="two-lines"),
                     html.Div(facts, className="facts"),
                 ],
                 className="what",

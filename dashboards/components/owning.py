@@ -1,4 +1,4 @@
-"""Whether owning pays: a card a model with its break-even, its payback and how both move with price and use."""
+"""Own or rent: one card per model with break-even, payback and a sensitivity table."""
 
 from __future__ import annotations
 
@@ -9,57 +9,58 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query
 
 MAX_ITEMS = 40
 RENT_MIN, OWN_MAX, PIN_MAX = Decimal("0.12"), Decimal("0.88"), Decimal("0.85")
-"""Where a side of the axis has room for its word, and up to where the pin leaves the right end free."""
+"""Bounds within which the labels of the axis have enough space."""
 
 
-def named(item: Row) -> str:
-    """What a row is about: the model, and where it stands."""
-    model = components_text.clip(str(item.get("gpu_model") or "GPUs of unknown model").removeprefix("NVIDIA "), 40)
+def title_of(item: Row) -> str:
+    """The GPU model with its cluster and pool."""
+    model = formats.clip(str(item.get("gpu_model") or "GPUs of unknown model").removeprefix("NVIDIA "), 40)
     where = " / ".join(str(item[name]) for name in ("cluster", "pool") if item.get(name))
-    return f"{model}, {components_text.clip(where, 50)}" if where else model
+    return f"{model}, {formats.clip(where, 50)}" if where else model
 
 
 def owning(answer: Row, query: Query) -> Component:
-    """A card a cluster, pool and model, with the break-even on an axis of use."""
+    """One card per cluster, pool and model, with the break-even on a utilization axis."""
     items: list[Row] = answer.get("items") or []
     if not items:
-        return states.empty("Nothing was owned in this window", "No GPU has books then. Choose another window.")
+        return states.empty(
+            "Nothing was owned in this window", "The ledger has no GPUs in this window. Choose another window."
+        )
     shown = [item for item in items if query.get("cluster") in ("", item.get("cluster"))]
     shown = sorted(shown, key=most_money)[:MAX_ITEMS]
     return html.Div([own_card(item) for item in shown], className="stack")
 
 
 def most_money(item: Row) -> tuple[bool, Decimal]:
-    """By the money at stake, the most first; unknown last."""
-    amount = components_text.number(item.get("saved_by_owning_a_month"))
+    """Sort key: the most money at stake first, unknown last."""
+    amount = formats.number(item.get("saved_by_owning_a_month"))
     return amount is None, -abs(amount or Decimal(0))
 
 
 def own_card(item: Row) -> Component:
-    """One model: the sentence, the axis, the numbers, the sensitivity."""
+    """One model: summary, axis, numbers and sensitivity table."""
     currency = str(item.get("currency") or "")
     if item.get("missing"):
         return parts.card(
-            f"{named(item)}: not enough is known",
+            f"{title_of(item)}: not enough data",
             lacking(str(item["missing"])),
-            note=f"{item.get('gpus')} GPUs, {components_text.percent(item.get('utilisation'))} held",
+            note=f"{item.get('gpus')} GPUs, {formats.percent(item.get('utilisation'))} held",
         )
     owned = item.get("cheaper") == "owned"
-    saved = components_text.number(item.get("saved_by_owning_a_month"))
-    sum_ = components_text.money(abs(saved) if saved is not None else None, currency)
-    title = f"{named(item)}: owning {'saves' if owned else 'costs'} {sum_} a month{'' if owned else ' more'}"
+    saved = formats.number(item.get("saved_by_owning_a_month"))
+    sum_ = formats.money(abs(saved) if saved is not None else None, currency)
+    title = f"{title_of(item)}: owning {'saves' if owned else 'costs'} {sum_}{'' if owned else ' more'} per month"
     price = f"{item.get('cloud_price_from') or ''}"
     facts = [
-        ("Owned, an hour", rate(item.get("owned_price"), currency), "at full use"),
-        ("Cloud, an hour", rate(item.get("cloud_price"), currency), price),
-        ("Break-even", parts.percent(item.get("break_even_utilisation")), "use from which owning is cheaper"),
+        ("Owned, per hour", rate(item.get("owned_price"), currency), "at full utilization"),
+        ("Cloud, per hour", rate(item.get("cloud_price"), currency), price),
+        ("Break-even", parts.percent(item.get("break_even_utilisation")), "utilization above which owning is cheaper"),
         ("Payback", months(item), needs(item)),
     ]
     return parts.card(
@@ -78,49 +79,47 @@ def own_card(item: Row) -> Component:
 
 
 def lacking(text: str) -> Component:
-    """What is missing: a sentence, and the command behind its colon where there is one."""
+    """What is missing, with the command that provides it, if the text has one after a colon."""
     what, _, command = text.partition(": ")
     if command.startswith("gpuwatch "):
-        return states.advice(f"{components_text.sentence(what)}:", command)
-    return states.advice(components_text.sentence(text))
+        return states.advice(f"{formats.sentence(what)}:", command)
+    return states.advice(formats.sentence(text))
 
 
 def rate(value: object, currency: str) -> Component:
-    """A price of an hour: two places, exact on hover."""
-    amount = components_text.number(value)
-    sign = components_text.SIGNS.get(currency, f"{currency} ")
-    return parts.num(components_text.MISSING if amount is None else f"{sign}{amount:,.2f}", f"{value} {currency}")
+    """A price per hour with two decimals, exact on hover."""
+    amount = formats.number(value)
+    sign = formats.SIGNS.get(currency, f"{currency} ")
+    return parts.num(formats.MISSING if amount is None else f"{sign}{amount:,.2f}", f"{value} {currency}")
 
 
 def months(item: Row) -> Component:
     """Months until the hardware has paid for itself."""
-    value = components_text.number(item.get("payback_months"))
+    value = formats.number(item.get("payback_months"))
     if value is not None:
         return parts.num(f"{value:,.1f} months", value)
-    return (
-        parts.num(components_text.MISSING, item.get("payback_needs"))
-        if item.get("payback_needs")
-        else parts.num("never")
-    )
+    return parts.num(formats.MISSING, item.get("payback_needs")) if item.get("payback_needs") else parts.num("never")
 
 
 def needs(item: Row) -> Component | str:
-    """What the payback is reckoned from, or what it lacks."""
+    """What the payback is computed from, or what is missing for it."""
     what, _, command = str(item.get("payback_needs") or "").partition(": ")
     if not what:
-        return "from what the cloud would have cost"
+        return "compared with the cloud price"
     return html.Span([f"needs the {what}: ", html.Span(command, className="mono")])
 
 
 def axis(item: Row) -> Component:
-    """Use from 0 to 100 %: rent is cheaper left of the break-even, owning right of it; a pin shows the measured use."""
+    """Utilization from 0 to 100 %: renting is cheaper left of the break-even, owning right of it; a pin marks the
+    measured utilization.
+    """
     point, used = (
-        components_text.number(item.get("break_even_utilisation")),
-        components_text.number(item.get("utilisation")),
+        formats.number(item.get("break_even_utilisation")),
+        formats.number(item.get("utilisation")),
     )
     edge = min(max(point if point is not None else Decimal(1), Decimal(0)), Decimal(1))
     pin = min(max(used if used is not None else Decimal(0), Decimal(0)), Decimal(1))
-    said = f"break-even at {components_text.percent(point)} use, measured {components_text.percent(used)}"
+    label = f"break-even at {formats.percent(point)} utilization, measured {formats.percent(used)}"
 
     def place(at: Decimal) -> str:
         side = " end" if at > Decimal("0.8") else " start" if at < Decimal("0.2") else ""
@@ -133,7 +132,7 @@ def axis(item: Row) -> Component:
         [
             html.Div(
                 html.Span(
-                    f"measured use {components_text.percent(used)}", className=f"flag{place(pin)}", style=left(pin)
+                    f"measured utilization {formats.percent(used)}", className=f"flag{place(pin)}", style=left(pin)
                 ),
                 className="flags",
             ),
@@ -151,8 +150,8 @@ def axis(item: Row) -> Component:
             ),
             html.Div(
                 html.Span(
-                    f"break-even {components_text.percent(point)}"
-                    + (": never at this price" if point is not None and point > 1 else ""),
+                    f"break-even {formats.percent(point)}"
+                    + (": not reachable at this price" if point is not None and point > 1 else ""),
                     className=f"flag soft{place(edge)}",
                     style=left(edge),
                 ),
@@ -161,12 +160,12 @@ def axis(item: Row) -> Component:
         ],
         className="useaxis",
         role="img",
-        **parts.aria(said),
+        **parts.aria(label),
     )
 
 
 def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | None:
-    """Money a month that owning saves, by cloud price (rows) and use (columns)."""
+    """Monthly saving from owning, by cloud price (rows) and utilization (columns)."""
     uses = list(dict.fromkeys(str(case.get("utilisation")) for case in cases))
     prices = list(dict.fromkeys(str(case.get("cloud_price")) for case in cases))
     if not cases:
@@ -175,9 +174,9 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
     known = {(str(case.get("cloud_price")), str(case.get("utilisation"))): case for case in cases}
     columns = [
         parts.Column("Cloud price"),
-        *(parts.Column(f"{components_text.percent(use)} use", "r") for use in uses),
+        *(parts.Column(f"{formats.percent(use)} utilization", "r") for use in uses),
         parts.Column("Break-even", "r narrow-hide"),
-        *([] if unpaid else [parts.Column("Payback at the measured use", "r narrow-hide")]),
+        *([] if unpaid else [parts.Column("Payback at measured utilization", "r narrow-hide")]),
     ]
     rows = []
     for price in prices:
@@ -199,21 +198,20 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
         )
     return html.Div(
         [
-            html.H3("What owning saves a month, should price or use change"),
+            html.H3("Monthly saving from owning if price or utilization change"),
             parts.table(columns, rows, label="Sensitivity"),
         ]
     )
 
 
 def as_it_is(case: Row | None, item: Row) -> bool:
-    """Whether a case has the price and the use of today."""
+    """Whether a case has today's price and utilization."""
     return case is not None and all(
-        components_text.number(case.get(name)) == components_text.number(item.get(name))
-        for name in ("cloud_price", "utilisation")
+        formats.number(case.get(name)) == formats.number(item.get(name)) for name in ("cloud_price", "utilisation")
     )
 
 
 def saving(value: object, currency: str) -> Component:
     """Money saved; a loss in red."""
-    amount = components_text.number(value)
+    amount = formats.number(value)
     return parts.money(value, currency, "num lost" if amount is not None and amount < 0 else "num")

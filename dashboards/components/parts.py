@@ -1,4 +1,4 @@
-"""Pieces that every page is made of: numbers, bars, tables, cards, links."""
+"""Building blocks of all pages: numbers, bars, tables, cards, links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats
 from gpuwatch.dashboards.components.figures import CONFIG, Figure
 from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import BUCKETS, SEVERITIES
@@ -18,56 +18,56 @@ Node = Any
 """What Dash takes as children: a component, text, or a list of them."""
 
 HERE = html.Span(" (shown)", className="unseen")
-"""Beside the link that is open, for people who hear the page: a link of Dash has no aria-current."""
+"""Marks the current link for screen readers, because Dash links have no aria-current."""
 
 MAX_SPARK = 72
 SPARSE = 24
 
 
 def aria(label: str) -> dict[str, Any]:
-    """The name of a thing for people who do not see it."""
+    """The label for screen readers."""
     return {"aria-label": label}
 
 
 def num(text: str, exact: object = None, name: str = "num") -> Component:
-    """A number as said, the exact one on hover; a missing one says so."""
-    if text == components_text.MISSING:
+    """A rounded number with the exact one on hover; a missing one is marked as such."""
+    if text == formats.MISSING:
         return html.Span(text, className="num missing", title=str(exact or "Not measured"))
     return html.Span(text, className=name, title=str(exact)) if exact is not None else html.Span(text, className=name)
 
 
 def money(value: object, currency: str | None, name: str = "num") -> Component:
-    """Money as said, exact on hover."""
+    """Rounded money, exact on hover."""
     exact = f"{value} {currency or ''}".strip() if value is not None else "No price for this"
-    return num(components_text.money(value, currency), exact, name)
+    return num(formats.money(value, currency), exact, name)
 
 
 def more(value: object, currency: str | None) -> Component:
-    """A difference of money, with its sign."""
-    amount = components_text.number(value)
+    """A difference in money, with its sign."""
+    amount = formats.number(value)
     sign = "+" if amount is not None and amount > 0 else ""
-    return num(f"{sign}{components_text.money(amount, currency)}", f"{value} {currency or ''}".strip())
+    return num(f"{sign}{formats.money(amount, currency)}", f"{value} {currency or ''}".strip())
 
 
 def lost(value: object, currency: str | None) -> Component:
-    """Money that somebody can act on: red where it is any."""
-    amount = components_text.number(value)
+    """Avoidable cost: red unless zero."""
+    amount = formats.number(value)
     return money(value, currency, "num lost" if amount is not None and amount > 0 else "num")
 
 
 def gpu_time(seconds: object) -> Component:
-    """GPU time as said, exact on hover."""
-    return num(components_text.gpu_time(seconds), f"{seconds} GPU-seconds" if seconds is not None else None)
+    """Rounded GPU time, exact on hover."""
+    return num(formats.gpu_time(seconds), f"{seconds} GPU-seconds" if seconds is not None else None)
 
 
 def hours(seconds: object) -> Component:
-    """GPU-hours for a column, exact seconds on hover."""
-    return num(components_text.hours(seconds), f"{seconds} GPU-seconds" if seconds is not None else None)
+    """GPU-hours for a table column, exact seconds on hover."""
+    return num(formats.hours(seconds), f"{seconds} GPU-seconds" if seconds is not None else None)
 
 
 def percent(ratio: object) -> Component:
-    """A ratio as said, exact on hover."""
-    return num(components_text.percent(ratio), ratio)
+    """A rounded percentage, exact ratio on hover."""
+    return num(formats.percent(ratio), ratio)
 
 
 def width(part: float) -> dict[str, str]:
@@ -76,31 +76,27 @@ def width(part: float) -> dict[str, str]:
 
 
 def bar(part: float, kind: str = "") -> Component:
-    """A bar in a cell, for tables where size matters."""
+    """A bar in a table cell."""
     return html.Span(html.Span(className=f"bar {kind}".strip(), style=width(part)), className="track")
 
 
 def strip(seconds: Mapping[str, object], label: str = "") -> Component:
-    """All buckets of one thing as one stacked bar, in the order of the ledger."""
-    sizes = {name: components_text.number(value) for name, value in seconds.items()}
-    whole = sum((size for size in sizes.values() if size), start=components_text.number(0) or 0)
+    """One stacked bar of all buckets, in ledger order."""
+    sizes = {name: formats.number(value) for name, value in seconds.items()}
+    whole = sum((size for size in sizes.values() if size), start=formats.number(0) or 0)
     if not whole:
         return html.Span("No GPU time", className="strip none")
     shown = [(bucket, size) for bucket in BUCKETS if (size := sizes.get(bucket.name))]
-    titles = [
-        f"{bucket.word}: {components_text.gpu_time(size)} ({components_text.percent(size / whole)})"
-        for bucket, size in shown
-    ]
-    pieces = [
+    titles = [f"{bucket.word}: {formats.gpu_time(size)} ({formats.percent(size / whole)})" for bucket, size in shown]
+    fills = [
         html.Span(className=f"fill b-{bucket.name}", style=width(float(size / whole)), title=title)
         for (bucket, size), title in zip(shown, titles, strict=True)
     ]
-    said = ", ".join(titles)
-    return html.Span(pieces, className="strip", role="img", **aria(f"{label} {said}".strip()))
+    return html.Span(fills, className="strip", role="img", **aria(f"{label} {', '.join(titles)}".strip()))
 
 
 def bucket_word(name: str) -> Component:
-    """A bucket by its colour and its word."""
+    """A bucket's colour and label."""
     found = next((bucket for bucket in BUCKETS if bucket.name == name), None)
     title = found.meaning if found else ""
     return html.Span(
@@ -109,42 +105,42 @@ def bucket_word(name: str) -> Component:
 
 
 def legend(names: Iterable[str]) -> Component:
-    """The words of the buckets shown, in their order."""
+    """The labels of the shown buckets, in ledger order."""
     shown = set(names)
     return html.Div([bucket_word(b.name) for b in BUCKETS if b.name in shown], className="legend")
 
 
 def severity(name: object) -> Component:
-    """A severity: its word on its colour."""
+    """A severity tag."""
     known = str(name) if str(name) in SEVERITIES else "info"
     return html.Span(str(name), className=f"tag s-{known}")
 
 
 def tag(text: str, kind: str = "plain") -> Component:
-    """A word with a frame: ok, warn, bad or plain."""
+    """A framed label: ok, warn, bad or plain."""
     return html.Span(text, className=f"tag t-{kind}")
 
 
 def link(text: Node, href: str, name: str = "", title: str | None = None) -> Component:
-    """A real link within the pages."""
+    """A link to another page of the app."""
     return dcc.Link(text, href=href, className=name or None, title=title)
 
 
 def team_link(query: Query, name: object) -> Component:
-    """A team, leading to what it pays for."""
-    said = components_text.clip(components_text.owner(name), 40)
+    """A team, linked to its charges."""
+    label = formats.clip(formats.owner(name), 40)
     if not name:
-        return html.Span(said, className="missing")
-    return link(said, query.link("/teams", team=str(name), by="user"), title=str(name))
+        return html.Span(label, className="missing")
+    return link(label, query.link("/teams", team=str(name), by="user"), title=str(name))
 
 
 @dataclass(frozen=True)
 class Column:
-    """A table column. `sort`: the value of the URL's `sort` that orders by it, largest first."""
+    """A table column. `sort`: the value of the URL's `sort` parameter that sorts by it, largest first."""
 
     title: str
     kind: str = ""
-    """CSS classes of its cells: `r` right-aligned figures, `wide`, `narrow-hide` gone on a phone."""
+    """CSS classes of its cells: `r` right-aligned, `wide`, `narrow-hide` hidden on a phone."""
     sort: str = ""
     hint: str | None = None
 
@@ -156,7 +152,7 @@ def table(
     label: str = "",
     sort: str = "",
 ) -> Component:
-    """A table with a sticky header; headers that sort are links. `sort` is the order of a URL that names none."""
+    """A table with a sticky header; sortable headers are links. `sort` is the default order."""
     current = query.get("sort", sort) if query else ""
 
     def head(column: Column) -> Component:
@@ -179,7 +175,7 @@ def table(
 
 
 def card(title: Node, *children: Node, note: Node = None, name: str = "") -> Component:
-    """A framed answer: its title is a sentence."""
+    """A framed section with a title."""
     head: list[Node] = [html.H2(title)]
     if note is not None:
         head.append(html.Div(note, className="note"))
@@ -187,7 +183,7 @@ def card(title: Node, *children: Node, note: Node = None, name: str = "") -> Com
 
 
 def plain(*children: Node) -> Component:
-    """A frame without a title: for the one list of a page."""
+    """A framed section without a title."""
     return html.Section(list(children), className="card bare")
 
 
@@ -200,7 +196,7 @@ def pager(answer: Mapping[str, Any], query: Query) -> Component | None:
 
 
 def numbered(items: Sequence[Any], size: int, query: Query) -> tuple[Sequence[Any], Component | None]:
-    """The items of the page that the address names, and links to the pages beside it."""
+    """The items on the current page of a list, and links to the next and previous page."""
     last = max(1, -(-len(items) // size))
     at = min(max(1, int(query.get("page")) if query.get("page").isdecimal() else 1), last)
     shown = items[(at - 1) * size : at * size]
@@ -215,7 +211,7 @@ def numbered(items: Sequence[Any], size: int, query: Query) -> tuple[Sequence[An
 
 
 def spark(values: Sequence[float | None], label: str) -> Component:
-    """A spark line as columns from zero; what was not measured is a gap."""
+    """A spark line as columns from zero, with gaps where nothing was measured."""
     shown = list(values)[-MAX_SPARK:]
     top = max((value for value in shown if value is not None), default=0.0) or 1.0
     columns = [
@@ -230,13 +226,13 @@ def spark(values: Sequence[float | None], label: str) -> Component:
 
 @dataclass(frozen=True)
 class Headline:
-    """One of at most five numbers on top of a page."""
+    """One of up to five numbers at the top of a page."""
 
     label: str
     value: Component
     change: str | None = None
     good: bool | None = None
-    """Whether the change is welcome; None where it is neither."""
+    """Whether the change is good; None if neutral."""
     series: Sequence[float | None] = ()
     note: Node = None
     href: str | None = None
@@ -247,9 +243,9 @@ def headlines(items: Sequence[Headline]) -> Component:
 
     def one(item: Headline) -> Component:
         tone = "" if item.good is None or item.change in (None, "no change") else " up" if item.good else " down"
-        against = html.Span([item.change, html.Span(" vs. before", className="soft")], className=f"change{tone}")
+        against = html.Span([item.change, html.Span(" vs. previous", className="soft")], className=f"change{tone}")
         if item.change == "no change":
-            against = html.Span("as before", className="change")
+            against = html.Span("unchanged", className="change")
         label = link(item.label, item.href) if item.href else item.label
         return html.Div(
             [
@@ -276,7 +272,7 @@ def heading(title: str, note: Node = None, *actions: Node) -> Component:
 
 
 def picks(choices: Sequence[tuple[str, str, bool]], label: str) -> Component:
-    """A row of links of which one is current: (word, address, current)."""
+    """A row of links: (label, URL, whether it is the current one)."""
     items = [
         dcc.Link([word, HERE] if current else word, href=href, className="pick current" if current else "pick")
         for word, href, current in choices
@@ -285,7 +281,7 @@ def picks(choices: Sequence[tuple[str, str, bool]], label: str) -> Component:
 
 
 def graph(figure: Figure, style: Mapping[str, str]) -> Component:
-    """A Plotly figure, as wide as where it stands. Its place is kept while the library is on its way."""
+    """A Plotly figure that fills its container. Its height is reserved while the library loads."""
     config: Any = CONFIG
     drawn = dcc.Graph(figure=figure, config=config, style=dict(style), responsive=True)
     return html.Div(drawn, style={"minHeight": style["height"]})

@@ -1,4 +1,4 @@
-"""Answers to the questions of the decisions page about jobs and pools, and what every answer takes for granted."""
+"""Decisions page: results about spot, slices and pools, and the assumptions of every result."""
 
 from __future__ import annotations
 
@@ -8,46 +8,41 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query, job_link
 
 MAX_ITEMS = 40
 MAX_JOBS = 50
 MAX_UNSUITED = 10
-"""Jobs that are told although nothing can be saved with them: the dearest."""
+"""Jobs listed without a possible saving: the most expensive ones."""
 
 
 def assumed(answer: Row) -> Component | None:
-    """What the answer takes for granted."""
-    notes = [components_text.sentence(components_text.clip(note, 300)) for note in answer.get("notes") or []][
-        :MAX_ITEMS
-    ]
+    """The assumptions of the result."""
+    notes = [formats.sentence(formats.clip(note, 300)) for note in answer.get("notes") or []][:MAX_ITEMS]
     if not notes or not answer.get("items"):
         return None
     return html.Section(
-        [html.Header(html.H2("What this takes for granted")), html.Ul([html.Li(note) for note in notes])],
+        [html.Header(html.H2("Assumptions")), html.Ul([html.Li(note) for note in notes])],
         className="card notes",
     )
 
 
 def sums(answer: Row) -> str:
-    """All savings in words, by currency."""
-    found = [components_text.money(amount, currency) for currency, amount in (answer.get("saving") or {}).items()]
-    return " and ".join(found) or components_text.MISSING
+    """The total saving, by currency."""
+    found = [formats.money(amount, currency) for currency, amount in (answer.get("saving") or {}).items()]
+    return " and ".join(found) or formats.MISSING
 
 
 def job_cell(item: Row, query: Query) -> Component:
-    """A job, leading to its page."""
+    """A job, linked to its page."""
     ident = str(item.get("job"))
     name = str(item.get("name") or ident)
-    team = html.Span(components_text.clip(components_text.owner(item.get("team")), 30), className="soft")
+    team = html.Span(formats.clip(formats.owner(item.get("team")), 30), className="soft")
     return html.Div(
         [
-            parts.link(
-                components_text.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name
-            ),
+            parts.link(formats.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name),
             team,
         ],
         className="jobname",
@@ -55,22 +50,22 @@ def job_cell(item: Row, query: Query) -> Component:
 
 
 def spot(answer: Row, query: Query) -> Component:
-    """Jobs that spot capacity suits, then those it does not, with why."""
+    """Jobs suited to spot capacity, then the others, with the reasons."""
     items: list[Row] = answer.get("items") or []
     unpriced = answer.get("jobs_without_price") or 0
     if not items:
-        fix = "Give what spot is cheaper by, or add rates with pricing spot." if unpriced else "No job ran then."
+        fix = "Enter the spot discount, or add rates with pricing spot." if unpriced else "No job ran in this window."
         return states.empty(
-            "No job could be judged" if unpriced else "No job in this window",
+            "No job could be assessed" if unpriced else "No job in this window",
             f"{counted(unpriced, 'job')} without a spot price. {fix}" if unpriced else fix,
         )
     suited = sum(1 for item in items if item.get("suitable"))
-    told = len(items)
-    worth = [item for item in items if (components_text.number(item.get("saving")) or 0) > 0]
+    listed = len(items)
+    worth = [item for item in items if (formats.number(item.get("saving")) or 0) > 0]
     items = [*worth, *sorted((item for item in items if item not in worth), key=cost_order)[:MAX_UNSUITED]]
     columns = [
         parts.Column("Job", "wide"),
-        parts.Column("For spot"),
+        parts.Column("Suited to spot"),
         parts.Column("Would save", "r"),
         parts.Column("Cost", "r narrow-hide"),
         parts.Column("GPU-h", "r narrow-hide"),
@@ -83,21 +78,19 @@ def spot(answer: Row, query: Query) -> Component:
             parts.tag("Yes", "ok") if item.get("suitable") else parts.tag("No"),
             parts.money(item.get("saving"), str(item.get("currency") or "")) if item.get("suitable") else html.Span(),
             parts.money(item.get("cost"), str(item.get("currency") or "")),
-            parts.num(f"{components_text.number(item.get('gpu_hours')) or 0:,.0f}", item.get("gpu_hours")),
-            parts.num(f"{components_text.number(item.get('longest_run_hours')) or 0:,.1f} h"),
+            parts.num(f"{formats.number(item.get('gpu_hours')) or 0:,.0f}", item.get("gpu_hours")),
+            parts.num(f"{formats.number(item.get('longest_run_hours')) or 0:,.1f} h"),
             html.Span(why, className="soft"),
         ]
         for item in items[:MAX_JOBS]
         for why in [
-            html.Span(
-                components_text.clip(item.get("why"), 120), className="two-lines", title=str(item.get("why") or "")
-            )
+            html.Span(formats.clip(item.get("why"), 120), className="two-lines", title=str(item.get("why") or ""))
         ]
     ]
     jobs = answer.get("jobs") or 0
-    note = f"{'at least ' if jobs > told else ''}{suited} of {counted(jobs, 'job')} suited"
+    note = f"{'at least ' if jobs > listed else ''}{suited} of {counted(jobs, 'job')} suited"
     if suited and not worth:
-        note += ", none of them paid on demand"
+        note += ", none of them billed on demand"
     if unpriced:
         note += f"; {unpriced} more without a spot price"
     saved = sums(answer) if worth else "nothing"
@@ -108,16 +101,17 @@ def spot(answer: Row, query: Query) -> Component:
 
 
 def cost_order(item: Row) -> Decimal:
-    """The dearest first; unknown last."""
-    return -(components_text.number(item.get("cost")) or Decimal(0))
+    """Sort key: most expensive first, unknown last."""
+    return -(formats.number(item.get("cost")) or Decimal(0))
 
 
 def rest(more: bool, shown: int, command: str) -> Component | None:
-    """That there are more jobs than shown, and what lists them."""
+    """A note that there are more jobs, with the command that lists them."""
     if not more:
         return None
     return html.P(
-        [f"{counted(shown, 'job')} of all; the others: ", html.Span(command, className="mono")], className="soft"
+        [f"The first {counted(shown, 'job')}. For the full list, run ", html.Span(command, className="mono")],
+        className="soft",
     )
 
 
@@ -127,23 +121,23 @@ def counted(number: int, noun: str) -> str:
 
 
 def slices(answer: Row, query: Query) -> Component:
-    """Jobs that held a whole GPU and would fit in a slice."""
+    """Jobs that held a whole GPU but would fit in a slice."""
     items: list[Row] = answer.get("items") or []
-    unjudged = answer.get("jobs_unjudged") or 0
+    unassessed = answer.get("jobs_unjudged") or 0
     note = (
-        f"{counted(unjudged, 'job')} measured too little to be judged"
-        if unjudged
-        else "All jobs of one GPU were judged"
+        f"{counted(unassessed, 'job')} had too few measurements to assess"
+        if unassessed
+        else "All single-GPU jobs were assessed"
     )
     if not items:
-        return states.empty("No job would fit in a slice", f"Of those that held one whole GPU. {note}.")
+        return states.empty("No job would fit in a slice", f"This covers jobs that held one whole GPU. {note}.")
     columns = [
         parts.Column("Job", "wide"),
         parts.Column("Slice"),
         parts.Column("Would save", "r"),
         parts.Column("Cost", "r narrow-hide"),
-        parts.Column("Most memory", "r narrow-hide"),
-        parts.Column("Most SMs", "r narrow-hide"),
+        parts.Column("Peak memory", "r narrow-hide"),
+        parts.Column("Peak SM activity", "r narrow-hide"),
         parts.Column("GPU", "narrow-hide"),
     ]
     rows = [
@@ -153,13 +147,11 @@ def slices(answer: Row, query: Query) -> Component:
             parts.money(item.get("saving"), str(item.get("currency") or "")),
             parts.money(item.get("cost"), str(item.get("currency") or "")),
             parts.num(
-                f"{(components_text.number(item.get('memory_mib')) or Decimal(0)) / 1024:,.1f} GiB",
+                f"{(formats.number(item.get('memory_mib')) or Decimal(0)) / 1024:,.1f} GiB",
                 f"{item.get('memory_mib')} MiB",
             ),
             parts.percent(item.get("sm_active_ratio")),
-            html.Span(
-                components_text.clip(str(item.get("gpu_model") or "").removeprefix("NVIDIA "), 30), className="soft"
-            ),
+            html.Span(formats.clip(str(item.get("gpu_model") or "").removeprefix("NVIDIA "), 30), className="soft"),
         ]
         for item in items[:MAX_JOBS]
     ]
@@ -169,28 +161,28 @@ def slices(answer: Row, query: Query) -> Component:
 
 
 def pools(answer: Row, query: Query) -> Component:
-    """What the chosen pools would need as one, by model."""
+    """What the selected pools would need if merged, by GPU model."""
     items: list[Row] = answer.get("items") or []
     if not items:
-        return states.empty("Nothing to put together", "These pools have no GPUs in this window.")
-    return html.Div([together(item) for item in items[:MAX_ITEMS]], className="stack")
+        return states.empty("Nothing to merge", "These pools have no GPUs in this window.")
+    return html.Div([merged(item) for item in items[:MAX_ITEMS]], className="stack")
 
 
-def together(item: Row) -> Component:
-    """One model: nodes that could go, and the use before and after."""
+def merged(item: Row) -> Component:
+    """One GPU model: nodes that could be released, and the utilization before and after."""
     currency, freed = str(item.get("currency") or ""), item.get("freed_nodes") or 0
-    model = components_text.clip(str(item.get("gpu_model") or "GPUs").removeprefix("NVIDIA "), 40)
-    saved = components_text.money(item.get("saving_a_month"), currency)
+    model = formats.clip(str(item.get("gpu_model") or "GPUs").removeprefix("NVIDIA "), 40)
+    saved = formats.money(item.get("saving_a_month"), currency)
     title = (
-        f"{model}: {freed} node{'s' if freed != 1 else ''} could go, {saved} a month"
+        f"{model}: {freed} node{'s' if freed != 1 else ''} could be released, saving {saved} per month"
         if freed
-        else f"{model}: every node is needed at the peak"
+        else f"{model}: all nodes are needed at peak"
     )
     before, after = item.get("utilisation_before"), item.get("utilisation_after")
     rows = [
-        ["As they are", bar(before), parts.percent(before), parts.num(str(item.get("gpus")))],
+        ["Separate", bar(before), parts.percent(before), parts.num(str(item.get("gpus")))],
         [
-            "As one",
+            "Merged",
             bar(after),
             parts.percent(after),
             parts.num(str((item.get("gpus") or 0) - (item.get("freed_gpus") or 0))),
@@ -198,18 +190,21 @@ def together(item: Row) -> Component:
     ]
     columns = [
         parts.Column(""),
-        parts.Column("Held, on average", "grow"),
+        parts.Column("Average allocation", "grow"),
         parts.Column("", "r"),
         parts.Column("GPUs", "r"),
     ]
-    peak = components_text.number(item.get("peak_gpus")) or Decimal(0)
-    held = ", ".join(f"{components_text.clip(pool, 30)} {count}" for pool, count in (item.get("pools") or {}).items())
-    said = f"At most {components_text.short(peak)} GPUs were held at once; with headroom {item.get('needed_gpus')} are needed"
+    peak = formats.number(item.get("peak_gpus")) or Decimal(0)
+    held = ", ".join(f"{formats.clip(pool, 30)} {count}" for pool, count in (item.get("pools") or {}).items())
+    summary = f"At most {formats.short(peak)} GPUs were allocated at the same time; with headroom, {item.get('needed_gpus')} are needed"
     return parts.card(
-        title, parts.table(columns, rows, label="Use before and after"), html.P(said, className="soft"), note=held
+        title,
+        parts.table(columns, rows, label="Utilization before and after"),
+        html.P(summary, className="soft"),
+        note=held,
     )
 
 
 def bar(value: object) -> Component:
     """A ratio as a bar."""
-    return parts.bar(float(components_text.number(value) or 0), "b-owner")
+    return parts.bar(float(formats.number(value) or 0), "b-owner")

@@ -1,4 +1,4 @@
-"""Numbers of rules by their names: what a name says in words, and its value in the unit that it ends with."""
+"""Labels and values of a rule's thresholds and evidence; the end of a name gives the unit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from decimal import Decimal
 from dash import html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.components import figures, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import figures, formats, parts
 
 _TIME = re.compile(r"_us(?=_|$)")
 """Microseconds: `idle_us_min`, `warn_us`; not `fb_used_ratio_max`."""
@@ -31,7 +30,7 @@ SHORT = {
     "xids": "XIDs",
     "cuda": "CUDA",
     "cpu": "CPU",
-    "fragmentation": "lost to the usual requests",
+    "fragmentation": "unusable for the usual requests",
 }
 UNITS = {
     "_gb_per_s": "GB/s",
@@ -43,7 +42,7 @@ UNITS = {
     "_watts": "W",
     "_celsius": "°C",
 }
-"""Ends of names (before `_min`, `_max`) that say the unit. Times and ratios have words of their own."""
+"""Units by the end of a name (before `_min`, `_max`). Times and ratios are formatted separately."""
 
 BYTES_PER_S = "_bytes_per_s"
 SECONDS = {"_seconds": 1, "_minutes": 60, "_hours": 3600, "_days": 86400}
@@ -51,12 +50,12 @@ _BOUND = re.compile(r"_(min|max|low|high)$")
 
 
 def ends_with(name: str, unit: str) -> bool:
-    """Whether a name has this unit, a bound behind it or not."""
+    """Whether a name has this unit, with or without a bound after it."""
     return _BOUND.sub("", name).endswith(unit)
 
 
 def label(name: str) -> str:
-    """A column's name in words: its unit goes to the value."""
+    """The label of a name, without its unit, which goes with the value."""
     stem = _TIME.sub("", name).replace("_ratio", "")
     if f"{stem}{figures.RATIO}" in figures.LINES:
         return figures.LINES[f"{stem}{figures.RATIO}"]
@@ -64,38 +63,37 @@ def label(name: str) -> str:
         if ends_with(stem, unit):
             stem = stem.replace(unit, "", 1) or stem
             break
-    said = " ".join(SHORT.get(word, word) for word in stem.split("_") if word)
-    return said[:1].upper() + said[1:]
+    return formats.sentence(" ".join(SHORT.get(word, word) for word in stem.split("_") if word))
 
 
 def value(name: str, entry: object) -> Component:
-    """A value in its unit, exact on hover."""
-    found = None if isinstance(entry, str) else components_text.number(entry)  # a word may be a job's number
+    """A value with its unit, exact on hover."""
+    found = None if isinstance(entry, str) else formats.number(entry)  # a string may be a job id
     if found is None:
-        return html.Span(components_text.clip(entry, 60))
+        return html.Span(formats.clip(entry, 60))
     if _TIME.search(name):
-        return parts.num(components_text.duration(found / 1_000_000), f"{entry} µs")
+        return parts.num(formats.duration(found / 1_000_000), f"{entry} µs")
     if ends_with(name, BYTES_PER_S):
-        return parts.num(f"{components_text.short(found / 1_000_000_000)} GB/s", entry)
-    unit = next((said for end, said in UNITS.items() if ends_with(name, end)), "")
+        return parts.num(f"{formats.short(found / 1_000_000_000)} GB/s", entry)
+    unit = next((unit for end, unit in UNITS.items() if ends_with(name, end)), "")
     if unit:
-        return parts.num(f"{components_text.short(found)} {unit}", entry)
+        return parts.num(f"{formats.short(found)} {unit}", entry)
     seconds = next((size for end, size in SECONDS.items() if ends_with(name, end)), 0)
     if seconds:
-        return parts.num(components_text.duration(found * seconds), entry)
+        return parts.num(formats.duration(found * seconds), entry)
     if ("ratio" in name or 0 < found < 1) and found <= 1:
         return parts.percent(found)
     return parts.num(plain(found), entry)
 
 
 def plain(number: Decimal) -> str:
-    """A number as it is: whole, or with two decimals."""
+    """A whole number, or one with two decimals."""
     return f"{number.normalize():,f}" if number == number.to_integral_value() else f"{number:,.2f}"
 
 
 def typed(name: str, entry: object) -> str:
-    """A threshold as somebody would write it: `15m`, `0.8`, `5`."""
-    found = components_text.number(entry)
+    """A threshold as a person would type it: `15m`, `0.8`, `5`."""
+    found = formats.number(entry)
     if found is None:
         return ""
     if _TIME.search(name):
@@ -107,9 +105,11 @@ def typed(name: str, entry: object) -> str:
     return f"{found.normalize():f}"
 
 
-def rows(told: Mapping[str, object], most: int) -> list[list[Component | str]]:
-    """A mapping as rows of a table: words and values; what does not fit in a cell is left out."""
+def rows(entries: Mapping[str, object], most: int) -> list[list[Component | str]]:
+    """Table rows of labels and values; nested values are left out."""
     fit = [
-        (name, entry) for name, entry in told.items() if entry not in (None, "") and not isinstance(entry, dict | list)
+        (name, entry)
+        for name, entry in entries.items()
+        if entry not in (None, "") and not isinstance(entry, dict | list)
     ]
     return [[label(name), value(name, entry)] for name, entry in fit[:most]]

@@ -1,4 +1,4 @@
-"""Trying limits of a rule on the past: the form, what it asks, and who would have been flagged."""
+"""Rule page: the back-test form and its results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import parts, quantities
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, parts, quantities
 from gpuwatch.dashboards.components.findings_list import subject
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query, finding_link
@@ -18,28 +17,27 @@ from gpuwatch.dashboards.shell.query import Query, finding_link
 PRESETS = ("default", "meta-rsc", "princeton", "gpu-pruner")
 PRESET = "preset"
 PREFIX = "t."
-"""Before the names of limits in the address: they may be called as a filter is."""
+"""Prefix of threshold names in the URL, because a threshold may have the same name as a filter."""
 
 TRY = "try"
 MAX_VALUE = 40
 MAX_ITEMS = 100
 MAX_TEAMS = 20
-CHANGES = {"new": "New", "same": "As today", "gone": "Gone"}
+CHANGES = {"new": "New", "same": "Unchanged", "gone": "Gone"}
 
 
-def tried(query: Query, values: Mapping[str, str | None]) -> str:
-    """The search of the address that runs a back-test with these limits; empty ones stay as they are in force."""
+def trial_search(query: Query, values: Mapping[str, str | None]) -> str:
+    """The URL's query string for a back-test with these thresholds; empty fields keep the current value."""
     kept = {name: None for name in query.values if name.startswith(PREFIX) or name in (PRESET, "show")}
     wanted: dict[str, str | None] = {**kept, TRY: "1"}
     for name, text in values.items():
-        said = (text or "").strip()[:MAX_VALUE]
-        wanted[PRESET if name == PRESET else f"{PREFIX}{name}"] = said or None
+        wanted[PRESET if name == PRESET else f"{PREFIX}{name}"] = (text or "").strip()[:MAX_VALUE] or None
     _, mark, search = query.link(**wanted).partition("?")
     return f"{mark}{search}"
 
 
-def asked(rule: Row, query: Query) -> Row | None:
-    """The body of the back-test that the address asks for; None where it asks for none."""
+def request_body(rule: Row, query: Query) -> Row | None:
+    """The request body of the back-test in the URL; None if there is none."""
     if not query.get(TRY):
         return None
     limits = {name: text for name in rule.get("thresholds") or {} if (text := query.get(f"{PREFIX}{name}"))}
@@ -54,17 +52,17 @@ def asked(rule: Row, query: Query) -> Row | None:
 
 
 def number_or_text(text: str) -> float | str:
-    """A number as one, a time such as 20m as it is."""
-    found = components_text.number(text)
+    """A number as float; a duration such as 20m stays text."""
+    found = formats.number(text)
     return text if found is None else float(found)
 
 
 def form(rule: Row, query: Query) -> Component:
-    """Preset and limits to try; the window and the cluster are the filters above."""
+    """The preset and thresholds to try; window and cluster come from the filters."""
     preset = dmc.Select(
         id={"limit": PRESET},
         label="Preset",
-        data=[{"value": "", "label": "As it stands"}, *({"value": name, "label": name} for name in PRESETS)],
+        data=[{"value": "", "label": "Current"}, *({"value": name, "label": name} for name in PRESETS)],
         value=query.get(PRESET),
         allowDeselect=False,
         size="xs",
@@ -79,70 +77,70 @@ def form(rule: Row, query: Query) -> Component:
             placeholder=quantities.typed(name, entry),
             size="xs",
             className="assumed",
-            inputProps={"title": components_text.clip((rule.get("sources") or {}).get(name), 200)},
+            inputProps={"title": formats.clip((rule.get("sources") or {}).get(name), 200)},
         )
         for name, entry in (rule.get("thresholds") or {}).items()
     ]
     button = html.Button("Try it", id={TRY: "run"}, className="button primary", n_clicks=0, type="button")
     reset = parts.link("Reset", f"{query.link(query.path)}", "button") if query.get(TRY) else None
     return parts.card(
-        f"{components_text.clip(rule.get('title'), 80)}: try it on the past"
-        if query.get(TRY)
-        else "Try it on the past",
-        html.Div([preset, *fields], className="assumptions", role="group", **parts.aria("Limits to try")),
+        f"{formats.clip(rule.get('title'), 80)}: back-test" if query.get(TRY) else "Try other thresholds on past data",
+        html.Div([preset, *fields], className="assumptions", role="group", **parts.aria("Thresholds to try")),
         html.Div(
-            [button, reset, html.Span("Nothing is stored and nobody is told.", className="soft small")],
+            [button, reset, html.Span("Nothing is stored and nobody is notified.", className="soft small")],
             className="buttons",
         ),
-        note=f"On what is known {query.window_words}, at most 31 days; an empty field stays as it is in force",
+        note=f"Uses the data {query.window_words}, at most 31 days. Empty fields keep the current value.",
     )
 
 
-def answer(told: Row, query: Query) -> list[Component]:
-    """Who would have been flagged, what that is worth, and what is new, gone or the same."""
-    changes: Row = told.get("changes") or {}
-    total: Row = told.get("total") or {}
-    today: Row = told.get("today") or {}
-    window: Row = told.get("window") or {}
-    if told.get("thresholds") is None:
-        return [states.empty("Switched off with this preset", "It would flag nobody.")]
+def results(trial: Row, query: Query) -> list[Component]:
+    """What would have been flagged, what it cost, and what is new, gone or unchanged."""
+    changes: Row = trial.get("changes") or {}
+    total: Row = trial.get("total") or {}
+    today: Row = trial.get("today") or {}
+    window: Row = trial.get("window") or {}
+    if trial.get("thresholds") is None:
+        return [states.empty("Disabled by this preset", "The rule would flag nothing.")]
     count = int(total.get("findings") or 0)
-    title = f"It would have flagged {count:,} {'finding' if count == 1 else 'findings'}; today's limits flag {int(today.get('findings') or 0):,}"
+    title = f"{count:,} {'finding' if count == 1 else 'findings'} with these thresholds, {int(today.get('findings') or 0):,} with the current ones"
     heads = parts.headlines(
         [
-            parts.Headline("Findings", parts.num(f"{count:,}"), note=f"today {int(today.get('findings') or 0):,}"),
+            parts.Headline("Findings", parts.num(f"{count:,}"), note=f"currently {int(today.get('findings') or 0):,}"),
             parts.Headline(
-                "GPU-hours", hours(total.get("gpu_hours")), note=f"today {hours_text(today.get('gpu_hours'))}"
+                "GPU-hours", hours(total.get("gpu_hours")), note=f"currently {hours_text(today.get('gpu_hours'))}"
             ),
-            parts.Headline("Cost", cost(total), note=f"today {cost_text(today)}"),
+            parts.Headline("Cost", cost(total), note=f"currently {cost_text(today)}"),
             parts.Headline(
                 "New and gone",
                 parts.num(f"+{changes.get('new', 0)} / −{changes.get('gone', 0)}"),
-                note=f"{changes.get('same', 0)} as today",
+                note=f"{changes.get('same', 0)} unchanged",
             ),
-            parts.Headline("Precision", said_precision(told.get("feedback")), note=precision_note(told)),
+            parts.Headline(
+                "Precision", parts.percent((trial.get("feedback") or {}).get("precision")), note=precision_note(trial)
+            ),
         ]
     )
     unpriced = total.get("unpriced")
-    missing = [html.P(f"{unpriced} of them without a price", className="soft small")] if unpriced else []
+    missing = [html.P(f"{unpriced} of them have no price", className="soft small")] if unpriced else []
     return [
         html.H2(title, className="result"),
         html.P(
-            f"{components_text.span(window.get('start'), window.get('end'))}, preset {components_text.clip(told.get('preset'), 40)}",
+            f"{formats.span(window.get('start'), window.get('end'))}, preset {formats.clip(trial.get('preset'), 40)}",
             className="note",
         ),
         heads,
         *missing,
-        html.Div([items(told, query), teams(told, query)], className="stack"),
+        html.Div([items(trial, query), teams(trial, query)], className="stack"),
     ]
 
 
-def items(told: Row, query: Query) -> Component:
-    """The findings, the dearest first; one kind of change where the address asks for it."""
-    rows: list[Row] = told.get("items") or []
+def items(trial: Row, query: Query) -> Component:
+    """The findings, most expensive first, filtered by kind of change if the URL has one."""
+    rows: list[Row] = trial.get("items") or []
     chosen = query.get("show") if query.get("show") in CHANGES else ""
     shown = [row for row in rows if not chosen or row.get("change") == chosen]
-    changes: Row = told.get("changes") or {}
+    changes: Row = trial.get("changes") or {}
     picks = [("All", query.link(show=None), not chosen)]
     picks += [
         (f"{word} ({changes.get(name, 0)})", query.link(show=name), chosen == name) for name, word in CHANGES.items()
@@ -151,47 +149,50 @@ def items(told: Row, query: Query) -> Component:
         return html.Div(
             [
                 parts.picks(picks, "Change"),
-                states.empty("Nobody would be flagged", "In this window, with these limits."),
+                states.empty("Nothing would be flagged", "In this window, with these thresholds."),
             ]
         )
     columns = [
-        parts.Column("Who", "wide"),
+        parts.Column("Subject", "wide"),
         parts.Column("Change"),
         parts.Column("Team", "narrow-hide"),
         parts.Column("Cost", "r"),
         parts.Column("GPU-h", "r"),
         parts.Column("Since (UTC)", "r narrow-hide"),
-        parts.Column("Owners said", "narrow-hide"),
+        parts.Column("Feedback", "narrow-hide"),
     ]
     table = [
         [
-            who(row, query),
+            subject_cell(row, query),
             change(row),
             parts.team_link(query, row.get("team")),
             parts.money(row.get("cost"), str(row.get("currency") or "")),
             hours(row.get("gpu_hours")),
-            html.Span(components_text.when(row.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+            html.Span(formats.when(row.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
             verdict(row),
         ]
         for row in shown[:MAX_ITEMS]
     ]
-    hidden = max(0, len(shown) - MAX_ITEMS) + int(told.get("left_out") or 0)
+    hidden = max(0, len(shown) - MAX_ITEMS) + int(trial.get("left_out") or 0)
     more = (
-        html.P(f"and {hidden:,} cheaper ones: gpuwatch backtest {told.get('detector')} has all", className="soft")
+        html.P(
+            f"and {hidden:,} smaller ones; run gpuwatch backtest {trial.get('detector')} for the full list",
+            className="soft",
+        )
         if hidden
         else None
     )
     return html.Div(
         [
             parts.picks(picks, "Change"),
-            parts.plain(parts.table(columns, table, label="Who would have been flagged"), more),
+            parts.plain(parts.table(columns, table, label="What would have been flagged"), more),
         ]
     )
 
 
-def who(row: Row, query: Query) -> Component:
-    """The subject, and the sentence; one that is a finding today leads to it."""
-    sentence = html.Div(components_text.clip(row.get("summary"), 200), className="two-lines soft small")
+def subject_cell(row: Row, query: Query) -> Component:
+    """The subject and the summary, with a link to the current finding if there is one."""
+    sentence = html.Div(formats.clip(row.get("summary"), 200), className="two-lines soft small")
     lead = (
         parts.link("finding", finding_link(query, str(row.get("key"))), "more small")
         if row.get("change") != "new"
@@ -201,19 +202,19 @@ def who(row: Row, query: Query) -> Component:
 
 
 def change(row: Row) -> Component:
-    """New, gone or as today."""
+    """New, gone or unchanged."""
     name = str(row.get("change"))
     return parts.tag(CHANGES.get(name, name), {"new": "warn", "gone": "ok"}.get(name, "plain"))
 
 
 def verdict(row: Row) -> str:
-    """What its owner called it."""
-    return {"true_positive": "true", "false_positive": "false alarm"}.get(str(row.get("verdict")), "")
+    """The owner's feedback."""
+    return {"true_positive": "correct", "false_positive": "false alarm"}.get(str(row.get("verdict")), "")
 
 
-def teams(told: Row, query: Query) -> Component | None:
-    """Sums by team."""
-    rows: list[Row] = told.get("teams") or []
+def teams(trial: Row, query: Query) -> Component | None:
+    """Totals by team."""
+    rows: list[Row] = trial.get("teams") or []
     if not rows:
         return None
     columns = [
@@ -243,15 +244,15 @@ def hours(entry: object) -> Component:
 
 
 def hours_text(entry: object) -> str:
-    """GPU-hours in words, exact ones stay on hover."""
-    found = components_text.number(entry)
-    return components_text.MISSING if found is None else components_text.short(found.quantize(found.__class__("0.1")))
+    """Rounded GPU-hours."""
+    found = formats.number(entry)
+    return formats.MISSING if found is None else formats.short(found.quantize(found.__class__("0.1")))
 
 
 def cost_text(sums: Row) -> str:
-    """Money by currency, in words."""
-    told = [components_text.money(one.get("amount"), str(one.get("currency") or "")) for one in sums.get("cost") or []]
-    return " and ".join(told) or components_text.MISSING
+    """Money by currency, as text."""
+    amounts = [formats.money(one.get("amount"), str(one.get("currency") or "")) for one in sums.get("cost") or []]
+    return " and ".join(amounts) or formats.MISSING
 
 
 def cost(sums: Row) -> Component:
@@ -260,16 +261,11 @@ def cost(sums: Row) -> Component:
     return parts.num(cost_text(sums), exact or "No price for this")
 
 
-def said_precision(feedback: Row | None) -> Component:
-    """The share that owners called true."""
-    return parts.percent((feedback or {}).get("precision"))
-
-
-def precision_note(told: Row) -> str:
-    """Of how many, beside today's."""
-    said: Row = told.get("feedback") or {}
-    known = int(said.get("true_positives") or 0) + int(said.get("false_positives") or 0)
+def precision_note(trial: Row) -> str:
+    """The number of reviewed findings, and the current precision."""
+    feedback: Row = trial.get("feedback") or {}
+    known = int(feedback.get("true_positives") or 0) + int(feedback.get("false_positives") or 0)
     if not known:
-        return "nobody said anything"
-    today = components_text.percent((told.get("today_feedback") or {}).get("precision"))
-    return f"of {known} that owners judged; today {today}"
+        return "not reviewed"
+    today = formats.percent((trial.get("today_feedback") or {}).get("precision"))
+    return f"of {known} reviewed; currently {today}"

@@ -1,4 +1,4 @@
-"""MIG slices over a window: tenancies of one slice put together. Pure; unknown stays unknown."""
+"""MIG slices over a window, summed over their holders. Pure; unknown stays unknown."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats
 
 NOBODY = ("__platform__", "__idle__")
 BUSY_MIN = Decimal("0.05")
 """Engine-busy ratio below which a slice is drawn as barely used."""
 
 IDLE_MIN = Decimal("0.5")
-"""Part of its held time from which an idle slice is drawn as held idle."""
+"""Idle share of the allocated time from which a slice is drawn as held idle."""
 
 MEMORY_COLUMNS, COMPUTE_ROWS = 8, 7
 METHODS = {
@@ -25,20 +25,20 @@ METHODS = {
     "memory": "memory",
     "sm": "SMs",
 }
-"""What a share of a GPU is counted by."""
+"""What a slice's share of a GPU is measured by."""
 SPLITS = {
     "bound": "split evenly among the pods bound to it",
-    "replica": "split by replicas of time-slicing",
+    "replica": "split by time-slicing replicas",
     "claim": "split by resource claims",
-    "process": "split by what processes used",
-    "fraction": "split by the fractions asked for",
+    "process": "split by process usage",
+    "fraction": "split by requested fractions",
 }
-"""How a slice is divided among several owners."""
+"""How a slice is split among several owners."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """One slice over a window. `owner` is who held it longest; None: nobody did."""
+    """One slice over a window. `owner` held it longest; None if it was unallocated."""
 
     ident: str
     gpu: str
@@ -49,19 +49,19 @@ class Slice:
     owner: str | None
     job: str | None
     others: int
-    """Further owners in the window."""
+    """Number of other owners in the window."""
     held_s: Decimal
     free_s: Decimal
     idle_s: Decimal | None
     busy: Decimal | None
-    """Mean engine-busy ratio (0..1) of its measured held time."""
+    """Mean engine-busy ratio (0..1) of its measured allocated time."""
     cost: Decimal | None
-    """What its holders pay."""
+    """What its owners pay."""
     currency: str
     method: str = ""
-    """What its share is counted by: dominant, compute, memory or sm; empty where nobody said."""
+    """What its share is measured by: dominant, compute, memory or sm; empty if unknown."""
     split: str = ""
-    """How it was divided among several owners; empty where it had one."""
+    """How it was split among several owners; empty if it had one."""
 
     @property
     def state(self) -> str:
@@ -76,37 +76,37 @@ class Slice:
 
     @property
     def start(self) -> int:
-        """First memory column; unplaced slices last."""
+        """First memory column; slices of unknown position come last."""
         return whole((self.placement or {}).get("start"), MEMORY_COLUMNS)
 
     @property
     def words(self) -> str:
-        """The slice in a sentence."""
-        who = components_text.owner(self.owner) if self.owner else "free"
+        """A one-line summary of the slice."""
+        owner = formats.owner(self.owner) if self.owner else "free"
         more = f" and {self.others} more" if self.others else ""
-        use = f"{components_text.percent(self.busy)} busy" if self.busy is not None else "not measured"
+        use = f"{formats.percent(self.busy)} busy" if self.busy is not None else "not measured"
         counted = f" by {self.method}" if self.method else ""
         divided = f", {SPLITS.get(self.split, self.split)}" if self.split else ""
         return (
-            f"{self.profile}: {who}{more}"
+            f"{self.profile}: {owner}{more}"
             + (f", {use}" if self.owner else "")
             + f", share {self.share}{counted}{divided}"
         )
 
 
 def slices(rows: Iterable[Row]) -> dict[str, list[Slice]]:
-    """By GPU, its slices in the order of memory."""
-    apart: dict[tuple[str, str], list[Row]] = {}
+    """Slices by GPU, in memory order."""
+    by_slice: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        apart.setdefault((str(row.get("gpu")), str(row.get("slice"))), []).append(row)
+        by_slice.setdefault((str(row.get("gpu")), str(row.get("slice"))), []).append(row)
     found: dict[str, list[Slice]] = {}
-    for (gpu, _), tenancies in apart.items():
+    for (gpu, _), tenancies in by_slice.items():
         found.setdefault(gpu, []).append(one(tenancies))
     return {gpu: sorted(list_, key=lambda part: (part.start, part.ident)) for gpu, list_ in found.items()}
 
 
 def one(rows: Sequence[Row]) -> Slice:
-    """Tenancies of one slice as one."""
+    """One slice, summed over its tenancies."""
     held = [row for row in rows if row.get("team") not in NOBODY or row.get("job")]
     by_owner: dict[str, Decimal] = {}
     for row in held:
@@ -115,16 +115,16 @@ def one(rows: Sequence[Row]) -> Slice:
     owner = max(by_owner, key=lambda name: (by_owner[name], name), default=None)
     mine = [row for row in held if owner_of(row) == owner]
     longest = max(mine, key=lambda row: seconds(row, "device_seconds"), default=None)
-    costs = [cost for row in held if (cost := components_text.number(row.get("cost"))) is not None]
-    idle = [part for row in held if (part := components_text.number(row.get("idle_seconds"))) is not None]
+    costs = [cost for row in held if (cost := formats.number(row.get("cost"))) is not None]
+    idle = [part for row in held if (part := formats.number(row.get("idle_seconds"))) is not None]
     last = max(rows, key=lambda row: str(row.get("start") or ""))
     placement = last.get("placement")
     return Slice(
         ident=str(last.get("slice")),
         gpu=str(last.get("gpu")),
         cluster=str(last.get("cluster") or ""),
-        profile=str(last.get("profile") or components_text.MISSING),
-        share=str(last.get("share") or components_text.MISSING),
+        profile=str(last.get("profile") or formats.MISSING),
+        share=str(last.get("share") or formats.MISSING),
         placement=placement if isinstance(placement, dict) else None,
         owner=owner,
         job=str(longest["job"]) if longest and longest.get("job") else None,
@@ -141,15 +141,15 @@ def one(rows: Sequence[Row]) -> Slice:
 
 
 def owner_of(row: Row) -> str:
-    """The team of a tenancy, else its user."""
+    """The team of a tenancy, or else its user."""
     return str(row.get("team") or row.get("user") or "__unallocated__")
 
 
 def busy_of(rows: Iterable[Row]) -> Decimal | None:
-    """Mean engine-busy ratio, weighted by time, of the tenancies that were measured."""
+    """Mean engine-busy ratio of the measured tenancies, weighted by time."""
     top = bottom = Decimal(0)
     for row in rows:
-        ratio = components_text.number((row.get("utilisation") or {}).get("gr_engine_ratio"))
+        ratio = formats.number((row.get("utilisation") or {}).get("gr_engine_ratio"))
         if ratio is not None:
             length = seconds(row, "device_seconds")
             top, bottom = top + ratio * length, bottom + length
@@ -157,8 +157,8 @@ def busy_of(rows: Iterable[Row]) -> Decimal | None:
 
 
 def seconds(row: Row, name: str) -> Decimal:
-    """A number of seconds; none counts as zero weight."""
-    return components_text.number(row.get(name)) or Decimal(0)
+    """A number of seconds; missing counts as zero."""
+    return formats.number(row.get(name)) or Decimal(0)
 
 
 def share(text: object) -> Fraction | None:
@@ -170,6 +170,6 @@ def share(text: object) -> Fraction | None:
 
 
 def whole(value: object, default: int) -> int:
-    """A small whole number from JSON."""
-    found = components_text.number(value)
+    """A whole number of slices from JSON."""
+    found = formats.number(value)
     return int(found) if found is not None and 0 <= found <= MEMORY_COLUMNS else default

@@ -1,4 +1,4 @@
-"""The waterfall: every bucket in the fixed order, each bar starting where the one before ended."""
+"""The waterfall: all buckets in ledger order, each bar starting where the previous one ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.shell.theme import place
 
 ACTED_ON = "hoarded"
-"""The one bucket whose money is red: it is somebody's to release."""
+"""The bucket whose cost is red, because its owner can release it."""
 
 COLUMNS = [
     parts.Column("Bucket"),
@@ -25,7 +25,7 @@ COLUMNS = [
 
 
 def waterfall(sums: Mapping[str, Sum], currency: str, label: str) -> Component:
-    """A table of buckets with their share, GPU-hours and money, closed by their sum."""
+    """A table of buckets with share, GPU-hours and cost, and a total row."""
     whole, done, rows = ledger_math.total(sums), Decimal(0), []
     for name in sorted(sums, key=place):
         part = sums[name]
@@ -45,7 +45,7 @@ def waterfall(sums: Mapping[str, Sum], currency: str, label: str) -> Component:
         )
     rows.append(
         [
-            html.B("All of it"),
+            html.B("Total"),
             html.Span(html.Span(className="bar f-total", style=parts.width(1)), className="track"),
             parts.percent(1),
             parts.hours(whole.seconds),

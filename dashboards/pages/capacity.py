@@ -1,4 +1,4 @@
-"""Capacity: what could be placed now, what of the free GPUs is stranded and by whom, and what would make room."""
+"""Capacity: what fits now, which free GPUs are stranded and why, and which moves would help."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
-from gpuwatch.dashboards.components import capacity_moves, capacity_now, capacity_slots, ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import capacity_moves, capacity_now, capacity_slots, formats, ledger_math, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -23,7 +22,7 @@ HOURLY = ("24h", "today", "yesterday", "7d", "week", "lastweek")
 
 @dataclass(frozen=True)
 class Data:
-    """Shapes now, plans, history and who strands; the last three None where they could not be had."""
+    """Shapes that fit now, move plans, history and stranding jobs; the last three are None if they failed to load."""
 
     shapes: Row
     plans: Row | None
@@ -32,7 +31,7 @@ class Data:
 
 
 async def load(api: Api, query: Query) -> Data:
-    """What could be placed; the rest where it can be had."""
+    """Loads what fits now; the rest is optional."""
     cluster = query.get("cluster")
     step = step_of(query.window)
     shapes, plans, history, stranded = await asyncio.gather(
@@ -42,7 +41,7 @@ async def load(api: Api, query: Query) -> Data:
         ledger_math.optional(api.capacity("stranded", cluster=cluster, window=query.window)),
     )
     if step == "1h" and (history or {}).get("next"):
-        # More pools than hours fit: by the day all of the window is seen.
+        # Too many pools for hourly steps: daily steps cover the whole window.
         history = await ledger_math.optional(
             api.capacity("history", cluster=cluster, window=query.window, step="1d", limit=MAX_LIMIT)
         )
@@ -50,20 +49,20 @@ async def load(api: Api, query: Query) -> Data:
 
 
 def step_of(window: str) -> str:
-    """Hours for windows of up to a week, days for others."""
+    """Hourly steps for windows of up to a week, daily steps otherwise."""
     start, _, end = window.partition(",")
-    low, high = components_text.moment(start), components_text.moment(end)
+    low, high = formats.moment(start), formats.moment(end)
     return "1h" if window in HOURLY or (low and high and high - low <= WEEK) else "1d"
 
 
 @page("/capacity", "Capacity", load, icon="capacity", order=3, filters=("window", "cluster"))
 def layout(data: Data, query: Query, scheme: Scheme) -> Component:
-    """What could start now; what is lost to pieces and to whom; what would help; how it went."""
+    """What fits now and which moves would help on the left; what is stranded and the history on the right."""
     clusters: list[Row] = data.shapes.get("clusters") or []
     if not clusters:
         return html.Div([parts.heading("Capacity"), nothing(query)])
     ends = sorted({str(one["as_of"]) for one in clusters if one.get("as_of")})
-    note = f"As of {components_text.when(ends[0])}" if ends else "Not known yet"
+    note = f"As of {formats.when(ends[0])}" if ends else "No data yet"
     left = [
         capacity_slots.slots(data.shapes, query),
         capacity_moves.plans(data.plans, query),
@@ -92,9 +91,9 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
 
 
 def nothing(query: Query) -> Component:
-    """No GPU is known."""
+    """No GPUs."""
     return states.empty(
-        "No GPU is known here",
-        "Nothing was measured and no scheduler listed a node, or the filters leave none.",
+        "No GPUs here",
+        "There are no measurements and no nodes from a scheduler yet, or the filters exclude them.",
         parts.link("Data quality", query.link("/quality"), "button"),
     )

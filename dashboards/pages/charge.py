@@ -1,4 +1,4 @@
-"""One charge, opened: the sentence, the prices, the lines it is the sum of, and what another policy would make of it."""
+"""One charge in detail: summary, prices, lines, and the result under another policy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
-from gpuwatch.dashboards.components import charge_lines, ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import charge_lines, formats, ledger_math, parts
 from gpuwatch.dashboards.components.charge_lines import cause_word
 from gpuwatch.dashboards.pages.finding import fact
 from gpuwatch.dashboards.shell import states
@@ -21,15 +20,15 @@ from gpuwatch.dashboards.shell.query import Query
 
 LINES_A_PAGE = 50
 MAX_POLICIES = 6
-"""Policies that were set and can be asked about, beside the presets: the newest."""
+"""The newest policies offered for comparison, in addition to the presets."""
 
 PRESETS = {
-    "": "As it is",
-    "showback": "Pay what is held",
-    "pay-for-use": "Pay what is used",
-    "share-idle": "Share what is idle",
+    "": "Current",
+    "showback": "Pay for allocation",
+    "pay-for-use": "Pay for use",
+    "share-idle": "Share idle cost",
 }
-"""Other policies to ask about, by the name of their preset."""
+"""Preset policies offered for comparison."""
 
 KINDS = {
     "allocated": "Held",
@@ -41,23 +40,23 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Data:
-    """The explanation of a charge, a page of its lines, and names of policies to ask about."""
+    """The explanation of a charge, a page of its lines, and names of policies to compare with."""
 
-    told: Row
+    charge: Row
     names: tuple[str, ...] = ()
     refused: str = ""
-    """Why the policy of the address cannot be asked about."""
+    """Why the policy in the URL cannot be compared."""
 
 
 async def load(api: Api, query: Query) -> Data:
-    """The charge of the path."""
-    (told, refused), policies = await asyncio.gather(_told(api, query), ledger_math.optional(api.policies()))
+    """The charge in the path."""
+    (charge, refused), policies = await asyncio.gather(_explain(api, query), ledger_math.optional(api.policies()))
     items = sorted((policies or {}).get("items") or [], key=lambda one: str(one.get("valid_from")), reverse=True)
-    return Data(told, tuple(dict.fromkeys(str(one.get("name")) for one in items[:MAX_POLICIES])), refused)
+    return Data(charge, tuple(dict.fromkeys(str(one.get("name")) for one in items[:MAX_POLICIES])), refused)
 
 
-async def _told(api: Api, query: Query) -> tuple[Row, str]:
-    """The charge under the policy of the address; without one where that is none, and why."""
+async def _explain(api: Api, query: Query) -> tuple[Row, str]:
+    """The charge under the policy in the URL, or, if that policy is invalid, as it is, with the error."""
     charge, policy = query.path.removeprefix("/charges/"), query.get("policy")
     if not policy:
         return await api.explain(charge, LINES_A_PAGE, query.get("cursor")), ""
@@ -71,29 +70,29 @@ async def _told(api: Api, query: Query) -> tuple[Row, str]:
 
 @page("/charges/*", "Charge", load, filters=(), under="/teams")
 def layout(data: Data, query: Query, scheme: str) -> Component:
-    """The answer in one sentence, then the proof."""
-    told = data.told
+    """The summary, then the details."""
+    charge = data.charge
     return html.Div(
         [
             parts.link("← Charges", query.link("/teams"), "back"),
-            summary(told, query),
-            *([] if told.get("kind") == "correction" else what_if(data, query)),
-            priced(told),
-            charge_lines.lines(told, query),
+            summary(charge, query),
+            *([] if charge.get("kind") == "correction" else what_if(data, query)),
+            priced(charge),
+            charge_lines.lines(charge, query),
         ],
         className="column",
     )
 
 
 def summary(data: Row, query: Query) -> Component:
-    """What it is for, how much, and who decides so."""
+    """What the charge is for, its cost and its policy."""
     currency, window = str(data.get("currency") or ""), data.get("window") or {}
     frozen: Mapping[str, object] = data.get("closed") or {}
     kind = str(data.get("kind"))
     policies = [str(one.get("name")) for one in data.get("policies") or []]
     head: list[Component] = [
         parts.tag(KINDS.get(kind, kind)),
-        html.Span(components_text.span(window.get("start"), window.get("end")), className="soft"),
+        html.Span(formats.span(window.get("start"), window.get("end")), className="soft"),
     ]
     if frozen:
         name = str(frozen.get("period"))
@@ -103,16 +102,18 @@ def summary(data: Row, query: Query) -> Component:
         fact("GPU time", parts.gpu_time(data.get("gpu_seconds"))),
     ]
     if policies:
-        facts.append(fact("Policy", components_text.clip(", then ".join(policies), 80)))
+        facts.append(fact("Policy", formats.clip(", then ".join(policies), 80)))
     team = str((data.get("group") or {}).get("team") or "__")
     if not team.startswith("__"):
         facts.append(
-            fact("Findings", parts.link("Of this team", query.link("/findings", team=team, state="all"), "more"))
+            fact(
+                "Findings", parts.link("Findings of this team", query.link("/findings", team=team, state="all"), "more")
+            )
         )
     return html.Section(
         [
             html.Div(head, className="facts"),
-            html.H1(components_text.clip(data.get("summary"), 300)),
+            html.H1(formats.clip(data.get("summary"), 300)),
             html.Div(facts, className="keyfacts"),
             states.fix(str(data["error"])) if data.get("error") else None,
         ],
@@ -121,36 +122,32 @@ def summary(data: Row, query: Query) -> Component:
 
 
 def what_if(data: Data, query: Query) -> list[Component | None]:
-    """The choice of another policy, and what everything would be under it."""
-    asked, known = query.get("policy"), {**PRESETS, **{name: name for name in data.names if name not in PRESETS}}
+    """The choice of another policy, and the result under it."""
+    chosen, known = query.get("policy"), {**PRESETS, **{name: name for name in data.names if name not in PRESETS}}
     choices = [
-        (components_text.clip(word, 40), query.link(policy=name or None, cursor=None), name == asked)
+        (formats.clip(word, 40), query.link(policy=name or None, cursor=None), name == chosen)
         for name, word in known.items()
     ]
-    head = html.Div(
-        [html.H2("What would it be under another policy?"), parts.picks(choices, "Policy")], className="asking"
-    )
+    head = html.Div([html.H2("Compare with another policy"), parts.picks(choices, "Policy")], className="asking")
     if data.refused:
-        return [head, states.advice(components_text.sentence(components_text.clip(data.refused, 300)))]
-    return [head, under_policy(data.told, known.get(asked, asked)) if asked else None]
+        return [head, states.advice(formats.sentence(formats.clip(data.refused, 300)))]
+    return [head, under_policy(data.charge, known.get(chosen, chosen)) if chosen else None]
 
 
 def under_policy(data: Row, name: str) -> Component:
-    """All that its words pay, now and then, by what for: a policy may pass on what others left."""
+    """The total now and under the other policy, by kind of cost, since a policy may redistribute shared costs."""
     then: Row = data.get("under") or {}
     if not then:
         return states.advice(
-            "Nobody knows what this would be: it has no price."
-            if data.get("error")
-            else "Nobody knows what it would be."
+            "The result is unknown because this charge has no price." if data.get("error") else "The result is unknown."
         )
     currency = str(then.get("currency") or data.get("currency") or "")
-    against = components_text.change(then.get("cost"), then.get("now"))
+    against = formats.change(then.get("cost"), then.get("now"))
     title = (
-        f"{components_text.clip(name, 40)}: {components_text.money(then.get('cost'), currency)} instead of "
-        f"{components_text.money(then.get('now'), currency)}{f' ({against})' if against else ''}"
+        f"{formats.clip(name, 40)}: {formats.money(then.get('cost'), currency)} instead of "
+        f"{formats.money(then.get('now'), currency)}{f' ({against})' if against else ''}"
     )
-    columns = [parts.Column("What for"), *(parts.Column(word, "r") for word in ("Now", "Then", "Difference"))]
+    columns = [parts.Column("Kind of cost"), *(parts.Column(word, "r") for word in ("Now", "Then", "Difference"))]
     rows = [
         [
             part_word(str(one.get("kind")), one.get("cause")),
@@ -160,69 +157,69 @@ def under_policy(data: Row, name: str) -> Component:
         ]
         for one in sorted(then.get("parts") or [], key=largest)
     ]
-    note = "Everything it pays in this window; nothing is changed"
-    return parts.card(title, parts.table(columns, rows, label="By what it is for") if rows else None, note=note)
+    note = "All costs in this window. A comparison only; nothing changes."
+    return parts.card(title, parts.table(columns, rows, label="By kind of cost") if rows else None, note=note)
 
 
 def largest(one: Mapping[str, object]) -> Decimal:
-    """Parts by money, now or then, the largest first."""
-    return -max(abs(components_text.number(one.get(name)) or Decimal(0)) for name in ("now", "cost"))
+    """Sort key: largest amount, now or then, first."""
+    return -max(abs(formats.number(one.get(name)) or Decimal(0)) for name in ("now", "cost"))
 
 
 def part_word(kind: str, cause: object) -> str:
-    """What a part is paid for."""
+    """The label of a kind of cost."""
     if cause:
         return cause_word(str(cause))
     return "Passed on by policy" if kind == "shared" else KINDS.get(kind, kind)
 
 
 def priced(data: Row) -> Component | None:
-    """One row a model, share and price."""
+    """One row per model, share and price."""
     sums: list[Row] = data.get("sums") or []
     if not sums:
         return None
     columns = [
         parts.Column("GPU model"),
-        parts.Column("Share", "r narrow-hide", hint="Part of a GPU that a slice counts as"),
+        parts.Column("Share", "r narrow-hide", hint="Fraction of a GPU that a slice counts as"),
         parts.Column("GPU-h", "r"),
-        parts.Column("Price an hour", "r narrow-hide"),
-        parts.Column("Priced", "narrow-hide"),
+        parts.Column("Price per hour", "r narrow-hide"),
+        parts.Column("Pricing", "narrow-hide"),
         parts.Column("Cost", "r"),
     ]
     rows = [
         [
             priced_name(one),
-            parts.num(str(one.get("share") or components_text.MISSING)),
+            parts.num(str(one.get("share") or formats.MISSING)),
             parts.hours(one.get("gpu_seconds")),
             parts.num(price(one.get("price"), one.get("currency")), one.get("price")),
-            html.Span(str(one.get("pricing") or components_text.MISSING).replace("_", " "), className="soft"),
+            html.Span(str(one.get("pricing") or formats.MISSING).replace("_", " "), className="soft"),
             parts.money(one.get("cost_exact"), str(one.get("currency") or "")),
         ]
         for one in sums
     ]
-    title = "It is GPU-hours times a price" if len(sums) == 1 else f"It is the sum over {len(sums)} models and prices"
+    title = "GPU-hours times price" if len(sums) == 1 else f"Sum of {len(sums)} models and prices"
     return parts.card(title, parts.table(columns, rows, label="By model and price"))
 
 
 def priced_name(one: Mapping[str, object]) -> Component:
-    """Model and profile; on a phone its share and price under them."""
+    """Model and profile, with share and price below on a phone."""
     profile = f" {one['mig_profile']}" if one.get("mig_profile") else ""
-    told = f"{one.get('share') or components_text.MISSING} × {price(one.get('price'), one.get('currency'))}"
+    details = f"{one.get('share') or formats.MISSING} × {price(one.get('price'), one.get('currency'))}"
     return html.Div(
-        [components_text.clip(f"{model(one)}{profile}", 50), html.Div(told, className="soft small narrow-only")],
+        [formats.clip(f"{model(one)}{profile}", 50), html.Div(details, className="soft small narrow-only")],
     )
 
 
 def model(one: Mapping[str, object]) -> str:
-    """A model without its maker."""
+    """A GPU model without the vendor name."""
     return str(one.get("gpu_model") or "Unknown model").removeprefix("NVIDIA ")
 
 
 def price(value: object, currency: object) -> str:
-    """A price of an hour, with its places."""
-    amount = components_text.number(value)
+    """A price per hour, with up to four decimals."""
+    amount = formats.number(value)
     return (
-        components_text.MISSING
+        formats.MISSING
         if amount is None
-        else f"{components_text.SIGNS.get(str(currency), f'{currency} ')}{amount:,.4f}".removesuffix("00")
+        else f"{formats.SIGNS.get(str(currency), f'{currency} ')}{amount:,.4f}".removesuffix("00")
     )

@@ -1,4 +1,4 @@
-"""Decisions: what the measured use says of owning, spot capacity, slices instead of GPUs, and pools as one."""
+"""Decisions: own or rent, spot capacity, slices instead of whole GPUs, and merged pools."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Row
-from gpuwatch.dashboards.components import ledger_math, owning, parts, proposals
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, ledger_math, owning, parts, proposals
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -23,41 +22,41 @@ MAX_CHIPS = 100
 
 @dataclass(frozen=True)
 class Question:
-    """A question of the API, its word, its title, and what it assumes: (parameter, label, example)."""
+    """A question: API route, tab label, title, and assumptions as (parameter, label, example)."""
 
     route: str
     word: str
     title: str
     assumes: tuple[tuple[str, str, str], ...]
     fleet: bool = False
-    """About the fleet: a token bound to teams does not see it."""
+    """About the whole fleet, so not available to team tokens."""
 
 
 QUESTIONS = {
     "own": Question(
         "own-vs-cloud",
         "Own or rent",
-        "Does owning the GPUs pay",
+        "Is owning the GPUs cheaper?",
         (("cloud_price", "Cloud price of a GPU-hour", "3.50"),),
         fleet=True,
     ),
     "spot": Question(
         "spot",
         "Spot",
-        "Which jobs are for spot capacity",
+        "Which jobs suit spot capacity?",
         (
-            ("spot_discount", "Spot is cheaper by (0 to 1)", "0.6"),
-            ("interruptions_an_hour", "Interruptions an hour", "0.05"),
+            ("spot_discount", "Spot discount (0 to 1)", "0.6"),
+            ("interruptions_an_hour", "Interruptions per hour", "0.05"),
         ),
     ),
     "slices": Question(
-        "right-sizing", "Slices", "Which jobs would fit in a slice", (("headroom", "Headroom (0.1 = a tenth)", "0.10"),)
+        "right-sizing", "Slices", "Which jobs would fit in a slice?", (("headroom", "Headroom (0.1 = 10 %)", "0.10"),)
     ),
     "pools": Question(
         "consolidation",
-        "Pools as one",
-        "What pools together would need",
-        (("headroom", "Headroom (0.1 = a tenth)", "0.10"),),
+        "Merge pools",
+        "What would merged pools need?",
+        (("headroom", "Headroom (0.1 = 10 %)", "0.10"),),
         fleet=True,
     ),
 }
@@ -66,22 +65,22 @@ DEFAULT = "own"
 
 @dataclass(frozen=True)
 class Data:
-    """The answer, or why there is none, and the fleet for the choice of pools."""
+    """The result or the error, and the fleet for the choice of pools."""
 
     answer: Row | None
     failure: ApiFailure | None
     fleet: Row | None
 
 
-def asked(query: Query) -> str:
-    """Which question the address asks."""
+def question_of(query: Query) -> str:
+    """The question in the URL."""
     wanted = query.get("of", DEFAULT)
     return wanted if wanted in QUESTIONS else DEFAULT
 
 
 async def load(api: Api, query: Query) -> Data:
-    """The answer to the question of the address. What it refuses is shown beside the choice of questions."""
-    name = asked(query)
+    """The result for the question in the URL. An error is shown below the choice of questions."""
+    name = question_of(query)
     question = QUESTIONS[name]
     given = {parameter: query.get(parameter) for parameter, _, _ in question.assumes}
     if name != "pools":
@@ -117,19 +116,19 @@ def pools_of(fleet: Row | None) -> dict[str, list[str]]:
 
 
 def chosen(fleet: Row | None, query: Query) -> tuple[str, list[str]]:
-    """The cluster and its pools that are put together: those of the address, else all of the cluster with the most."""
+    """The cluster and pools to merge: those in the URL, or else all pools of the cluster with the most."""
     known = pools_of(fleet)
     cluster = query.get("cluster") or max(known, key=lambda name: (len(known[name]), name), default="")
-    named = [pool for pool in query.get("pools").split(",") if pool]
-    return cluster, (named or known.get(cluster, []))[:MAX_POOLS]
+    wanted = [pool for pool in query.get("pools").split(",") if pool]
+    return cluster, (wanted or known.get(cluster, []))[:MAX_POOLS]
 
 
 @page(
     "/decisions", "Decisions", load, icon="decisions", order=10, filters=("window", "cluster", "team"), under="/teams"
 )
 def layout(data: Data, query: Query, scheme: str) -> Component:
-    """The questions, what is assumed, and the answer."""
-    name = asked(query)
+    """The questions, the assumptions and the result."""
+    name = question_of(query)
     question = QUESTIONS[name]
     cleared = dict.fromkeys((*(one for known in QUESTIONS.values() for one, _, _ in known.assumes), "pools"))
     choices = [
@@ -139,7 +138,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     return html.Div(
         [
             parts.heading(
-                question.title, "An estimate from measured use and what is assumed; nothing of it is charged"
+                question.title, "An estimate from measured use and the assumptions below; it does not affect charges"
             ),
             parts.picks(choices, "Question"),
             assumptions(question, data.answer, query),
@@ -151,13 +150,13 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
 
 
 def body(name: str, data: Data, query: Query) -> Component:
-    """The answer, or the state it is in instead."""
+    """The result, or a notice in its place."""
     if data.failure is not None:
         return refused(data.failure, query)
     if data.answer is None:
         return states.empty(
-            "Choose pools to put together",
-            "No pool of this cluster is known: no source names the partition or node pool of its nodes.",
+            "Choose pools to merge",
+            "This cluster has no known pools: no source reports the partition or node pool of its nodes.",
         )
     shown = {
         "own": owning.owning,
@@ -169,22 +168,22 @@ def body(name: str, data: Data, query: Query) -> Component:
 
 
 def refused(error: ApiFailure, query: Query) -> Component:
-    """What the API refused: a wrong assumption can be set right, a question about the fleet needs another token."""
+    """An error from the API: with a reset link if an assumption is invalid."""
     if error.status == 400:
-        way = parts.link("Reset what is assumed", query.link("/decisions", of=query.get("of")), "button")
-        return states.notice("failing", "This cannot be asked so", error.message, way)
+        way = parts.link("Reset assumptions", query.link("/decisions", of=query.get("of")), "button")
+        return states.notice("failing", "Invalid assumption", error.message, way)
     return states.failed(error, query)
 
 
 def assumptions(question: Question, answer: Row | None, query: Query) -> Component:
-    """What is assumed, each in a field: it lives in the address."""
+    """The assumptions as input fields; their values live in the URL."""
     used = (answer or {}).get("assumptions") or {}
     fields = [
         dmc.TextInput(
             id={"filter": parameter},
             label=label,
             value=query.get(parameter),
-            placeholder=str(used.get(parameter) or f"such as {example}"),
+            placeholder=str(used.get(parameter) or f"e.g. {example}"),
             debounce=True,
             size="xs",
             className="assumed",
@@ -196,16 +195,16 @@ def assumptions(question: Question, answer: Row | None, query: Query) -> Compone
     if any(query.get(parameter) for parameter, _, _ in question.assumes):
         away = {parameter: None for parameter, _, _ in question.assumes}
         reset = parts.link("Reset", query.link(**away), "button small")
-    return html.Div([*fields, reset], className="assumptions", role="group", **parts.aria("What is assumed"))
+    return html.Div([*fields, reset], className="assumptions", role="group", **parts.aria("Assumptions"))
 
 
 def pool_choice(fleet: Row | None, query: Query) -> Component | None:
-    """Pools of the cluster as links that put each in or take it out."""
+    """The pools of the cluster as links that add or remove each."""
     known = pools_of(fleet)
     cluster, picked = chosen(fleet, query)
     clusters = [
         parts.link(
-            components_text.clip(name, 40),
+            formats.clip(name, 40),
             query.link(cluster=name, pools=None),
             "chip current" if name == cluster else "chip",
         )
@@ -213,7 +212,7 @@ def pool_choice(fleet: Row | None, query: Query) -> Component | None:
     ]
     chips = [
         parts.link(
-            components_text.clip(pool, 40),
+            formats.clip(pool, 40),
             query.link(cluster=cluster, pools=",".join(toggled(picked, pool)) or None),
             "chip current" if pool in picked else "chip",
         )
@@ -224,11 +223,11 @@ def pool_choice(fleet: Row | None, query: Query) -> Component | None:
             html.Div([html.Span("Cluster", className="soft small"), *clusters], className="chips")
             if len(known) > 1
             else None,
-            html.Div([html.Span("Put together", className="soft small"), *chips], className="chips") if chips else None,
+            html.Div([html.Span("Merge", className="soft small"), *chips], className="chips") if chips else None,
         ]
     )
 
 
 def toggled(picked: Sequence[str], pool: str) -> list[str]:
-    """The pools with one more, or one less."""
+    """The pools with one added or removed."""
     return sorted(set(picked) ^ {pool})

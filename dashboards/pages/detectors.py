@@ -1,4 +1,4 @@
-"""The rules: what they look for, their limits in force, what owners said of them, and what is wrong with them."""
+"""The rules: thresholds in effect, open findings, precision and errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import MAX_LIMIT, Api, Row
 from gpuwatch.dashboards.components import ledger_math, parts, rules_list
-from gpuwatch.dashboards.components import text as components_text
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -18,7 +17,7 @@ from gpuwatch.dashboards.shell.query import Query
 
 @dataclass(frozen=True)
 class Data:
-    """The rules, the card that sets them, open findings, and the checks."""
+    """The rules, their settings, open findings, and the checks."""
 
     rules: Row
     card: Row | None
@@ -27,7 +26,7 @@ class Data:
 
 
 async def load(api: Api, query: Query) -> Data:
-    """The rules; the rest where it can be had."""
+    """Loads the rules; the rest is optional."""
     rules, card, findings, quality = await asyncio.gather(
         api.detectors(),
         ledger_math.optional(api.detectors_card()),
@@ -39,14 +38,14 @@ async def load(api: Api, query: Query) -> Data:
 
 @page("/detectors", "Rules", load, icon="detectors", order=11, filters=(), under="/findings")
 def layout(data: Data, query: Query, scheme: str) -> Component:
-    """What does not work, then the rules, then which limits hold where."""
+    """Problems first, then the rules, then presets and thresholds by scope."""
     items: list[Row] = data.rules.get("items") or []
     refused: list[Row] = data.rules.get("refused") or []
     opened = rules_list.open_of((data.findings or {}).get("items") or [])
     off = sum(1 for item in items if item.get("off"))
     note = (
         f"{len(items)} rules"
-        + (f", {off} switched off" if off else "")
+        + (f", {off} disabled" if off else "")
         + f"; {sum(one.count for one in opened.values()):,} open findings"
     )
     trouble = rules_list.troubles(refused, (data.quality or {}).get("checks") or [])
@@ -65,9 +64,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
             trouble,
             html.Div([body, rules_list.layers(data.card)], className="stack"),
             html.P(
-                components_text.sentence(
-                    "severity is money a day unless a rule's page says otherwise: below 10 info, below 100 low, below 1,000 medium, else high; low without a price."
-                ),
+                "Severity follows the cost per day unless the rule's page says otherwise: info below 10, low below 100, medium below 1,000, else high; low without a price.",
                 className="soft small",
             ),
         ]
@@ -75,7 +72,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
 
 
 def nothing(query: Query) -> Component:
-    """No rule at all."""
+    """No rules."""
     return states.empty(
-        "No rules", "This server knows no rule.", parts.link("Data quality", query.link("/quality"), "button")
+        "No rules", "This server has no rules.", parts.link("Data quality", query.link("/quality"), "button")
     )

@@ -1,4 +1,4 @@
-"""One finding: the evidence over its window with the thresholds used, the remedy, and what to do about it."""
+"""One finding: evidence, thresholds, remedy, and the form to act on it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import figures, finding_cards, finding_decide, ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import figures, finding_actions, finding_cards, formats, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import (
     KINDS,
     per_day,
@@ -30,7 +29,7 @@ from gpuwatch.dashboards.shell.theme import Scheme
 
 @dataclass(frozen=True)
 class Data:
-    """A finding with its series and actions, the rule it comes from, and who looks at it."""
+    """A finding with its series and actions, its rule, and the signed-in caller."""
 
     finding: Row
     rule: Row
@@ -38,7 +37,7 @@ class Data:
 
 
 async def load(api: Api, query: Query) -> Data:
-    """The finding of the path's last part."""
+    """The finding in the path."""
     finding, detectors, me = await asyncio.gather(
         api.finding(key_of(query)), ledger_math.optional(api.detectors()), ledger_math.optional(api.me())
     )
@@ -53,7 +52,7 @@ def key_of(query: Query) -> str:
 
 @page("/findings/*", "Finding", load, filters=())
 def layout(data: Data, query: Query, scheme: Scheme) -> Component:
-    """What, who and how much; then why we think so; then what to do. `action` opens that form: a link changes nothing."""
+    """Summary, evidence and the form. `action` in the URL preselects an action but changes nothing by itself."""
     finding: Row = data.finding
     evidence: Row = finding.get("evidence") or {}
     proof = [finding_cards.contention(finding), finding_cards.placement(evidence), finding_cards.room(finding, query)]
@@ -73,18 +72,16 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
     )
 
 
-def decide(data: Data, asked: str = "") -> Component:
-    """The form of decisions."""
-    return finding_decide.form(data.finding, data.me, asked)
+def decide(data: Data, chosen: str = "") -> Component:
+    """The form to act on the finding."""
+    return finding_actions.form(data.finding, data.me, chosen)
 
 
 def summary(data: Data, query: Query) -> Component:
-    """The card: severity, one sentence, dollars, owner, since when, remedy."""
+    """Severity, state, summary, cost, owner and remedy."""
     finding = data.finding
     ended = finding.get("ended_at")
-    since = f"since {components_text.when(finding.get('started_at'))}" + (
-        f", ended {components_text.when(ended)}" if ended else ""
-    )
+    since = f"since {formats.when(finding.get('started_at'))}" + (f", ended {formats.when(ended)}" if ended else "")
     kind = str((finding.get("subject") or {}).get("kind") or "")
     work = (finding.get("evidence") or {}).get("workload_class")
     return html.Section(
@@ -97,62 +94,60 @@ def summary(data: Data, query: Query) -> Component:
                 ],
                 className="facts",
             ),
-            html.H1(components_text.clip(finding.get("title"), 120)),
-            html.P(components_text.clip(finding.get("summary"), 600), className="lead"),
+            html.H1(formats.clip(finding.get("title"), 120)),
+            html.P(formats.clip(finding.get("summary"), 600), className="lead"),
             html.Div(
                 [
                     *money(finding),
                     fact("Team", parts.team_link(query, finding.get("team"))),
-                    fact("User", components_text.clip(components_text.owner(finding.get("user")), 32))
-                    if finding.get("user")
-                    else None,
+                    fact("User", formats.clip(formats.owner(finding.get("user")), 32)) if finding.get("user") else None,
                     fact(KINDS.get(kind, "Subject"), subject(finding, query, 60, kind_word=kind not in KINDS)),
-                    fact("Workload", components_text.workload(work)) if work else None,
-                    fact("Cluster", components_text.clip(finding.get("cluster"), 32)),
+                    fact("Workload", formats.workload(work)) if work else None,
+                    fact("Cluster", formats.clip(finding.get("cluster"), 32)),
                 ],
                 className="keyfacts",
             ),
-            html.Div([html.B("Do this: "), components_text.clip(finding.get("remedy"), 600)], className="remedy"),
+            html.Div([html.B("What to do: "), formats.clip(finding.get("remedy"), 600)], className="remedy"),
         ],
         className="card",
     )
 
 
 def money(finding: Row) -> list[Component]:
-    """What it cost so far and costs a day; of a finding that tells of savings, what would be saved."""
+    """The cost so far and per day, or the proposed saving."""
     found = saving(finding)
     if found is not None:
         shown = (
             parts.money(found.amount, found.currency)
             if found.amount is not None
-            else parts.num(components_text.MISSING, "No price")
+            else parts.num(formats.MISSING, "No price")
         )
         return [fact(f"Could save {found.span}".strip(), shown)]
     currency, daily = str(finding.get("currency") or ""), per_day(finding)
     return [
-        fact("So far", wasted(finding)),
-        fact("A day", parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency)),
+        fact("Cost so far", wasted(finding)),
+        fact("Per day", parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency)),
         fact("GPU time", parts.gpu_time(wasted_seconds(finding))),
     ]
 
 
 def fact(label: str, value: Any) -> Component:
-    """A small label over its value."""
+    """A label and a value."""
     return html.Div([html.Div(label, className="label"), html.Div(value)])
 
 
 def preset(data: Data, query: Query) -> Component | None:
-    """The rule that said it: its preset, and the way to try other limits."""
+    """The rule of the finding: its preset, and a link to try other thresholds."""
     rule = data.rule
     if not rule:
         return None
-    named = f"Preset {rule.get('preset')} in general" if rule.get("preset") else "The rule's own limits"
-    off = " (switched off in general now)" if rule.get("off") else ""
+    base = f"Preset {rule.get('preset')}" if rule.get("preset") else "Default thresholds"
+    off = " (now disabled)" if rule.get("off") else ""
     ident = str(rule.get("id"))
-    way = parts.link("Try other limits on the past", query.link(f"/detectors/{ident}"), "button")
-    text = f"{named}{off}; pools and teams may have their own. The limits above are those it was judged by."
+    way = parts.link("Try other thresholds", query.link(f"/detectors/{ident}"), "button")
+    text = f"{base}{off}. Pools and teams may have their own settings; this finding used the thresholds listed above."
     return parts.card(
-        f"The rule: {components_text.clip(ident, 60)}",
+        f"Rule: {formats.clip(ident, 60)}",
         html.P(text, className="soft"),
         html.Div(way, className="buttons"),
         name="late",
@@ -160,7 +155,7 @@ def preset(data: Data, query: Query) -> Component | None:
 
 
 def chart(data: Data, scheme: Scheme) -> Component:
-    """The evidence over the window; what was not measured is a gap."""
+    """The readings over the window, with gaps where nothing was measured."""
     series: Row = data.finding.get("series") or {}
     evidence: Row = data.finding.get("evidence") or {}
     thresholds = series.get("thresholds") or {}
@@ -169,14 +164,14 @@ def chart(data: Data, scheme: Scheme) -> Component:
         return parts.card(
             "No readings to draw",
             states.advice(
-                "This finding rests on what the scheduler said, or its readings are past their retention. "
-                "The numbers it was judged by are in the table."
+                "This finding is based on scheduler data, or its readings have expired. "
+                "The evidence table has the numbers."
             ),
             name="late",
         )
     window: Row = evidence.get("window") or {}
     graph = parts.graph(figure, figures.TALL)
-    limits = "; dashed: limits of the rule" if figure["layout"]["shapes"] else ""
-    times = components_text.span(window.get("start"), window.get("end")) if window else "UTC"
-    note = f"{times}{limits}; a gap was not measured"
-    return parts.card("What was measured while it lasted", graph, note=note, name="late")
+    limits = "; dashed: thresholds of the rule" if figure["layout"]["shapes"] else ""
+    times = formats.span(window.get("start"), window.get("end")) if window else "UTC"
+    note = f"{times}{limits}; gaps: no measurements"
+    return parts.card("Measurements during the finding", graph, note=note, name="late")

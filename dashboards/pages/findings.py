@@ -1,4 +1,4 @@
-"""Findings inbox: what is open, worst first, and what was decided about the rest."""
+"""Findings inbox, one state per tab, most expensive first."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import (
     STATE_WORDS,
     amount,
@@ -32,7 +31,7 @@ FILTERS = ("cluster", "pool", "team")
 
 @dataclass(frozen=True)
 class Data:
-    """A page of findings, and the rules by id."""
+    """A page of findings, and the rules."""
 
     findings: Row
     detectors: Row | None
@@ -58,7 +57,7 @@ async def load(api: Api, query: Query) -> Data:
 
 @page("/findings", "Findings", load, icon="findings", order=4, filters=(*FILTERS, "q"))
 def layout(data: Data, query: Query, scheme: str) -> Component:
-    """States as tabs, then the list."""
+    """Tabs by state, filters and the list."""
     state = query.get("state", "open")
     items: list[Row] = data.findings.get("items") or []
     choices = [
@@ -67,7 +66,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     ]
     note = f"{len(items)}{'+' if data.findings.get('next') else ''} shown" if items else None
     if note and (sums := wasted_sums(items)):
-        note += f", {' and '.join(components_text.money(cost, currency) for currency, cost in sums.items())} so far"
+        note += f", {' and '.join(formats.money(cost, currency) for currency, cost in sums.items())} so far"
     return html.Div(
         [
             parts.heading("Findings", note),
@@ -80,17 +79,17 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
 
 
 def wasted_sums(items: list[Row]) -> dict[str, Decimal]:
-    """Money that the findings cost so far, by currency."""
+    """The cost of the findings so far, by currency."""
     sums: dict[str, Decimal] = {}
     for item in items:
-        if cost := components_text.number(item.get("wasted_cost")):
+        if cost := formats.number(item.get("wasted_cost")):
             currency = str(item.get("currency") or "")
             sums[currency] = sums.get(currency, Decimal(0)) + cost
     return sums
 
 
 def narrowing(data: Data, query: Query) -> Component:
-    """Rules and severities that narrow the list."""
+    """The rule and severity filters."""
     rules = [(str(row.get("id")), str(row.get("title"))) for row in (data.detectors or {}).get("items") or []]
     severity = query.get("severity")
     chips = [
@@ -108,14 +107,14 @@ def narrowing(data: Data, query: Query) -> Component:
 
 
 def inbox(items: list[Row], query: Query) -> Component:
-    """One finding a row: the title leads to the detail."""
+    """One row per finding; the title links to its page."""
     columns = [
         parts.Column("Finding", "wide"),
         parts.Column("Severity", "narrow-hide", "severity"),
-        parts.Column("About", "narrow-hide"),
+        parts.Column("Subject", "narrow-hide"),
         parts.Column("Team", "narrow-hide"),
-        parts.Column("So far", "r", "cost"),
-        parts.Column("A day", "r narrow-hide"),
+        parts.Column("Cost so far", "r", "cost"),
+        parts.Column("Per day", "r narrow-hide"),
         parts.Column("GPU-h", "r narrow-hide"),
         parts.Column("Since (UTC)", "r narrow-hide", "started"),
     ]
@@ -127,16 +126,16 @@ def inbox(items: list[Row], query: Query) -> Component:
                 html.Div(
                     [
                         parts.link(
-                            components_text.clip(item.get("title"), 90),
+                            formats.clip(item.get("title"), 90),
                             finding_link(query, str(item.get("key"))),
                             "title two-lines",
                         ),
-                        html.Div(components_text.clip(item.get("summary"), 200), className="two-lines soft"),
+                        html.Div(formats.clip(item.get("summary"), 200), className="two-lines soft"),
                         parts.tag(taken) if taken else None,
                         html.Div(
                             [
                                 parts.severity(item.get("severity")),
-                                components_text.clip(components_text.owner(item.get("team")), 24),
+                                formats.clip(formats.owner(item.get("team")), 24),
                             ],
                             className="facts narrow-only",
                         ),
@@ -148,31 +147,31 @@ def inbox(items: list[Row], query: Query) -> Component:
                 amount(item),
                 parts.money(daily.quantize(Decimal("0.01")) if daily is not None else None, currency),
                 parts.hours(wasted_seconds(item)),
-                html.Span(components_text.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+                html.Span(formats.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
             ]
         )
     return parts.plain(parts.table(columns, rows, query, "Findings", "cost"))
 
 
 def nothing(state: str, query: Query) -> Component:
-    """No finding in this state."""
+    """No findings in this state."""
     narrowed = any(query.get(name) for name in ("detector", "severity", "q", "team", "cluster"))
     if narrowed:
         return states.empty(
-            "Nothing matches these filters",
-            "There may be findings outside them.",
+            "No findings match these filters",
+            "Other findings may exist.",
             parts.link("Show all", query.link("/findings", team=None, cluster=None), "button"),
         )
     if state == "open":
         return states.empty(
             "No open findings",
-            "Every rule that could be judged found nothing to act on. What could not be judged is on the data quality page.",
+            "No rule found anything to act on. Rules that could not run are listed on the data quality page.",
             html.Div(
                 [
                     parts.link("Data quality", query.link("/quality"), "button"),
-                    parts.link("The rules", query.link("/detectors"), "button"),
+                    parts.link("Rules", query.link("/detectors"), "button"),
                 ],
                 className="buttons",
             ),
         )
-    return states.empty(f"No findings here: {STATE_WORDS.get(state, state).lower()}", "Choose another state above.")
+    return states.empty(f"No {STATE_WORDS.get(state, state).lower()} findings", "Choose another state above.")

@@ -1,4 +1,4 @@
-"""One job: what it held, where its time went, what it cost, what was found."""
+"""One job: its GPUs, time, cost, findings, placement and runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import figures, ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import figures, formats, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import card as finding_card
 from gpuwatch.dashboards.components.waterfall import waterfall
 from gpuwatch.dashboards.pages.finding import fact
@@ -25,13 +24,13 @@ FEW = 8
 
 
 async def load(api: Api, query: Query) -> Row:
-    """The job of the path; `in` (or the filter) says on which cluster."""
+    """The job in the path, on the cluster given by `in` or the filter."""
     return await api.job(query.path.removeprefix("/jobs/"), query.get("in") or query.get("cluster") or None)
 
 
 @page("/jobs/*", "Job", load, filters=())
 def layout(data: Row, query: Query, scheme: Scheme) -> Component:
-    """Facts, waterfall, series, findings, placement, runs."""
+    """Summary, waterfall and readings on the left; findings, placement, runs and devices on the right."""
     return html.Div(
         [
             parts.link("← Jobs", query.link("/jobs"), "back"),
@@ -47,19 +46,19 @@ def layout(data: Row, query: Query, scheme: Scheme) -> Component:
 
 
 def summary(data: Row, query: Query) -> Component:
-    """Name, owner, cost and time."""
+    """Name, state, cost, owner and queue."""
     currency, ident = str(data.get("currency") or ""), str(data.get("id"))
     name = str(data.get("name") or ident)
-    times = f"{components_text.when(data.get('started_at'))} to {components_text.when(data.get('ended_at')) if data.get('ended_at') else 'now'}"
+    times = f"{formats.when(data.get('started_at'))} to {formats.when(data.get('ended_at')) if data.get('ended_at') else 'now'}"
     waited = ledger_math.ratio(seconds_between(data.get("submitted_at"), data.get("started_at")), 1)
     return html.Section(
         [
             html.Div([state_tag(data.get("state")), html.Span(times, className="soft")], className="facts"),
-            html.H1(components_text.clip(name, 90), title=name),
+            html.H1(formats.clip(name, 90), title=name),
             html.P(
                 [
-                    html.Span(components_text.clip(ident, 120), className="mono"),
-                    f" on {data.get('cluster') or components_text.MISSING}",
+                    html.Span(formats.clip(ident, 120), className="mono"),
+                    f" on {data.get('cluster') or formats.MISSING}",
                 ],
                 className="soft",
             ),
@@ -70,15 +69,15 @@ def summary(data: Row, query: Query) -> Component:
                     fact("Effective", parts.percent(ledger_math.effective(data))),
                     fact(
                         "GPUs",
-                        parts.num(str(data.get("gpus") if data.get("gpus") is not None else components_text.MISSING)),
+                        parts.num(str(data.get("gpus") if data.get("gpus") is not None else formats.MISSING)),
                     ),
-                    fact("Waited", parts.num(components_text.duration(waited))),
-                    fact("Workload", components_text.workload(data.get("workload_class"))),
+                    fact("Waited", parts.num(formats.duration(waited))),
+                    fact("Workload", formats.workload(data.get("workload_class"))),
                     fact("Team", parts.team_link(query, data.get("team"))),
-                    fact("User", components_text.clip(components_text.owner(data.get("user")), 32)),
-                    fact("Account", components_text.clip(data.get("account"), 32)),
-                    fact("Queue", components_text.clip(data.get("queue"), 32)),
-                    fact("Scheduler", components_text.clip(data.get("scheduler"), 32)),
+                    fact("User", formats.clip(formats.owner(data.get("user")), 32)),
+                    fact("Account", formats.clip(data.get("account"), 32)),
+                    fact("Queue", formats.clip(data.get("queue"), 32)),
+                    fact("Scheduler", formats.clip(data.get("scheduler"), 32)),
                 ],
                 className="keyfacts",
             ),
@@ -89,91 +88,91 @@ def summary(data: Row, query: Query) -> Component:
 
 def seconds_between(start: object, end: object) -> float | None:
     """Seconds from one time to another."""
-    first, last = components_text.moment(start), components_text.moment(end)
+    first, last = formats.moment(start), formats.moment(end)
     return (last - first).total_seconds() if first and last else None
 
 
 def time(data: Row) -> Component:
-    """Where the job's GPU time went."""
+    """The job's GPU time by bucket."""
     sums = ledger_math.by_key(data.get("waterfall") or [], "bucket")
     whole = ledger_math.total(sums)
     if not whole.seconds:
-        return parts.card("No booked time yet", states.advice("The books of its first minutes are being made."))
+        return parts.card(
+            "No GPU time in the ledger yet", states.advice("The first minutes of a job take a moment to appear.")
+        )
     largest = max(sums, key=lambda name: sums[name].seconds)
     word = BUCKET[largest].word if largest in BUCKET else largest
-    title = f"Most of its time: {components_text.inside(word)}, {components_text.percent(sums[largest].seconds / whole.seconds)}"
+    title = f"Largest part of the GPU time: {formats.inside(word)}, {formats.percent(sums[largest].seconds / whole.seconds)}"
     return parts.card(title, waterfall(sums, str(data.get("currency") or ""), "Waterfall of the job"), name="tight")
 
 
 def chart(data: Row, scheme: Scheme) -> Component:
-    """Readings over its life."""
+    """The readings over the job's lifetime."""
     figure = figures.evidence(data.get("series") or {}, scheme)
     if figure is None:
         return parts.card(
             "No readings for this job",
-            states.advice("Its GPUs were not measured, or the readings are past their retention."),
+            states.advice("Its GPUs were not measured, or the readings have expired."),
         )
     graph = parts.graph(figure, figures.TALL)
-    return parts.card("What its GPUs did", graph, note="Mean over its devices, UTC; a gap was not measured")
+    return parts.card("GPU activity", graph, note="Mean over all devices, UTC; gaps: no measurements")
 
 
 def found(data: Row, query: Query) -> Component:
-    """Findings that hang on it."""
+    """The findings about this job."""
     items: list[Row] = data.get("findings") or []
     if not items:
-        return parts.card("Nothing found about this job")
+        return parts.card("No findings about this job")
     title = f"{len(items)} finding{'s' if len(items) > 1 else ''} about this job"
     return parts.card(title, html.Div([finding_card(item, query) for item in items], className="stack"))
 
 
 def placement(data: Row) -> Component | None:
-    """How near its GPUs are to each other beside what was free when it began; nothing for a single one."""
-    told: Row = data.get("placement") or {}
-    if (told.get("gpus") or 0) < 2:
+    """How close together its GPUs are, compared with what was free at its start; nothing for a single GPU."""
+    found: Row = data.get("placement") or {}
+    if (found.get("gpus") or 0) < 2:
         return None
-    grade = told.get("grade")
+    grade = found.get("grade")
     if grade is None:
         title = "Placement not graded"
     elif grade == "A":
-        title = "Placed as near as could be"
+        title = "Best possible placement"
     else:
-        title = f"Placement {grade}: its GPUs could have been nearer"
-    speed, slow = told.get("gb_per_s"), told.get("slowdown")
+        title = f"Placement {grade}: a closer placement was possible"
+    speed, slow = found.get("gb_per_s"), found.get("slowdown")
     rows = [
-        fact("Grade", str(grade or components_text.MISSING)),
-        fact("Farthest pair", components_text.clip(told.get("worst_level"), 24)),
-        fact("Slowest link", parts.num(f"{speed:.0f} GB/s" if speed is not None else components_text.MISSING)),
+        fact("Grade", str(grade or formats.MISSING)),
+        fact("Farthest pair", formats.clip(found.get("worst_level"), 24)),
+        fact("Slowest link", parts.num(f"{speed:.0f} GB/s" if speed is not None else formats.MISSING)),
     ]
     note = None
     if slow:
-        lost = (
-            f"{components_text.percent(slow['lost_ratio_low'])} to {components_text.percent(slow['lost_ratio_high'])}"
-        )
+        lost = f"{formats.percent(slow['lost_ratio_low'])} to {formats.percent(slow['lost_ratio_high'])}"
         rows.append(fact("Work lost", parts.num(lost)))
         shares = f"{100 * slow['exposed_ratio_low']:.1f} to {100 * slow['exposed_ratio_high']:.1f} %"
-        note = f"Estimated: {shares} of a step waits for links on the best placement; nobody measured that share"
+        note = (
+            f"Estimate, assuming {shares} of each step waits on the network even with the best placement (not measured)"
+        )
     lacking = [
-        states.fix(str(one.get("fix")), f"Not known: {one.get('what')}. ")
-        for one in (told.get("missing") or [])[:MAX_MISSING]
+        states.fix(str(one.get("fix")), f"Missing: {one.get('what')}. ")
+        for one in (found.get("missing") or [])[:MAX_MISSING]
     ]
-    why = html.P(
-        components_text.sentence(components_text.clip(str(told.get("why") or "").removeprefix("Not graded: "), MAX_WHY))
-    )
+    why = html.P(formats.sentence(formats.clip(str(found.get("why") or "").removeprefix("Not graded: "), MAX_WHY)))
     return parts.card(title, why, html.Div(rows, className="keyfacts"), *lacking, note=note)
 
 
 def runs(data: Row) -> Component | None:
-    """Its runs, where it was requeued or retried."""
+    """The job's runs, if it was requeued or retried."""
     items: list[Row] = data.get("runs") or []
     if not items:
         return None
     columns = [parts.Column("Started"), parts.Column("Ended"), parts.Column("State"), parts.Column("GPUs", "r")]
     rows = [
         [
-            components_text.when(item.get("started_at") or item.get("start")),
-            components_text.when(item.get("ended_at") or item.get("end")),
+            formats.when(item.get("started_at") or item.get("start")),
+            formats.when(item.get("ended_at") or item.get("end")),
             state_tag(item.get("state")),
-            parts.num(str(item.get("gpus") if item.get("gpus") is not None else components_text.MISSING)),
+            parts.num(str(item.get("gpus") if item.get("gpus") is not None else formats.MISSING)),
         ]
         for item in items[:MAX_RUNS]
     ]
@@ -182,19 +181,19 @@ def runs(data: Row) -> Component | None:
 
 
 def devices(data: Row) -> Component | None:
-    """The devices it held."""
+    """The devices of the job."""
     items = data.get("devices") or []
     if not items:
         return None
     names = [device_name(item) for item in items]
     more = html.P(f"and {len(names) - MAX_DEVICES} more", className="soft") if len(names) > MAX_DEVICES else None
-    shown = html.Ul([html.Li(components_text.clip(name, 70), className="mono") for name in names[:MAX_DEVICES]])
+    shown = html.Ul([html.Li(formats.clip(name, 70), className="mono") for name in names[:MAX_DEVICES]])
     title = f"{len(names)} device{'s' if len(names) > 1 else ''}"
     return html.Section(html.Details([html.Summary(title), shown, more], open=len(names) <= FEW), className="card")
 
 
 def device_name(item: object) -> str:
-    """A device as text, whether the API names it or describes it."""
+    """A device as text; the API returns a name or an object."""
     if not isinstance(item, dict):
         return str(item)
     ident = item.get("id") or item.get("device") or item.get("slice") or item.get("gpu")

@@ -1,4 +1,4 @@
-"""Jobs: what ran, what it cost, and how much of it was work."""
+"""Jobs: what ran, its cost and its effective share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, job_link
@@ -20,7 +19,7 @@ FILTERS = ("window", "cluster", "pool", "team", "q")
 
 
 async def load(api: Api, query: Query) -> Row:
-    """One page of jobs of the window, the most expensive first."""
+    """One page of jobs in the window, most expensive first."""
     filters = {name: query.get(name) for name in ("user", "state", "q", "cursor") if query.get(name)}
     return await api.jobs(
         query.window, PAGE_SIZE, sort=query.get("sort", "cost"), pool=query.get("pool"), **filters, **query.scope
@@ -29,14 +28,14 @@ async def load(api: Api, query: Query) -> Row:
 
 @page("/jobs", "Jobs", load, icon="jobs", order=5, filters=FILTERS)
 def layout(data: Row, query: Query, scheme: str) -> Component:
-    """One job a row; its name leads to the detail."""
+    """One row per job; its name links to its page."""
     items: list[Row] = data.get("items") or []
     state = query.get("state")
     choices = [("All", query.link(state=None, cursor=None), not state)]
     choices += [(name.capitalize(), query.link(state=name, cursor=None), state == name) for name in STATES]
     note = f"{len(items)}{'+' if data.get('next') else ''} {query.window_words}"
     if query.get("user"):
-        note += f", user {components_text.clip(query.get('user'), 40)}"
+        note += f", user {formats.clip(query.get('user'), 40)}"
     body = listing(items, query) if items else nothing(query)
     return html.Div([parts.heading("Jobs", note), parts.picks(choices, "State"), body, parts.pager(data, query)])
 
@@ -51,7 +50,9 @@ def listing(items: list[Row], query: Query) -> Component:
         parts.Column("GPUs", "r narrow-hide"),
         parts.Column("GPU-h", "r", "gpu_seconds"),
         parts.Column("Cost", "r", "cost"),
-        parts.Column("Effective", "r", "effective_ratio", "Working at a roof of the GPU, of the time measured"),
+        parts.Column(
+            "Effective", "r", "effective_ratio", "Share of the measured time close to peak compute or memory bandwidth"
+        ),
         parts.Column("Where it went", "mix narrow-hide"),
         parts.Column("Started (UTC)", "r narrow-hide", "started"),
     ]
@@ -61,12 +62,12 @@ def listing(items: list[Row], query: Query) -> Component:
             parts.team_link(query, item.get("team")),
             user(item, query),
             state_tag(item.get("state")),
-            parts.num(components_text.MISSING if item.get("gpus") is None else str(item["gpus"]), item.get("gpus")),
+            parts.num(formats.MISSING if item.get("gpus") is None else str(item["gpus"]), item.get("gpus")),
             parts.hours(item.get("gpu_seconds")),
             parts.money(item.get("cost"), str(item.get("currency") or "")),
             parts.percent(ledger_math.effective(item)),
             parts.strip(buckets(item), f"job {item.get('id')}"),
-            html.Span(components_text.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
+            html.Span(formats.when(item.get("started_at")).removesuffix(" UTC"), className="num nowrap"),
         ]
         for item in items
     ]
@@ -74,32 +75,30 @@ def listing(items: list[Row], query: Query) -> Component:
 
 
 def title(item: Row, query: Query) -> Component:
-    """Name and id, and a mark where findings hang on it."""
+    """Name and id, with a tag for findings."""
     ident, found = str(item.get("id")), len(item.get("findings") or [])
     name = str(item.get("name") or ident)
-    under = [html.Span(components_text.clip(ident, 44), className="soft mono")] if name != ident else []
-    team = html.Span(components_text.clip(components_text.owner(item.get("team")), 24), className="narrow-only soft")
+    under = [html.Span(formats.clip(ident, 44), className="soft mono")] if name != ident else []
+    team = html.Span(formats.clip(formats.owner(item.get("team")), 24), className="narrow-only soft")
     mark = [parts.tag(f"{found} finding{'s' if found > 1 else ''}", "warn")] if found else []
     return html.Div(
         [
-            parts.link(
-                components_text.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name
-            ),
+            parts.link(formats.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name),
             html.Div([*under, team, *mark], className="jobname"),
         ]
     )
 
 
 def user(item: Row, query: Query) -> Component:
-    """A user, leading to their jobs."""
+    """A user, linked to their jobs."""
     name = item.get("user")
     if not name:
-        return html.Span(components_text.MISSING, className="missing", title="No source says whose it is")
-    return parts.link(components_text.clip(name, 28), query.link(user=str(name), cursor=None), title=str(name))
+        return html.Span(formats.MISSING, className="missing", title="No source reports the user")
+    return parts.link(formats.clip(name, 28), query.link(user=str(name), cursor=None), title=str(name))
 
 
 def state_tag(state: object) -> Component:
-    """The scheduler's word."""
+    """The scheduler's state."""
     text = str(state or "unknown")
     lowered = text.lower()
     kind = (
@@ -109,25 +108,25 @@ def state_tag(state: object) -> Component:
         if lowered.startswith(("fail", "out_of", "node_f"))
         else "plain"
     )
-    return parts.tag(components_text.clip(text.replace("_", " ").capitalize(), 20), kind)
+    return parts.tag(formats.clip(text.replace("_", " ").capitalize(), 20), kind)
 
 
 def buckets(item: Row) -> Mapping[str, object]:
-    """GPU-seconds by bucket of a job, whichever way they are written."""
+    """GPU-seconds of a job by bucket."""
     found = item.get("buckets") or {}
     return found if isinstance(found, dict) else {}
 
 
 def nothing(query: Query) -> Component:
-    """No job here."""
+    """No jobs."""
     if any(query.get(name) for name in ("team", "user", "state", "q", "cluster")):
         return states.empty(
-            "No job matches these filters",
-            "Widen the window or drop a filter.",
+            "No jobs match these filters",
+            "Choose a longer window or remove a filter.",
             parts.link("Show all", query.link("/jobs", team=None, cluster=None), "button"),
         )
     return states.empty(
-        "No job ran in this window",
-        "Either nothing ran, or no scheduler is connected: then GPUs have no owner.",
+        "No jobs in this window",
+        "Either nothing ran, or no scheduler is connected.",
         parts.link("Data quality", query.link("/quality"), "button"),
     )

@@ -1,4 +1,4 @@
-"""MIG: each GPU as 8 memory columns by 7 compute rows, its slices as rectangles, the remainder visible."""
+"""MIG: each GPU drawn as 8 memory columns by 7 compute rows, with its slices and the remainder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import parts, slice_use
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, parts, slice_use
 from gpuwatch.dashboards.components.slice_use import COMPUTE_ROWS, MEMORY_COLUMNS, Slice
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
@@ -19,10 +18,10 @@ from gpuwatch.dashboards.shell.query import Query, job_link
 
 GPUS_A_PAGE = 24
 MAX_PAGES = 10
-"""Pages of the API that are read, so that all slices of a GPU are known: they come by slice."""
+"""API pages to read, so that all slices of a GPU are known."""
 
 LETTERS_A_COLUMN = 6
-"""That fit in an eighth of a drawing."""
+"""Letters that fit in one memory column."""
 
 SORTS = {"idle": "Most idle first", "node": "By node"}
 FILLS = {
@@ -37,7 +36,7 @@ FILLS = {
 
 @dataclass(frozen=True)
 class Data:
-    """All tenancies of slices, and the GPUs they lie on. `cut`: there are more than were read."""
+    """All tenancies of slices, and their GPUs. `cut`: there are more than were read."""
 
     rows: list[Row]
     gpus: list[Row]
@@ -45,7 +44,7 @@ class Data:
 
 
 async def load(api: Api, query: Query) -> Data:
-    """All slices of the window, page by page within a bound."""
+    """All slices in the window, up to MAX_PAGES pages."""
     rows: list[Row] = []
     gpus: dict[str, Row] = {}
     cursor = ""
@@ -62,9 +61,9 @@ async def load(api: Api, query: Query) -> Data:
 
 @page("/mig", "MIG", load, icon="mig", order=3, filters=("window", "cluster", "team"))
 def layout(data: Data, query: Query, scheme: str) -> Component:
-    """What is lost inside and beside slices, then the GPUs."""
+    """Totals, then one card per GPU."""
     if not data.gpus:
-        return html.Div([parts.heading("How the sliced GPUs are used"), nothing(query)])
+        return html.Div([parts.heading("How MIG GPUs are used"), nothing(query)])
     held, sort = slice_use.slices(data.rows), query.get("sort", "idle")
     gpus = sorted(data.gpus, key=lambda gpu: gpu_order(gpu, held, sort))
     shown, links = parts.numbered(gpus, GPUS_A_PAGE, query)
@@ -73,7 +72,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
     return html.Div(
         [
             parts.heading(
-                "How the sliced GPUs are used",
+                "How MIG GPUs are used",
                 [f"{len(gpus)} GPUs, {count} slices {query.window_words}", *counted(held)],
             ),
             numbers(data, [part for of in held.values() for part in of]),
@@ -81,24 +80,22 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
             parts.picks(choices, "Order"),
             html.Div([gpu_card(gpu, held.get(str(gpu.get("gpu")), []), query) for gpu in shown], className="gpus"),
             links,
-            states.advice("There are more slices than one page reads; narrow by cluster or team.")
-            if data.cut
-            else None,
+            states.advice("There are more slices than shown here. Filter by cluster or team.") if data.cut else None,
         ]
     )
 
 
 def nothing(query: Query) -> Component:
-    """No slices here."""
+    """No slices."""
     return states.empty(
         "No MIG slices in this window",
-        "No GPU was partitioned then, or its exporter does not label GPU instances (GPU_I_ID, GPU_I_PROFILE).",
+        "No GPU was partitioned, or the exporter does not label GPU instances (GPU_I_ID, GPU_I_PROFILE).",
         parts.link("Data quality", query.link("/quality"), "button"),
     )
 
 
 def gpu_order(gpu: Row, held: dict[str, list[Slice]], sort: str) -> tuple[Decimal, str]:
-    """Idle seconds of its slices, largest first; or node and id."""
+    """Sort key: most idle seconds first, or node and id."""
     name = f"{gpu.get('node')}/{gpu.get('gpu')}"
     if sort == "node":
         return (Decimal(0), name)
@@ -107,7 +104,7 @@ def gpu_order(gpu: Row, held: dict[str, list[Slice]], sort: str) -> tuple[Decima
 
 
 def numbers(data: Data, slices: list[Slice]) -> Component:
-    """Cost of slices, idle time in them, remainder beside them, what was measured."""
+    """Cost of the slices, idle and unallocated time, remainder, and how many were measured."""
     currency = next((part.currency for part in slices if part.currency), "")
     costs = [part.cost for part in slices if part.cost is not None]
     idle = [part.idle_s for part in slices if part.idle_s is not None]
@@ -117,61 +114,59 @@ def numbers(data: Data, slices: list[Slice]) -> Component:
     rest = sum((slice_use.share(gpu.get("remainder_share")) or Fraction(0) for gpu in data.gpus), start=Fraction(0))
     return parts.headlines(
         [
-            parts.Headline("Held slices cost", parts.money(sum(costs, Decimal(0)) if costs else None, currency)),
+            parts.Headline("Cost of held slices", parts.money(sum(costs, Decimal(0)) if costs else None, currency)),
             parts.Headline(
                 "Held idle",
                 parts.percent(sum(idle, Decimal(0)) / held if idle and held else None),
-                note="of the time slices were held",
+                note="of the held slice time",
             ),
             parts.Headline(
-                "Nobody's",
+                "Unallocated",
                 parts.percent(free / (free + held) if free + held else None),
-                note="of slice time in the window",
+                note="of all slice time",
             ),
-            parts.Headline(
-                "Remainder", parts.num(f"{float(rest):.1f} GPUs", str(rest)), note="left over beside the slices"
-            ),
+            parts.Headline("Remainder", parts.num(f"{float(rest):.1f} GPUs", str(rest)), note="in no slice"),
             parts.Headline(
                 "Measured",
                 parts.num(f"{sum(1 for part in taken if part.busy is not None)} of {len(taken)}"),
-                note="slices that were held",
+                note="held slices",
             ),
         ]
     )
 
 
 def counted(held: dict[str, list[Slice]]) -> list[Component]:
-    """What shares are counted by, and how slices were divided; nothing where nobody said."""
+    """How shares are measured and how slices are split; nothing if unknown."""
     slices = [part for of in held.values() for part in of]
     methods = dict.fromkeys(name for part in slices for name in part.method.split(", ") if name)
     splits = dict.fromkeys(name for part in slices for name in part.split.split(", ") if name)
-    said = []
+    notes = []
     if methods:
-        said.append("Shares are counted by " + ", then ".join(slice_use.METHODS.get(name, name) for name in methods))
+        notes.append("Shares are measured by " + ", then ".join(slice_use.METHODS.get(name, name) for name in methods))
     if splits:
-        said.append("slices of several owners are " + "; ".join(slice_use.SPLITS.get(name, name) for name in splits))
-    return [html.Div("; ".join(said))] if said else []
+        notes.append("slices with several owners are " + "; ".join(slice_use.SPLITS.get(name, name) for name in splits))
+    return [html.Div("; ".join(notes))] if notes else []
 
 
 def remainder(rest: Fraction | None) -> Component | None:
-    """What is left over beside the slices, as the last line: the platform's."""
+    """The last line of the list: the part of the GPU in no slice."""
     if not rest:
         return None
     return html.Li(
         [
             html.Span(className="dot m-rest"),
             html.Span("remainder", className="soft one-line"),
-            html.Span("in no slice", className="soft one-line", title="The platform's, or shared by policy"),
-            parts.num(str(rest), f"{components_text.percent(float(rest))} of the GPU"),
+            html.Span("in no slice", className="soft one-line", title="Charged to the platform, or shared by policy"),
+            parts.num(str(rest), f"{formats.percent(float(rest))} of the GPU"),
             html.Span(),
         ]
     )
 
 
 def key() -> Component:
-    """What the fills mean."""
+    """The legend of the drawings."""
     fills = [(f"m-{name}", word) for name, word in FILLS.items()]
-    fills.append(("m-used pale", "Pale: taken with a slice's memory"))
+    fills.append(("m-used pale", "Pale: blocked, because a slice uses the memory"))
     return html.Div(
         [html.Span([html.Span(className=f"dot {name}"), word], className="bucket") for name, word in fills],
         className="legend",
@@ -179,23 +174,21 @@ def key() -> Component:
 
 
 def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
-    """One GPU: the drawing, then its slices in words."""
+    """One GPU: the drawing and the list of its slices."""
     ident, model = str(gpu.get("gpu")), str(gpu.get("gpu_model") or "").removeprefix("NVIDIA ")
     newest = {str(name) for name in gpu.get("slices") or []}
     now = [part for part in slices if part.ident in newest] if newest else slices
     placed = [part for part in now if part.placement is not None]
     gone = len(slices) - len(now)
-    older = html.P(f"and {gone} slice{'s' if gone > 1 else ''} of earlier layouts", className="soft small")
+    older = html.P(f"and {gone} slice{'s' if gone > 1 else ''} from earlier layouts", className="soft small")
     rest = slice_use.share(gpu.get("remainder_share"))
-    over = f"remainder {components_text.percent(float(rest))}" if rest is not None else "remainder unknown"
+    over = f"remainder {formats.percent(float(rest))}" if rest is not None else "remainder unknown"
     return html.Section(
         [
             html.Header(
                 [
-                    html.H2(
-                        components_text.clip(f"{gpu.get('node')} · {components_text.device(ident)}", 44), title=ident
-                    ),
-                    html.Div(f"{components_text.clip(model, 30)}, {over}", className="note"),
+                    html.H2(formats.clip(f"{gpu.get('node')} · {formats.device(ident)}", 44), title=ident),
+                    html.Div(f"{formats.clip(model, 30)}, {over}", className="note"),
                 ]
             ),
             *(
@@ -203,7 +196,7 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
                 if len(placed) == len(now)
                 else [
                     sizes(now, rest),
-                    html.P("Drawn by size: no source reports where they lie", className="soft small"),
+                    html.P("Drawn by size; no source reports their positions", className="soft small"),
                 ]
             ),
             html.Ul(
@@ -217,11 +210,10 @@ def gpu_card(gpu: Row, slices: list[Slice], query: Query) -> Component:
 
 
 def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component:
-    """8 memory columns by 7 compute rows; each slice spans its memory and its compute, the rest is remainder.
+    """8 memory columns by 7 compute rows; each slice spans its memory and compute, the rest is remainder.
 
-    Its columns are pale above and below it: their memory is taken, so nothing else fits there, and a full GPU has no
-    empty ground. What is left over although no share of the GPU is lost (seven 1g slices leave an eighth of memory) is
-    fainter.
+    A slice's columns are pale above and below it, because their memory is taken and nothing else fits there. A
+    remainder that costs nothing (seven 1g slices leave an eighth of the memory) is drawn fainter.
     """
     cells: list[Component] = []
     over: list[Component] = []
@@ -251,14 +243,14 @@ def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component
         html.Div(
             className=f"slice {lost}",
             style={"gridColumn": f"{column + 1}", "gridRow": "1 / -1"},
-            title="Memory left over",
+            title="Unused memory",
         )
         for column in range(MEMORY_COLUMNS)
         if column not in taken
     ]
     if row_at > 1:
         style = {"gridColumn": "1 / -1", "gridRow": f"1 / {row_at}"}
-        over.append(html.Div(className=f"slice {lost}", style=style, title="Compute left over"))
+        over.append(html.Div(className=f"slice {lost}", style=style, title="Unused compute"))
     label = f"GPU {ident}: " + "; ".join(part.words for part in slices)
     return html.Div(
         [
@@ -271,8 +263,8 @@ def drawing(slices: list[Slice], ident: str, rest: Fraction | None) -> Component
 
 
 def sizes(slices: list[Slice], rest: Fraction | None) -> Component:
-    """Slices by their share of the GPU, side by side, where nobody says where they lie."""
-    pieces = [
+    """Slices side by side by their share of the GPU, for unknown positions."""
+    blocks = [
         html.Div(
             html.Span(fitting(part, int((slice_use.share(part.share) or Fraction(0)) * MEMORY_COLUMNS))),
             className=f"slice m-{part.state}",
@@ -282,42 +274,42 @@ def sizes(slices: list[Slice], rest: Fraction | None) -> Component:
         for part in slices
     ]
     if rest:
-        pieces.append(html.Div(className="slice m-rest", style=parts.width(float(rest)), title="Left over"))
-    return html.Div(pieces, className="sizes", role="img", **parts.aria("; ".join(part.words for part in slices)))
+        blocks.append(html.Div(className="slice m-rest", style=parts.width(float(rest)), title="Remainder"))
+    return html.Div(blocks, className="sizes", role="img", **parts.aria("; ".join(part.words for part in slices)))
 
 
 def names() -> Component:
-    """What the columns of the list are."""
-    said = ("Slice", "Held longest by", "Busy", "Cost")
-    return html.Li([html.Span(), *(html.Span(word) for word in said)], className="soft small")
+    """The header of the list."""
+    columns = ("Slice", "Held longest by", "Busy", "Cost")
+    return html.Li([html.Span(), *(html.Span(word) for word in columns)], className="soft small")
 
 
 def fitting(part: Slice, columns: int) -> str:
-    """An owner where a slice is wide enough for the name; else nothing: the list below names it."""
+    """The owner if the slice is wide enough for the name, else nothing; the list below has it."""
     name = short_owner(part.owner) if part.owner else "free"
     return name if len(name) <= max(1, columns) * LETTERS_A_COLUMN else ""
 
 
 def short_owner(name: str) -> str:
-    """An owner where there is room for few words."""
-    return "no team" if name == "__unallocated__" else components_text.owner(name)
+    """A short label of an owner."""
+    return "no team" if name == "__unallocated__" else formats.owner(name)
 
 
 def line(part: Slice, query: Query) -> Component:
-    """A slice in the list under the drawing."""
-    who = components_text.clip(short_owner(part.owner), 22) if part.owner else "free"
-    said = f"{who} and {part.others} more" if part.others else who
+    """A slice in the list below the drawing."""
+    owner = formats.clip(short_owner(part.owner), 22) if part.owner else "free"
+    label = f"{owner} and {part.others} more" if part.others else owner
     name = (
-        parts.link(said, job_link(query, part.cluster, part.job), title=f"{part.words}; longest: job {part.job}")
+        parts.link(label, job_link(query, part.cluster, part.job), title=f"{part.words}; longest: job {part.job}")
         if part.job
-        else html.Span(said, className="soft one-line", title=part.words)
+        else html.Span(label, className="soft one-line", title=part.words)
     )
     use = parts.percent(part.busy) if part.owner else html.Span()
     cost = parts.money(part.cost, part.currency) if part.owner else html.Span()
     return html.Li(
         [
             html.Span(className=f"dot m-{part.state}"),
-            html.Span(components_text.clip(part.profile, 14), className="mono one-line"),
+            html.Span(formats.clip(part.profile, 14), className="mono one-line"),
             name,
             use,
             cost,

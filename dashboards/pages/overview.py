@@ -1,4 +1,4 @@
-"""Overview: where the GPU-hours and the money went, and what to do about it."""
+"""Overview: where the GPU-hours and the money went, and what to do first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import figures, ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import figures, formats, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import card as finding_card
 from gpuwatch.dashboards.components.ledger_math import History, Sum
 from gpuwatch.dashboards.components.waterfall import waterfall
@@ -24,33 +23,33 @@ from gpuwatch.dashboards.shell.theme import BUCKETS, PRODUCTIVE, STAGES, Scheme
 
 TOP_FINDINGS = 4
 PARTLY = 1 - ledger_math.UNSEEN_MAX
-"""Part of the held time that nobody measured, above which a ratio is of what is measured."""
-NOTHING_BEFORE = "no period before"
+"""With a larger unmeasured share than this, ratios refer to the measured time only."""
+NOTHING_BEFORE = "no earlier data"
 
 
 @dataclass(frozen=True)
 class Data:
-    """What the overview shows. Parts it can do without are None when they failed."""
+    """The data of the overview. Optional parts are None if they failed to load."""
 
-    books: History
+    history: History
     fleet: Row | None
     findings: Row | None
 
 
 async def load(api: Api, query: Query) -> Data:
-    """Asks for everything at once; only the ledger is needed."""
+    """Loads everything at once; only the ledger is required."""
     top = api.findings(limit=TOP_FINDINGS, state="open", sort="cost", pool=query.get("pool"), **query.scope)
-    told, findings = await asyncio.gather(ledger_math.history(api, query), ledger_math.optional(top))
-    return Data(told, told.fleet, findings)
+    history, findings = await asyncio.gather(ledger_math.history(api, query), ledger_math.optional(top))
+    return Data(history, history.fleet, findings)
 
 
 @page("/", "Overview", load, icon="overview", order=1)
 def layout(data: Data, query: Query, scheme: Scheme) -> Component:
-    """Headline numbers, then the funnel and the waterfall, then the trend and what to act on."""
-    sums = ledger_math.by_key(ledger_math.within(data.books.now, query), "bucket")
+    """Headline numbers, funnel and waterfall, top findings and trend."""
+    sums = ledger_math.by_key(ledger_math.within(data.history.now, query), "bucket")
     whole = ledger_math.total(sums)
-    window = data.books.now.get("window") or {}
-    note = f"{components_text.span(window.get('start'), window.get('end'))}" if window else query.window_words
+    window = data.history.now.get("window") or {}
+    note = f"{formats.span(window.get('start'), window.get('end'))}" if window else query.window_words
     top = parts.heading("Where the GPU-hours went", note)
     if not whole.seconds:
         return html.Div(
@@ -58,13 +57,13 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
                 top,
                 states.empty(
                     "No GPU time in this window",
-                    "Nothing was measured or scheduled then. Choose another window, or look at what the sources say.",
+                    "There is no data yet for this window. Choose another window, or check the data sources.",
                     earlier(data.fleet or {}, query),
                     parts.link("Data quality", query.link("/quality"), "button"),
                 ),
             ]
         )
-    currency = str(data.books.now.get("currency") or "")
+    currency = str(data.history.now.get("currency") or "")
     return html.Div(
         [
             top,
@@ -81,24 +80,24 @@ def layout(data: Data, query: Query, scheme: Scheme) -> Component:
 
 
 def earlier(fleet: Row, query: Query) -> Component | None:
-    """Leads to the last week that has books, where they ended before the window."""
-    end = components_text.moment(fleet.get("as_of"))
+    """A link to the last week with ledger data."""
+    end = formats.moment(fleet.get("as_of"))
     if end is None:
         return None
     window = ledger_math.text_of(end - timedelta(days=7), end)
     return parts.link(
-        f"Show the week up to {components_text.when(fleet.get('as_of'))}", query.link(window=window), "button primary"
+        f"Show the week until {formats.when(fleet.get('as_of'))}", query.link(window=window), "button primary"
     )
 
 
 def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, query: Query) -> Component:
-    """Cost, productive, allocated, held idle, not measured: each against the window before."""
-    before = ledger_math.by_key(ledger_math.within(data.books.before, query), "bucket")
+    """Cost, productive, allocated, held idle and not measured, each against the previous window."""
+    before = ledger_math.by_key(ledger_math.within(data.history.before, query), "bucket")
     past = ledger_math.total(before)
     known = ledger_math.comparable(past, whole)
     alone = None if known else NOTHING_BEFORE
     steps = ledger_math.trend(
-        ledger_math.within(data.books.stepped, query), data.books.step, ledger_math.window_of(data.books.now)
+        ledger_math.within(data.history.stepped, query), data.history.step, ledger_math.window_of(data.history.now)
     )
     allocated = [bucket.name for bucket in BUCKETS if bucket.allocated]
 
@@ -112,10 +111,10 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
         return parts.Headline(
             "Productive",
             parts.percent(now),
-            components_text.points(now, then) if alike else None,
+            formats.points(now, then) if alike else None,
             None if now is None or then is None else now >= then,
             worked_by_step(steps),
-            not_measured(query) if now is None and whole.seconds else "of the measured" if partial else alone,
+            not_measured(query) if now is None and whole.seconds else "of the measured time" if partial else alone,
         )
 
     def share(label: str, names: list[str], good_up: bool | None, href: str | None = None) -> parts.Headline:
@@ -123,7 +122,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
         then = part(before, names, past) if known else None
         good = None if good_up is None or now is None or then is None else (now >= then) is good_up
         return parts.Headline(
-            label, parts.percent(now), components_text.points(now, then), good, steps.share(names), alone, href
+            label, parts.percent(now), formats.points(now, then), good, steps.share(names), alone, href
         )
 
     idle, idle_before = sums.get("hoarded", Sum()), before.get("hoarded", Sum())
@@ -132,7 +131,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
             parts.Headline(
                 "GPU cost",
                 parts.money(whole.cost, currency),
-                components_text.change(whole.cost, past.cost if known else None),
+                formats.change(whole.cost, past.cost if known else None),
                 series=steps.sums(list(steps.hours)),
                 note=parts.gpu_time(whole.seconds),
                 href=query.link("/teams"),
@@ -142,7 +141,7 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
             parts.Headline(
                 "Held idle",
                 parts.money(ledger_math.nothing_costs(idle, whole), currency),
-                components_text.change(idle.seconds, idle_before.seconds if known else None),
+                formats.change(idle.seconds, idle_before.seconds if known else None),
                 idle.seconds <= idle_before.seconds,
                 steps.sums(["hoarded"]),
                 note=parts.gpu_time(idle.seconds),
@@ -154,18 +153,18 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
 
 
 def unseen(sums: Mapping[str, Sum]) -> Decimal:
-    """The part of the held time that nobody measured (0..1)."""
+    """The unmeasured share of the allocated time (0..1)."""
     held = ledger_math.total(sums, [bucket.name for bucket in BUCKETS if bucket.allocated]).seconds
     return sums.get("unobserved", Sum()).seconds / held if held else Decimal(0)
 
 
 def measured_partly(sums: Mapping[str, Sum]) -> bool:
-    """Whether so much of the held time was not measured that a ratio of all of it would say too little."""
+    """Whether so much allocated time is unmeasured that a ratio of all of it would mislead."""
     return unseen(sums) > PARTLY
 
 
 def worked(sums: Mapping[str, Sum]) -> Decimal | None:
-    """Productive part of the time (0..1), of what is measured where much is not; None where (nearly) nothing held is."""
+    """Productive share (0..1) of the time, or of the measured time if much is unmeasured; None if nearly all is."""
     if unseen(sums) > ledger_math.UNSEEN_MAX:
         return None
     whole = ledger_math.total(sums).seconds
@@ -175,7 +174,7 @@ def worked(sums: Mapping[str, Sum]) -> Decimal | None:
 
 
 def worked_by_step(steps: ledger_math.Trend) -> list[float | None]:
-    """The productive part of each step; None where it is not known."""
+    """The productive share of each step; None where unknown."""
     found: list[float | None] = []
     for at in range(len(steps.starts)):
         known = {name: Sum(Decimal(str(series[at] or 0))) for name, series in steps.hours.items()}
@@ -185,22 +184,22 @@ def worked_by_step(steps: ledger_math.Trend) -> list[float | None]:
 
 
 def not_measured(query: Query) -> Component:
-    """Why nobody knows what the held GPUs did, leading to the fix."""
-    return parts.link("SM activity is not measured", query.link("/quality"), "more", "Data quality says how to fix it")
+    """A note that activity is not measured, linked to the fix."""
+    return parts.link("SM activity is not measured", query.link("/quality"), "more", "See Data quality for the fix")
 
 
 def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> Component:
-    """Owned to effective: GPU-hours and money of the window, GPUs of this minute."""
+    """From owned to effective: GPU-hours and cost in the window, and GPUs right now."""
     priced = pool_stages(sums)
-    # Which free GPUs report is not in the buckets; what is held and measured is.
-    stages: Row = priced if query.get("pool") else {**(data.books.now.get("funnel") or {}), **priced}
+    # The buckets do not show which free GPUs report, only which allocated ones are measured.
+    stages: Row = priced if query.get("pool") else {**(data.history.now.get("funnel") or {}), **priced}
     now = running(data.fleet or {}, query)
-    whole, team = components_text.number((stages.get("total") or {}).get("gpu_seconds")), query.get("team")
+    whole, team = formats.number((stages.get("total") or {}).get("gpu_seconds")), query.get("team")
     rows = []
     for name, word, meaning in STAGES:
         stage: Row = stages.get(name) or {}
         share = ledger_math.ratio(stage.get("gpu_seconds"), whole)
-        # A stage says 0.00 also where no bucket of it has a price.
+        # The API returns a cost of 0.00 even if no bucket of the stage has a price.
         known = name in stages and (priced.get(name) or priced["total"])["cost"] is not None
         cost = stage.get("cost") if known else None
         rows.append(
@@ -210,7 +209,7 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
                 parts.percent(share),
                 parts.hours(stage.get("gpu_seconds")),
                 parts.money(cost, currency),
-                *([] if team else [alive(now.get(name))]),
+                *([] if team else [current(now.get(name))]),
             ]
         )
     columns = [
@@ -221,20 +220,20 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
         parts.Column("Cost", "r narrow-hide"),
     ]
     if not team:
-        hint = "GPUs, and MIG slices of partitioned GPUs, in the last booked minutes"
+        hint = "GPUs, and MIG slices of partitioned GPUs, in the latest minutes of the ledger"
         columns.append(parts.Column("Now", "r now", hint=hint))
     effective, partial = worked(sums), measured_partly(sums)
-    of = "of what is measured" if partial else f"of the GPU time {'held' if team else 'owned'}"
-    title = f"{components_text.percent(effective)} {of} did effective work"
+    of = "of the measured GPU time" if partial else f"of the GPU time {'held' if team else 'owned'}"
+    title = f"{formats.percent(effective)} {of} was effective"
     if effective is None:
-        title = "How much of the GPU time did effective work is not known" if partial else "How far the GPU time got"
+        title = "Effective GPU time: unknown" if partial else "From owned to effective GPU time"
     note = not_measured(query) if effective is None and partial else None
     return parts.card(title, parts.table(columns, rows, label="Funnel"), note=note, name="tight")
 
 
 def pool_stages(sums: Mapping[str, Sum]) -> Row:
-    """The funnel from buckets; which free GPUs report is not in them, so that stage is unknown, and so is what the held
-    ones did where (nearly) nobody measured it.
+    """The funnel computed from buckets. They do not show which free GPUs report, so that stage is missing; the later
+    stages are unknown if nearly all allocated time is unmeasured.
     """
     held = [bucket.name for bucket in BUCKETS if bucket.allocated and bucket.name != "unobserved"]
     stages = {
@@ -251,7 +250,7 @@ def pool_stages(sums: Mapping[str, Sum]) -> Row:
 
 
 def running(fleet: Row, query: Query) -> dict[str, tuple[Decimal | None, Decimal | None]]:
-    """Whole GPUs and MIG slices now at each stage, of the clusters and pools that the query leaves."""
+    """Current whole GPUs and MIG slices at each stage, within the filters."""
     items = [
         row
         for row in fleet.get("items") or []
@@ -264,12 +263,12 @@ def running(fleet: Row, query: Query) -> dict[str, tuple[Decimal | None, Decimal
 
 
 def added(items: list[Row], kind: str, stage: str) -> Decimal | None:
-    """The sum of what is known; None where nothing is."""
-    known = [found for row in items if (found := components_text.number((row.get(kind) or {}).get(stage))) is not None]
+    """The sum of the known values; None if there are none."""
+    known = [found for row in items if (found := formats.number((row.get(kind) or {}).get(stage))) is not None]
     return sum(known, Decimal(0)) if known else None
 
 
-def alive(counts: tuple[Decimal | None, Decimal | None] | None) -> Component:
+def current(counts: tuple[Decimal | None, Decimal | None] | None) -> Component:
     """`96 + 26 slices`."""
     gpus, slices = counts or (None, None)
     text = count(gpus)
@@ -279,31 +278,31 @@ def alive(counts: tuple[Decimal | None, Decimal | None] | None) -> Component:
 
 
 def count(value: object) -> str:
-    """GPUs: whole numbers as such, averages with one decimal."""
-    found = components_text.number(value)
-    return components_text.MISSING if found is None else f"{found:,.0f}" if found == int(found) else f"{found:,.1f}"
+    """A number of GPUs: whole numbers as such, averages with one decimal."""
+    found = formats.number(value)
+    return formats.MISSING if found is None else f"{found:,.0f}" if found == int(found) else f"{found:,.1f}"
 
 
 def buckets(sums: Mapping[str, Sum], currency: str, query: Query) -> Component:
-    """The waterfall under the sentence that names the largest loss."""
+    """The waterfall, with the largest loss as its title."""
     waste = [(sums[b.name].seconds, b.word) for b in BUCKETS if b.waste and b.name in sums and sums[b.name].seconds]
     seconds, word = max(waste, default=(Decimal(0), ""))
     title = (
-        f"The largest loss: {components_text.inside(word)}, {components_text.gpu_time(seconds)} {query.window_words}"
+        f"Largest loss: {formats.inside(word)}, {formats.gpu_time(seconds)} {query.window_words}"
         if word
-        else "Every GPU-hour in one bucket"
+        else "GPU-hours by bucket"
     )
     return parts.card(title, waterfall(sums, currency, "Waterfall by bucket"), name="tight")
 
 
 def trend(data: Data, query: Query, scheme: Scheme) -> Component:
-    """Buckets over time."""
+    """The buckets over time."""
     steps = ledger_math.trend(
-        ledger_math.within(data.books.stepped, query), data.books.step, ledger_math.window_of(data.books.now)
+        ledger_math.within(data.history.stepped, query), data.history.step, ledger_math.window_of(data.history.now)
     )
-    unit = "hour" if data.books.step == "1h" else "day"
+    unit = "hour" if data.history.step == "1h" else "day"
     if not steps.starts:
-        return parts.card("Trend", states.advice("No books over time for this window yet."))
+        return parts.card("Trend", states.advice("The ledger has no steps for this window yet."))
     share = worked_by_step(steps)
     known = [
         (value, start)
@@ -312,22 +311,22 @@ def trend(data: Data, query: Query, scheme: Scheme) -> Component:
     ]
     best = max(known, default=None)
     title = (
-        f"The best {unit}, {components_text.when(best[1]) if unit == 'hour' else components_text.day(best[1])}, was {components_text.percent(best[0])} productive"
+        f"Best {unit}: {formats.when(best[1]) if unit == 'hour' else formats.day(best[1])}, {formats.percent(best[0])} productive"
         if best and len(known) > 1
         else f"GPU-hours by {unit}"
     )
-    partial = "; the pale ones are cut by the window" if steps.cut else ""
+    partial = "; pale columns are partial" if steps.cut else ""
     graph = parts.graph(figures.stack(steps.starts, steps.hours, steps.step_s, scheme, steps.cut), figures.LOW)
-    return parts.card(title, graph, note=f"Each column is one {unit}, UTC{partial}")
+    return parts.card(title, graph, note=f"One column per {unit}, UTC{partial}")
 
 
 def top_findings(data: Data, query: Query) -> Component:
-    """The open findings that cost most."""
+    """The most expensive open findings."""
     more = parts.link("All findings", query.link("/findings"), "more")
     if data.findings is None:
-        return parts.card("What to do first", states.advice("Findings could not be loaded; they are tried again."))
+        return parts.card("What to do first", states.advice("Findings could not be loaded. Retrying."))
     items: list[Row] = (data.findings.get("items") or [])[:TOP_FINDINGS]
     if not items:
-        return parts.card("Nothing to act on: no open findings", note=more)
-    daily = [html.Div(finding_card(item, query)) for item in items]
-    return parts.card("What to do first", html.Div(daily, className="stack"), note=more)
+        return parts.card("No open findings", note=more)
+    cards = [html.Div(finding_card(item, query)) for item in items]
+    return parts.card("What to do first", html.Div(cards, className="stack"), note=more)

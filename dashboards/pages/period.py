@@ -1,4 +1,4 @@
-"""One closed period: its bill by team, what was corrected and why, its closings and signatures."""
+"""One closed period: its bill by team, corrections, closings and signatures."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.pages.finding import fact
 from gpuwatch.dashboards.pages.periods import corrected, state_tag
 from gpuwatch.dashboards.shell import states
@@ -24,7 +23,7 @@ MAX_LINES = 200
 
 @dataclass(frozen=True)
 class Group:
-    """Lines of corrections of one cause posted at once, by team."""
+    """Correction lines of one team with the same cause and posting time."""
 
     posted_at: str
     why: str
@@ -35,13 +34,13 @@ class Group:
 
 
 async def load(api: Api, query: Query) -> Row:
-    """The period of the path with the lines of its corrections."""
+    """The period in the path, with its correction lines."""
     return await api.period(query.path.removeprefix("/periods/"), "corrections", query.get("cursor"))
 
 
 @page("/periods/*", "Period", load, filters=(), under="/teams")
 def layout(data: Row, query: Query, scheme: str) -> Component:
-    """What was billed, what changed, and how to check it."""
+    """The bill and its corrections, the closings, and commands."""
     period: Row = data["period"]
     return html.Div(
         [
@@ -58,7 +57,7 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
 
 
 def summary(period: Row, query: Query) -> Component:
-    """The bill by team, as frozen and with its corrections."""
+    """The bill by team, as frozen and as corrected."""
     name, currency, window = str(period.get("period")), str(period.get("currency") or ""), period.get("window") or {}
     frozen, later = (
         ledger_math.by_key(period.get("rows") or [], "team"),
@@ -94,21 +93,21 @@ def summary(period: Row, query: Query) -> Component:
             html.Div(
                 [
                     state_tag(period),
-                    html.Span(components_text.span(window.get("start"), window.get("end")), className="soft"),
+                    html.Span(formats.span(window.get("start"), window.get("end")), className="soft"),
                 ],
                 className="facts",
             ),
-            html.H1(f"The bill of {name}"),
+            html.H1(f"Bill for {name}"),
             html.Div(
                 [
                     fact("Billed", parts.money(period.get("cost"), currency)),
                     fact("GPU time", parts.gpu_time(period.get("gpu_seconds"))),
-                    fact("Corrected since", parts.more(later_sum, currency)),
+                    fact("Corrections since", parts.more(later_sum, currency)),
                     fact("See also", onward(name, query)),
                 ],
                 className="keyfacts",
             ),
-            parts.table(columns, rows, label="The bill by team"),
+            parts.table(columns, rows, label="Bill by team"),
             more,
         ],
         className="card",
@@ -116,30 +115,30 @@ def summary(period: Row, query: Query) -> Component:
 
 
 def whose(team: str, name: str, query: Query) -> Component:
-    """A team, leading to its charges of the period."""
-    said = components_text.clip(components_text.owner("" if team == "None" else team), 60)
+    """A team, linked to its charges in the period."""
+    label = formats.clip(formats.owner("" if team == "None" else team), 60)
     if team == "None" or team.startswith("__"):
-        return html.Span(said, className="soft")
-    return parts.link(said, query.link("/teams", window=name, team=team, by="user"), "title", team)
+        return html.Span(label, className="soft")
+    return parts.link(label, query.link("/teams", window=name, team=team, by="user"), "title", team)
 
 
 def onward(name: str, query: Query) -> Component:
-    """Its charges, and the report of a week."""
+    """Links to the charges, and to the report of a week."""
     charges = parts.link("Charges", query.link("/teams", window=name), "more")
     report = parts.link("Report", query.link("/reports", week=name, team=None), "more")
     return html.Div([charges, ", ", report] if "W" in name else charges)
 
 
 def amount(sums: dict[str, ledger_math.Sum], team: str) -> Decimal | None:
-    """The money of a team; None where it has none or no price."""
+    """The cost of a team; None without charges or price."""
     return sums[team].cost if team in sums else None
 
 
 def lines(data: Row, query: Query) -> Component:
-    """Corrections by instant, cause and team."""
+    """Corrections by time, cause and team."""
     found = grouped(data.get("items") or [])
     if not found:
-        return parts.card("Nothing was corrected since")
+        return parts.card("No corrections")
     columns = [
         parts.Column("Why"),
         parts.Column("Team"),
@@ -150,31 +149,34 @@ def lines(data: Row, query: Query) -> Component:
         [
             html.Div(
                 [
-                    components_text.clip(one.why, 100),
-                    html.Div(components_text.when(one.posted_at), className="soft small nowrap"),
+                    formats.clip(one.why, 100),
+                    html.Div(formats.when(one.posted_at), className="soft small nowrap"),
                 ]
             ),
-            components_text.clip(components_text.owner(one.team), 40),
+            formats.clip(formats.owner(one.team), 40),
             parts.hours(one.seconds),
             parts.more(one.cost, one.currency),
         ]
         for one in found[:MAX_LINES]
     ]
-    note = "Billed in the period that was open when they were posted"
+    note = "Billed in the period that was open when they were posted."
     return parts.card(
-        "What was corrected since", parts.table(columns, rows, label="Corrections"), parts.pager(data, query), note=note
+        "Corrections since closing",
+        parts.table(columns, rows, label="Corrections"),
+        parts.pager(data, query),
+        note=note,
     )
 
 
 def grouped(items: Iterable[Row]) -> list[Group]:
-    """Lines added up by instant, cause and team, the newest first; those of one instant by money."""
+    """Correction lines summed by time, cause and team: newest first, then largest amount."""
     sums: dict[tuple[str, str, str, str], ledger_math.Sum] = {}
     for item in items:
         key = tuple(str(item.get(name) or "") for name in ("posted_at", "why", "team", "currency"))
         at, why, team, currency = key
-        seconds = components_text.number(item.get("gpu_seconds")) or Decimal(0)
+        seconds = formats.number(item.get("gpu_seconds")) or Decimal(0)
         sums[at, why, team, currency] = sums.get((at, why, team, currency), ledger_math.Sum()).plus(
-            seconds, components_text.number(item.get("cost"))
+            seconds, formats.number(item.get("cost"))
         )
     ordered = sorted(sums.items(), key=lambda entry: (-abs(entry[1].cost or Decimal(0)), entry[0]))
     ordered.sort(key=lambda entry: entry[0][0], reverse=True)
@@ -182,7 +184,7 @@ def grouped(items: Iterable[Row]) -> list[Group]:
 
 
 def history(period: Row) -> Component:
-    """Each closing, who signed it, and why it was opened again."""
+    """Each closing with its signatures and, if any, the reason for reopening."""
     entries: list[Component] = []
     for closing in period.get("closings") or []:
         signed = [one for one in period.get("signatures") or [] if one.get("number") == closing.get("number")]
@@ -192,7 +194,7 @@ def history(period: Row) -> Component:
                     html.Div(
                         [
                             html.B(f"Closing {closing.get('number')}"),
-                            f" {components_text.when(closing.get('closed_at'))} by {components_text.clip(closing.get('closed_by'), 60)}",
+                            f" {formats.when(closing.get('closed_at'))} by {formats.clip(closing.get('closed_by'), 60)}",
                         ]
                     ),
                     html.Div(["SHA-256 ", html.Span(str(closing.get("digest")), className="mono")], className="soft"),
@@ -201,43 +203,41 @@ def history(period: Row) -> Component:
                 ]
             )
         )
-    return parts.card("How it was closed", html.Ul(entries, className="history"), priced_with(period))
+    return parts.card("Closings", html.Ul(entries, className="history"), priced_with(period))
 
 
 def priced_with(period: Row) -> Component | None:
-    """Versions of the cards that the closing in force was priced with."""
+    """Versions of the rates and policies that the current closing was priced with."""
     versions = period.get("versions") or {}
-    told = [f"{components_text.clip(name, 30)} version {version}" for name, version in versions.items() if version]
-    return html.P(f"Priced with {', '.join(told)}", className="soft small") if told else None
+    used = [f"{formats.clip(name, 30)} version {version}" for name, version in versions.items() if version]
+    return html.P(f"Priced with {', '.join(used)}", className="soft small") if used else None
 
 
 def signature(one: Row) -> str:
-    """A signature in words."""
-    note = f": {components_text.clip(one['note'], 200)}" if one.get("note") else ""
-    return (
-        f"Signed by {components_text.clip(one.get('signer'), 60)}, {components_text.when(one.get('signed_at'))}{note}"
-    )
+    """A signature as text."""
+    note = f": {formats.clip(one['note'], 200)}" if one.get("note") else ""
+    return f"Signed by {formats.clip(one.get('signer'), 60)}, {formats.when(one.get('signed_at'))}{note}"
 
 
 def reopened(closing: Row) -> str:
-    """Who opened it again and why, as far as the caller may know."""
-    why = f": {components_text.clip(closing['reason'], 200)}" if closing.get("reason") else ""
-    by = components_text.clip(closing.get("reopened_by"), 60)
-    return f"Opened again {components_text.when(closing.get('reopened_at'))} by {by}{why}"
+    """Who reopened it, when and why, as far as the caller may see."""
+    why = f": {formats.clip(closing['reason'], 200)}" if closing.get("reason") else ""
+    by = formats.clip(closing.get("reopened_by"), 60)
+    return f"Reopened {formats.when(closing.get('reopened_at'))} by {by}{why}"
 
 
 def check(period: Row) -> Component:
-    """Commands: compute the hash anew, sign, open again, close again."""
+    """Commands to verify, sign, reopen and close the period."""
     name = str(period.get("period"))
-    said = [states.advice("Compute the hash anew:", f"gpuwatch period verify {name}")]
+    commands = [states.advice("Verify the hash:", f"gpuwatch period verify {name}")]
     if period.get("state") == "closed":
-        said.append(states.advice("Sign it:", f"gpuwatch period sign {name} --name 'Ada Byron, FinOps'"))
-        said.append(
+        commands.append(states.advice("Sign it:", f"gpuwatch period sign {name} --name 'Ada Byron, FinOps'"))
+        commands.append(
             states.advice(
-                "Open it again; the closing stays listed with the reason:",
+                "Reopen it; the closing stays listed with the reason:",
                 f"gpuwatch period reopen {name} --reason 'why'",
             )
         )
     else:
-        said.append(states.advice("Close it again:", f"gpuwatch period close {name}"))
-    return parts.card("Check, sign, open again", *said, note="Commands of an administrator")
+        commands.append(states.advice("Close it again:", f"gpuwatch period close {name}"))
+    return parts.card("Verify, sign, reopen", *commands, note="Commands for administrators")

@@ -1,4 +1,4 @@
-"""Billing periods: those that were closed, their hash, who signed, and what was corrected since."""
+"""Closed billing periods: hash, signatures and corrections."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query
@@ -25,7 +24,7 @@ HOW = "gpuwatch period close {name}\ngpuwatch period sign {name} --name 'Ada Byr
 
 @dataclass(frozen=True)
 class Data:
-    """The closed periods of a page, and the instant now: it tells which week and month are over."""
+    """A page of closed periods, and the current time, which determines the next period to close."""
 
     periods: Row
     now: datetime | None
@@ -34,20 +33,20 @@ class Data:
 async def load(api: Api, query: Query) -> Data:
     """A page of periods."""
     found, fleet = await asyncio.gather(api.periods(PAGE_SIZE, query.get("cursor")), ledger_math.optional(api.fleet()))
-    return Data(found, components_text.moment((fleet or {}).get("at")))
+    return Data(found, formats.moment((fleet or {}).get("at")))
 
 
 @page("/periods", "Periods", load, icon="periods", order=8, filters=(), under="/teams")
 def layout(data: Data, query: Query, scheme: str) -> Component:
-    """One row a closed period, and the commands that close the next."""
+    """One row per closed period, and the commands to close the next."""
     items: list[Row] = data.periods.get("items") or []
     if not items:
-        return html.Div([parts.heading("Which bills are final"), nothing(data)])
+        return html.Div([parts.heading("Which bills are final?"), nothing(data)])
     unsigned = sum(1 for item in items if not in_force(item))
-    note = f"{unsigned} closed without a signature" if unsigned else "Each closed one is signed"
+    note = f"{unsigned} closed without a signature" if unsigned else "All closed periods are signed"
     return html.Div(
         [
-            parts.heading("Which bills are final", note),
+            parts.heading("Which bills are final?", note),
             parts.plain(listing(items, query)),
             parts.pager(data.periods, query),
             next_ones(items, data.now),
@@ -56,17 +55,17 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
 
 
 def nothing(data: Data) -> Component:
-    """No period was closed yet."""
+    """No closed periods."""
     return states.empty(
-        "No week or month is closed yet",
-        "Until one is, its bill follows what is learned later. Closing freezes it with a hash; what changes "
-        "afterwards is billed as corrections in the open period.",
+        "No closed periods yet",
+        "The bill of an open week or month changes as new data arrives. Closing freezes it with a hash; later changes "
+        "are billed as corrections in the open period.",
         html.Pre(HOW.format(name=over(data.now)[0] if data.now else "2026-W47"), tabIndex="0"),
     )
 
 
 def over(now: datetime) -> tuple[str, str]:
-    """The newest ISO week and calendar month that are over at `now`, as periods are named."""
+    """The latest complete ISO week and calendar month at `now`, as period names."""
     at = now.astimezone(UTC)
     week = (at - timedelta(days=at.isoweekday())).isocalendar()
     month = at.replace(day=1) - timedelta(days=1)
@@ -74,48 +73,48 @@ def over(now: datetime) -> tuple[str, str]:
 
 
 def next_ones(items: Sequence[Row], now: datetime | None) -> Component | None:
-    """Commands for the newest period of the same kind that is over and not closed."""
+    """Commands to close the latest complete period of the same kind."""
     if now is None:
         return None
     week, month = over(now)
     newest = str(items[0].get("period"))
     name = week if "W" in newest else month
     if any(item.get("period") == name and item.get("state") == "closed" for item in items):
-        return html.P(f"{name}, the newest that is over, is closed.", className="soft")
-    return states.advice(f"{name} is over and open. To close and sign it:", HOW.format(name=name))
+        return html.P(f"The latest complete period, {name}, is closed.", className="soft")
+    return states.advice(f"{name} is complete but still open. To close and sign it:", HOW.format(name=name))
 
 
 def in_force(item: Row) -> list[Row]:
-    """Signatures of the closing in force."""
+    """Signatures of the current closing."""
     return [one for one in item.get("signatures") or [] if one.get("number") == item.get("number")]
 
 
 def state_tag(item: Row) -> Component:
-    """closed or open again, with how often it was closed."""
-    number = components_text.number(item.get("number")) or Decimal(1)
+    """Closed or reopened, with the number of the closing."""
+    number = formats.number(item.get("number")) or Decimal(1)
     again = f", closing {number}" if number > 1 else ""
-    return parts.tag(f"Closed{again}", "ok") if item.get("state") == "closed" else parts.tag("Open again", "warn")
+    return parts.tag(f"Closed{again}", "ok") if item.get("state") == "closed" else parts.tag("Reopened", "warn")
 
 
 def corrected(item: Row) -> Decimal | None:
-    """Money of all corrections posted so far; zero where there is none, None where they have no price."""
+    """Total of all corrections so far; zero if there are none, None if they have no price."""
     lines: list[Row] = item.get("corrections") or []
-    costs = [cost for line in lines if (cost := components_text.number(line.get("cost"))) is not None]
+    costs = [cost for line in lines if (cost := formats.number(line.get("cost"))) is not None]
     return sum(costs, Decimal(0)) if costs or not lines else None
 
 
 def digest(text: object) -> Component:
-    """A hash by its first figures; all of it on hover."""
-    return html.Span(str(text or components_text.MISSING)[:DIGEST_SHOWN], className="mono", title=str(text))
+    """The start of a hash, all of it on hover."""
+    return html.Span(str(text or formats.MISSING)[:DIGEST_SHOWN], className="mono", title=str(text))
 
 
 def listing(items: Sequence[Row], query: Query) -> Component:
-    """One row a period."""
+    """One row per period."""
     columns = [
         parts.Column("Period"),
         parts.Column("State"),
         parts.Column("Bill", "r", hint="As frozen"),
-        parts.Column("Corrected", "r", hint="Since it was closed; billed in the periods in which it was found"),
+        parts.Column("Corrected", "r", hint="Since closing; billed in the period in which each was found"),
         parts.Column("Closed", "narrow-hide"),
         parts.Column("Signed by", "narrow-hide"),
         parts.Column("Hash (SHA-256)", "narrow-hide"),
@@ -127,7 +126,7 @@ def listing(items: Sequence[Row], query: Query) -> Component:
             parts.money(item.get("cost"), str(item.get("currency") or "")),
             parts.money(corrected(item), str(item.get("currency") or "")),
             html.Span(
-                f"{components_text.when(item.get('closed_at'))} by {components_text.clip(item.get('closed_by'), 40)}",
+                f"{formats.when(item.get('closed_at'))} by {formats.clip(item.get('closed_by'), 40)}",
                 className="soft",
             ),
             signers(item),
@@ -139,6 +138,6 @@ def listing(items: Sequence[Row], query: Query) -> Component:
 
 
 def signers(item: Row) -> Component:
-    """Who stands up for the closing in force."""
-    found = [components_text.clip(one.get("signer"), 40) for one in in_force(item)]
-    return html.Span(", ".join(found[:3])) if found else html.Span("nobody yet", className="missing")
+    """Who signed the current closing."""
+    found = [formats.clip(one.get("signer"), 40) for one in in_force(item)]
+    return html.Span(", ".join(found[:3])) if found else html.Span("not signed", className="missing")

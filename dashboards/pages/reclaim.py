@@ -1,4 +1,4 @@
-"""Reclaims: idle devices that should be given back, how far their owners were told, and what is next."""
+"""Reclaims: idle devices that should be released, the notices sent to their owners, and the next step."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
 from gpuwatch.dashboards.shell.query import Query, finding_link, job_link
@@ -20,22 +19,22 @@ STEPS = {
     "second_warning": "Second warning",
     "recommendation": "Recommendation",
 }
-"""In order: what the owner was told last."""
+"""The steps in order."""
 
 MARKS = {"warning": "warn", "second_warning": "warn", "recommendation": "bad"}
-HELD = {"snoozed": "Snoozed", "exempt": "Exempt", "acked": "Called a false alarm"}
-NEVER = "It ends, scales and signals no job: it tells owners, and people decide."
+HELD = {"snoozed": "Snoozed", "exempt": "Exempt", "acked": "Marked a false alarm"}
+NEVER = "It only notifies owners and recommends commands; people decide."
 
 
 async def load(api: Api, query: Query) -> Row:
-    """One page of proposals: those that others wait for first."""
+    """One page of proposals, those that others wait for first."""
     step = query.get("step") if query.get("step") in STEPS else ""
     return await api.reclaim(PAGE_SIZE, query.get("cursor"), step=step, **query.scope)
 
 
 @page("/reclaim", "Reclaims", load, icon="reclaim", order=12, filters=("cluster", "team"), under="/findings")
 def layout(data: Row, query: Query, scheme: str) -> Component:
-    """Steps as tabs, then the proposals."""
+    """Tabs by step, then the proposals."""
     items: list[Row] = data.get("items") or []
     step = query.get("step") if query.get("step") in STEPS else ""
     choices = [("All", query.link(step=None, cursor=None), not step)]
@@ -43,13 +42,13 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
     waited = sum(1 for item in items if item.get("contention"))
     note = f"{len(items)}{'+' if data.get('next') else ''} jobs hold idle GPUs" if items else None
     if note and waited:
-        note += f", others waited for {waited} of them"
+        note += f"; others waited for the GPUs of {waited} of them"
     body = listing(items, query) if items else nothing(step, query)
     pasted = lines(items)
     return html.Div(
         [
             parts.heading("Reclaims", note),
-            html.P([html.B("Nothing is ever killed by gpuwatch. "), NEVER], className="promise"),
+            html.P([html.B("gpuwatch never stops, scales or signals a job. "), NEVER], className="promise"),
             parts.picks(choices, "Step"),
             html.Div([body, pasted], className="stack"),
             parts.pager(data, query),
@@ -58,18 +57,16 @@ def layout(data: Row, query: Query, scheme: str) -> Component:
 
 
 def listing(items: list[Row], query: Query) -> Component:
-    """One job a row."""
+    """One row per job."""
     columns = [
         parts.Column("Job", "wide"),
-        parts.Column("Step", hint="What its owner was told last"),
+        parts.Column("Step", hint="The last notice sent to the owner"),
         parts.Column("Next (UTC)", "narrow-hide", hint="The earliest time of the next step"),
         parts.Column("Team", "narrow-hide"),
-        parts.Column("Idle", "r narrow-hide", hint="Idle devices, of those that it holds"),
-        parts.Column("For", "r narrow-hide", hint="How long all of them have lain idle without a break"),
-        parts.Column(
-            "Others waited", "r narrow-hide", hint="GPU-hours of the idle time that requests of others waited for"
-        ),
-        parts.Column("So far", "r"),
+        parts.Column("Idle", "r narrow-hide", hint="Idle devices out of those the job holds"),
+        parts.Column("Idle for", "r narrow-hide", hint="How long all of these devices have been idle without a break"),
+        parts.Column("Others waited", "r narrow-hide", hint="Idle GPU-hours during which other requests waited"),
+        parts.Column("Cost so far", "r"),
     ]
     return parts.plain(parts.table(columns, [row(item, query) for item in items], label="Reclaims"))
 
@@ -79,7 +76,7 @@ def row(item: Row, query: Query) -> list[Component | str]:
     ident = str(item.get("job"))
     name = str(item.get("name") or ident)
     waited: Row = item.get("contention") or {}
-    hours = components_text.number(waited.get("gpu_hours"))
+    hours = formats.number(waited.get("gpu_hours"))
     contended = (
         html.Div(
             [
@@ -88,17 +85,17 @@ def row(item: Row, query: Query) -> list[Component | str]:
             ]
         )
         if waited
-        else html.Span("nobody", className="soft")
+        else html.Span("none", className="soft")
     )
     idle = f"{item.get('idle_devices')} of {item.get('devices')}"
     under = [
         parts.link("finding", finding_link(query, str(item.get("key"))), "more small"),
         html.Span(ident, className="soft mono") if name != ident else None,
-        parts.tag("Some of it works: shrink, never end") if item.get("action") == "shrink" else None,
+        parts.tag("Partly in use: shrink only") if item.get("action") == "shrink" else None,
     ]
     brief = html.Div(
         [
-            html.Span(f"{idle} idle, {components_text.clip(components_text.owner(item.get('team')), 20)}"),
+            html.Span(f"{idle} idle, {formats.clip(formats.owner(item.get('team')), 20)}"),
             following(item),
         ],
         className="facts narrow-only soft",
@@ -107,38 +104,36 @@ def row(item: Row, query: Query) -> list[Component | str]:
         html.Div(
             [
                 parts.link(
-                    components_text.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name
+                    formats.clip(name, 44), job_link(query, item.get("cluster"), ident), "title two-lines", name
                 ),
                 html.Div(under, className="jobname"),
                 brief,
             ]
         ),
-        stands(item),
+        step_cell(item),
         following(item),
         parts.team_link(query, item.get("team")),
         parts.num(idle, f"{idle} devices"),
         parts.num(
-            components_text.duration((components_text.number(item.get("idle_minutes")) or 0) * 60),
-            f"since {components_text.when(item.get('idle_since'))}",
+            formats.duration((formats.number(item.get("idle_minutes")) or 0) * 60),
+            f"since {formats.when(item.get('idle_since'))}",
         ),
         contended,
         parts.lost(item.get("wasted_cost"), str(item.get("currency") or "")),
     ]
 
 
-def stands(item: Row) -> Component:
-    """The step, and who holds it."""
+def step_cell(item: Row) -> Component:
+    """The current step, or why it is on hold."""
     name = str(item.get("step"))
     held = HELD.get(str(item.get("held_by")))
     shown: list[Component] = [parts.tag(STEPS.get(name, name), MARKS.get(name, "plain"))]
     if held:
-        until = f" until {components_text.when(item.get('held_until'))}" if item.get("held_until") else ""
+        until = f" until {formats.when(item.get('held_until'))}" if item.get("held_until") else ""
         shown.append(html.Div(f"{held}{until}", className="soft small"))
     elif item.get("step_at"):
         shown.append(
-            html.Div(
-                f"since {components_text.when(item.get('step_at')).removesuffix(' UTC')}", className="soft small nowrap"
-            )
+            html.Div(f"since {formats.when(item.get('step_at')).removesuffix(' UTC')}", className="soft small nowrap")
         )
     return html.Div(shown)
 
@@ -147,39 +142,35 @@ def following(item: Row) -> Component:
     """The next step and its earliest time."""
     following = item.get("next_step")
     if not following:
-        return html.Span("held" if item.get("held_by") else "none: people decide", className="soft")
+        return html.Span("on hold" if item.get("held_by") else "none; your decision", className="soft")
     word = STEPS.get(str(following), str(following))
-    when = (
-        components_text.when(item.get("next_at")).removesuffix(" UTC")
-        if item.get("next_at")
-        else "when it was told long enough ago"
-    )
+    when = formats.when(item.get("next_at")).removesuffix(" UTC") if item.get("next_at") else "after the waiting period"
     return html.Span([html.Span(f"{word} ", className="soft"), html.Span(when, className="num")], className="two-lines")
 
 
 def lines(items: list[Row]) -> Component | None:
-    """Commands for whoever decides to follow the recommendations."""
-    told = [str(item["command"]) for item in items if item.get("command") and not item.get("held_by")]
-    if not told:
+    """Commands that carry out the recommendations."""
+    commands = [str(item["command"]) for item in items if item.get("command") and not item.get("held_by")]
+    if not commands:
         return None
     return parts.card(
-        f"For whoever decides: {len(told)} command{'s' if len(told) != 1 else ''}",
-        html.Pre("\n".join(components_text.clip(line, 400) for line in told), tabIndex="0"),
-        html.P("Look at them before you run them. gpuwatch runs none.", className="soft small"),
-        note="Jobs whose recommendation stands and that nobody holds",
+        f"{len(commands)} command{'s' if len(commands) != 1 else ''} to carry out the recommendations",
+        html.Pre("\n".join(formats.clip(line, 400) for line in commands), tabIndex="0"),
+        html.P("Review before running. gpuwatch runs none of these itself.", className="soft small"),
+        note="Jobs with a recommendation that are not on hold",
     )
 
 
 def nothing(step: str, query: Query) -> Component:
-    """No reclaim."""
+    """No reclaims."""
     if step or query.scope:
         return states.empty(
-            "No reclaim here",
-            "There may be some at other steps, or of other teams.",
+            "No reclaims here",
+            "There may be some at other steps or for other teams.",
             parts.link("Show all", query.link("/reclaim", team=None, cluster=None), "button"),
         )
     return states.empty(
-        "Nobody holds idle GPUs now",
-        "When a job does, its owner gets a notice, two warnings, and then people get a recommendation.",
+        "No idle GPUs to reclaim",
+        "When a job holds idle GPUs, its owner gets a notice and two warnings, followed by a recommendation.",
         parts.link("Findings", query.link("/findings"), "button"),
     )

@@ -1,4 +1,4 @@
-"""The row of filters that stays: window, cluster, pool, team. Their values live in the URL."""
+"""The row of filters: window, cluster, pool, team. Their values live in the URL."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api
-from gpuwatch.dashboards.components import ledger_math, parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, ledger_math, parts
 from gpuwatch.dashboards.shell.query import DEFAULT_WINDOW, WINDOWS, Query
 
 MAX_OPTIONS = 1000
 LABELS = {"window": "Window", "cluster": "Cluster", "pool": "Pool", "team": "Team", "detector": "Rule"}
 SEARCH_MS = 400
-"""A search starts when nobody has typed for that long."""
+"""A search starts after this pause in typing."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What the filters offer."""
+    """The options of the filters."""
 
     clusters: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
@@ -32,11 +31,11 @@ class Choices:
 
 
 async def load(api: Api, query: Query) -> Choices:
-    """Names in use. A filter whose names cannot be had stays empty: the page says what is wrong."""
+    """The names in use. A filter stays empty if its names cannot be loaded; the page shows the error."""
     me = await ledger_math.optional(api.me())
     if me is None:
         return Choices()
-    # The ledger knows who held GPUs without working out what policies make of it.
+    # The ledger lists teams without the cost of applying chargeback policies.
     fleet, held = await asyncio.gather(
         ledger_math.optional(api.fleet()), ledger_math.optional(api.ledger(query.window, "team"))
     )
@@ -50,23 +49,22 @@ async def load(api: Api, query: Query) -> Choices:
 
 
 def names(found: Any) -> tuple[str, ...]:
-    """Distinct names in order, bounded."""
+    """Distinct names, sorted, at most MAX_OPTIONS."""
     return tuple(sorted({str(name) for name in found if name not in (None, "")}))[:MAX_OPTIONS]
 
 
-def layout(choices: Choices, query: Query, obeyed: tuple[str, ...]) -> list[Component]:
-    """A control for each filter that the page obeys; the others stay in the address."""
+def layout(choices: Choices, query: Query, used: tuple[str, ...]) -> list[Component]:
+    """A control for each filter the page uses; the others stay in the URL."""
     offered = {"cluster": choices.clusters, "pool": choices.pools, "team": choices.teams}
-    made = {
-        name: select(name, [(entry, components_text.owner(entry)) for entry in offered[name]], query)
-        for name in offered
+    controls = {
+        name: select(name, [(entry, formats.owner(entry)) for entry in offered[name]], query) for name in offered
     }
-    made |= {"window": window(query), "q": search(query)}
-    return [made[name] for name in obeyed if name in made]
+    controls |= {"window": window(query), "q": search(query)}
+    return [controls[name] for name in used if name in controls]
 
 
 def window(query: Query) -> Component:
-    """Named windows, and the URL's own where it is another."""
+    """The named windows, plus a custom one from the URL."""
     options = list(WINDOWS.items())
     if query.window not in WINDOWS:
         options.append((query.window, custom(query.window)))
@@ -74,7 +72,7 @@ def window(query: Query) -> Component:
 
 
 def search(query: Query) -> Component:
-    """Words to look for."""
+    """The search field."""
     return html.Div(
         dmc.TextInput(
             id={"filter": "q"},
@@ -89,31 +87,27 @@ def search(query: Query) -> Component:
 
 
 def custom(text: str) -> str:
-    """A window given by its ends, in words."""
+    """A custom window in words."""
     start, _, end = text.partition(",")
-    return (
-        components_text.span(start, end)
-        if components_text.moment(start) and components_text.moment(end)
-        else components_text.clip(text, 40)
-    )
+    return formats.span(start, end) if formats.moment(start) and formats.moment(end) else formats.clip(text, 40)
 
 
 def select(name: str, options: list[tuple[str, str]], query: Query, clearable: bool = True) -> Component:
-    """A select with a search; the value of the URL is always among its options."""
+    """A searchable select; the URL's value is always one of its options."""
     value = query.window if name == "window" else query.get(name)
     if value and value not in {entry for entry, _ in options}:
         options = [*options, (value, value)]
     return html.Div(
         dmc.Select(
             id={"filter": name},
-            data=[{"value": entry, "label": components_text.clip(word, 60)} for entry, word in options],
+            data=[{"value": entry, "label": formats.clip(word, 60)} for entry, word in options],
             value=value or None,
             placeholder=f"All {LABELS[name].lower()}s",
             searchable=clearable,
             clearable=clearable,
             allowDeselect=clearable,
             size="xs",
-            nothingFoundMessage="No such name",
+            nothingFoundMessage="No match",
             comboboxProps={"transitionProps": {"duration": 0}},
             **parts.aria(LABELS[name]),
         ),
@@ -122,7 +116,7 @@ def select(name: str, options: list[tuple[str, str]], query: Query, clearable: b
 
 
 def changed(query: Query, values: dict[str, str | None]) -> str | None:
-    """The URL's new search for the selects' values; None where nothing changed."""
+    """The URL's new query string for these values; None if nothing changed."""
     wanted = {name: value or None for name, value in values.items()}
     if wanted.get("window") == DEFAULT_WINDOW and not query.get("window"):
         wanted["window"] = None

@@ -1,4 +1,4 @@
-"""The frame round every page: navigation, filters, who is signed in, light and dark."""
+"""The frame of every page: navigation, filters, account, light and dark mode."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import dash_mantine_components as dmc  # type: ignore[import-untyped]
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from gpuwatch.dashboards.components import parts
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats, parts
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.filters import Choices
 from gpuwatch.dashboards.shell.page import Page, find, pages
@@ -17,7 +16,7 @@ REFRESH_S = 30
 
 
 def frame() -> Component:
-    """What is there before any data: the callbacks fill `nav`, `filters` and `page`."""
+    """The static part of every page; callbacks fill `nav`, `filters` and `page`."""
     provider: Component = dmc.MantineProvider(
         html.Div(
             [
@@ -29,7 +28,7 @@ def frame() -> Component:
                 dcc.Store(id="title"),
                 dcc.Store(id="focused"),
                 dcc.Store(id="ground"),
-                html.A("Skip to the page", href="#page", className="skip"),
+                html.A("Skip to content", href="#page", className="skip"),
                 html.Header(
                     [
                         brand(),
@@ -42,7 +41,7 @@ def frame() -> Component:
                 html.Div(
                     [
                         html.Div(id="filters", className="filters", role="search", **parts.aria("Filters")),
-                        html.Div(id="said", className="said", role="status"),
+                        html.Div(id="message", className="message", role="status"),
                         html.Main(states.skeleton(), id="page", className="page"),
                     ],
                     className="body",
@@ -62,14 +61,14 @@ def frame() -> Component:
 
 
 def brand() -> Component:
-    """The name, leading home."""
+    """The product name, linked to the overview."""
     return parts.link(
         [html.Span(className="logo"), html.Span("gpuwatch", className="name")], ROOT + "/", "brand", "gpuwatch"
     )
 
 
 def scheme_toggle() -> Component:
-    """Light or dark: follows the system until it is used, and is kept by the browser."""
+    """Light or dark: follows the system until used, then stored by the browser."""
     toggle: Component = dmc.ColorSchemeToggle(
         id="scheme",
         lightIcon=html.Span(className="icon i-sun"),
@@ -77,13 +76,13 @@ def scheme_toggle() -> Component:
         variant="subtle",
         color="gray",
         size="lg",
-        **parts.aria("Light or dark"),
+        **parts.aria("Switch between light and dark mode"),
     )
     return toggle
 
 
 def navigation(query: Query) -> Component:
-    """Real links to the pages; the filters go along. Pages that belong to another are shown where that one is."""
+    """Links to the pages that keep the current filters. Subpages are listed below their parent."""
     shown = [page for page in pages() if page.icon]
     current = place(query)
     open_ = next((page.under or page.path for page in shown if page.path == current), current)
@@ -98,14 +97,14 @@ def navigation(query: Query) -> Component:
 
 
 def place(query: Query) -> str:
-    """The path of the entry that the page of a query belongs to."""
+    """The path of the navigation entry for this page."""
     top = "/" + query.path.split("/")[1]
     page = find(top) or find(query.path)
     return page.under if page and page.under and not page.icon else top
 
 
 def entry(page: Page, query: Query, current: str) -> Component:
-    """One link of the navigation."""
+    """One navigation link."""
     return dcc.Link(
         [
             html.Span(className=f"icon i-{page.icon}"),
@@ -119,28 +118,28 @@ def entry(page: Page, query: Query, current: str) -> Component:
 
 
 def drawer(query: Query, choices: Choices) -> Component:
-    """The navigation of narrow screens: opens without a script, closes when a page is shown."""
+    """The navigation on narrow screens; works without a script and closes when a page opens."""
     return html.Details(
         [
             html.Summary([html.Span(className="icon i-menu"), html.Span("Menu", className="unseen")]),
-            html.Div([navigation(query), who(choices)], className="drawer"),
+            html.Div([navigation(query), account(choices)], className="drawer"),
         ],
         id={"drawer": query.link()},
     )
 
 
-def who(choices: Choices) -> Component:
-    """Who is signed in and how to leave; nothing where tokens are off."""
+def account(choices: Choices) -> Component:
+    """The signed-in user with a sign-out button; only the version where tokens are off."""
     me = choices.me
     version = html.Div(f"gpuwatch {me['version']}", className="soft small") if me.get("version") else None
     if not me.get("tokens"):
         return html.Div(version, className="who")
     teams = me.get("teams")
-    seen = ", ".join(teams) if teams else "all teams"
+    scope = ", ".join(teams) if teams else "all teams"
     return html.Div(
         [
-            html.Div(components_text.clip(me.get("name"), 40), className="strong"),
-            html.Div(components_text.clip(f"{me.get('scope')}, {seen}", 60), className="soft small"),
+            html.Div(formats.clip(me.get("name"), 40), className="strong"),
+            html.Div(formats.clip(f"{me.get('scope')}, {scope}", 60), className="soft small"),
             html.Form(
                 html.Button("Sign out", className="button small", type="submit"), action=f"{ROOT}/logout", method="post"
             ),

@@ -1,4 +1,4 @@
-"""Sign-in by token: a plain form, the token in an HttpOnly cookie of this site, never in a page or an address."""
+"""Sign-in by token: a plain form; the token goes into an HttpOnly cookie, never into a page or a URL."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE = """<!DOCTYPE html>
 <main class="card">
 <div class="brand"><span class="logo"></span><span class="name">gpuwatch</span></div>
 <h1>Sign in</h1>
-<p class="soft">With a token of scope read or admin. An administrator makes one with
+<p class="soft">Use a token with scope read or admin. An administrator can create one with
 <code>gpuwatch token create --scope read</code>.</p>
 {error}
 <form method="post" action="{root}/login">
@@ -46,25 +46,25 @@ PAGE = """<!DOCTYPE html>
 
 
 def login_routes(client: Client) -> list[Route]:
-    """The routes of the form, of its answer and of signing out."""
+    """The routes to show the form, sign in and sign out."""
 
     async def form(request: Request) -> Response:
         return page(safe_next(request.query_params.get("next")))
 
     async def sign_in(request: Request) -> Response:
         fields = parse_qs(await body_of(request), max_num_fields=5)
-        token, goal = fields.get("token", [""])[0].strip(), safe_next(fields.get("next", [""])[0])
+        token, target = fields.get("token", [""])[0].strip(), safe_next(fields.get("next", [""])[0])
         if not PLAIN.fullmatch(token):
-            return page(goal, "That is not a token. It is one line that starts as the command printed it.", 400)
+            return page(target, "This is not a valid token. Paste the whole line that the command printed.", 400)
         try:
             me = await client.of(caller_of(request, token)).me()
         except ApiFailure as error:
             if error.status == 401:
-                return page(goal, "This token is not known, has expired or was revoked.", 401)
-            return page(goal, f"{error.message} {error.hint}".strip(), error.status or 502)
+                return page(target, "This token is unknown, expired or revoked.", 401)
+            return page(target, f"{error.message} {error.hint}".strip(), error.status or 502)
         if me.get("scope") == "ingest":
-            return page(goal, "This token may only send data. Use one with scope read or admin.", 403)
-        response = RedirectResponse(goal, 303)
+            return page(target, "This token can only send data. Use one with scope read or admin.", 403)
+        response = RedirectResponse(target, 303)
         response.set_cookie(
             COOKIE,
             token,
@@ -88,15 +88,15 @@ def login_routes(client: Client) -> list[Route]:
     ]
 
 
-def page(goal: str, error: str = "", status: int = 200) -> Response:
-    """The form; an error is said above it."""
-    said = f'<p class="error" role="alert">{escape(error)}</p>' if error else ""
-    text = PAGE.format(root=ROOT, error=said, next=escape(goal, quote=True))
+def page(target: str, error: str = "", status: int = 200) -> Response:
+    """The form, with an error above it."""
+    alert = f'<p class="error" role="alert">{escape(error)}</p>' if error else ""
+    text = PAGE.format(root=ROOT, error=alert, next=escape(target, quote=True))
     return HTMLResponse(text, status, headers={"cache-control": "no-store"})
 
 
 async def body_of(request: Request) -> str:
-    """The form's text, bounded."""
+    """The form's body; empty if it is too large."""
     found = b""
     async for part in request.stream():
         found += part
@@ -106,7 +106,7 @@ async def body_of(request: Request) -> str:
 
 
 def safe_next(text: str | None) -> str:
-    """Where to go after signing in: one of our own pages, whatever was asked for."""
+    """Where to go after signing in: always one of our own pages."""
     home = f"{ROOT}/"
     if not text or not text.startswith(home) or "\\" in text or not text.isprintable():
         return home
@@ -115,14 +115,14 @@ def safe_next(text: str | None) -> str:
 
 
 def is_https(request: Request) -> bool:
-    """Whether the browser speaks TLS, to us or to a proxy that says so."""
+    """Whether the browser uses TLS, directly or to a proxy that reports it."""
     return (
         request.url.scheme == "https" or request.headers.get("x-forwarded-proto", "").split(",")[0].strip() == "https"
     )
 
 
 def caller_of(request: Request, token: str) -> Caller:
-    """The caller of a plain request."""
+    """The caller of a plain HTTP request."""
     address = (request.client.host, request.client.port) if request.client else ("", 0)
     headers = tuple((name, request.headers[name]) for name in FORWARDED if name in request.headers)
     return Caller(token, None, address, headers)

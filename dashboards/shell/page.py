@@ -1,4 +1,4 @@
-"""Pages: a decorator and a file. Each loads through the API and lays out what it got, without a browser."""
+"""Registers pages. Each is one file: a function that loads data from the API and one that lays it out."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ FILTERS = ("window", "cluster", "pool", "team")
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the navigation, or one below it."""
+    """A page."""
 
     path: str
-    """`/findings`; one that ends in `/*` takes everything below."""
+    """`/findings`; a path that ends in `/*` matches everything below."""
     title: str
     load: Load
     layout: Layout
     icon: str = ""
-    """Name of a file in assets/icons; empty for pages that are not in the navigation."""
+    """Name of a file in assets/icons; pages without one are not in the navigation."""
     order: int = 0
     filters: tuple[str, ...] = FILTERS
-    """Which filters this page obeys."""
+    """The filters this page uses."""
     under: str = ""
-    """Path of the page whose entry of the navigation this one belongs to."""
-    asked_once: bool = False
-    """Its answer is dear and about the past: it is not loaded again by itself."""
+    """Path of the parent page in the navigation."""
+    load_once: bool = False
+    """Never refreshed automatically, because its data is expensive and does not change."""
 
 
 _pages: dict[str, Page] = {}
@@ -52,14 +52,14 @@ def page(
     order: int = 0,
     filters: tuple[str, ...] = FILTERS,
     under: str = "",
-    asked_once: bool = False,
+    load_once: bool = False,
 ) -> Callable[[Layout], Layout]:
     """Registers a layout function as a page."""
 
     def register(layout: Layout) -> Layout:
         if path in _pages:
             raise ValueError(f"page {path!r} is registered twice: {_pages[path].layout} and {layout}")
-        _pages[path] = Page(path, title, load, layout, icon, order, filters, under, asked_once)
+        _pages[path] = Page(path, title, load, layout, icon, order, filters, under, load_once)
         return layout
 
     return register
@@ -73,14 +73,14 @@ def pages() -> list[Page]:
 
 @cache
 def _import_all() -> None:
-    """The modules are looked for once, not with every answer."""
+    """Imports all page modules, once per process."""
     root = importlib.import_module("gpuwatch.dashboards.pages")
     for module in pkgutil.iter_modules(root.__path__, prefix="gpuwatch.dashboards.pages."):
         importlib.import_module(module.name)
 
 
 def find(path: str) -> Page | None:
-    """The page that answers to a path."""
+    """The page for a path."""
     known = {page.path: page for page in pages()}
     return known.get(path) or next(
         (page for pattern, page in known.items() if pattern.endswith("/*") and path.startswith(pattern[:-1])), None

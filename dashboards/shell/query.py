@@ -1,4 +1,4 @@
-"""What a page is asked for: its path and filters, all of it in the URL so that it can be shared."""
+"""A page's path and filters. All of it is in the URL, so that a link can be shared."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats
 
 ROOT = "/ui"
 KEPT = ("window", "cluster", "pool", "team")
-"""Filters that go along from page to page."""
+"""Filters that are kept from page to page."""
 
 DEFAULT_WINDOW = "7d"
 MAX_VALUE = 300
@@ -30,14 +30,14 @@ WINDOWS = {
 
 @dataclass(frozen=True)
 class Query:
-    """A page's path below /ui (decoded, without a slash at the end) and its parameters."""
+    """A page's path below /ui (decoded, without trailing slash) and its parameters."""
 
     path: str = "/"
     values: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, pathname: str | None, search: str | None) -> Query:
-        """From what the browser's location says; values are clipped, empty ones dropped."""
+        """From the browser's location; long values are clipped, empty ones dropped."""
         path = unquote(pathname or "").removeprefix(ROOT).rstrip("/") or "/"
         try:
             pairs = parse_qsl((search or "").removeprefix("?"), max_num_fields=MAX_FIELDS)
@@ -51,7 +51,7 @@ class Query:
 
     @property
     def window(self) -> str:
-        """The window in the words of the API."""
+        """The window as the API takes it."""
         return self.get("window", DEFAULT_WINDOW)
 
     @property
@@ -60,23 +60,23 @@ class Query:
         known = WINDOWS.get(self.window)
         if known is None:
             start, _, end = self.window.partition(",")
-            return f"in {components_text.span(start, end) if end else self.window}"
+            return f"in {formats.span(start, end) if end else self.window}"
         return f"in the {known.lower()}" if self.window in ("24h", "7d") else known.lower()
 
     @property
     def scope(self) -> dict[str, str]:
-        """Cluster and team where they are set: parameters of the API. The pool is a dimension there (books.within)."""
+        """The cluster and team filters as API parameters. The pool is a dimension there (see ledger_math.within)."""
         return {name: self.values[name] for name in ("cluster", "team") if name in self.values}
 
     def link(self, path: str | None = None, /, **changes: str | None) -> str:
-        """The address of `path` with this query's filters, or of this page with changes; None removes one."""
+        """A link to `path` with the current filters, or to this page with changes; None removes a parameter."""
         kept = self.values if path is None else {name: self.values[name] for name in KEPT if name in self.values}
         wanted = {name: value for name, value in {**kept, **changes}.items() if value}
         return address(self.path if path is None else path, wanted)
 
 
 def address(path: str, values: Mapping[str, str] | None = None) -> str:
-    """A URL below /ui; every part is quoted."""
+    """A URL below /ui, with every part quoted."""
     base = f"{ROOT}{quote(path, safe='/')}"
     return f"{base}?{urlencode(values)}" if values else base
 
@@ -87,5 +87,5 @@ def finding_link(query: Query, key: str) -> str:
 
 
 def job_link(query: Query, cluster: object, job: str) -> str:
-    """The page of a job. `in` names its cluster without becoming a filter; the id may hold slashes."""
+    """The page of a job. `in` names its cluster without setting the filter; the id may contain slashes."""
     return query.link(f"/jobs/{job}", **{"in": str(cluster) if cluster else None})

@@ -1,4 +1,4 @@
-"""What every answer under /ui/ goes through: origin check, one page for all addresses, headers, compression."""
+"""Handles every response under /ui/: origin check, one document for all pages, security headers, compression."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SUITES = f"{ROOT}/_dash-component-suites/"
 ASSETS = f"{ROOT}/assets/"
 UPDATE = f"{ROOT}/_dash-update-component"
 OWN = (f"{ROOT}/_", ASSETS, f"{ROOT}/login", f"{ROOT}/logout")
-"""Addresses that are not pages."""
+"""Paths that are not pages."""
 
 METHODS = ("GET", "HEAD", "POST")
 MAX_BODY = 1 << 20
-"""Bytes of a callback's request."""
+"""Largest callback request, in bytes."""
 
 MAX_CACHED = 64
-"""Compressed bundles kept in memory; there are about thirty."""
+"""Compressed script bundles kept in memory; there are about thirty."""
 
 SMALL = 1024
 COMPRESSED = ("javascript", "text/", "json", "svg")
@@ -32,7 +32,7 @@ YEAR = "public, max-age=31536000, immutable"
 
 
 def policy(dash: Dash) -> str:
-    """The content security policy: this site only. Scripts by hash; styles inline, because Mantine writes them."""
+    """The content security policy: this site only, scripts by hash, inline styles because Mantine needs them."""
     scripts = " ".join(["'self'", *dash.csp_hashes()])
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -42,7 +42,7 @@ def policy(dash: Dash) -> str:
 
 
 class Guarded:
-    """ASGI round the pages. Answers are small, so each is held whole, compressed once, and bundles are kept so."""
+    """ASGI wrapper of the pages. Responses are small, so each is buffered; compressed bundles are cached."""
 
     def __init__(self, app: ASGIApp, csp: str) -> None:
         self._app, self._csp = app, csp
@@ -57,35 +57,33 @@ class Guarded:
             await PlainTextResponse("the request comes from another site", 403)(scope, receive, send)
             return
         if method != "POST" and not path.startswith(OWN):
-            # Every page is the one document; the app in it reads the address.
+            # Every page is served by the same document; its script reads the URL.
             scope = {**scope, "path": f"{ROOT}/", "raw_path": f"{ROOT}/".encode()}
-        squeeze = "gzip" in headers.get("accept-encoding", "")
+        compress = "gzip" in headers.get("accept-encoding", "")
         start: Message = {"type": "http.response.start", "status": 500, "headers": []}
-        if squeeze and path in self._bundles:
+        if compress and path in self._bundles:
             raw, body = self._bundles[path]
             start.update(status=200, headers=raw)
         else:
-            start, body = await collected(
-                self._app, {**scope, "method": method if method == "POST" else "GET"}, receive
-            )
+            start, body = await buffered(self._app, {**scope, "method": method if method == "POST" else "GET"}, receive)
             if start["status"] >= 500 and (path == UPDATE or path.startswith(SUITES)):
-                # Dash raises for a bundle it does not have, and for a callback's request that makes no sense. What
-                # fails within a callback is answered by the callback.
-                start, body = {**start, "status": 400 if path == UPDATE else 404, "headers": []}, b"no such thing"
-            if squeeze:
-                body = await self._squeezed(path, start, body)
+                # Dash raises for an unknown bundle and for a malformed callback request. Errors inside a callback
+                # are handled by the callback.
+                start, body = {**start, "status": 400 if path == UPDATE else 404, "headers": []}, b"not found"
+            if compress:
+                body = await self._compressed(path, start, body)
         out = MutableHeaders(raw=list(start["headers"]))
-        self._dress(out, path, scope.get("query_string", b""))
+        self._set_headers(out, path, scope.get("query_string", b""))
         if start["status"] == 200 and "etag" in out and headers.get("if-none-match") == out["etag"]:
             start, body = {**start, "status": 304}, b""
-            del out["content-length"]  # of the bundle: a server that promises it must send it
+            del out["content-length"]  # a 304 has no body
         else:
             out["content-length"] = str(len(body))
         await send({**start, "headers": out.raw})
         await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
 
-    async def _squeezed(self, path: str, start: Message, body: bytes) -> bytes:
-        """The body compressed, where that pays; bundles are remembered."""
+    async def _compressed(self, path: str, start: Message, body: bytes) -> bytes:
+        """Compresses the body if worthwhile; bundles are cached."""
         out = MutableHeaders(raw=list(start["headers"]))
         kind = out.get("content-type", "")
         if start["status"] != 200 or len(body) < SMALL or not any(part in kind for part in COMPRESSED):
@@ -99,8 +97,8 @@ class Guarded:
             self._bundles[path] = (out.raw, body)
         return body
 
-    def _dress(self, out: MutableHeaders, path: str, query: bytes) -> None:
-        """Security headers; how long a browser may keep it."""
+    def _set_headers(self, out: MutableHeaders, path: str, query: bytes) -> None:
+        """Sets the security and cache headers."""
         out["content-security-policy"] = self._csp
         out["x-content-type-options"] = "nosniff"
         out["x-frame-options"] = "DENY"
@@ -109,7 +107,7 @@ class Guarded:
         if path.startswith(ASSETS) and query.startswith(b"m="):
             out["cache-control"] = YEAR
         elif path.startswith(SUITES):
-            # A bundle whose name tells its version has a year from Dash; the others (plotly) are asked about again.
+            # Dash lets browsers cache a bundle with a version in its name for a year; others (plotly) are revalidated.
             if "etag" in out and not out["etag"].startswith('"'):
                 out["etag"] = f'"{out["etag"]}"'
             out.setdefault("cache-control", "no-cache")
@@ -117,16 +115,16 @@ class Guarded:
             out["cache-control"] = "no-cache" if path.startswith(ASSETS) else "no-store"
 
 
-async def collected(app: ASGIApp, scope: Scope, receive: Receive) -> tuple[Message, bytes]:
-    """An application's whole answer. A request body above MAX_BODY is cut off: the reader fails on it."""
+async def buffered(app: ASGIApp, scope: Scope, receive: Receive) -> tuple[Message, bytes]:
+    """The buffered response of an app. A request body above MAX_BODY is cut off, so that reading it fails."""
     start: Message = {"type": "http.response.start", "status": 500, "headers": []}
-    body, taken = bytearray(), 0
+    body, received = bytearray(), 0
 
     async def bounded() -> Message:
-        nonlocal taken
+        nonlocal received
         message = await receive()
-        taken += len(message.get("body", b""))
-        return message if taken <= MAX_BODY else {"type": "http.disconnect"}
+        received += len(message.get("body", b""))
+        return message if received <= MAX_BODY else {"type": "http.disconnect"}
 
     async def keep(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -139,7 +137,7 @@ async def collected(app: ASGIApp, scope: Scope, receive: Receive) -> tuple[Messa
 
 
 def same_origin(headers: Headers) -> bool:
-    """Whether what a browser says of the page that sent this, if it says anything, is our own host."""
+    """Whether the browser's origin headers, if sent, name our own host."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")

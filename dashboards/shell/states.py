@@ -1,4 +1,4 @@
-"""The states a page can be in instead of showing data: empty, loading, failing, forbidden."""
+"""What a page shows when it has no data to show: empty, loading, failing, forbidden."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Node = Any
 
 
 def notice(kind: str, title: str, text: Node, *more: Node) -> Component:
-    """A state a page can be in instead of showing data."""
+    """A notice in place of data."""
     return html.Div(
         [html.Div(className=f"picture {kind}"), html.H2(title), html.P(text), *more],
         className=f"notice {kind}",
@@ -24,23 +24,23 @@ def notice(kind: str, title: str, text: Node, *more: Node) -> Component:
 
 
 def empty(title: str, text: Node, *more: Node) -> Component:
-    """There is nothing to show, and that is known."""
+    """A notice that there is nothing to show."""
     return notice("empty", title, text, *more)
 
 
 def failed(error: ApiFailure, query: Query) -> Component:
-    """What a page shows when the API did not give it what it needs."""
+    """What a page shows when a required API call failed."""
     if error.status == 401:
         return notice(
             "forbidden",
             "Sign in to see this",
-            "This server asks for a token. The link you followed is kept.",
+            "This server requires a token. You will return to this page after signing in.",
             html.A("Sign in", href=login_link(query), className="button primary"),
         )
     if error.status == 403:
         return notice(
             "forbidden",
-            "Your token does not open this",
+            "You don't have access to this",
             error.message,
             html.P(error.hint, className="hint") if error.hint else None,
             html.A("Use another token", href=login_link(query), className="button"),
@@ -48,28 +48,28 @@ def failed(error: ApiFailure, query: Query) -> Component:
     if error.status == 404:
         return notice(
             "empty",
-            "There is no such thing here",
+            "Not found",
             error.message,
             html.P(error.hint, className="hint") if error.hint else None,
-            parts.link("Back to the overview", query.link("/"), "button"),
+            parts.link("Back to Overview", query.link("/"), "button"),
         )
     return notice(
         "failing",
         "This could not be loaded",
         error.message,
         html.P(error.hint, className="hint") if error.hint else None,
-        html.P("It is tried again every 30 seconds.", className="hint"),
-        html.A("Try now", href=query.link(), className="button primary"),
+        html.P("Retrying every 30 seconds.", className="hint"),
+        html.A("Retry now", href=query.link(), className="button primary"),
     )
 
 
 def login_link(query: Query) -> str:
-    """The sign-in page that leads back here."""
+    """The sign-in page, which leads back here afterwards."""
     return Query("/login").link(next=query.link())
 
 
 def skeleton() -> Component:
-    """The frame of a page while its data is on the way."""
+    """The outline of a page while its data loads."""
     return html.Div(
         [
             html.Div(className="bone title"),
@@ -84,11 +84,11 @@ def skeleton() -> Component:
 
 
 def fix(text: str, lead: str = "") -> Component:
-    """The fix as the service words it: a sentence, then lines to paste."""
+    """A fix from the service: a sentence, then lines to paste."""
     first, _, paste = text.partition("\n")
     return advice(f"{lead}{first}", paste)
 
 
 def advice(text: Node, fix: str = "") -> Component:
-    """Something is missing: what, and the fix to paste."""
+    """A hint: what is missing, and commands or settings to paste."""
     return html.Div([html.Div(text), html.Pre(fix, tabIndex="0") if fix else None], className="advice")

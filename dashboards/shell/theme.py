@@ -1,4 +1,4 @@
-"""Buckets and severities: one order, one word, one colour each, on a light and on a dark ground."""
+"""Buckets and severities: their order, labels and colours in light and dark mode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Scheme = Literal["light", "dark"]
 
 @dataclass(frozen=True)
 class Bucket:
-    """A ledger bucket as it is shown. `waste`: paid for without work, as the audit counts it."""
+    """A ledger bucket as shown. `waste`: paid for without useful work, as the audit counts it."""
 
     name: str
     word: str
@@ -21,34 +21,63 @@ class Bucket:
     waste: bool = False
 
     def colour(self, scheme: Scheme) -> str:
-        """Its colour on that ground."""
+        """Its colour in that scheme."""
         return self.dark if scheme == "dark" else self.light
 
 
 BUCKETS: tuple[Bucket, ...] = (
-    Bucket("compute", "Compute", "#1B7F5C", "#35B98A", "Close to the compute roof.", True),
-    Bucket("memory_roof", "Memory-bound work", "#57A773", "#7CCB97", "Close to the memory roof.", True),
-    Bucket("below_roof", "Below the roof", "#C9B458", "#D9C873", "SMs are active, far from any roof.", True),
-    Bucket("stalled", "Busy, SMs idle", "#E08E2B", "#F0A54A", "Reported busy while few SMs work.", True, True),
+    Bucket("compute", "Compute", "#1B7F5C", "#35B98A", "Close to peak compute.", True),
+    Bucket("memory_roof", "Memory-bound work", "#57A773", "#7CCB97", "Close to peak memory bandwidth.", True),
     Bucket(
-        "communication", "Waiting on links", "#B8602F", "#D98250", "Waiting on NVLink, PCIe or network.", True, True
+        "below_roof",
+        "Below peak",
+        "#C9B458",
+        "#D9C873",
+        "SMs are active, but far from peak compute and memory bandwidth.",
+        True,
     ),
-    Bucket("gap", "Gaps (host, data, checkpoint)", "#8A6FB0", "#AC93D1", "Short idle times inside a job.", True, True),
-    Bucket("hoarded", "Held idle", "#C0392B", "#E6655A", "Held by somebody and idle for long.", True, True),
-    Bucket("unobserved", "Not measured", "#7F8C8D", "#A5B1B2", "Nobody measured it: neither busy nor idle.", True),
-    Bucket("schedulable", "Free", "#D5DBDF", "#4A555C", "Nobody held it; it could have been placed.", False),
-    Bucket("stranded", "Free but stranded", "#9FB3C8", "#6C8299", "Free, in a shape nobody could use.", False, True),
+    Bucket("stalled", "Busy, SMs idle", "#E08E2B", "#F0A54A", "Reported busy, but few SMs are active.", True, True),
     Bucket(
-        "mig_remainder", "MIG remainder", "#B7C4DA", "#5A6B8A", "Left over beside the slices of a GPU.", False, True
+        "communication",
+        "Waiting on network",
+        "#B8602F",
+        "#D98250",
+        "Waiting on NVLink, PCIe or the network.",
+        True,
+        True,
+    ),
+    Bucket(
+        "gap", "Gaps (host, data, checkpoint)", "#8A6FB0", "#AC93D1", "Short idle periods inside a job.", True, True
+    ),
+    Bucket("hoarded", "Held idle", "#C0392B", "#E6655A", "Allocated, but idle for a long time.", True, True),
+    Bucket("unobserved", "Not measured", "#7F8C8D", "#A5B1B2", "No measurements, so neither busy nor idle.", True),
+    Bucket("schedulable", "Free", "#D5DBDF", "#4A555C", "Not allocated, and usable for jobs.", False),
+    Bucket(
+        "stranded",
+        "Free but stranded",
+        "#9FB3C8",
+        "#6C8299",
+        "Free, but no use to the jobs usually requested.",
+        False,
+        True,
+    ),
+    Bucket(
+        "mig_remainder",
+        "MIG remainder",
+        "#B7C4DA",
+        "#5A6B8A",
+        "Part of a GPU that its MIG slices leave over.",
+        False,
+        True,
     ),
     Bucket("out_of_service", "Out of service", "#3E4A52", "#8C99A1", "Drained, down or broken.", False, True),
 )
-"""In the order of every stack: bottom to top, left to right."""
+"""In stacking order: bottom to top, left to right."""
 
 BUCKET = {bucket.name: bucket for bucket in BUCKETS}
 
 HATCHED = "unobserved"
-"""Drawn hatched: what nobody measured must not read as idle."""
+"""Drawn hatched: unmeasured time must not look idle."""
 
 PRODUCTIVE = ("compute", "memory_roof")
 
@@ -56,18 +85,18 @@ SEVERITIES = {"critical": "#9B1C31", "high": "#C0392B", "medium": "#D98324", "lo
 """Worst first."""
 
 STAGES = (
-    ("total", "Owned", "GPUs the fleet owned"),
-    ("reporting", "Reporting", "measured by somebody"),
-    ("allocated", "Held, measured", "held by somebody, and its GPU measured"),
-    ("active", "Active", "seen to run"),
-    ("effective", "Effective", "working at a roof of the GPU"),
+    ("total", "Owned", "all GPUs of the fleet"),
+    ("reporting", "Reporting", "GPUs with measurements"),
+    ("allocated", "Allocated, measured", "allocated to a job, with measurements"),
+    ("active", "Active", "not idle"),
+    ("effective", "Effective", "close to peak compute or memory bandwidth"),
 )
 """The funnel, widest first."""
 
 
 @dataclass(frozen=True)
 class Ink:
-    """Colours of chart furniture on one ground."""
+    """Colours of axes and labels in one scheme."""
 
     text: str
     muted: str
@@ -88,5 +117,5 @@ INK: dict[Scheme, Ink] = {
 
 
 def place(name: str) -> int:
-    """Sort key of a bucket name: its place in the stack, unknown names last."""
+    """Sort key of a bucket name: its position in the stack, unknown names last."""
     return next((at for at, bucket in enumerate(BUCKETS) if bucket.name == name), len(BUCKETS))

@@ -19,7 +19,7 @@ LARGEST = 3
 STEP_WORDS = {
     "total": "Owned",
     "reporting": "Reporting",
-    "allocated": "Held, measured",
+    "allocated": "Allocated, measured",
     "active": "Active",
     "effective": "Effective",
 }

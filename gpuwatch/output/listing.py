@@ -12,9 +12,9 @@ FORMATS = ("table", "json", "csv")
 BUCKET_WORDS = {
     "compute": "Compute",
     "memory_roof": "Memory-bound work",
-    "below_roof": "Below the roof",
+    "below_roof": "Below peak",
     "stalled": "Busy, SMs idle",
-    "communication": "Waiting on links",
+    "communication": "Waiting on network",
     "gap": "Gaps (host, data, checkpoint)",
     "hoarded": "Held idle",
     "unobserved": "Not measured",

@@ -15,7 +15,7 @@ from gpuwatch.dashboards.app import mount
 from gpuwatch.dashboards.shell.responses import MAX_BODY
 from tests.dashboards import fake_api
 
-SHOW = "..page.children...digest.data...said.children...title.data.."
+SHOW = "..page.children...digest.data...message.children...title.data.."
 UPDATE = "/ui/_dash-update-component"
 
 
@@ -152,7 +152,7 @@ def test_other_methods_are_refused() -> None:
         pytest.param("/ui/", "Where the GPU-hours went", id="the overview"),
         pytest.param("/ui/findings/idle-hoarding-0002", "GPUs held", id="a finding"),
         pytest.param("/ui/jobs/sandbox/nb-4336", "sandbox/nb-4336", id="a job with a slash"),
-        pytest.param("/ui/findings/nonsense", "There is no such thing here", id="a finding that is none"),
+        pytest.param("/ui/findings/nonsense", "Not found", id="a finding that is none"),
         pytest.param("/ui/nowhere", "No page has the address /nowhere", id="no page"),
     ],
 )
@@ -163,7 +163,7 @@ def test_an_address_shows_its_page(path: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        pytest.param("403", "Your token does not open this", id="forbidden"),
+        pytest.param("403", "You don't have access to this", id="forbidden"),
         pytest.param("500", "This could not be loaded", id="broken"),
     ],
 )

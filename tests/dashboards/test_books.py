@@ -38,7 +38,7 @@ def test_a_mix_is_by_owner_and_bucket() -> None:
 def test_a_pool_is_told_apart_by_dimension() -> None:
     query = Query("/", {"pool": "y"})
 
-    assert "bucket,pool" == ledger_math.asked("bucket", query)
+    assert "bucket,pool" == ledger_math.dimensions("bucket", query)
     assert ROWS[1:] == ledger_math.within({"items": ROWS}, query)
     assert [] == ledger_math.within(None, query)
 
@@ -202,7 +202,7 @@ def test_a_period_that_has_books_in_part_is_not_compared_with(head: str | None, 
 
     query = Query("/", {"team": "nlp", "cluster": "sim"})
     past = (at("11-14T00:00"), at("11-15T00:00"))
-    found = asyncio.run(ledger_math.booked(cast(client.Api, Api()), past, query, answer()))
+    found = asyncio.run(ledger_math.if_recorded(cast(client.Api, Api()), past, query, answer()))
 
     assert ({"items": ["all"]} if known else None) == found
     assert [("2026-11-14T00:00:00Z,2026-11-14T01:00:00Z", {"cluster": "sim"})] == asked

@@ -70,13 +70,17 @@ def test_a_browsers_cookie_stays_a_cookie(cookie: str, expected: str | None) -> 
 @pytest.mark.parametrize(
     ("answer", "status", "message"),
     [
-        pytest.param(PlainTextResponse("no", 502), 502, "The API answered 502.", id="an error of another shape"),
-        pytest.param(JSONResponse({"error": "no"}, 500), 500, "The API answered 500.", id="an error that is a word"),
+        pytest.param(
+            PlainTextResponse("no", 502), 502, "The API responded with status 502.", id="an error of another shape"
+        ),
+        pytest.param(
+            JSONResponse({"error": "no"}, 500), 500, "The API responded with status 500.", id="an error that is a word"
+        ),
         pytest.param(
             JSONResponse({"error": {"code": "x", "message": "m", "hint": None}}, 403), 403, "m", id="our own shape"
         ),
-        pytest.param(PlainTextResponse("hello"), 502, "/api/v1/me did not answer with JSON.", id="no JSON"),
-        pytest.param(JSONResponse([1]), 502, "/api/v1/me did not answer with an object.", id="no object"),
+        pytest.param(PlainTextResponse("hello"), 502, "/api/v1/me did not return JSON.", id="no JSON"),
+        pytest.param(JSONResponse([1]), 502, "/api/v1/me did not return a JSON object.", id="no object"),
     ],
 )
 def test_failures_say_what_happened(answer: Response, status: int, message: str) -> None:
@@ -106,7 +110,7 @@ def test_an_application_that_breaks_is_a_failure_not_a_traceback() -> None:
 def test_a_server_that_is_not_there_is_a_failure() -> None:
     found = failure(Client(None, "http://127.0.0.1:1").of(Caller()).me())
 
-    assert (0, "The API does not answer.") == (found.status, found.message)
+    assert (0, "The API cannot be reached.") == (found.status, found.message)
 
 
 def test_ids_are_quoted_and_nothing_is_sent_for_what_is_not_asked() -> None:

@@ -44,7 +44,7 @@ def test_readings_keep_their_gaps_and_thresholds_are_drawn_through_their_columns
     assert {False} == {line["connectgaps"] for line in figure["data"]}
     assert None in figure["data"][0]["y"]
     assert [0.5, 0.8] == [mark["y0"] for mark in figure["layout"]["shapes"]]
-    assert "limit of SMs active 50%" == figure["layout"]["annotations"][0]["text"]
+    assert "SMs active threshold 50%" == figure["layout"]["annotations"][0]["text"]
 
 
 def test_other_units_are_drawn_where_there_are_no_ratios() -> None:

@@ -58,14 +58,12 @@ def test_there_is_no_card(data: dict[str, Any]) -> None:
         pytest.param(
             UNKNOWN,
             ["Placement not graded", "Nobody told the links of its node.", "links of n1", "nvidia-smi topo -m"],
-            id="what is not known, with the fix",
+            id="what is unknown, with the fix",
         ),
-        pytest.param(
-            FAR | {"grade": "A", "slowdown": None}, ["Placed as near as could be"], id="the best that was free"
-        ),
+        pytest.param(FAR | {"grade": "A", "slowdown": None}, ["Best possible placement"], id="the best that was free"),
         pytest.param(
             FAR,
-            ["Placement D: its GPUs could have been nearer", "14:02", "50 GB/s", "16", "42", "2.9 to 11.1 %"],
+            ["Placement D: a closer placement was possible", "14:02", "50 GB/s", "16", "42", "2.9 to 11.1 %"],
             id="farther than it had to be, with the assumed share",
         ),
     ],

@@ -40,10 +40,10 @@ def cookie(response: httpx.Response) -> Any:
 @pytest.mark.parametrize(
     ("token", "status", "said"),
     [
-        pytest.param("", 400, "not a token", id="nothing"),
-        pytest.param("x" * 9000, 400, "not a token", id="too long to be read"),
-        pytest.param("gw\r\nx: y", 400, "not a token", id="a header in a token"),
-        pytest.param("gw_wrong", 401, "not known", id="an unknown token"),
+        pytest.param("", 400, "not a valid token", id="nothing"),
+        pytest.param("x" * 9000, 400, "not a valid token", id="too long to be read"),
+        pytest.param("gw\r\nx: y", 400, "not a valid token", id="a header in a token"),
+        pytest.param("gw_wrong", 401, "unknown", id="an unknown token"),
         pytest.param(fake_api.INGEST, 403, "only send data", id="a token that cannot read"),
     ],
 )

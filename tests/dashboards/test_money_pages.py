@@ -12,8 +12,7 @@ import pytest
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client, Row
-from gpuwatch.dashboards.components import charge_lines, charts, owning, proposals
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import charge_lines, charts, formats, owning, proposals
 from gpuwatch.dashboards.pages import budgets, charge, decisions, period, periods, reports, teams
 from gpuwatch.dashboards.shell.page import find
 from gpuwatch.dashboards.shell.query import Query
@@ -50,7 +49,7 @@ def test_a_charge_leads_to_its_jobs_and_findings() -> None:
 
 
 def test_a_line_says_how_it_was_reckoned() -> None:
-    said = text(charge_lines.reckoned(fake_money.segment(1), "USD"))
+    said = text(charge_lines.computation(fake_money.segment(1), "USD"))
 
     assert said == (
         "21600 s x 4/7 x 2.40 / 3600 H100 from 2026-01-01 (line 2) (rates version 4); "
@@ -59,13 +58,15 @@ def test_a_line_says_how_it_was_reckoned() -> None:
 
 
 def test_a_line_of_a_discount_has_its_factor() -> None:
-    assert text(charge_lines.reckoned(fake_money.segment(4), "USD")).endswith("policy 2026 H2, times 0.3")
+    assert text(charge_lines.computation(fake_money.segment(4), "USD")).endswith("policy 2026 H2, times 0.3")
 
 
 def test_what_a_policy_deals_is_told_as_a_part_of_an_amount() -> None:
     line = fake_money.dealt() | {"dealt": {"amount": "62.67", "weight": "51", "weights": "100"}}
 
-    assert "51 % of $62.67 policy share what is idle, by the time held" == text(charge_lines.reckoned(line, "USD"))
+    assert "51 % of $62.67 policy share what is idle, in proportion to time held" == text(
+        charge_lines.computation(line, "USD")
+    )
 
 
 def test_a_share_names_its_method() -> None:
@@ -95,7 +96,7 @@ def test_columns_that_nothing_fills_are_left_out() -> None:
         pytest.param("3930.983229318610", "3,930.98322931861 USD", id="all places"),
         pytest.param("-0.001000000000", "-0.001 USD", id="below a cent"),
         pytest.param("100.000000000000", "100.00 USD", id="no powers of ten"),
-        pytest.param(None, components_text.MISSING, id="no price"),
+        pytest.param(None, formats.MISSING, id="no price"),
     ],
 )
 def test_exact_money_has_its_cents_and_no_zeros_behind(value: object, expected: str) -> None:
@@ -113,14 +114,14 @@ def test_a_charge_without_a_price_says_the_fix_and_asks_no_policy() -> None:
 
     assert "Charge – " in said
     assert "add to rates.csv:" in said
-    assert "Nobody knows what this would be: it has no price." in said
+    assert "The result is unknown because this charge has no price." in said
     assert "they add up" not in said
 
 
 def test_another_policy_compares_all_that_is_paid() -> None:
     said = text(shown("/charges/held?policy=share-idle"))
 
-    assert "Share what is idle: $51.20 instead of $86.40 (−41 %)" in said
+    assert "Share idle cost: $51.20 instead of $86.40 (−41 %)" in said
     assert "Held $86.40 $40.00 -$46.40 Free $0 $11.20 +$11.20" in said
 
 
@@ -128,7 +129,7 @@ def test_a_policy_that_is_none_leaves_the_charge() -> None:
     said = text(shown("/charges/held?policy=nonsense"))
 
     assert "Policy 'nonsense': neither a preset nor" in said
-    assert "The lines it is the sum of" in said
+    assert "Lines of this charge" in said
 
 
 def test_a_correction_is_of_no_policy() -> None:
@@ -164,7 +165,7 @@ def test_money_that_no_gpu_costs_is_told_apart() -> None:
     data = asyncio.run(teams.load(api(), Query("/teams")))
     data.charges["total"] = {"external_cost": "500.00", "currency": "USD"}
 
-    assert "$500.00 of it no GPU's" == teams.external(data, Query("/teams"))
+    assert "$500.00 of it not for GPUs" == teams.external(data, Query("/teams"))
     assert "" == teams.external(data, Query("/teams", {"user": "alice"}))
 
 
@@ -174,22 +175,22 @@ def test_money_that_no_gpu_costs_is_told_apart() -> None:
 @pytest.mark.parametrize(
     ("spent", "forecast", "expected"),
     [
-        pytest.param(None, None, ("plain", "Not known"), id="unknown is not kept"),
+        pytest.param(None, None, ("plain", "Unknown"), id="unknown is not kept"),
         pytest.param("120.00", None, ("plain", "No forecast yet"), id="too few days"),
-        pytest.param("300.00", "700.00", ("ok", "Holds"), id="even its high end holds"),
-        pytest.param("300.00", "950.00", ("warn", "May be passed"), id="only its high end passes"),
-        pytest.param("300.00", "1100.00", ("bad", "Will be passed"), id="its middle passes"),
-        pytest.param("1000.01", "1100.00", ("bad", "Passed"), id="a cent too much"),
+        pytest.param("300.00", "700.00", ("ok", "On track"), id="even its high end holds"),
+        pytest.param("300.00", "950.00", ("warn", "May be exceeded"), id="only its high end passes"),
+        pytest.param("300.00", "1100.00", ("bad", "Will be exceeded"), id="its middle passes"),
+        pytest.param("1000.01", "1100.00", ("bad", "Exceeded"), id="a cent too much"),
     ],
 )
 def test_a_budget_is_judged_by_its_forecast(spent: str | None, forecast: str | None, expected: tuple[str, str]) -> None:
-    assert expected == budgets.verdict(fake_money.budget("nlp", spent, forecast))
+    assert expected == budgets.status(fake_money.budget("nlp", spent, forecast))
 
 
 def test_budgets_that_will_not_hold_come_first_and_unknown_ones_last() -> None:
     said = text(shown("/budgets"))
 
-    assert said.startswith("2 of 6 budgets will not hold")
+    assert said.startswith("2 of 6 budgets exceeded or at risk")
     assert said.index("The fleet has") < said.index("nlp has") < said.index("vision has") < said.index(f"{HOSTILE}:")
 
 
@@ -205,7 +206,7 @@ def test_an_unknown_budget_says_what_is_missing_and_foretells_nothing() -> None:
 def test_no_budget_says_how_to_set_one() -> None:
     said = text(shown("/budgets", "empty"))
 
-    assert "No budget is set" in said
+    assert "No budgets set" in said
     assert "gpuwatch budget set budgets.csv" in said
     assert "This team has no budget" in text(shown("/budgets?team=nlp", "empty"))
 
@@ -234,9 +235,9 @@ def test_closed_periods_tell_who_when_and_the_hash() -> None:
     said = text(shown("/periods"))
 
     assert "1 closed without a signature" in said
-    assert "2026-W45 Closed $390.00 -$12.40 17 Nov 09:00 UTC by ada nobody yet 3f8a0c5d7e2b" in said
-    assert "2026-W44 Open again" in said
-    assert "2026-W46, the newest that is over, is closed." in said
+    assert "2026-W45 Closed $390.00 -$12.40 17 Nov 09:00 UTC by ada not signed 3f8a0c5d7e2b" in said
+    assert "2026-W44 Reopened" in said
+    assert "2026-W46, is closed." in said
 
 
 @pytest.mark.parametrize(
@@ -271,7 +272,7 @@ def test_a_period_is_what_was_billed_what_was_corrected_and_both() -> None:
 def test_a_period_that_was_opened_again_tells_why_and_how_to_close_it() -> None:
     said = text(shown("/periods/2026-W44"))
 
-    assert "Opened again 20 Nov 12:00 UTC by bo: rates of pool b" in said
+    assert "Reopened 20 Nov 12:00 UTC by bo: rates of pool b" in said
     assert "gpuwatch period close 2026-W44" in said
     assert "Corrected Now" not in said
 
@@ -312,7 +313,7 @@ def test_a_token_of_a_team_is_offered_its_own_report_only() -> None:
 
 
 def test_a_week_without_books_says_so() -> None:
-    assert "Week 2026-W46 has no books" in text(shown("/reports", "empty"))
+    assert "No data for week 2026-W46" in text(shown("/reports", "empty"))
 
 
 def test_every_file_is_named_for_who_does_not_see_the_table() -> None:
@@ -328,9 +329,9 @@ def test_every_file_is_named_for_who_does_not_see_the_table() -> None:
 def test_owning_is_told_with_its_assumptions_and_sensitivity() -> None:
     said = text(shown("/decisions"))
 
-    assert "owning saves $2,614 a month" in said
+    assert "owning saves $2,614 per month" in said
     assert "break-even 62 %" in said
-    assert "Cloud, an hour $3.50 on-demand rate of the card" in said
+    assert "Cloud, per hour $3.50 on-demand rate of the card" in said
     assert "Payback 54.7 months" in said
     assert "$3.50 -$1,000 -$100.00 $800.00 62 % 54.7 months" in said
     assert "The cloud would be rented for the hours that somebody held" in said
@@ -339,9 +340,9 @@ def test_owning_is_told_with_its_assumptions_and_sensitivity() -> None:
 def test_what_is_missing_for_a_decision_is_told_with_the_command() -> None:
     said = text(shown("/decisions"))
 
-    assert "not enough is known" in said
+    assert "not enough data" in said
     assert "Owned price: gpuwatch rates owned FILE" in said
-    assert "break-even 140 %: never at this price" in said
+    assert "break-even 140 %: not reachable at this price" in said
 
 
 def test_a_sentence_is_no_command() -> None:
@@ -371,7 +372,7 @@ def test_no_job_for_spot_says_so_and_saves_nothing() -> None:
 def test_pools_are_put_together_by_links() -> None:
     layout = shown("/decisions?of=pools")
 
-    assert "1 node could go, $14.0 k a month" in text(layout)
+    assert "1 node could be released, saving $14.0 k per month" in text(layout)
     assert ["h100"] == decisions.chosen(fake_api.fleet(), Query("/decisions"))[1]
 
 
@@ -385,7 +386,7 @@ def test_an_assumption_that_is_none_can_be_reset() -> None:
 def test_a_question_about_the_fleet_is_refused_to_a_team_and_the_others_stay() -> None:
     layout = shown("/decisions", "403")
 
-    assert "Your token does not open this" in text(layout)
+    assert "You don't have access to this" in text(layout)
     assert "Spot" in text(layout)
 
 
@@ -440,4 +441,4 @@ def test_an_api_that_is_older_leaves_the_charge_page_without_policies() -> None:
     data = asyncio.run(charge.load(Old(found.client, found.caller), Query("/charges/held")))
 
     assert () == data.names
-    assert "Pay what is used" in text(charge.layout(data, Query("/charges/held"), "light"))
+    assert "Pay for use" in text(charge.layout(data, Query("/charges/held"), "light"))

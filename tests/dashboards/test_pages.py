@@ -16,8 +16,7 @@ from dash.development.base_component import Component
 from gpuwatch.audit.scorecard import WASTE
 from gpuwatch.audit.summary import STEP_WORDS
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
-from gpuwatch.dashboards.components import finding_decide, findings_list, ledger_math, slice_use
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import finding_actions, findings_list, formats, ledger_math, slice_use
 from gpuwatch.dashboards.components.ledger_math import History, Sum
 from gpuwatch.dashboards.pages import finding, findings, jobs, mig, overview, quality, teams
 from gpuwatch.dashboards.shell import page as registry
@@ -147,17 +146,17 @@ def test_hostile_names_stay_text(path: str) -> None:
 def test_the_overview_names_the_largest_loss_and_closes() -> None:
     said = text(shown("/"))
 
-    assert "The largest loss: held idle, 1,935 GPU-h in the last 7 days" in said
+    assert "Largest loss: held idle, 1,935 GPU-h in the last 7 days" in said
     assert "Owned 100 % 21,504 $51.6 k" in said
-    assert "All of it 100 % 21,504 $51.6 k" in said
-    assert "32 % of the GPU time owned did effective work" in said
+    assert "Total 100 % 21,504 $51.6 k" in said
+    assert "32 % of the GPU time owned was effective" in said
 
 
 def test_the_largest_loss_may_be_time_that_nobody_held() -> None:
     """As the audit counts waste."""
     said = text(blind({"compute": "20", "gap": "13", "stranded": "17", "schedulable": "50"}))
 
-    assert "The largest loss: free but stranded, 17 GPU-h" in said
+    assert "Largest loss: free but stranded, 17 GPU-h" in said
     assert set(WASTE) == {bucket.name for bucket in BUCKETS if bucket.waste}
 
 
@@ -175,11 +174,11 @@ def test_an_overview_without_books_leads_to_the_last_week_that_has_some() -> Non
 def test_the_overview_does_without_what_failed() -> None:
     """Findings and the fleet are extras; the books are not."""
     data = asyncio.run(overview.load(api(), Query()))
-    bare = overview.Data(History(data.books.now, None, None, "1d"), None, None)
+    bare = overview.Data(History(data.history.now, None, None, "1d"), None, None)
     said = text(overview.layout(bare, Query(), "light"))
 
     assert "Findings could not be loaded" in said
-    assert "vs. before" not in said
+    assert "vs. previous" not in said
 
 
 def test_a_pool_has_no_reporting_stage_because_nobody_told_it() -> None:
@@ -194,20 +193,20 @@ def test_unknown_is_missing_and_never_zero() -> None:
     row = layout.children[0].children.children[-1].children[0]
     said = [text(cell) for cell in row.children]
 
-    assert [components_text.MISSING] * 4 == said[4:8]
+    assert [formats.MISSING] * 4 == said[4:8]
     assert "No GPU time" == said[8]
 
 
 def test_a_funnel_without_prices_has_no_money() -> None:
     """The API says 0.00 for a stage that no rate covers."""
     data = asyncio.run(overview.load(api(), Query()))
-    bare = [{**row, "cost": None, "currency": None} for row in data.books.now["items"]]
+    bare = [{**row, "cost": None, "currency": None} for row in data.history.now["items"]]
     sums = ledger_math.by_key(bare, "bucket")
-    zero = {name: {**stage, "cost": "0.00"} for name, stage in data.books.now["funnel"].items()}
-    unpriced = replace(data, books=replace(data.books, now={**data.books.now, "items": bare, "funnel": zero}))
+    zero = {name: {**stage, "cost": "0.00"} for name, stage in data.history.now["funnel"].items()}
+    unpriced = replace(data, history=replace(data.history, now={**data.history.now, "items": bare, "funnel": zero}))
     body = overview.funnel(unpriced, sums, Query(), "").children[1].children.children[-1]
 
-    assert [components_text.MISSING] * 5 == [text(row.children[4]) for row in body.children]
+    assert [formats.MISSING] * 5 == [text(row.children[4]) for row in body.children]
 
 
 def blind(shares: dict[str, str]) -> Component:
@@ -215,9 +214,9 @@ def blind(shares: dict[str, str]) -> Component:
     data = asyncio.run(overview.load(api(), Query()))
     now = [{"bucket": name, "gpu_seconds": f"{Decimal(size) * 3600}", "cost": size} for name, size in shares.items()]
     stepped = [{**row, "start": f"2026-11-1{day}T00:00:00Z"} for day in (4, 5) for row in now]
-    told = {**data.books.now, "items": now}
+    told = {**data.history.now, "items": now}
     return overview.layout(
-        replace(data, books=History(told, None, {"items": stepped}, "1d", data.fleet)), Query(), "light"
+        replace(data, history=History(told, None, {"items": stepped}, "1d", data.fleet)), Query(), "light"
     )
 
 
@@ -227,8 +226,8 @@ def test_work_that_nobody_measured_is_not_zero() -> None:
     said = text(layout)
 
     assert "Productive – SM activity is not measured" in said
-    assert "How much of the GPU time did effective work is not known" in said
-    assert "Held, measured 2.0 %" in said
+    assert "Effective GPU time: unknown" in said
+    assert "Allocated, measured 2.0 %" in said
     assert "Active – – –" in said
     assert "Effective – – –" in said
     assert "Not measured 62 %" in said
@@ -239,15 +238,15 @@ def test_work_that_nobody_measured_is_not_zero() -> None:
 def test_work_that_was_measured_in_part_says_so() -> None:
     said = text(blind({"compute": "20", "unobserved": "60", "schedulable": "20"}))
 
-    assert "Productive 50 % of the measured" in said
-    assert "50 % of what is measured did effective work" in said
-    assert "Held, measured 20 %" in said
+    assert "Productive 50 % of the measured time" in said
+    assert "50 % of the measured GPU time was effective" in said
+    assert "Allocated, measured 20 %" in said
 
 
 def test_time_that_nobody_held_did_no_work() -> None:
     said = text(blind({"schedulable": "36"}))
 
-    assert "0 % of the GPU time owned did effective work" in said
+    assert "0 % of the GPU time owned was effective" in said
     assert "SM activity is not measured" not in said
 
 
@@ -255,14 +254,14 @@ def test_held_and_measured_now_are_the_held_gpus_whose_work_is_known() -> None:
     """Of 102 held GPUs 96.5 give activity."""
     said = text(shown("/"))
 
-    assert "Held, measured 72 % 15,483 $37.2 k 96.5" in said
+    assert "Allocated, measured 72 % 15,483 $37.2 k 96.5" in said
     assert " 102 " not in said
 
 
 def test_a_funnel_of_a_team_has_neither_the_fleet_nor_owners() -> None:
     said = text(shown("/?team=nlp"))
 
-    assert "of the GPU time held did effective work" in said
+    assert "of the GPU time held was effective" in said
     assert "Owned" not in said
     assert "Now" not in said
 
@@ -272,7 +271,7 @@ def test_what_was_not_counted_as_waste_costs_no_zero() -> None:
     free = {**blind, "wasted_gpu_seconds": "60.000000"}
     row = findings.inbox([blind], Query("/findings")).children[0].children.children[-1].children[0]
 
-    assert [components_text.MISSING] * 3 == [text(cell) for cell in row.children[4:7]]
+    assert [formats.MISSING] * 3 == [text(cell) for cell in row.children[4:7]]
     assert "$0" == text(findings_list.wasted(free))
 
 
@@ -286,8 +285,8 @@ def test_the_cards_of_gpus_on_one_node_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("then", "known", "expected"),
     [
-        pytest.param(Sum(Decimal(8)), True, components_text.MISSING, id="there was time but no price"),
-        pytest.param(Sum(Decimal(8), Decimal(1)), False, components_text.MISSING, id="nothing to compare with"),
+        pytest.param(Sum(Decimal(8)), True, formats.MISSING, id="there was time but no price"),
+        pytest.param(Sum(Decimal(8), Decimal(1)), False, formats.MISSING, id="nothing to compare with"),
         pytest.param(None, True, "new", id="nothing before"),
         pytest.param(Sum(Decimal(8), Decimal(1)), True, "+100 %", id="twice the money"),
     ],
@@ -317,7 +316,7 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
         body = teams.listing(data, data.charges["items"], "team", query).children[1].children.children[-1]
         return text(body.children[0].children[0])
 
-    assert "Held, team unknown" == first("")
+    assert "No team assigned" == first("")
     assert fake_api.HOSTILE == first("name")
 
 
@@ -358,8 +357,8 @@ def test_readers_may_not_exempt() -> None:
 def test_a_finding_shows_its_limits_and_its_reason() -> None:
     said = text(shown("/findings/false-utilization-0001"))
 
-    assert "Do this:" in said
-    assert "4 limits of the rule" in said
+    assert "What to do:" in said
+    assert "4 thresholds of the rule" in said
     assert "SMs active at most 50 %" in said
     assert "Utilization counts any kernel." in said
 
@@ -374,23 +373,23 @@ def test_a_finding_without_a_price_says_so() -> None:
 def test_sources_that_fail_come_first_with_their_fix() -> None:
     said = text(shown("/quality"))
 
-    assert "2 sources are late or failing, 1 check asks for a fix." in said
-    assert said.index("slurm http://ctl:6820") < said.index("1 source well")
+    assert "2 sources are late or failing, 1 check needs attention." in said
+    assert said.index("slurm http://ctl:6820") < said.index("1 healthy source")
     assert "scontrol token lifespan=86400" in said
     assert "DCGM_FI_PROF_SM_ACTIVE, gauge" in said
 
 
 def test_a_snooze_ends_when_it_was_said() -> None:
-    assert "2026-11-27T12:00:00Z" == finding_decide.until_after("7", "2026-11-20T12:00:00Z")
-    assert "2026-11-27T12:00:00Z" == finding_decide.until_after("nonsense", "2026-11-20T12:00:00Z")
+    assert "2026-11-27T12:00:00Z" == finding_actions.until_after("7", "2026-11-20T12:00:00Z")
+    assert "2026-11-27T12:00:00Z" == finding_actions.until_after("nonsense", "2026-11-20T12:00:00Z")
 
 
 @pytest.mark.parametrize(
     ("status", "title"),
     [
         pytest.param(401, "Sign in to see this", id="nobody"),
-        pytest.param(403, "Your token does not open this", id="not allowed"),
-        pytest.param(404, "There is no such thing here", id="not there"),
+        pytest.param(403, "You don't have access to this", id="not allowed"),
+        pytest.param(404, "Not found", id="not there"),
         pytest.param(500, "This could not be loaded", id="broken"),
         pytest.param(0, "This could not be loaded", id="unreachable"),
     ],

@@ -16,7 +16,7 @@ from gpuwatch.dashboards.components import (
     capacity_now,
     capacity_slots,
     charts,
-    finding_decide,
+    finding_actions,
     findings_list,
     quantities,
     rule_trial,
@@ -64,11 +64,11 @@ def test_a_saving_is_no_loss() -> None:
     found = fake_rules.FINDINGS["own-vs-cloud-00a6"]
     said = text(shown("/findings/own-vs-cloud-00a6"))
 
-    assert "could save  €12.8 k  a month" == text(findings_list.amount(found))
+    assert "could save  €12.8 k  per month" == text(findings_list.amount(found))
     assert "lost" not in classes(findings_list.amount(found))
-    assert "Could save a month €12.8 k" in said
+    assert "Could save per month €12.8 k" in said
     assert "So far" not in said
-    assert "none: no time counts as wasted" in said
+    assert "none; no GPU time counts as wasted" in said
 
 
 def test_a_saving_without_a_price_says_no_number() -> None:
@@ -83,7 +83,7 @@ def test_a_wait_without_a_bucket_is_neither_waste_nor_saving() -> None:
     ("reason", "expected"),
     [
         pytest.param("condition ended", "Resolved", id="it is over"),
-        pytest.param("records changed", "Withdrawn: later records say otherwise", id="late samples"),
+        pytest.param("records changed", "Withdrawn: later records contradict it", id="late samples"),
         pytest.param("rule_changed", "Withdrawn: its rule changed", id="other thresholds"),
     ],
 )
@@ -97,7 +97,7 @@ def test_what_was_taken_back_is_not_called_resolved(reason: str, expected: str) 
 def test_a_placement_is_shown_beside_the_better_one() -> None:
     said = text(shown("/findings/topology-blind-placement-00a0"))
 
-    assert "A step takes 1.17 to 1.66 times as long as on the best free place" in said
+    assert "Each step takes 1.17 to 1.66 times as long as with the best free placement" in said
     assert "Farthest pair SYS NV18" in said
     assert "Slowest link 50 GB/s 350 GB/s" in said
     assert "12.4 to 33.1 GPU-h" in said
@@ -109,15 +109,15 @@ def test_a_placement_is_shown_beside_the_better_one() -> None:
 def test_what_a_finding_claims_is_told_by_bucket() -> None:
     said = text(shown("/findings/topology-blind-placement-00a0"))
 
-    assert "Claims 17.2 GPU-h of the ledger" in said
+    assert "17.2 GPU-h of the ledger counted as waste" in said
     assert "Busy, SMs idle 7.2 GPU-h" in said
-    assert "Waiting on links 10 GPU-h" in said
+    assert "Waiting on network 10 GPU-h" in said
 
 
 def test_free_gpus_in_pieces_show_what_would_make_room() -> None:
     layout = shown("/findings/fragmentation-00a1")
 
-    assert "Waits:  pretrain-9 for 8 GPUs on one node, 95 min" in text(layout)
+    assert "Waiting:  pretrain-9 for 8 GPUs on one node, 95 min" in text(layout)
     assert "Fewest moves:  4863 from gpu-a100-05" in text(layout)
     assert "/ui/capacity?cluster=sim" in links(layout)
 
@@ -125,15 +125,15 @@ def test_free_gpus_in_pieces_show_what_would_make_room() -> None:
 def test_others_who_waited_are_told_with_their_price() -> None:
     said = text(shown("/findings/idle-hoarding-00a8"))
 
-    assert "3 requests of others waited and would have fitted" in said
-    assert "Contended 3.2 GPU-h Its price $7.80 Largest request 8 devices" in said
-    assert "Without a price: no rate for L40S" in said
+    assert "3 requests from others waited and would have fit" in said
+    assert "GPU time waited for 3.2 GPU-h Its cost $7.80 Largest request 8 devices" in said
+    assert "No price: no rate for L40S" in said
 
 
 def test_a_finding_names_its_rule_and_its_preset() -> None:
     layout = shown("/findings/false-utilization-0001")
 
-    assert "Preset princeton in general" in text(layout)
+    assert "Preset princeton." in text(layout)
     assert "/ui/detectors/false-utilization" in links(layout)
 
 
@@ -167,9 +167,9 @@ def test_the_focus_is_taken_for_links_of_messages_alone() -> None:
 
 def test_readers_who_come_to_acknowledge_what_is_settled_see_so() -> None:
     snoozed = {**fake_api.finding(0, "snoozed"), "actions": []}
-    form = finding_decide.form(snoozed, None, "ack")
+    form = finding_actions.form(snoozed, None, "ack")
 
-    assert "It is snoozed already" in text(form)
+    assert "This finding is already snoozed" in text(form)
     assert "Reopen" in text(form)
 
 
@@ -184,7 +184,7 @@ def test_readers_who_come_to_acknowledge_what_is_settled_see_so() -> None:
     ],
 )
 def test_a_verdict_goes_with_an_acknowledgement(action: str, chosen: str, expected: str | None) -> None:
-    assert expected == finding_decide.verdict_of(action, chosen)
+    assert expected == finding_actions.verdict_of(action, chosen)
 
 
 def test_the_verdict_reaches_the_api() -> None:
@@ -198,18 +198,18 @@ def test_the_verdict_reaches_the_api() -> None:
 def test_a_decision_before_tells_its_verdict() -> None:
     row = {"actor": "ada", "action": "ack", "until": None, "reason": "loading", "at": None, "verdict": "false_positive"}
 
-    assert "ada: ack, called a false alarm" in text(finding_decide.past(row))
+    assert "ada: ack, marked a false alarm" in text(finding_actions.past(row))
 
 
 def test_rules_tell_their_limits_precision_and_what_is_open() -> None:
     said = text(shown("/detectors"))
 
-    assert "5 rules, 1 switched off; 21 open findings" in said
+    assert "5 rules, 1 disabled; 21 open findings" in said
     assert "idle at least 15 min, grace 60 s, memory used at most 60 %" in said
     assert "90 %  of 10" in said
-    assert "nobody said" in said
-    assert "a saving" in said
-    assert "Of this site" in said
+    assert "not reviewed" in said
+    assert "saving" in said
+    assert "Custom rule" in said
 
 
 def test_a_refused_rule_is_named_with_line_reason_and_fix() -> None:
@@ -236,9 +236,9 @@ def test_a_rule_that_could_not_judge_is_shown() -> None:
 def test_limits_of_pools_and_teams_are_listed() -> None:
     said = text(shown("/detectors"))
 
-    assert "Pool batch of sim meta-rsc" in said
+    assert "Pool batch in sim meta-rsc" in said
     assert "Version 3" in said
-    assert "Never set" in text(shown("/detectors", "empty"))
+    assert "Not set: each rule uses its defaults" in text(shown("/detectors", "empty"))
 
 
 def test_no_card_is_no_section() -> None:
@@ -271,14 +271,14 @@ def test_a_rule_that_nobody_tries_asks_for_no_back_test() -> None:
 def test_a_trial_says_who_would_have_been_flagged() -> None:
     said = text(shown(TRIAL))
 
-    assert "It would have flagged 3 findings; today's limits flag 3" in said
+    assert "3 findings with these thresholds, 3 with the current ones" in said
     assert "New (1)" in said
     assert "Gone (1)" in said
-    assert "Cost $60.00 today $60.00" in said
-    assert "of 4 that owners judged; today 75 %" in said
-    assert "1 of them without a price" in said
-    assert "and 4 cheaper ones" in said
-    assert "Nothing is stored and nobody is told." in said
+    assert "Cost $60.00 currently $60.00" in said
+    assert "of 4 reviewed; currently 75 %" in said
+    assert "1 of them have no price" in said
+    assert "and 4 smaller ones" in said
+    assert "Nothing is stored and nobody is notified." in said
 
 
 def test_a_trial_can_show_what_is_gone_alone() -> None:
@@ -297,13 +297,13 @@ def test_only_what_is_a_finding_today_leads_to_one() -> None:
 
 
 def test_a_rule_that_a_preset_switches_off_flags_nobody() -> None:
-    assert "Switched off with this preset" in text(shown(TRIAL.replace("princeton", "gpu-pruner")))
+    assert "Disabled by this preset" in text(shown(TRIAL.replace("princeton", "gpu-pruner")))
 
 
 def test_a_wrong_limit_is_said_beside_the_form() -> None:
     said = text(shown(TRIAL.replace("30m", "nonsense")))
 
-    assert "This cannot be tried so" in said
+    assert "Invalid back-test" in said
     assert "'nonsense' is no time" in said
     assert "Try it" in said
 
@@ -320,13 +320,13 @@ def test_a_trial_is_not_run_again_by_itself() -> None:
     assert page is not None
     assert findings is not None
 
-    assert (True, False) == (page.asked_once, findings.asked_once)
+    assert (True, False) == (page.load_once, findings.load_once)
 
 
 def test_trying_writes_the_address_and_forgets_what_was_tried() -> None:
     query = asked("/detectors/x?window=24h&t.old=1&preset=princeton&show=gone")
 
-    assert "?window=24h&try=1&t.idle_us_min=30m" == rule_trial.tried(
+    assert "?window=24h&try=1&t.idle_us_min=30m" == rule_trial.trial_search(
         query, {"preset": "", "idle_us_min": " 30m ", "grace_us": None}
     )
 
@@ -364,24 +364,24 @@ def test_evidence_is_said_in_its_unit(name: str, entry: Any, expected: tuple[str
 
 def test_reclaims_say_that_nothing_is_killed() -> None:
     for mode in ("ok", "empty"):
-        assert "Nothing is ever killed by gpuwatch." in text(shown("/reclaim", mode))
+        assert "gpuwatch never stops, scales or signals a job." in text(shown("/reclaim", mode))
 
 
 def test_a_reclaim_tells_its_step_the_next_and_who_waited() -> None:
     said = text(shown("/reclaim"))
 
-    assert "3 jobs hold idle GPUs, others waited for 1 of them" in said
+    assert "3 jobs hold idle GPUs; others waited for the GPUs of 1 of them" in said
     assert "Warning  20 Nov 12:45" in said
-    assert "none: people decide" in said
+    assert "none; your decision" in said
     assert "4 GPU-h $9.60" in said
-    assert "Some of it works: shrink, never end" in said
+    assert "Partly in use: shrink only" in said
     assert "Snoozed until 27 Nov 12:00 UTC" in said
 
 
 def test_only_recommendations_that_nobody_holds_have_a_line_to_paste() -> None:
     card = reclaim.lines(list(fake_rules.RECLAIMS))
 
-    assert "For whoever decides: 1 command" in text(card)
+    assert "1 command to carry out" in text(card)
     assert "scancel 4200" in text(card)
     assert "scancel 4202" not in text(card)
     assert "gpuwatch runs none" in text(card)
@@ -390,11 +390,11 @@ def test_only_recommendations_that_nobody_holds_have_a_line_to_paste() -> None:
 def test_capacity_says_what_could_start_now() -> None:
     said = text(shown("/capacity"))
 
-    assert "5 jobs of 2 GPUs could start now on one node, none of 4" in said
+    assert "5 jobs of 2 GPUs could start now on one node, but none of 4" in said
     assert "Free GPUs 12" in said
-    assert "54 % of what is free" in said
-    assert "Stranded, an hour $15.60" in said
-    assert "1 of 1 of those that are asked for" in said
+    assert "54 % of the free GPUs" in said
+    assert "Stranded cost per hour $15.60" in said
+    assert "1 of 1 of the requested shapes" in said
     assert "Nothing is free in sim · H100 80GB HBM3" in said
 
 
@@ -407,11 +407,11 @@ def test_a_level_that_nobody_knows_is_missing_and_not_zero() -> None:
 def test_plans_name_moves_and_say_where_none_helps() -> None:
     said = text(shown("/capacity"))
 
-    assert "1 shape would find a place after moves" in said
+    assert "1 shape would fit after moving jobs" in said
     assert "move 2 GPUs" in said
-    assert "a holder that no scheduler names : 1 GPU on gpu-h100-01" in said
-    assert "Not all moves were looked at" in said
-    assert "1 shape for which no moves make room" in said
+    assert "unknown job : 1 GPU on gpu-h100-01" in said
+    assert "The search stopped early" in said
+    assert "1 shape that no moves would make fit" in said
     assert "gpuwatch moves nothing" in said
 
 

@@ -1,4 +1,4 @@
-"""Numbers, times and names as a person says them; the exact value stays beside them."""
+"""Formats numbers, times and names for display."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 
 MISSING = "–"
-"""What stands where nothing was measured. Never a zero."""
+"""Shown where nothing was measured, instead of a zero."""
 
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "CHF": "CHF ", "INR": "₹"}
 OWNERS = {
-    "__platform__": "Platform (nobody held it)",
-    "__unallocated__": "Held, team unknown",
+    "__platform__": "Platform (unallocated)",
+    "__unallocated__": "No team assigned",
     "__idle__": "Idle",
     "__shared__": "Shared",
 }
@@ -22,7 +22,7 @@ PERIOD = re.compile(r"(\d{4})-(?:W(\d\d)|(0[1-9]|1[0-2]))", re.ASCII)
 
 
 def number(value: object) -> Decimal | None:
-    """A finite number from JSON (string, int, float), or None where there is none."""
+    """A finite number from JSON (string, int, float), or None."""
     if value is None or isinstance(value, bool):
         return None
     try:
@@ -33,7 +33,7 @@ def number(value: object) -> Decimal | None:
 
 
 def short(value: Decimal) -> str:
-    """`12.3`, `1,284`, `48.2 k`, `1.25 M`: at most four figures."""
+    """`12.3`, `1,284`, `48.2 k`, `1.25 M`: at most four digits."""
     size = abs(value)
     if size >= 999_950_000:
         return f"{value / 1_000_000_000:.2f} G"
@@ -68,7 +68,7 @@ def gpu_time(seconds: object) -> str:
 
 
 def hours(seconds: object) -> str:
-    """GPU-seconds as hours without a unit, for a column that names it."""
+    """GPU-seconds as hours without a unit, for table columns."""
     amount = number(seconds)
     if amount is None:
         return MISSING
@@ -77,7 +77,7 @@ def hours(seconds: object) -> str:
 
 
 def percent(ratio: object) -> str:
-    """0..1 as `37 %`, with a decimal below 10 %."""
+    """A ratio (0..1) as `37 %`, with one decimal below 10 %."""
     value = number(ratio)
     if value is None:
         return MISSING
@@ -90,7 +90,7 @@ def percent(ratio: object) -> str:
 
 
 def change(now: object, before: object) -> str | None:
-    """`+12 %` against the period before; None where there is nothing to compare with."""
+    """`+12 %` against the previous period; None if there is nothing to compare with."""
     new, old = number(now), number(before)
     if new is None or old is None or old == 0:
         return None
@@ -166,32 +166,32 @@ def duration(seconds: object) -> str:
 
 
 def owner(name: object) -> str:
-    """A team, user or special owner as it is shown."""
+    """The label of a team, user or special owner."""
     return OWNERS.get(str(name), str(name)) if name not in (None, "") else MISSING
 
 
 def device(name: str) -> str:
-    """A GPU by the first part of its UUID, as people tell those of one node apart, and its slice."""
+    """A GPU by the first part of its UUID, with its slice."""
     gpu, slash, rest = name.partition("/")
     return f"{'-'.join(gpu.split('-')[:2]) if gpu.startswith('GPU-') else gpu}{slash}{rest}"
 
 
 def inside(word: str) -> str:
-    """A word of a label within a sentence: only its first letter is lowered, and none of an abbreviation."""
+    """A label for the middle of a sentence: with a lower-case first letter, except for abbreviations."""
     return word if word[1:2].isupper() else word[:1].lower() + word[1:]
 
 
 def workload(name: object) -> str:
-    """A class of work as it is said: `compute-tensor` as `compute tensor`."""
+    """A workload class: `compute-tensor` as `compute tensor`."""
     return clip(str(name).replace("_", " ").replace("-", " "), 40) if name else MISSING
 
 
 def sentence(text: str) -> str:
-    """With a capital letter."""
+    """Text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def clip(text: object, length: int = 80) -> str:
-    """At most `length` characters: a name may be a megabyte long."""
-    said = str(text) if text is not None else MISSING
-    return said if len(said) <= length else f"{said[: length - 1]}…"
+    """At most `length` characters; names from outside may be very long."""
+    full = str(text) if text is not None else MISSING
+    return full if len(full) <= length else f"{full[: length - 1]}…"

@@ -1,4 +1,4 @@
-"""What somebody says of a finding: acknowledge it as true or false, snooze, exempt, reopen."""
+"""Finding page: the form to acknowledge, snooze, exempt or reopen a finding."""
 
 from __future__ import annotations
 
@@ -9,38 +9,44 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Row
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats
+from gpuwatch.dashboards.components.findings_list import STATE_WORDS
 
 ACTIONS = {"ack": "Acknowledge", "snooze": "Snooze", "exempt": "Exempt", "reopen": "Reopen"}
-SNOOZES = {"1": "for a day", "7": "for a week", "30": "for 30 days"}
-VERDICTS = {"true_positive": "It is true", "false_positive": "It is a false alarm"}
-"""What an acknowledgement says of the rule; nothing may be said too."""
+SNOOZES = {"1": "1 day", "7": "1 week", "30": "30 days"}
+VERDICTS = {"true_positive": "Correct", "false_positive": "False alarm"}
+"""Optional feedback that goes with an acknowledgement."""
 
-TOLD = {"true_positive": "called true", "false_positive": "called a false alarm"}
+VERDICT_WORDS = {"true_positive": "marked correct", "false_positive": "marked a false alarm"}
 MAX_REASON = 1000
 MAX_LISTED = 12
 
 
-def form(finding: Row, me: Row | None, asked: str = "") -> Component:
-    """Acknowledge, snooze or exempt, with a reason; what was decided before. `asked`: the action that a link came for."""
+def form(finding: Row, me: Row | None, chosen: str = "") -> Component:
+    """Acknowledge, snooze or exempt with a reason, and past decisions. `chosen`: the action named in the link."""
     state = str(finding.get("state"))
     done = [past(row) for row in (finding.get("actions") or [])[:MAX_LISTED]]
     actions = ["reopen"] if state in ("acked", "snoozed", "exempt") else ["ack", "snooze", "exempt"]
     if me is not None and me.get("scope") != "admin":
-        # Only an administrator may say for good that a waste is none.
+        # Only an administrator may exempt a finding permanently.
         actions = [name for name in actions if name != "exempt"]
-    first = asked if asked in actions else actions[0]
-    settled = asked and asked not in actions
-    came = asked in actions and asked or ""
+    first = chosen if chosen in actions else actions[0]
+    settled = chosen and chosen not in actions
+    preselected = chosen if chosen in actions else ""
     return html.Section(
         [
-            html.Header(html.H2(ACTIONS[came] if came else "Decide")),
-            html.P(f"It is {state} already; what was decided stands below.", className="soft") if settled else None,
-            html.P("Nothing is changed until you press the button.", className="soft small") if came else None,
+            html.Header(html.H2(ACTIONS[preselected] if preselected else "Decide")),
+            html.P(
+                f"This finding is already {STATE_WORDS.get(state, state).lower()}; see the history below.",
+                className="soft",
+            )
+            if settled
+            else None,
+            html.P("Nothing changes until you press the button.", className="soft small") if preselected else None,
             dmc.Textarea(
                 id={"draft": "reason"},
                 label="Reason",
-                placeholder="Why, for the people who ask later",
+                placeholder="Explain your decision for later readers",
                 autosize=True,
                 minRows=2,
                 maxRows=6,
@@ -52,7 +58,7 @@ def form(finding: Row, me: Row | None, asked: str = "") -> Component:
             ),
             html.Ol(done, className="history") if done else None,
         ],
-        className="card asked" if came else "card",
+        className="card chosen" if preselected else "card",
         id="decide",
     )
 
@@ -69,13 +75,13 @@ def button(name: str, first: bool) -> Component:
 
 
 def choices(action: str) -> Component:
-    """What goes with an action: how long a snooze lasts, whether an acknowledged finding was true."""
+    """The option of an action: how long to snooze, or whether an acknowledged finding was correct."""
     select: Component
     if action == "snooze":
         select = dmc.Select(
             id={"until": "days"},
-            label="Snooze",
-            data=[{"value": days, "label": components_text.sentence(word)} for days, word in SNOOZES.items()],
+            label="Snooze for",
+            data=[{"value": days, "label": word} for days, word in SNOOZES.items()],
             value="7",
             allowDeselect=False,
             size="sm",
@@ -84,9 +90,9 @@ def choices(action: str) -> Component:
     else:
         select = dmc.Select(
             id={"verdict": "ack"},
-            label="Acknowledged as",
+            label="Acknowledge as",
             data=[
-                {"value": "", "label": "Not said"},
+                {"value": "", "label": "Not reviewed"},
                 *({"value": v, "label": word} for v, word in VERDICTS.items()),
             ],
             value="",
@@ -98,22 +104,22 @@ def choices(action: str) -> Component:
 
 
 def past(row: Row) -> Component:
-    """A decision taken before."""
-    until = f" until {components_text.when(row.get('until'))}" if row.get("until") else ""
-    verdict = f", {TOLD[str(row['verdict'])]}" if row.get("verdict") in TOLD else ""
-    text = f"{components_text.clip(row.get('actor'), 40)}: {row.get('action')}{until}{verdict}"
+    """A past decision."""
+    until = f" until {formats.when(row.get('until'))}" if row.get("until") else ""
+    verdict = f", {VERDICT_WORDS[str(row['verdict'])]}" if row.get("verdict") in VERDICT_WORDS else ""
+    text = f"{formats.clip(row.get('actor'), 40)}: {row.get('action')}{until}{verdict}"
     return html.Li(
         [
             html.B(text),
-            html.Span(f" {components_text.clip(row.get('reason') or '', 300)} "),
-            html.Span(components_text.when(row.get("at")), className="soft"),
+            html.Span(f" {formats.clip(row.get('reason') or '', 300)} "),
+            html.Span(formats.when(row.get("at")), className="soft"),
         ]
     )
 
 
 def until_after(days: str | None, now: str) -> str:
     """The end of a snooze that starts now (RFC 3339)."""
-    start = components_text.moment(now)
+    start = formats.moment(now)
     if start is None:
         raise ValueError(f"not a time: {now!r}")
     wanted = days if days in SNOOZES else "7"
@@ -121,5 +127,5 @@ def until_after(days: str | None, now: str) -> str:
 
 
 def verdict_of(action: str, chosen: str | None) -> str | None:
-    """The verdict that goes with an action: acknowledgements alone have one."""
+    """The verdict to send; only acknowledgements have one."""
     return chosen if action == "ack" and chosen in VERDICTS else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.dashboards.components import text as components_text
+from gpuwatch.dashboards.components import formats
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from gpuwatch.dashboards.components import text as components_text
     ],
 )
 def test_money(value: object, currency: str, expected: str) -> None:
-    assert expected == components_text.money(value, currency)
+    assert expected == formats.money(value, currency)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_money(value: object, currency: str, expected: str) -> None:
     ],
 )
 def test_gpu_time(seconds: object, expected: str) -> None:
-    assert expected == components_text.gpu_time(seconds)
+    assert expected == formats.gpu_time(seconds)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_gpu_time(seconds: object, expected: str) -> None:
     ],
 )
 def test_percent(ratio: object, expected: str) -> None:
-    assert expected == components_text.percent(ratio)
+    assert expected == formats.percent(ratio)
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,19 @@ def test_percent(ratio: object, expected: str) -> None:
     ],
 )
 def test_change(now: object, before: object, expected: str | None) -> None:
-    assert expected == components_text.change(now, before)
+    assert expected == formats.change(now, before)
 
 
 def test_times_name_their_zone() -> None:
-    assert "21 Nov 06:40 UTC" == components_text.when("2026-11-21T07:40:00+01:00")
-    assert "–" == components_text.when("yesterday-ish")
-    assert "9 Nov 00:00 – 12 Nov 00:00 UTC" == components_text.span("2026-11-09T00:00:00Z", "2026-11-12T00:00:00Z")
+    assert "21 Nov 06:40 UTC" == formats.when("2026-11-21T07:40:00+01:00")
+    assert "–" == formats.when("yesterday-ish")
+    assert "9 Nov 00:00 – 12 Nov 00:00 UTC" == formats.span("2026-11-09T00:00:00Z", "2026-11-12T00:00:00Z")
 
 
 def test_names_are_clipped_and_special_owners_are_words() -> None:
-    assert "Held, team unknown" == components_text.owner("__unallocated__")
-    assert "–" == components_text.owner(None)
-    assert 80 == len(components_text.clip("x" * 1_000_000))
+    assert "No team assigned" == formats.owner("__unallocated__")
+    assert "–" == formats.owner(None)
+    assert 80 == len(formats.clip("x" * 1_000_000))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_names_are_clipped_and_special_owners_are_words() -> None:
     ],
 )
 def test_a_label_within_a_sentence(label: str, expected: str) -> None:
-    assert expected == components_text.inside(label)
+    assert expected == formats.inside(label)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_label_within_a_sentence(label: str, expected: str) -> None:
     ],
 )
 def test_a_period_is_said_in_words(name: object, expected: str) -> None:
-    assert expected == components_text.period(name)
+    assert expected == formats.period(name)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_period_is_said_in_words(name: object, expected: str) -> None:
     ],
 )
 def test_a_device_is_named_as_people_tell_it_apart(name: str, expected: str) -> None:
-    assert expected == components_text.device(name)
+    assert expected == formats.device(name)
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_a_device_is_named_as_people_tell_it_apart(name: str, expected: str) -> 
     ],
 )
 def test_a_span_within_a_day_names_the_day_once(end: str | None, expected: str) -> None:
-    assert expected == components_text.span("2026-11-09T00:00:00Z", end)
+    assert expected == formats.span("2026-11-09T00:00:00Z", end)
 
 
 def test_a_class_of_work_is_said_in_words() -> None:
-    assert ("compute tensor", components_text.MISSING) == (
-        components_text.workload("compute-tensor"),
-        components_text.workload(None),
+    assert ("compute tensor", formats.MISSING) == (
+        formats.workload("compute-tensor"),
+        formats.workload(None),
     )
