@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
 from typing import Any
@@ -83,6 +84,11 @@ def labels_of(item: Object, key: str = "labels") -> dict[str, str]:
     """Labels (or `annotations`) of an object: text to text, others dropped."""
     labels = mapping(mapping(item, "metadata"), key)
     return {k: _encodable(v) for k, v in labels.items() if isinstance(v, str)}
+
+
+def compact_json(value: Any) -> str:
+    """Deterministic JSON without spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _encodable(text: str) -> str:

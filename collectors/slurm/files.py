@@ -1,12 +1,13 @@
-"""Slurm's text as import kinds: sacct, scontrol, slurm-topology."""
+"""Import kinds for Slurm's text output: sacct, scontrol, slurm-topology."""
 
 from __future__ import annotations
 
 from gpuwatch.collectors.shared.records import batches
 from gpuwatch.collectors.shared.text_files import MAX_FILE_BYTES, numbered_lines
-from gpuwatch.collectors.slurm.partitions import completed
+from gpuwatch.collectors.slurm.queue_totals import with_totals
 from gpuwatch.collectors.slurm.sacct import parse_sacct
-from gpuwatch.collectors.slurm.scontrol import MAX_RECORD_LINE_BYTES, parse_scontrol
+from gpuwatch.collectors.slurm.scontrol import parse_scontrol
+from gpuwatch.collectors.slurm.scontrol_records import MAX_RECORD_LINE_BYTES
 from gpuwatch.collectors.slurm.topology import parse_topology
 from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer
@@ -14,7 +15,7 @@ from gpuwatch.core.registry import importer
 
 @importer("sacct", "Slurm accounting: text of `sacct -P` with its header", ("sacct.txt", "sacct.txt.gz"))
 def read_sacct(source: Source, rejects: Rejects) -> Rows:
-    """Claims and pending requests, streamed line by line."""
+    """Allocations and pending requests, streamed line by line."""
     yield from batches(parse_sacct(numbered_lines(source.path, rejects), source, rejects))
 
 
@@ -24,12 +25,12 @@ def read_sacct(source: Source, rejects: Rejects) -> Rows:
     ("scontrol_job.txt", "scontrol_job.txt.gz", "scontrol_node.txt", "scontrol_node.txt.gz"),
 )
 def read_scontrol(source: Source, rejects: Rejects) -> Rows:
-    """Claims with device indexes, requests, workloads, nodes, partitions and reservations."""
+    """Allocations with device indexes, requests, workloads, nodes, partitions and reservations."""
     lines = numbered_lines(source.path, rejects, MAX_FILE_BYTES, MAX_RECORD_LINE_BYTES)
-    yield from batches(completed(parse_scontrol(lines, source, rejects), {}, None))
+    yield from batches(with_totals(parse_scontrol(lines, source, rejects), {}, None))
 
 
 @importer("slurm-topology", "Slurm's topology.conf or topology.yaml", ("topology.conf", "topology.yaml"))
 def read_topology(source: Source, rejects: Rejects) -> Rows:
-    """Links from switches and blocks to their nodes."""
+    """Links between switches or blocks and their nodes."""
     yield from batches(parse_topology(numbered_lines(source.path, rejects, MAX_FILE_BYTES), source, rejects))

@@ -1,13 +1,14 @@
-"""One node of `scontrol show node -d` as a row. Pure."""
+"""Rows of Slurm nodes, from the fields of `scontrol show node -d`. Pure."""
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
+from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row
-from gpuwatch.collectors.slurm.text import gres_gpus, instant, known, labels_json, split_outside
+from gpuwatch.collectors.slurm.text import Gpus, devices_by_profile, gres_gpus, instant, known, split_outside
 from gpuwatch.core.model import Source
 
 DOWN = frozenset(
@@ -20,7 +21,7 @@ DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAILING", "MAINT", "MAINTENA
 UP = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "RESERVED", "BLOCKED"})
 
 _BUSY = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING"})
-"""Words that change with every job; the others are told as label `states`: DRAIN, MAINT, PLANNED, RESERVED, POWERED_DOWN."""
+"""States that change with every job; the others (DRAIN, MAINT, PLANNED, ...) go into the label `states`."""
 
 _SUFFIXES = {
     "*": "NOT_RESPONDING",
@@ -33,31 +34,27 @@ _SUFFIXES = {
     "!": "POWER_DOWN_REQUESTED",
     "-": "PLANNED",
 }
-"""One character after the state in Slurm's short form."""
+"""The character that Slurm's short form appends to a state."""
 
 _SET_BY = re.compile(r"\s*\[[^\[\]@]*@([^\[\]]+)\]\s*$")
 _SHARD = re.compile(r"shard(?::[^:(]+)?:(\d{1,9})")
 
 
 def node_row(fields: dict[str, str], source: Source, tz: ZoneInfo) -> Row:
-    """The `node` row of one record; `observed_us` is the source's, since the text has no time of its own.
+    """The `node` row of a record; `observed_us` is the source's because the text has no time of its own.
 
-    `since_us` is the time in the Reason, which Slurm sets with the state; unknown while the node is up.
+    `since_us` is the time in the Reason, which Slurm sets with the state; it is unknown while the node is up.
     Raises ValueError.
     """
-    state = node_state((fields.get("State", "").split() or [""])[0])
+    printed_state = (fields.get("State", "").split() or [""])[0]
+    state = node_state(printed_state)
     gres = fields.get("Gres", "").strip() if "Gres" in fields else None
     gpus = gres_gpus(gres) if gres else ()
-    devices: dict[str, int] = {}
-    for held in gpus:
-        devices[held.profile or ""] = devices.get(held.profile or "", 0) + held.number
-    whole_types = [held.gpu_type for held in gpus if held.profile is None and held.gpu_type]
-    types = whole_types or [held.gpu_type for held in gpus if held.gpu_type]
-    text = fields.get("Reason", "").strip()
-    set_by = _SET_BY.search(text)
+    devices = devices_by_profile(gpus)
+    reason, set_at = _reason(fields.get("Reason", "").strip())
     partitions = known(fields.get("Partitions"))
     sharing, replicas = _sharing(gres, devices.get("", 0))
-    states = ",".join(sorted(_flags((fields.get("State", "").split() or [""])[0]) - _BUSY))
+    states = ",".join(sorted(_flags(printed_state) - _BUSY))
     labels = {"partitions": partitions, "features": known(fields.get("ActiveFeatures")), "states": states}
     return "node", {
         "cluster": source.cluster,
@@ -65,19 +62,19 @@ def node_row(fields: dict[str, str], source: Source, tz: ZoneInfo) -> Row:
         "node": fields["NodeName"].split()[0],
         "observed_us": source.observed_us,
         "state": state,
-        "since_us": instant(set_by[1], tz) if set_by and state != "up" else None,
-        "reason": known(text[: set_by.start()] if set_by else text),
-        "gpu_model": types[0] if types else None,
-        "devices": None if gres is None else json.dumps(devices, sort_keys=True, separators=(",", ":")),
+        "since_us": instant(set_at, tz) if state != "up" else None,
+        "reason": known(reason),
+        "gpu_model": _gpu_type(gpus),
+        "devices": None if gres is None else compact_json(devices),
         "sharing": sharing,
         "replicas": replicas,
         "pool": partitions.split(",")[0] if partitions else None,
-        "labels": labels_json({key: value for key, value in labels.items() if value}),
+        "labels": compact_json({key: value for key, value in labels.items() if value}),
     }
 
 
 def node_state(text: str) -> str | None:
-    """up, drain or down of `MIXED+DRAIN`, `IDLE*`, `DOWN*+DRAIN`; the worst flag decides, None for unknown words."""
+    """up, drain or down for `MIXED+DRAIN`, `IDLE*`, `DOWN*+DRAIN`; the worst flag wins, None for unknown states."""
     flags = _flags(text)
     if flags & DOWN:
         return "down"
@@ -86,8 +83,20 @@ def node_state(text: str) -> str | None:
     return "up" if flags & UP else None
 
 
+def _reason(text: str) -> tuple[str, str | None]:
+    """A Reason and, where its `[user@time]` suffix is there, the time at which it was set."""
+    match = _SET_BY.search(text)
+    return (text[: match.start()], match[1]) if match else (text, None)
+
+
+def _gpu_type(gpus: Sequence[Gpus]) -> str | None:
+    """The type of the node's first GPUs; whole GPUs come before MIG slices."""
+    typed = [group for group in gpus if group.gpu_type]
+    return next((group.gpu_type for group in (*(g for g in typed if g.profile is None), *typed)), None)
+
+
 def _flags(text: str) -> set[str]:
-    """Slurm's words for a state, each once: `IDLE*+DRAIN` -> IDLE, NOT_RESPONDING, DRAIN."""
+    """The separate states of `IDLE*+DRAIN`: IDLE, NOT_RESPONDING, DRAIN."""
     flags = set[str]()
     for part in text.upper().split("+"):
         base = part.rstrip("*~#%@$^!-")
@@ -96,7 +105,7 @@ def _flags(text: str) -> set[str]:
 
 
 def _sharing(gres: str | None, whole_gpus: int) -> tuple[str | None, int | None]:
-    """How a node's GPUs are shared, and into how many parts each: shards have no isolation, like time slices."""
+    """How a node's GPUs are shared and the number of shares per GPU; shards have no isolation, like time slices."""
     if gres is None:
         return None, None
     kinds = {item.split(":")[0] for item in split_outside(gres, "()")}

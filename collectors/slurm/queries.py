@@ -1,4 +1,4 @@
-"""What a live Slurm source asks, however it is asked: by commands or over HTTP."""
+"""The queries of a live Slurm source, run as commands or over HTTP."""
 
 from __future__ import annotations
 
@@ -11,67 +11,67 @@ from gpuwatch.core.errors import SourceUnreachable
 from gpuwatch.core.model import Rejects
 
 
-class Asking(Protocol):
-    """One way to ask a Slurm cluster. Each method raises SourceUnreachable (or UnreadableInput) with what to do.
+class SlurmClient(Protocol):
+    """A way to query a Slurm cluster. Each method raises SourceUnreachable (or UnreadableInput) with what to do.
 
-    `at_us` is when the round began; what cannot be read goes to `rejects`, once, however often it is read.
+    `at_us` is when the round began. Invalid records are added to `rejects`, once even if they are returned repeatedly.
     """
 
     max_lost: int
-    """Runs that `ended_of` takes at once."""
+    """The number of runs that `ended_of` accepts."""
 
     async def jobs(self, at_us: int, rejects: Rejects) -> list[Row]:
-        """Claims, requests and workloads as slurmctld knows them now."""
+        """Allocations, requests and workloads that slurmctld lists now."""
 
     async def nodes(self, at_us: int, rejects: Rejects) -> list[Row]:
-        """Nodes as slurmctld knows them now."""
+        """Nodes that slurmctld lists now."""
 
     async def queues(self, at_us: int, accounting: bool, rejects: Rejects) -> list[Row]:
-        """Partitions and reservations, with accounting also QOS; completed() has not been applied."""
+        """Partitions and reservations, with accounting also QOS, before with_totals() is applied."""
 
     async def ended(self, since_us: int, at_us: int, rejects: Rejects) -> list[Row]:
-        """Claims of the accounting database of runs that touch the time since `since_us`."""
+        """Allocations in the accounting database of runs that were active since `since_us`."""
 
     async def ended_of(self, runs: Sequence[RunKey], at_us: int, rejects: Rejects) -> list[Row]:
-        """Claims of the accounting database of these runs, whenever they were."""
+        """Allocations of these runs in the accounting database, at any time."""
 
 
-class Once:
-    """Counts what is refused once, not again at each poll."""
+class NewRejects:
+    """Counts a rejected record once, not again at each poll."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[str, int]] = {}
+        self._last_counts: dict[str, dict[str, int]] = {}
 
-    def tell(self, question: str, refused: Rejects, rejects: Rejects) -> None:
-        """Adds to `rejects` what `refused` has beyond the last answer to the same question."""
-        told = self._told.get(question, {})
-        for reason, count in refused.counts.items():
-            if count > told.get(reason, 0):
-                rejects.add(reason, *refused.first[reason], count=count - told.get(reason, 0))
-        self._told[question] = refused.counts
+    def add(self, query: str, found: Rejects, rejects: Rejects) -> None:
+        """Adds to `rejects` those in `found` that exceed the last response to the same query."""
+        last = self._last_counts.get(query, {})
+        for reason, count in found.counts.items():
+            if count > last.get(reason, 0):
+                rejects.add(reason, *found.first[reason], count=count - last.get(reason, 0))
+        self._last_counts[query] = found.counts
 
 
-def refuse_unread(question: str, rows: Sequence[Row], refused: Rejects) -> None:
-    """Raises SourceUnreachable for an answer of which nothing could be read: it does not say that nothing runs."""
-    if refused.total and not rows:
-        reason = next(iter(refused.counts))
+def require_readable(query: str, rows: Sequence[Row], rejected: Rejects) -> None:
+    """Raises SourceUnreachable if all records were rejected: this does not mean that no job is running."""
+    if rejected.total and not rows:
+        reason = next(iter(rejected.counts))
         raise SourceUnreachable(
-            f"{question}: none of {refused.total} records can be read ({reason}); is this version of Slurm known here?"
+            f"{query}: none of {rejected.total} records can be parsed ({reason}); is this version of Slurm supported?"
         )
 
 
 def numbers_of(runs: Sequence[RunKey]) -> tuple[int, list[str]]:
-    """Earliest start (µs) and job numbers of runs whose keys tell them: `7@<start in µs>` does."""
+    """Earliest start (µs) and job numbers of runs, from keys of the form `7@<start in µs>`."""
     keys = [key.partition("@") for _, key in runs]
     known = [(number, int(start)) for number, _, start in keys if number.isdigit() and start.isdigit()]
     return min((start for _, start in known), default=0), sorted({number for number, _ in known})
 
 
 def reindexed(rows: list[Row], minors: Mapping[str, Sequence[int]]) -> list[Row]:
-    """Claims whose device indexes count device files (`File=/dev/nvidia[0-7]`), as NVML counts the devices.
+    """Converts device indexes of allocations from device files (`File=/dev/nvidia[0-7]`) to NVML's order.
 
-    `minors` has, by node, the minor number of each GPU in NVML's order. Nodes that are not named, MIG slices, and
-    indexes beyond the list stay as they are.
+    `minors` has, by node, the minor number of each GPU in NVML's order. Other nodes, MIG slices, and indexes beyond
+    the list are left unchanged.
     """
     return [(table, _reindexed(row, minors)) if table == "claim" else (table, row) for table, row in rows]
 

@@ -1,4 +1,4 @@
-"""One answer of slurmrestd over TCP or a socket file: bounded, kept beside memory, its errors told with the fix."""
+"""Fetches a response of slurmrestd over TCP or a Unix socket, with bounds and error messages that name the fix."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from gpuwatch.collectors.shared.tls_files import context_of
 from gpuwatch.core.errors import SourceUnreachable
 
 if TYPE_CHECKING:
-    import aiohttp  # takes 0.2 s: commands that only look for importers do without
+    import aiohttp  # takes 0.2 s to import, which most commands do not need
 
 MEMORY_BYTES = 8 << 20
-"""A larger answer waits in a temporary file until it is read."""
-MAX_COMPLAINT_BYTES = 64 << 10
+"""A larger response is kept in a temporary file."""
+MAX_ERROR_BYTES = 64 << 10
 MAX_TOKEN_BYTES = 64 << 10
 CONNECT_S = 10.0
 TOKEN_HEADER = "X-SLURM-USER-TOKEN"
 EXPIRED = ("authentication", "expired", "jwt", "token", "credential")
-"""Words of the errors that a wrong token brings: slurmctld refuses it, and slurmrestd answers 500."""
+"""Words in the errors that an invalid token causes: slurmctld rejects it, and slurmrestd responds with 500."""
 
 
-class NotThere(SourceUnreachable):
-    """404: this server does not serve that path, or that version of it."""
+class PathNotFound(SourceUnreachable):
+    """404: this server does not serve that path, or not in that version."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Where slurmrestd is and who asks. Files are read again for each request: tokens are renewed in place."""
+    """Address of slurmrestd and credentials. Files are read for each request because tokens are renewed in place."""
 
     url: str
     """http://host:6820, https://…, or unix:///path/slurmrestd.sock."""
@@ -44,14 +44,14 @@ class Access:
 
     @property
     def socket(self) -> str:
-        """Path of the socket file, "" for TCP."""
+        """Path of the Unix socket, "" for TCP."""
         return self.url.removeprefix("unix://") if self.url.startswith("unix:") else ""
 
 
 async def fetch(access: Access, path: str, query: Mapping[str, str], timeout_s: float, max_bytes: int) -> IO[bytes]:
-    """The body of a GET, at its beginning. The caller closes it.
+    """Returns the body of a GET, positioned at its start. The caller closes it.
 
-    Raises NotThere for 404, SourceUnreachable for everything else that is no answer.
+    Raises PathNotFound for 404, SourceUnreachable for every other failure.
     """
     import aiohttp
 
@@ -62,19 +62,19 @@ async def fetch(access: Access, path: str, query: Mapping[str, str], timeout_s: 
         # A redirect could carry the token to another host.
         async with (
             aiohttp.ClientSession(connector=_connector(access), read_bufsize=1 << 20) as session,
-            session.get(base + path, params=query, headers=headers, timeout=timeout, allow_redirects=False) as answer,
+            session.get(base + path, params=query, headers=headers, timeout=timeout, allow_redirects=False) as response,
         ):
-            if answer.status != 200:
-                complaint = await answer.content.read(MAX_COMPLAINT_BYTES)
-                raise _refused(access, path, answer.status, _without(headers.get(TOKEN_HEADER), complaint))
+            if response.status != 200:
+                error_body = await response.content.read(MAX_ERROR_BYTES)
+                raise _http_error(access, path, response.status, _redact(headers.get(TOKEN_HEADER), error_body))
             size = 0
-            async for piece in answer.content.iter_any():
-                size += len(piece)
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
                 if size > max_bytes:
                     raise SourceUnreachable(
-                        f"{path}: answers with more than {max_bytes} bytes; raise max_bytes in [[slurm]]"
+                        f"{path}: the response exceeds {max_bytes} bytes; raise max_bytes in [[slurm]]"
                     )
-                body.write(piece)
+                body.write(chunk)
     except BaseException as error:
         body.close()
         if isinstance(error, SourceUnreachable):
@@ -86,14 +86,14 @@ async def fetch(access: Access, path: str, query: Mapping[str, str], timeout_s: 
     return body
 
 
-def told_error(access: Access, path: str, reason: str) -> SourceUnreachable:
-    """An error that Slurm told in its answer, with the fix."""
-    reason = _without(_headers(access).get(TOKEN_HEADER), reason.encode()).decode(errors="replace")
+def reported_error(access: Access, path: str, reason: str) -> SourceUnreachable:
+    """An error that Slurm reported in its response, with the fix."""
+    reason = _redact(_headers(access).get(TOKEN_HEADER), reason.encode()).decode(errors="replace")
     return SourceUnreachable(f"slurmrestd {path}: {reason}; {_fix(500, reason)}")
 
 
 def unreachable(access: Access, path: str, error: Exception, timeout_s: float) -> SourceUnreachable:
-    """Why no answer came, with the fix."""
+    """Why there was no response, with the fix."""
     import aiohttp
 
     where, fix = access.socket or access.url, "check that slurmrestd runs and can be reached from here"
@@ -109,16 +109,14 @@ def unreachable(access: Access, path: str, error: Exception, timeout_s: float) -
     return SourceUnreachable(f"slurmrestd {where}{'' if access.socket else path}: {why}; {fix}")
 
 
-def _refused(access: Access, path: str, status: int, body: bytes) -> SourceUnreachable:
-    said = _message(body)
-    where = access.socket or access.url
-    if status == 404:
-        return NotThere(f"slurmrestd {where}{path}: 404 {said}; {_fix(404, said)}".replace(": 404 ;", ": 404;"))
-    return SourceUnreachable(f"slurmrestd {where}{path}: {status} {said}".rstrip() + f"; {_fix(status, said)}")
+def _http_error(access: Access, path: str, status: int, body: bytes) -> SourceUnreachable:
+    message, where = _message(body), access.socket or access.url
+    error = PathNotFound if status == 404 else SourceUnreachable
+    return error(f"slurmrestd {where}{path}: {status} {message}".rstrip() + f"; {_fix(status, message)}")
 
 
-def _fix(status: int, said: str) -> str:
-    lower = said.lower()
+def _fix(status: int, message: str) -> str:
+    lower = message.lower()
     if status in (401, 403) or any(word in lower for word in EXPIRED):
         return (
             "renew the token: `scontrol token username=<user> lifespan=<s>` into token_file in [[slurm]], and name that "
@@ -132,26 +130,26 @@ def _fix(status: int, said: str) -> str:
 
 
 def _message(body: bytes) -> str:
-    """What the errors of an answer say, else its first line."""
+    """The error descriptions in a response, else its first line."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         errors = value.get("errors")
-        told = [item for item in errors if isinstance(item, dict)] if isinstance(errors, list) else []
-        words = [str(item[key]) for item in told[:3] for key in ("description", "error") if item.get(key)]
+        items = [item for item in errors if isinstance(item, dict)] if isinstance(errors, list) else []
+        words = [str(item[key]) for item in items[:3] for key in ("description", "error") if item.get(key)]
         return ": ".join(dict.fromkeys(words))[:300]
     return next(iter(body.decode(errors="replace").strip().splitlines()), "")[:300]
 
 
-def _without(token: str | None, said: bytes) -> bytes:
-    """What a server said, without the token: some repeat what they refuse."""
-    return said.replace(token.encode(), b"***") if token else said
+def _redact(token: str | None, body: bytes) -> bytes:
+    """Masks the token, which some servers repeat in their error messages."""
+    return body.replace(token.encode(), b"***") if token else body
 
 
 def _headers(access: Access) -> dict[str, str]:
-    """Headers of a request. Raises SourceUnreachable for a token that is none."""
+    """Headers of a request. Raises SourceUnreachable for an invalid token file."""
     headers = {"Accept": "application/json"}
     if access.user:
         headers["X-SLURM-USER-NAME"] = access.user
@@ -161,11 +159,11 @@ def _headers(access: Access) -> dict[str, str]:
                 token = file.read(MAX_TOKEN_BYTES).decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise SourceUnreachable(f"token_file {access.token_file}: cannot be read; check [[slurm]]") from error
-        # `scontrol token` prints SLURM_JWT=…; either form may be in the file.
+        # `scontrol token` prints SLURM_JWT=…; the file may have the token with or without this prefix.
         headers[TOKEN_HEADER] = token.removeprefix("SLURM_JWT=")
         if not headers[TOKEN_HEADER].isprintable() or " " in headers[TOKEN_HEADER]:
             raise SourceUnreachable(
-                f"token_file {access.token_file}: more than one word; keep only what `scontrol token` printed last"
+                f"token_file {access.token_file}: more than one word; keep only the last output of `scontrol token`"
             )
     return headers
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, fitting
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.text import (
@@ -16,12 +17,11 @@ from gpuwatch.collectors.slurm.text import (
     expand_hostlist,
     instant,
     known,
-    labels_json,
+    least_count,
     run_span,
     spread,
     task_ids,
     tres_gpus,
-    whole,
 )
 from gpuwatch.core.clock import SECOND_US, zone
 from gpuwatch.core.errors import UnreadableInput
@@ -31,16 +31,16 @@ FIELDS = (
     "JobID,JobIDRaw,User,Account,Partition,QOS,JobName,State,Submit,Eligible,Start,End,"
     "ElapsedRaw,Suspended,NNodes,NodeList,ReqTRES,AllocTRES,Reason,Comment"
 )
-"""Every column that is read here."""
+"""The columns that are parsed."""
 COMMAND = f"sacct -a -D -X -P -o {FIELDS}"
-"""What to run for a file with all of them."""
+"""The command that prints all of them."""
 
 NEEDED = ("state", "start", "end", "nodelist", "alloctres")
 MAX_HEADER_LINE = 10
 """Blank lines allowed before the header."""
 
 RUNNING_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "SIGNALING"})
-"""States whose End is no end: unknown, or the end of the window asked for (`sacct -T`)."""
+"""States in which End is not an end: it is unknown, or the end of the requested window (`sacct -T`)."""
 
 _JOB = re.compile(r"(\d+)(?:_(\d+)|_(\[.+)|\+(\d+))?")
 
@@ -50,8 +50,8 @@ Fields = dict[str, str]
 def parse_sacct(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
     """Yields `claim` rows (one per node and device type) and `pending` rows of a `sacct -P` text with a header.
 
-    Columns are found by name, in any order; the delimiter is read off the header. Steps are skipped: they repeat
-    their job's GPUs. A row that cannot be read is refused alone. Raises UnreadableInput without a usable header,
+    Columns are matched by name, in any order; the delimiter comes from the header. Steps are skipped because they
+    repeat their job's GPUs. An invalid row is rejected on its own. Raises UnreadableInput without a usable header,
     UsageError for an unknown time zone.
     """
     tz = zone(source.timezone)
@@ -88,25 +88,25 @@ def job_rows(fields: Fields, cluster: str, tz: ZoneInfo) -> list[Row]:
     gpus = tres_gpus(fields["alloctres"])
     if not gpus or known(fields["start"]) is None:
         return []
-    return claims(
+    return allocation_rows(
         _run(fields, printed, state, cluster, tz), gpus, fields["nodelist"], comment_labels(fields.get("comment"))
     )
 
 
-def claims(run: dict[str, Any], gpus: tuple[Gpus, ...], nodelist: str, labels: dict[str, Any]) -> list[Row]:
-    """One `claim` row per device type and node that has one, for the GPUs of a whole job.
+def allocation_rows(run: dict[str, Any], gpus: tuple[Gpus, ...], nodelist: str, labels: dict[str, Any]) -> list[Row]:
+    """One `claim` row per device type and node, for the GPUs of a whole job.
 
-    Slurm tells only totals here. A total that its nodes cannot share evenly goes to the first ones, and the rows
-    say so: label `spread` = `estimated`. Raises ValueError when no node is named.
+    Only totals are known here. If a total does not divide evenly, the first nodes get the remainder and the rows get
+    the label `spread` = `estimated`. Raises ValueError when no node is named.
     """
     nodes = expand_hostlist(known(nodelist) or "")
     if not nodes:
         raise ValueError("GPUs allocated but no node in NodeList")
     rows: list[Row] = []
-    for held in gpus:
-        counts = spread(held, len(nodes))
+    for group in gpus:
+        counts = spread(group, len(nodes))
         marked = labels | {"spread": "estimated"} if counts[0] != counts[-1] else labels
-        shared = run | {"gpu_type": held.gpu_type, "profile": held.profile, "labels": labels_json(marked)}
+        shared = run | {"gpu_type": group.gpu_type, "profile": group.profile, "labels": compact_json(marked)}
         rows.extend(
             ("claim", shared | {"node": node, "device_count": count})
             for node, count in zip(nodes, counts, strict=True)
@@ -115,17 +115,36 @@ def claims(run: dict[str, Any], gpus: tuple[Gpus, ...], nodelist: str, labels: d
     return rows
 
 
+def located_allocation_rows(run: dict[str, Any], located: list[tuple[str, Gpus]], labels: dict[str, Any]) -> list[Row]:
+    """One `claim` row per node and device type, for GPUs whose nodes are known."""
+    shared = run | {"labels": compact_json(labels)}
+    return [
+        (
+            "claim",
+            shared
+            | {
+                "node": node,
+                "gpu_type": gpus.gpu_type,
+                "profile": gpus.profile,
+                "device_count": gpus.number,
+                "device_indexes": gpus.indexes,
+            },
+        )
+        for node, gpus in located
+    ]
+
+
 def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -> dict[str, Any]:
-    """Columns that all claims of one run share."""
+    """Columns shared by all allocations of a run."""
     elapsed_us, suspended_us = _elapsed_us(fields), duration_us(fields.get("suspended"))
-    # Slurm's elapsed time leaves out the time suspended.
+    # Slurm's elapsed time excludes suspended time.
     length_us = None if elapsed_us is None else elapsed_us + (suspended_us or 0)
     start_us, end_us = run_span(fields["start"], fields["end"], length_us, tz)
     assert start_us is not None
     evidence_us = end_us if end_us is not None else start_us + (length_us or 0)
     submit_us = instant(fields.get("submit"), tz)
-    # A job that gave nodes back is told in two records, both with the start of the first; the second was "submitted"
-    # when the job was resized, and holds from then on.
+    # A job that released some of its nodes has two records with the same start. The second one's "submit" time is the
+    # time of the resize, and its allocation starts then.
     start_us = min(max(start_us, submit_us or start_us), evidence_us)
     return {
         "cluster": cluster,
@@ -148,7 +167,7 @@ def _run(fields: Fields, printed: str, state: str, cluster: str, tz: ZoneInfo) -
 
 
 def _pending(fields: Fields, printed: str, match: re.Match[str], cluster: str, tz: ZoneInfo) -> list[Row]:
-    """`pending` rows of one request: one per device type and, of an array, per task still waiting."""
+    """`pending` rows of one request: one per device type and, for an array, per task still waiting."""
     submit_us = instant(fields.get("submit"), tz)
     eligible_us = instant(fields.get("eligible"), tz)
     waited_us = duration_us(fields.get("planned") or fields.get("reserved"))
@@ -159,7 +178,7 @@ def _pending(fields: Fields, printed: str, match: re.Match[str], cluster: str, t
         "scheduler": "slurm",
         "submit_us": submit_us,
         "evidence_us": seen_us,
-        "node_count": whole(fields.get("nnodes")) or whole(fields.get("reqnodes")),
+        "node_count": least_count(fields.get("nnodes")) or least_count(fields.get("reqnodes")),
         "user_name": known(fields.get("user")),
         "account": known(fields.get("account")),
         "queue": known(fields.get("partition")),
@@ -173,10 +192,11 @@ def pending_rows(request: dict[str, Any], jobs: list[str], gpus: tuple[Gpus, ...
     return [
         (
             "pending",
-            request | {"job_id": job, "device_count": held.number, "profile": held.profile, "gpu_type": held.gpu_type},
+            request
+            | {"job_id": job, "device_count": group.number, "profile": group.profile, "gpu_type": group.gpu_type},
         )
         for job in jobs
-        for held in gpus
+        for group in gpus
     ]
 
 
@@ -203,13 +223,13 @@ def _header(lines: Iterator[tuple[int, str]], path: str) -> tuple[str, str, list
     if missing := [name for name in NEEDED if name not in names]:
         raise UnreadableInput(f"{path}: columns {', '.join(missing)} are missing; run `{COMMAND}`")
     if len(set(names) - {""}) < len([name for name in names if name]):
-        raise UnreadableInput(f"{path}: a column is there twice; run `{COMMAND}`")
+        raise UnreadableInput(f"{path}: duplicate column; run `{COMMAND}`")
     return line, delimiter, names
 
 
 def _wrong_width(excess: int, delimiter: str) -> str:
     if excess < 0:
-        return "fewer fields than the header: a torn line"
+        return "fewer fields than the header: a truncated line"
     return (
         f"more fields than the header: {delimiter!r} inside a job name or comment? (sacct --delimiter='^|^' avoids it)"
     )

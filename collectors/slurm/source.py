@@ -1,4 +1,4 @@
-"""Live source `slurm`: a controller asked again and again who holds which GPUs, and its accounting how jobs ended."""
+"""Live source `slurm`: polls the controller for running and pending jobs, and accounting for ended ones."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.collectors.shared.live_rounds import rounds
 from gpuwatch.collectors.shared.live_write import write
 from gpuwatch.collectors.shared.records import Row, batches
-from gpuwatch.collectors.slurm.changes import Book
-from gpuwatch.collectors.slurm.partitions import Devices, completed, usage
-from gpuwatch.collectors.slurm.queries import Asking, reindexed
-from gpuwatch.collectors.slurm.queue_changes import Standing
+from gpuwatch.collectors.slurm.changes import JobChanges
+from gpuwatch.collectors.slurm.queries import SlurmClient, reindexed
+from gpuwatch.collectors.slurm.queue_changes import QueueChanges
+from gpuwatch.collectors.slurm.queue_totals import Devices, usage_by_queue, with_totals
 from gpuwatch.collectors.slurm.rest_client import Access
 from gpuwatch.collectors.slurm.text import expand_hostlist
-from gpuwatch.collectors.slurm.via_commands import ByCommand
-from gpuwatch.collectors.slurm.via_rest import VERSIONS, ByRest
+from gpuwatch.collectors.slurm.via_commands import CommandClient
+from gpuwatch.collectors.slurm.via_rest import VERSIONS, RestClient
 from gpuwatch.core.clock import DAY_US, SECOND_US
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model import Rejects
 from gpuwatch.core.registry import LiveSource, Sink, live
 
 MAX_CATCH_UP_US = 7 * DAY_US
-"""How far accounting is ever asked to reach back."""
+"""The longest period that accounting is queried for."""
 MAX_CLUSTERS = 100
-MAX_DEVICES_A_NODE = 64
+MAX_DEVICES_PER_NODE = 64
 
 
 @live("slurm", "Slurm polled through its own commands or slurmrestd: what runs and waits, what ended, queues and nodes")
 def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
-    """One source a `[[slurm]]` table; clusters must differ, since a cluster's runs are compared with its records."""
+    """One source per `[[slurm]]` table; each needs a different cluster, whose runs are compared with the store."""
     sources: dict[str, SlurmSource] = {}
     if len(tables) > MAX_CLUSTERS:
         problems.append(f"[[slurm]]: more than {MAX_CLUSTERS} tables")
@@ -45,13 +45,13 @@ def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Seque
         source = SlurmSource(cluster, options, minors)
         options.finish()
         if not cluster or cluster in sources:
-            options.wrong("cluster", "must be there and differ from the other [[slurm]] tables")
+            options.wrong("cluster", "is required and must differ from the other [[slurm]] tables")
         sources[cluster] = source
     return list(sources.values())
 
 
-def asking_of(cluster: str, options: Options) -> Asking:
-    """Commands on this machine, or slurmrestd where `url` names one. What is wrong is told to the options."""
+def client_of(cluster: str, options: Options) -> SlurmClient:
+    """A client for slurmrestd if `url` is set, else for commands on this machine. Problems are added to the options."""
     timeout_s = options.number("timeout_s", 30, 0.1, 600)
     max_bytes = int(options.number("max_bytes", 256 << 20, 1024, 4 << 30))
     folder, conf_file = options.path("bin_dir", folder=True), options.path("conf_file")
@@ -69,24 +69,24 @@ def asking_of(cluster: str, options: Options) -> Asking:
         options.wrong("api_version", f"must be one of {', '.join(reversed(VERSIONS))}, not {version!r}")
     if not access.url:
         if access != Access("") or version:
-            options.wrong("url", "must be there too: token_file, user, api_version and TLS are those of slurmrestd")
-        return ByCommand(cluster, folder, conf_file, timeout_s, max_bytes)
+            options.wrong("url", "is required: token_file, user, api_version and TLS options are for slurmrestd")
+        return CommandClient(cluster, folder, conf_file, timeout_s, max_bytes)
     if folder or conf_file:
-        options.wrong("url", "cannot be there together with bin_dir or conf_file: those are for commands")
+        options.wrong("url", "cannot be combined with bin_dir or conf_file, which are for commands")
     if not re.fullmatch(r"https?://[^/?#@\s]+|unix://(/[^?#\s]+)", access.url):
         options.wrong("url", "must be http://host:6820, https://host:6820 or unix:///path/slurmrestd.sock")
     if access.key_file and not access.cert_file:
         options.wrong("key_file", "needs cert_file")
-    return ByRest(cluster, access, version, timeout_s, max_bytes)
+    return RestClient(cluster, access, version, timeout_s, max_bytes)
 
 
 class SlurmSource:
-    """One Slurm cluster, polled. One object a cluster; not for two tasks at once."""
+    """One Slurm cluster that is polled. One object per cluster; not safe for concurrent tasks."""
 
     kind = "slurm"
 
     def __init__(self, cluster: str, options: Options, minors: Mapping[str, Sequence[int]]) -> None:
-        """Reads its options; what is wrong is told there."""
+        """Reads the options; problems are added to them."""
         self.name = f"slurm {cluster}"
         self.cluster = cluster
         self.interval_s = options.number("interval_s", 15, 1, 3600)
@@ -96,41 +96,41 @@ class SlurmSource:
         self._accounts_every_us = int(options.number("sacct_interval_s", 60, 1, 86_400) * SECOND_US)
         self._lookback_us = int(options.number("sacct_lookback_s", 7200, 60, 604_800) * SECOND_US)
         self._first_lookback_us = int(options.number("lookback_start_s", 86_400, 60, 604_800) * SECOND_US)
-        self._asking = asking_of(cluster, options)
+        self._client = client_of(cluster, options)
         self._minors = minors
-        self._book: Book | None = None
-        self._standing = Standing()
+        self._jobs: JobChanges | None = None
+        self._queue_changes = QueueChanges()
         self._devices: Devices = {}
-        self._heard_us: int | None = None
-        """Up to when accounting was heard, or before that the store's records reach."""
-        self._fresh = True
-        """Accounting was not heard since the process began."""
+        self._accounted_us: int | None = None
+        """The last accounting query, or at first the newest evidence in the store."""
+        self._first_query = True
+        """Accounting has not been queried since the process began."""
         self._next_accounts_us = 0
         self._next_queues_us = 0
         self._problems: dict[str, str] = {}
-        """What does not stop a round: accounting or queues that do not answer."""
+        """Errors of accounting or queues, which do not stop a round."""
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
-        """Polls for ever. Begins with what the store knows, also when it is started again."""
-        self._book, self._standing, self._fresh = None, Standing(), True
+        """Polls forever. Loads the state from the store each time it is started."""
+        self._jobs, self._queue_changes, self._first_query = None, QueueChanges(), True
         await rounds(lambda: self.poll(sink, now_us), self.interval_s, now_us)
 
     async def poll(self, sink: Sink, now_us: Callable[[], int]) -> bool:
-        """One round: asks, writes the news, tells the sink how it went. False when the controller did not answer."""
+        """One round: queries Slurm, writes changes, reports to the sink. False if the controller did not respond."""
         try:
-            if self._book is None:
-                book = Book()
-                self._heard_us = book.remember(await sink.open_claims(self.cluster, "slurm"))
+            if self._jobs is None:
+                tracker = JobChanges()
+                self._accounted_us = tracker.remember(await sink.open_claims(self.cluster, "slurm"))
                 for table in ("workload", "queue") if self._queues else ():
-                    self._standing.remember(await sink.open_rows(self.cluster, table), now_us())
-                self._book = book
-            rows, jobs = await self._control(self._book, sink, now_us)
+                    self._queue_changes.remember(await sink.open_rows(self.cluster, table), now_us())
+                self._jobs = tracker
+            rows, jobs = await self._poll_controller(self._jobs, sink, now_us)
             if self._queues and _due(now_us(), self._next_queues_us, self._queues_every_us):
                 self._next_queues_us = now_us() + self._queues_every_us
-                rows += await self._beside("queues", self._limits(jobs, sink, now_us))
+                rows += await self._optional("queues", self._poll_queues(jobs, sink, now_us))
             if self._accounting and _due(now_us(), self._next_accounts_us, self._accounts_every_us):
                 self._next_accounts_us = now_us() + self._accounts_every_us
-                rows += await self._beside("accounts", self._accounts(self._book, sink, now_us))
+                rows += await self._optional("accounts", self._poll_accounting(self._jobs, sink, now_us))
         except GpuwatchError as error:
             sink.failed(self.name, now_us(), str(error))
             return False
@@ -140,8 +140,8 @@ class SlurmSource:
             sink.succeeded(self.name, now_us(), rows)
         return True
 
-    async def _beside(self, what: str, round_: Coroutine[Any, Any, int]) -> int:
-        """Rows of a part that may fail alone: the jobs that run are known all the same."""
+    async def _optional(self, what: str, round_: Coroutine[Any, Any, int]) -> int:
+        """The row count of a part whose failure does not fail the round."""
         self._problems.pop(what, None)
         try:
             return await round_
@@ -149,64 +149,66 @@ class SlurmSource:
             self._problems[what] = str(error)
             return 0
 
-    async def _control(self, book: Book, sink: Sink, now_us: Callable[[], int]) -> tuple[int, list[Row]]:
-        """Jobs and nodes as slurmctld knows them now; returns how many rows it told, and those of jobs."""
+    async def _poll_controller(
+        self, tracker: JobChanges, sink: Sink, now_us: Callable[[], int]
+    ) -> tuple[int, list[Row]]:
+        """Writes changes of jobs and nodes; returns the number of rows received, and the rows of jobs."""
         rejects, at_us = Rejects(), now_us()
-        jobs = reindexed(await self._asking.jobs(at_us, rejects), self._minors)
-        nodes = await self._asking.nodes(at_us, rejects)
+        jobs = reindexed(await self._client.jobs(at_us, rejects), self._minors)
+        nodes = await self._client.nodes(at_us, rejects)
 
-        def news() -> list[Row]:
+        def changes() -> list[Row]:
             self._devices = {row["node"]: json.loads(row["devices"] or "{}") for _, row in nodes}
-            told = book.jobs(jobs, at_us, rejects) + book.nodes(nodes, at_us)
-            return told + (self._standing.workloads(jobs, at_us, rejects) if self._queues else [])
+            changed = tracker.jobs(jobs, at_us, rejects) + tracker.nodes(nodes, at_us)
+            return changed + (self._queue_changes.workloads(jobs, at_us, rejects) if self._queues else [])
 
-        rows = await asyncio.to_thread(news)
+        rows = await asyncio.to_thread(changes)
         if not self._accounting:
-            rows += book.close_lost(book.lost(), at_us)
+            rows += tracker.close_lost(tracker.lost(), at_us)
         await write(sink, self.name, list(batches(rows)), rejects, now_us)
         return len(nodes) + sum(table != "workload" for table, _ in jobs), jobs
 
-    async def _limits(self, jobs: list[Row], sink: Sink, now_us: Callable[[], int]) -> int:
-        """Partitions, QOS and reservations, with what jobs use of them."""
+    async def _poll_queues(self, jobs: list[Row], sink: Sink, now_us: Callable[[], int]) -> int:
+        """Writes changes of partitions, QOS and reservations, with their usage by `jobs`."""
         rejects, at_us = Rejects(), now_us()
-        rows = await self._asking.queues(at_us, self._accounting, rejects)
-        told = await asyncio.to_thread(lambda: list(completed(rows, self._devices, usage(jobs))))
-        await write(sink, self.name, list(batches(self._standing.queues(told, at_us))), rejects, now_us)
-        return len(told)
+        rows = await self._client.queues(at_us, self._accounting, rejects)
+        queues = await asyncio.to_thread(lambda: list(with_totals(rows, self._devices, usage_by_queue(jobs))))
+        await write(sink, self.name, list(batches(self._queue_changes.queues(queues, at_us))), rejects, now_us)
+        return len(queues)
 
-    async def _accounts(self, book: Book, sink: Sink, now_us: Callable[[], int]) -> int:
-        """How jobs ended since accounting was last heard, and an overlap: records may arrive late."""
+    async def _poll_accounting(self, tracker: JobChanges, sink: Sink, now_us: Callable[[], int]) -> int:
+        """Writes ends of jobs since the last query and some time before it, because records may arrive late."""
         rejects, at_us = Rejects(), now_us()
-        rows = await self._asking.ended(self._since_us(at_us), at_us, rejects)
-        news = await asyncio.to_thread(book.accounts, rows)
-        if lost := book.lost()[: self._asking.max_lost]:
-            # What began before the window and is gone is asked for by its number, before it is given up.
-            news += book.accounts(await self._asking.ended_of(lost, at_us, rejects))
-            news += book.close_lost(lost, at_us)
-        news += self._standing.ended(news, at_us)
-        await write(sink, self.name, list(batches(news)), rejects, now_us)
-        self._heard_us, self._fresh = at_us, False
+        rows = await self._client.ended(self._since_us(at_us), at_us, rejects)
+        changes = await asyncio.to_thread(tracker.accounts, rows)
+        if lost := tracker.lost()[: self._client.max_lost]:
+            # Missing runs that began before the window are looked up by number before they are closed.
+            changes += tracker.accounts(await self._client.ended_of(lost, at_us, rejects))
+            changes += tracker.close_lost(lost, at_us)
+        changes += self._queue_changes.ended(changes, at_us)
+        await write(sink, self.name, list(batches(changes)), rejects, now_us)
+        self._accounted_us, self._first_query = at_us, False
         return sum(table == "claim" for table, _ in rows)
 
     def _since_us(self, at_us: int) -> int:
-        """Start of the window to ask sacct for. A process that begins reaches back to what the store last heard."""
-        since_us = at_us if self._heard_us is None else self._heard_us - self._lookback_us
-        if self._fresh:
+        """Start of the window to query. The first query reaches back to the newest evidence in the store."""
+        since_us = at_us if self._accounted_us is None else self._accounted_us - self._lookback_us
+        if self._first_query:
             since_us = min(since_us, at_us - self._first_lookback_us)
         return max(since_us, at_us - MAX_CATCH_UP_US)
 
 
 def _due(now_us: int, next_us: int, every_us: int) -> bool:
-    """Whether it is time; after a clock that was set back too, which would else wait for the old time."""
+    """Whether it is time, also if the clock was set back since."""
     return now_us >= next_us or now_us < next_us - every_us
 
 
 def _minors(value: Any, where: str, problems: list[str]) -> dict[str, tuple[int, ...]]:
-    """Minor numbers in NVML's order by node, of `{"gpu[01-08]" = [2, 3, 0, 1]}`; what is wrong is told."""
+    """Minor numbers in NVML's order by node, from `{"gpu[01-08]" = [2, 3, 0, 1]}`; an error is added to `problems`."""
     found: dict[str, tuple[int, ...]] = {}
     try:
         for hosts, numbers in value.items():
-            if not numbers or len(numbers) > MAX_DEVICES_A_NODE or len(set(numbers)) < len(numbers):
+            if not numbers or len(numbers) > MAX_DEVICES_PER_NODE or len(set(numbers)) < len(numbers):
                 raise ValueError
             if not all(type(number) is int and 0 <= number < 1000 for number in numbers):
                 raise ValueError

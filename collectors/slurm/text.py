@@ -1,4 +1,4 @@
-"""How Slurm writes host lists, GPUs, durations, times and comments. Pure."""
+"""Parses the values that Slurm prints: host lists, GPUs, durations, times and comments. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_DEVICES = 1_000_000
 MAX_ARRAY_TASKS = 1000
 CACHED_TEXTS = 1024
 CACHED_TIMES = 1 << 16
-"""A poll reads the times of the poll before."""
+"""Most times of a poll were already parsed in the previous one."""
 
 _UNSET = frozenset({"", "unknown", "none", "n/a", "(null)", "invalid", "none assigned", "unlimited"})
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
@@ -34,37 +34,37 @@ class Gpus(NamedTuple):
     profile: str | None
     number: int
     indexes: str | None = None
-    """Positions on the node such as `0,1,2`, None when not told."""
+    """Device indexes on the node such as `0,1,2`, None when unknown."""
 
 
 def known(text: str | None) -> str | None:
-    """The text, or None for the words Slurm prints where it has nothing to say."""
+    """The text, or None for the placeholders that Slurm prints for an unset value."""
     return None if text is None or text.strip().lower() in _UNSET else text.strip()
 
 
 def expand_hostlist(text: str, limit: int = MAX_HOSTS) -> tuple[str, ...]:
-    """Host names of `gpu[01-03,07],bad01`; several brackets in one name multiply, steps (`[0-8:2]`) count.
+    """Host names of `gpu[01-03,07],bad01`; several brackets in one name multiply, steps (`[0-8:2]`) are supported.
 
     Raises ValueError for brackets that do not match, for a range that runs backwards, or for more than `limit` hosts.
     """
     hosts: list[str] = []
     for part in split_outside(text, "[]"):
-        pieces = re.split(r"\[([^\[\]]*)\]", part)
-        if any("[" in piece or "]" in piece for piece in pieces):
+        segments = re.split(r"\[([^\[\]]*)\]", part)
+        if any("[" in segment or "]" in segment for segment in segments):
             raise ValueError("host list: brackets do not match")
-        room = limit - len(hosts)
-        choices = [_numbers(piece, room) if i % 2 else [piece] for i, piece in enumerate(pieces)]
+        remaining = limit - len(hosts)
+        choices = [_numbers(segment, remaining) if i % 2 else [segment] for i, segment in enumerate(segments)]
         size = 1
         for choice in choices:
             size *= len(choice)
-        if size > room:
+        if size > remaining:
             raise ValueError(f"host list: more than {limit} hosts")
         hosts.extend("".join(combination) for combination in product(*choices))
     return tuple(hosts)
 
 
 def split_outside(text: str, brackets: str) -> list[str]:
-    """Splits at the commas outside a pair of brackets; empty parts are left out."""
+    """Splits at commas outside a pair of brackets and drops empty parts."""
     opening, closing = brackets[0], brackets[1]
     parts, depth, start = [], 0, 0
     for i, char in enumerate(text):
@@ -80,10 +80,10 @@ def split_outside(text: str, brackets: str) -> list[str]:
 
 @lru_cache(CACHED_TEXTS)
 def tres_gpus(text: str) -> tuple[Gpus, ...]:
-    """GPUs of AllocTRES, ReqTRES or TRES, by type, in alphabetical order.
+    """GPUs of AllocTRES, ReqTRES or TRES by type, in alphabetical order.
 
-    `gres/gpu=4` and `gres/gpu:h100=4` are the same four devices, whichever comes first. What the untyped total has
-    beyond the typed ones is an untyped remainder. Raises ValueError for a count that is not one.
+    `gres/gpu=4` and `gres/gpu:h100=4` are the same four devices, in either order. If the untyped total exceeds the
+    typed counts, the difference is returned as untyped GPUs. Raises ValueError for an invalid count.
     """
     total, typed = 0, dict[str, int]()
     for item in text.split(","):
@@ -100,7 +100,7 @@ def tres_gpus(text: str) -> tuple[Gpus, ...]:
 
 @lru_cache(CACHED_TEXTS)
 def gres_gpus(text: str) -> tuple[Gpus, ...]:
-    """GPUs of `gpu:h100:4(IDX:0-3),gpu:1g.10gb:1(IDX:2)`, in the order written; other gres and zeros are left out.
+    """GPUs of `gpu:h100:4(IDX:0-3),gpu:1g.10gb:1(IDX:2)`, in the printed order, without other gres and zero counts.
 
     Raises ValueError.
     """
@@ -129,13 +129,13 @@ def gpu_type_of(name: str) -> tuple[str | None, str | None]:
 
 
 def spread(gpus: Gpus, nodes: int) -> list[int]:
-    """Devices on each of `nodes` nodes when only the total is known: even, the first ones get the rest."""
+    """Devices per node when only the total is known: spread evenly, the first nodes get the remainder."""
     each, rest = divmod(gpus.number, nodes)
     return [each + (1 if i < rest else 0) for i in range(nodes)]
 
 
 def duration_us(text: str | None) -> int | None:
-    """Microseconds of `[D-]HH:MM:SS` or `MM:SS[.fff]` (the fraction is cut), None when not told."""
+    """Microseconds of `[D-]HH:MM:SS` or `MM:SS[.fff]` (the fraction is dropped), None when unset."""
     match = _DURATION.fullmatch(known(text) or "")
     if not match:
         return None
@@ -144,19 +144,19 @@ def duration_us(text: str | None) -> int | None:
 
 
 @lru_cache(CACHED_TIMES)
-def readings(text: str | None, tz: ZoneInfo) -> tuple[int, ...]:
-    """The instants (µs) a printed time can mean: none, one, or two at a change of the clocks.
+def possible_times(text: str | None, tz: ZoneInfo) -> tuple[int, ...]:
+    """The instants (µs) a printed time can mean: none, one, or two when clocks are set back.
 
-    In a fold the earlier comes first; a time the clocks jumped over reads as if they had not. A time with an offset,
-    or seconds since the epoch (SLURM_TIME_FORMAT=%s), is taken as it is. Raises ValueError.
+    Of two, the earlier comes first. A time that was skipped when clocks were set forward is read with the old offset.
+    A time with its own offset, or in seconds since the epoch (SLURM_TIME_FORMAT=%s), is unambiguous. Raises ValueError.
     """
-    word = known(text)
-    if word is None:
+    printed = known(text)
+    if printed is None:
         return ()
-    if word.isascii() and word.isdigit():
-        return (int(word) * SECOND_US,) if 9 <= len(word) <= 11 else _refuse_time()
+    if printed.isascii() and printed.isdigit():
+        return (int(printed) * SECOND_US,) if 9 <= len(printed) <= 11 else _refuse_time()
     try:
-        moment = datetime.fromisoformat(word)
+        moment = datetime.fromisoformat(printed)
         if moment.tzinfo is not None:
             return (to_us(moment),)
         first, second = (to_us(moment.replace(tzinfo=tz, fold=fold)) for fold in (0, 1))
@@ -166,16 +166,16 @@ def readings(text: str | None, tz: ZoneInfo) -> tuple[int, ...]:
 
 
 def instant(text: str | None, tz: ZoneInfo) -> int | None:
-    """The first reading of a printed time, None when not told."""
-    return next(iter(readings(text, tz)), None)
+    """The earliest instant a printed time can mean, None when unset."""
+    return next(iter(possible_times(text, tz)), None)
 
 
 def run_span(start: str | None, end: str | None, length_us: int | None, tz: ZoneInfo) -> tuple[int | None, int | None]:
-    """Start and end (µs) read so that end - start comes nearest to `length_us`; None where not told.
+    """Start and end (µs), each None when unset; ambiguous times are resolved to come nearest to `length_us`.
 
-    Raises ValueError when the end precedes the start in every reading, or is years behind it.
+    Raises ValueError when the end always precedes the start, or comes years after it.
     """
-    starts, ends = readings(start, tz), readings(end, tz)
+    starts, ends = possible_times(start, tz), possible_times(end, tz)
     if not starts or not ends:
         return next(iter(starts), None), next(iter(ends), None)
 
@@ -197,7 +197,7 @@ def check_span(start_us: int, end_us: int) -> None:
 
 
 def comment_labels(comment: str | None) -> dict[str, Any]:
-    """The keys of a comment that is a JSON object (its quotes may come escaped), else none."""
+    """The members of a comment that is a JSON object (its quotes may be escaped), else none."""
     text = (comment or "").strip()
     if not text.startswith("{"):
         return {}
@@ -210,13 +210,16 @@ def comment_labels(comment: str | None) -> dict[str, Any]:
     return {}
 
 
-def labels_json(labels: dict[str, Any]) -> str:
-    """Labels as JSON text, the same for the same labels."""
-    return json.dumps(labels, sort_keys=True, separators=(",", ":"))
+def devices_by_profile(gpus: Iterable[Gpus]) -> dict[str, int]:
+    """Devices by MIG profile, "" for whole GPUs: `{"": 8, "1g.10gb": 7}`."""
+    counts: dict[str, int] = {}
+    for group in gpus:
+        counts[group.profile or ""] = counts.get(group.profile or "", 0) + group.number
+    return counts
 
 
 def task_ids(job: str, tasks: str) -> list[str]:
-    """`7`, `2-3%2` -> [`7_2`, `7_3`]; one id as printed when the list is cut short or exceeds MAX_ARRAY_TASKS."""
+    """`7`, `2-3%2` -> [`7_2`, `7_3`]; one id as printed when the list is truncated or exceeds MAX_ARRAY_TASKS."""
     listed = tasks.strip("[]").partition("%")[0]
     try:
         return [f"{job}_{int(number)}" for number in _numbers(listed, MAX_ARRAY_TASKS)]
@@ -225,27 +228,27 @@ def task_ids(job: str, tasks: str) -> list[str]:
 
 
 def array_size(tasks: str) -> int | None:
-    """How many tasks `0-9,12%4` lists; None when the list is cut short (`0-2,4,...`) or too long."""
+    """How many tasks `0-9,12%4` lists; None when the list is truncated (`0-2,4,...`) or too long."""
     try:
         return len(_numbers(tasks.strip("[]").partition("%")[0], MAX_DEVICES))
     except ValueError:
         return None
 
 
-def whole(text: str | None) -> int | None:
-    """A count such as NNodes (`2`, or `2-4` of a request: the smaller), None when it is not one."""
+def least_count(text: str | None) -> int | None:
+    """A count such as NNodes (`2`, or the minimum of a requested range `2-4`), None for anything else."""
     match = re.match(r"(\d{1,7})(?:-\d+)?\Z", (text or "").strip())
     return int(match[1]) if match else None
 
 
-def number_word(word: str | None) -> int | None:
-    """A whole number of up to eleven digits, None when it is not one."""
-    word = (word or "").strip()
-    return int(word) if word.isascii() and word.isdigit() and len(word) < 12 else None
+def integer(text: str | None) -> int | None:
+    """A whole number of up to eleven digits, None for anything else."""
+    digits = (text or "").strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
 
 
 def _numbers(text: str, limit: int) -> list[str]:
-    """The numbers of `01-03,07`, zeros kept. Raises ValueError."""
+    """The numbers of `01-03,07` with their leading zeros. Raises ValueError."""
     numbers: list[str] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -261,7 +264,7 @@ def _numbers(text: str, limit: int) -> list[str]:
 
 
 def _indexes(note: str, count: int) -> str | None:
-    """`IDX:0-1,4)` -> `0,1,4`; None when there are none or their number is not the count."""
+    """`IDX:0-1,4)` -> `0,1,4`; None without indexes or when there are not `count` of them."""
     match = re.search(r"IDX:([0-9,-]+)", note)
     if not match:
         return None
@@ -269,11 +272,7 @@ def _indexes(note: str, count: int) -> str | None:
         numbers = _numbers(match[1], MAX_HOSTS)
     except ValueError:
         return None
-    return ",".join(_plain(numbers)) if len(numbers) == count else None
-
-
-def _plain(numbers: Iterable[str]) -> list[str]:
-    return [str(int(number)) for number in numbers]
+    return ",".join(str(int(number)) for number in numbers) if len(numbers) == count else None
 
 
 def _count(text: str) -> int:
@@ -283,8 +282,8 @@ def _count(text: str) -> int:
 
 
 def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is not JSON")
+    raise ValueError(f"{word} is not valid JSON")
 
 
 def _refuse_time() -> tuple[int, ...]:
-    raise ValueError("a time is not readable")
+    raise ValueError("a time cannot be parsed")

@@ -1,8 +1,7 @@
-"""Rows of Slurm's topology.conf and topology.yaml: switches, blocks and rings. Pure."""
+"""Links from Slurm's topology.conf and topology.yaml: switches, blocks and rings. Pure."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 
 from gpuwatch.collectors.nvml.topo_matrix import date_of
+from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.shared.text_files import Lines
 from gpuwatch.collectors.slurm.text import expand_hostlist
@@ -27,16 +27,16 @@ _GROUPS = {
     "ring": ("rings", "ring"),
     "torus3d": ("toruses", "name"),
 }
-"""topology.yaml: the list below each plug-in, and the key that names an element of it."""
+"""topology.yaml: the list of each plug-in, and the key for the name of an element."""
 
 
 def parse_topology(lines: Lines, source: Source, rejects: Rejects) -> Iterator[Row]:
-    """Yields `link` rows of either format (told apart by content).
+    """Yields `link` rows of either format, which is detected by content.
 
-    `a` is the switch, block, ring or torus, `b` a node (then also in `node`) or a child switch. `level` is SWITCH
-    for a tree and BLOCK for every other group of near nodes; `detail` is JSON with the plug-in. A line or element
-    that cannot be read is refused alone. A comment `# observed 2026-11-21T02:08:29Z` dates the text. Raises
-    UnreadableInput for a text that is neither format.
+    `a` is the switch, block, ring or torus; `b` is a node (then also in `node`) or a child switch. `level` is SWITCH
+    for a tree and BLOCK for every other group of nearby nodes; `detail` is JSON with the plug-in. An invalid line or
+    element is rejected on its own. A comment `# observed 2026-11-21T02:08:29Z` sets the time of the file. Raises
+    UnreadableInput for text in neither format.
     """
     kept = list(_bounded(lines, source.path))
     dates = (date_of(text, source.path, number, rejects) for number, text in kept if "#" in text)
@@ -49,14 +49,14 @@ def parse_topology(lines: Lines, source: Source, rejects: Rejects) -> Iterator[R
 
 
 def _conf_rows(lines: list[tuple[int, str]], source: Source, rejects: Rejects) -> Iterator[Row]:
-    """topology.conf, or what `scontrol show topology` prints."""
+    """Rows of topology.conf, or of the output of `scontrol show topology`."""
     settings = [(number, _pairs(text)) for number, text in _joined(lines) if text]
     sizes = next((_sizes(pairs["blocksizes"]) for _, pairs in settings if "blocksizes" in pairs), None)
     for number, pairs in settings:
         try:
             if name := pairs.get("switchname"):
                 speed = {"link_speed": pairs["linkspeed"]} if "linkspeed" in pairs else {}
-                # A switch above the leaves is printed with every node below it too.
+                # scontrol also prints all nodes below a switch that is not a leaf.
                 inherited = "switches" in pairs and "level" in pairs
                 nodes = "" if inherited else pairs.get("nodes", "")
                 yield from _links(source, name, pairs.get("switches", ""), "SWITCH", {"plugin": "tree"} | speed, False)
@@ -73,8 +73,8 @@ def _conf_rows(lines: list[tuple[int, str]], source: Source, rejects: Rejects) -
 
 
 def _yaml_rows(text: str, source: Source, rejects: Rejects) -> Iterator[Row]:
-    """topology.yaml: a list of named topologies, one plug-in each. A flat one has no links."""
-    wrong = f"{source.path}: neither topology.conf nor Slurm's topology.yaml; name one of them"
+    """Rows of topology.yaml: a list of named topologies with one plug-in each. A flat topology has no links."""
+    wrong = f"{source.path}: neither topology.conf nor Slurm's topology.yaml; pass one of them"
     try:
         topologies = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -112,8 +112,8 @@ def _element_rows(source: Source, plugin: str, key: str, element: Any, shared: d
 
 
 def _links(source: Source, a: str, hosts: str, level: str, detail: dict[str, Any], nodes: bool = True) -> Iterator[Row]:
-    text = json.dumps(detail, sort_keys=True, separators=(",", ":"))
-    shared = {"cluster": source.cluster, "observed_us": source.observed_us, "a": a, "level": level, "detail": text}
+    shared = {"cluster": source.cluster, "observed_us": source.observed_us, "a": a, "level": level}
+    shared["detail"] = compact_json(detail)
     for host in expand_hostlist(hosts):
         yield "link", shared | {"b": host, "node": host if nodes else None}
 
@@ -133,7 +133,7 @@ def _capped(rows: Iterator[Row], path: str) -> Iterator[Row]:
 
 
 def _joined(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Lines without comments, those that end in a backslash joined to the next."""
+    """Lines without comments; a line that ends in a backslash continues in the next."""
     begun, first = "", 0
     for number, line in lines:
         text = line.partition("#")[0].strip()

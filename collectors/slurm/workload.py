@@ -1,41 +1,33 @@
-"""One Slurm job that asks for GPUs as a workload: what it waits for, how often it was put back. Pure."""
+"""The workload of a Slurm job that asks for GPUs: its state, what it waits for and how often it was requeued. Pure."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.sacct import RUNNING_STATES
-from gpuwatch.collectors.slurm.text import Gpus
+from gpuwatch.collectors.slurm.text import Gpus, devices_by_profile
 
 PENDING_STATES = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 EVICTED_STATES = PENDING_STATES - {"PENDING"}
-NEVER = frozenset(
+BLOCKING_REASONS = frozenset(
     {
-        *(
-            "JobHeldAdmin",
-            "JobHeldUser",
-            "JobHoldMaxRequeue",
-            "DependencyNeverSatisfied",
-            "BadConstraints",
-            "InvalidQOS",
-        ),
-        *("InvalidAccount", "AccountNotAllowed", "QOSNotAllowed", "PartitionNodeLimit", "PartitionTimeLimit"),
-        *("ReservationDeleted", "AssociationJobLimit", "Reservation_deleted"),
+        *("JobHeldAdmin", "JobHeldUser", "JobHoldMaxRequeue", "DependencyNeverSatisfied", "BadConstraints"),
+        *("InvalidQOS", "InvalidAccount", "AccountNotAllowed", "QOSNotAllowed", "PartitionNodeLimit"),
+        *("PartitionTimeLimit", "ReservationDeleted", "AssociationJobLimit", "Reservation_deleted"),
     }
 )
-"""Reasons that waiting does not cure: somebody must change the job or a limit."""
+"""Reasons that waiting does not resolve: someone must change the job or a limit."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What Slurm says of one job, however it was asked. Times in microseconds, None where not told."""
+    """What Slurm reports about a job in any of its formats. Times in microseconds, None when unknown."""
 
     uid: str
-    """Its id as sacct prints it; all tasks of an array that wait are one: `123_*`."""
+    """Its id as sacct prints it; the waiting tasks of an array share one: `123_*`."""
     job_id: str | None
     name: str | None
     state: str
@@ -62,37 +54,19 @@ class Facts:
 
 
 def workload_rows(
-    facts: Facts, rows: Iterable[Row], asked: tuple[Gpus, ...], cluster: str, observed_us: int | None
+    facts: Facts, rows: list[Row], requested: tuple[Gpus, ...], cluster: str, observed_us: int | None
 ) -> list[Row]:
     """The `workload` row of a job, none for one without GPUs.
 
-    `rows` are its claims or requests; `asked` what it asked for, where it never had any (cancelled while it waited).
+    `rows` are its allocations or requests; `requested` is used when it never had any (cancelled while it waited).
     """
-    claims = [row for table, row in rows if table == "claim"]
-    first = next((row["job_id"] for table, row in rows if table == "pending"), None)
-    told = claims or [row for table, row in rows if table == "pending" and row["job_id"] == first]
-    held = [Gpus(row["gpu_type"], row["profile"], row["device_count"]) for row in told]
-    held = held or (list(asked) if facts.start_us is None else [])
-    if not held:
+    allocations = [row for table, row in rows if table == "claim"]
+    gpus = _gpus(allocations or _first_request(rows)) or (list(requested) if facts.start_us is None else [])
+    if not gpus:
         return []
-    profiles, types = {gpus.profile for gpus in held}, {gpus.gpu_type for gpus in held}
+    profiles, types = {group.profile for group in gpus}, {group.gpu_type for group in gpus}
     state = _state(facts)
     waits = state in ("pending", "inadmissible", "evicted")
-    detail = {
-        "state": facts.state,
-        "account": facts.account,
-        "eligible_us": facts.eligible_us,
-        "dependency": facts.dependency,
-        "reservation": facts.reservation,
-        "time_limit_s": facts.time_limit_s,
-        "tasks": facts.tasks,
-        "array_tasks": facts.array_tasks,
-        "devices": by_profile(held) if len(profiles) > 1 else None,
-    }
-    # Of several times that it was put back, Slurm tells only whether the last was for another job; and while its
-    # processes end, not even that.
-    once = facts.state == "PREEMPTED" or facts.preempt_us is not None
-    unclear = not once and facts.state == "COMPLETING"
     return [
         (
             "workload",
@@ -108,7 +82,7 @@ def workload_rows(
                 "priority": facts.priority,
                 "pod_count": facts.nodes,
                 "min_count": facts.nodes_min,
-                "device_count": sum(gpus.number for gpus in held),
+                "device_count": sum(group.number for group in gpus),
                 "profile": profiles.pop() if len(profiles) == 1 else None,
                 "gpu_type": types.pop() if len(types) == 1 else None,
                 "submit_us": facts.submit_us,
@@ -117,47 +91,71 @@ def workload_rows(
                 "evicted_us": facts.preempt_us,
                 "end_us": facts.end_us if state == "finished" else None,
                 "evictions": facts.restarts,
-                "preemptions": None
-                if (facts.restarts or 0) > 1 or (facts.restarts and not once) or unclear
-                else int(once),
+                "preemptions": _preemptions(facts),
                 "state": state,
                 "reason": facts.reason,
                 "message": facts.message,
                 "user_name": facts.user,
-                "placement": _placement(claims),
-                "detail": text({name: value for name, value in detail.items() if value is not None}),
+                "placement": _placement(allocations),
+                "detail": _detail(facts, devices_by_profile(gpus) if len(profiles) > 1 else None),
                 "observed_us": observed_us,
             },
         )
     ]
 
 
-def by_profile(gpus: Iterable[Gpus]) -> dict[str, int]:
-    """Devices by MIG profile, "" for whole GPUs: `{"": 8, "1g.10gb": 7}`."""
-    counts: dict[str, int] = {}
-    for held in gpus:
-        counts[held.profile or ""] = counts.get(held.profile or "", 0) + held.number
-    return counts
+def _first_request(rows: list[Row]) -> list[dict[str, Any]]:
+    """The `pending` rows of the first job id: the waiting tasks of an array all ask for the same."""
+    requests = [row for table, row in rows if table == "pending"]
+    return [row for row in requests if row["job_id"] == requests[0]["job_id"]]
 
 
-def text(value: Any) -> str:
-    """JSON of a value, the same for the same value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+def _gpus(rows: list[dict[str, Any]]) -> list[Gpus]:
+    return [Gpus(row["gpu_type"], row["profile"], row["device_count"]) for row in rows]
 
 
 def _state(facts: Facts) -> str:
     if facts.state in EVICTED_STATES:
         return "evicted"
     if facts.state == "PENDING":
-        return "inadmissible" if facts.reason in NEVER else "pending"
+        return "inadmissible" if facts.reason in BLOCKING_REASONS else "pending"
     if facts.state == "CONFIGURING":
         return "admitted"
-    # Its processes end: they hold the devices until an end is told.
+    # While its processes are ending, the job keeps its devices until Slurm reports an end.
     return "running" if facts.state in {*RUNNING_STATES, "RESIZING"} else "finished"
 
 
-def _placement(claims: list[dict[str, Any]]) -> str | None:
+def _preemptions(facts: Facts) -> int | None:
+    """How often a job was preempted, None when Slurm does not report it.
+
+    Slurm only records whether the last requeue was a preemption, and not while the job's processes are ending.
+    """
+    preempted = facts.state == "PREEMPTED" or facts.preempt_us is not None
+    restarts = facts.restarts or 0
+    if restarts > 1 or (not preempted and (restarts or facts.state == "COMPLETING")):
+        return None
+    return int(preempted)
+
+
+def _detail(facts: Facts, devices: dict[str, int] | None) -> str:
+    detail = {
+        "state": facts.state,
+        "account": facts.account,
+        "eligible_us": facts.eligible_us,
+        "dependency": facts.dependency,
+        "reservation": facts.reservation,
+        "time_limit_s": facts.time_limit_s,
+        "tasks": facts.tasks,
+        "array_tasks": facts.array_tasks,
+        "devices": devices,
+    }
+    return compact_json({name: value for name, value in detail.items() if value is not None})
+
+
+def _placement(allocations: list[dict[str, Any]]) -> str | None:
     counts: dict[str, int] = {}
-    for row in claims:
+    for row in allocations:
         counts[row["node"]] = counts.get(row["node"], 0) + row["device_count"]
-    return text([{"node": node, "count": count} for node, count in sorted(counts.items())]) if counts else None
+    if not counts:
+        return None
+    return compact_json([{"node": node, "count": count} for node, count in sorted(counts.items())])

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, batches
-from gpuwatch.collectors.slurm.text import labels_json
 from gpuwatch.collectors.traces.first_fit import FirstFit
 from gpuwatch.collectors.traces.trace_table import seconds_us, table_rows, whole
 from gpuwatch.core.clock import to_us
@@ -21,7 +21,7 @@ FIRST_DAY_US = to_us(datetime(2021, 3, 4, tzinfo=UTC))
 MAX_JOBS = 2_000_000
 MAX_GPUS = 4096
 """GPUs of one job."""
-LABELS = labels_json({"placement": "estimated"})
+LABELS = compact_json({"placement": "estimated"})
 
 
 class Job(NamedTuple):

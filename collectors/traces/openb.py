@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpuwatch.collectors.shared.json_fields import compact_json
 from gpuwatch.collectors.shared.records import Row, batches
-from gpuwatch.collectors.slurm.text import labels_json
 from gpuwatch.collectors.traces.first_fit import FirstFit
 from gpuwatch.collectors.traces.trace_table import header, seconds_us, table_rows, whole
 from gpuwatch.core.errors import UnreadableInput
@@ -99,9 +99,9 @@ def _nodes(path: str, cluster: str, rejects: Rejects) -> Iterator[tuple[str, int
                     "node": row["sn"],
                     "state": "up",
                     "gpu_model": row["model"] or None,
-                    "devices": labels_json({"": gpus} if gpus else {}),
+                    "devices": compact_json({"": gpus} if gpus else {}),
                     "sharing": "none",
-                    "labels": labels_json({"cpu_milli": row["cpu_milli"], "memory_mib": row["memory_mib"]}),
+                    "labels": compact_json({"cpu_milli": row["cpu_milli"], "memory_mib": row["memory_mib"]}),
                 },
             ),
         )
@@ -162,7 +162,7 @@ def _claim(pod: Pod, cluster: str, node: str, gpus: int) -> dict[str, Any]:
         "state": pod.row["pod_phase"] or None,
         "qos": pod.row["qos"] or None,
         "name": pod.name,
-        "labels": labels_json({"gpu_milli": pod.row["gpu_milli"], "placement": "estimated"}),
+        "labels": compact_json({"gpu_milli": pod.row["gpu_milli"], "placement": "estimated"}),
     }
 
 

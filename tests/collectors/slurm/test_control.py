@@ -256,11 +256,9 @@ def test_a_name_that_imitates_keys_is_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        pytest.param(
-            job(name=FORGED, one_line=True), "a key is there twice", id="a name that imitates keys, on one line"
-        ),
-        pytest.param(job(name="x\n   UserId=eve(0)"), "a key is there twice", id="a name of two lines"),
-        pytest.param(job(start="soon"), "a time is not readable", id="no time"),
+        pytest.param(job(name=FORGED, one_line=True), "duplicate key", id="a name that imitates keys, on one line"),
+        pytest.param(job(name="x\n   UserId=eve(0)"), "duplicate key", id="a name of two lines"),
+        pytest.param(job(start="soon"), "a time cannot be parsed", id="no time"),
         pytest.param(job(head="JobId=abc"), "JobId is not a job number", id="no number"),
         pytest.param(
             job(state="FAILED", end="2026-11-21T01:00:00"), "end precedes start", id="an end before the start"

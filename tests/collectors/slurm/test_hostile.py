@@ -12,8 +12,8 @@ from aiohttp import web
 from gpuwatch.collectors.slurm import files as slurm_files
 from gpuwatch.collectors.slurm import json as slurm_json
 from gpuwatch.collectors.slurm import queue_changes
-from gpuwatch.collectors.slurm.changes import CLOSE_AFTER_US, Book
-from gpuwatch.collectors.slurm.queue_changes import Standing
+from gpuwatch.collectors.slurm.changes import CLOSE_AFTER_US, JobChanges
+from gpuwatch.collectors.slurm.queue_changes import QueueChanges
 from gpuwatch.collectors.slurm.workload import Facts, workload_rows
 from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.core.model import Rejects, Source
@@ -203,7 +203,9 @@ def test_a_line_of_sacct_with_an_endless_pause_is_refused_alone(tmp_path: Path) 
 
 def test_a_job_put_back_a_billion_times_is_refused_alone(tmp_path: Path) -> None:
     jobs = [squeue(new=True) | {"restart_cnt": 99_999_999_999}, squeue(new=True)]
-    rows, reasons = imported(slurm_json.read, tmp_path / "jobs.json", json.dumps({"jobs": jobs, "errors": []}))
+    rows, reasons = imported(
+        slurm_json.read_slurm_json, tmp_path / "jobs.json", json.dumps({"jobs": jobs, "errors": []})
+    )
 
     assert {"claim": 1, "workload": 1} == rows
     assert ["evictions is larger than 2147483647"] == reasons
@@ -215,7 +217,7 @@ def test_a_reservation_of_three_billion_gpus_is_refused_alone(tmp_path: Path) ->
     text = json.dumps({"reservations": [many, few]})
 
     assert ({"reservation": 1}, ["device_count is larger than 2147483647"]) == imported(
-        slurm_json.read, tmp_path / "r.json", text
+        slurm_json.read_slurm_json, tmp_path / "r.json", text
     )
 
 
@@ -223,30 +225,30 @@ def test_a_reservation_of_three_billion_gpus_is_refused_alone(tmp_path: Path) ->
 
 
 def test_a_node_that_bears_our_own_words_is_written_once() -> None:
-    book = Book()
+    tracker = JobChanges()
     row = {"node": "n1", "state": "down", "reason": "gone from Slurm's configuration", "observed_us": 0}
 
-    assert [1, 0, 0] == [len(book.nodes([("node", row)], at)) for at in range(3)]
+    assert [1, 0, 0] == [len(tracker.nodes([("node", row)], at)) for at in range(3)]
 
 
 def test_a_node_that_is_gone_is_told_once() -> None:
-    book = Book()
+    tracker = JobChanges()
     rows = [("node", {"node": name, "state": "up", "reason": None, "observed_us": 0}) for name in ("n1", "n2")]
-    book.nodes(rows, 0)
+    tracker.nodes(rows, 0)
 
-    assert [("n2", "down")] == [(row["node"], row["state"]) for _, row in book.nodes(rows[:1], 1)]
-    assert [] == book.nodes(rows[:1], 2)
+    assert [("n2", "down")] == [(row["node"], row["state"]) for _, row in tracker.nodes(rows[:1], 1)]
+    assert [] == tracker.nodes(rows[:1], 2)
 
 
 def test_more_workloads_than_are_kept_do_not_silence_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_changes, "MAX_TOLD", 1)
-    standing, rejects = Standing(), Rejects()
+    monkeypatch.setattr(queue_changes, "MAX_WORKLOADS", 1)
+    tracker, rejects = QueueChanges(), Rejects()
 
     def said(uid: str, state: str) -> tuple[str, dict[str, Any]]:
         return "workload", {"uid": uid, "state": state}
 
-    standing.workloads([said("7", "pending")], 0, rejects)
-    news = standing.workloads([said("8", "pending"), said("7", "running")], 1, rejects)
+    tracker.workloads([said("7", "pending")], 0, rejects)
+    news = tracker.workloads([said("8", "pending"), said("7", "running")], 1, rejects)
 
     assert [("7", "running")] == [(row["uid"], row["state"]) for _, row in news]
     assert {"more than 1 workloads": 1} == rejects.counts

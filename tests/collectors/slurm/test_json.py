@@ -488,10 +488,10 @@ def test_a_node_list_without_a_time_has_none(tmp_path: Path) -> None:
     ("bad", "reason"),
     [
         pytest.param(17, "an item of jobs is not an object", id="a number"),
-        pytest.param({"name": "x"}, "neither a job of the controller nor one of the accounting database", id="no job"),
+        pytest.param({"name": "x"}, "not a job of the controller or of the accounting database", id="no job"),
         pytest.param(squeue({"job_id": 0}), "job_id is not a job number", id="no job number"),
         pytest.param(squeue({"job_state": []}), "job_state is missing", id="no state"),
-        pytest.param(squeue({"start_time": "soon"}), "a number is not one", id="a time in words"),
+        pytest.param(squeue({"start_time": "soon"}), "a number is not a whole number", id="a time in words"),
         pytest.param(squeue({"start_time": 10**30}), "a number is larger than 99999999999", id="a time beyond all"),
         pytest.param(squeue({"job_state": "FAILED", "end_time": 5}), "end precedes start", id="it ends before"),
         pytest.param(
@@ -524,14 +524,14 @@ def test_half_a_surrogate_pair_does_no_harm(tmp_path: Path) -> None:
 def test_an_answer_that_is_an_error_says_so(tmp_path: Path) -> None:
     _, rejects = read(tmp_path, answer(errors=[{"error": "Invalid job id specified", "error_number": 2017}]))
 
-    assert {"Slurm answered with an error: Invalid job id specified": 1} == rejects.counts
+    assert {"Slurm returned an error: Invalid job id specified": 1} == rejects.counts
 
 
 def test_an_answer_about_something_else_is_ignored(tmp_path: Path) -> None:
     tables, rejects = read(tmp_path, {"meta": {}, "pings": [{"hostname": "head"}]})
 
     assert {name: [] for name in TABLES} == tables
-    assert {"ignored: Slurm's answer holds neither jobs nor nodes": 1} == rejects.counts
+    assert {"ignored: a Slurm document without jobs or nodes": 1} == rejects.counts
 
 
 def test_a_bundle_takes_it(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from gpuwatch.collectors.shared.live_options import backoff_s
 from gpuwatch.collectors.shared.records import Row
-from gpuwatch.collectors.slurm.changes import CLOSE_AFTER_US, HEARTBEAT_US, Book
+from gpuwatch.collectors.slurm.changes import CLOSE_AFTER_US, HEARTBEAT_US, JobChanges
 from gpuwatch.collectors.slurm.command import environment
 from gpuwatch.collectors.slurm.source import SlurmSource, configure
-from gpuwatch.collectors.slurm.via_commands import by_number
+from gpuwatch.collectors.slurm.via_commands import job_options
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
 from gpuwatch.core.errors import StoreBusy
 from gpuwatch.core.model import Points, Records, Rejects
@@ -74,14 +74,14 @@ class Slurm:
     """A book that is told what commands print, at seconds after T0."""
 
     def __init__(self, *open_claims: Json) -> None:
-        self.book = Book()
-        self.newest = self.book.remember(open_claims)
+        self.tracker = JobChanges()
+        self.newest = self.tracker.remember(open_claims)
 
     def jobs(self, at: float, *rows: Row) -> list[Row]:
-        return self.book.jobs(list(rows), us(at), Rejects())
+        return self.tracker.jobs(list(rows), us(at), Rejects())
 
     def accounts(self, *rows: Row) -> list[Row]:
-        return self.book.accounts(list(rows))
+        return self.tracker.accounts(list(rows))
 
 
 def test_what_is_known_is_not_news() -> None:
@@ -151,10 +151,10 @@ def test_a_run_that_slurm_forgot_ends_when_it_was_last_seen_and_a_later_record_c
     slurm.jobs(15, *running(seen=15))
     slurm.jobs(30)
 
-    assert [("7", f"7@{us(0)}")] == slurm.book.lost()
-    assert [] == slurm.book.close_lost(slurm.book.lost(), us(30))
-    assert [("RUNNING", 15.0)] == told(slurm.book.close_lost(slurm.book.lost(), us(30) + CLOSE_AFTER_US))
-    assert [] == slurm.book.lost()
+    assert [("7", f"7@{us(0)}")] == slurm.tracker.lost()
+    assert [] == slurm.tracker.close_lost(slurm.tracker.lost(), us(30))
+    assert [("RUNNING", 15.0)] == told(slurm.tracker.close_lost(slurm.tracker.lost(), us(30) + CLOSE_AFTER_US))
+    assert [] == slurm.tracker.lost()
 
     late = slurm.accounts(*ended(end=25))
 
@@ -169,7 +169,7 @@ def test_a_run_that_comes_back_is_not_ended() -> None:
     slurm.jobs(15)
     slurm.jobs(30, *running(seen=30))
 
-    assert [] == slurm.book.lost()
+    assert [] == slurm.tracker.lost()
 
 
 def test_a_new_process_takes_up_the_runs_of_the_last() -> None:
@@ -206,7 +206,7 @@ def test_a_request_is_told_when_it_changes_and_when_it_waits_no_more() -> None:
 
 
 def test_nodes_are_told_when_they_change_once_an_hour_and_when_they_go() -> None:
-    book = Book()
+    tracker = JobChanges()
 
     def node(state: str, name: str = "n1") -> Row:
         return "node", {"node": name, "state": state, "since_us": None, "reason": None, "observed_us": at_us}
@@ -215,10 +215,12 @@ def test_nodes_are_told_when_they_change_once_an_hour_and_when_they_go() -> None
     for minute, rows in ((0, "up"), (1, "up"), (2, "drain"), (62, "drain"), (63, "")):
         at_us = T0_US + minute * MINUTE_US
         present = [node(rows)] if rows else []
-        said.append([row["state"] for _, row in book.nodes([*present, node("up", "n2")], at_us) if row["node"] == "n1"])
+        said.append(
+            [row["state"] for _, row in tracker.nodes([*present, node("up", "n2")], at_us) if row["node"] == "n1"]
+        )
 
     assert [["up"], [], ["drain"], ["drain"], ["down"]] == said
-    assert [] == book.nodes([], T0_US + HOUR_US * 2), "a list without any node is no news"
+    assert [] == tracker.nodes([], T0_US + HOUR_US * 2), "a list without any node is no news"
 
 
 # The commands ------------------------------------------------------------------------------------------------------
@@ -481,7 +483,7 @@ def test_a_full_store_is_waited_for_and_nothing_is_lost(commands: Commands, monk
         pytest.param(
             [{"bin_dir": "/nowhere"}], "[[slurm]] 1 bin_dir: there is no folder", id="a folder that is not there"
         ),
-        pytest.param([{}, {}], "[[slurm]] 2 cluster: must be there and differ", id="one cluster twice"),
+        pytest.param([{}, {}], "[[slurm]] 2 cluster: is required and must differ", id="one cluster twice"),
         pytest.param([{"timeout_s": float("nan")}], "[[slurm]] 1 timeout_s: must be a number", id="no number"),
         pytest.param([{"accounting": 1}], "[[slurm]] 1 accounting: must be true or false", id="one is not true"),
     ],
@@ -504,8 +506,8 @@ def test_the_callers_own_variables_do_not_change_what_is_printed() -> None:
 
 
 def test_lost_runs_are_asked_for_by_number() -> None:
-    assert [] == by_number([("7", "from elsewhere")])
-    assert ["--starttime", "2026-11-02T00:00:00", "--jobs", "12,9"] == by_number(
+    assert [] == job_options([("7", "from elsewhere")])
+    assert ["--starttime", "2026-11-02T00:00:00", "--jobs", "12,9"] == job_options(
         [("9", f"9@{us(0)}"), ("7_1", f"12@{us(50)}"), ("x", "?")]
     )
 

@@ -12,9 +12,10 @@ import pytest
 
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.files import read_scontrol
-from gpuwatch.collectors.slurm.json import read
-from gpuwatch.collectors.slurm.partitions import completed, qos_rows, usage
-from gpuwatch.collectors.slurm.queue_changes import Standing
+from gpuwatch.collectors.slurm.json import read_slurm_json
+from gpuwatch.collectors.slurm.partitions import qos_rows
+from gpuwatch.collectors.slurm.queue_changes import QueueChanges
+from gpuwatch.collectors.slurm.queue_totals import usage_by_queue, with_totals
 from gpuwatch.collectors.slurm.text import array_size
 from gpuwatch.core.clock import SECOND_US, parse_rfc3339
 from gpuwatch.core.model import TABLES, Records, Rejects, Source
@@ -27,7 +28,7 @@ Tables = dict[str, list[dict[str, Any]]]
 def rows_of(path: Path, observed_us: int | None = 77) -> tuple[Tables, Rejects]:
     tables: Tables = {name: [] for name in TABLES}
     rejects = Rejects()
-    reader = read if ".json" in path.name else read_scontrol
+    reader = read_slurm_json if ".json" in path.name else read_scontrol
     for batch in reader(Source(str(path), "c1", "UTC", observed_us), rejects):
         assert isinstance(batch, Records) and batch.rows.schema == TABLES[batch.table]
         tables[batch.table] += batch.rows.to_pylist()
@@ -90,10 +91,10 @@ def test_a_partition_without_gpus_is_left_out(tmp_path: Path) -> None:
 
 def test_a_site_that_does_not_account_for_gpus_has_those_of_its_nodes() -> None:
     devices = {"n1": {"": 8}, "n2": {"": 1, "1g.10gb": 7}, "n3": {"": 8}}
-    (row,) = completed([queue()], devices, None)
+    (row,) = with_totals([queue()], devices, None)
 
     assert {"": 9, "1g.10gb": 7} == json.loads(row[1]["quota"])
-    assert [] == list(completed([queue()], {}, None))
+    assert [] == list(with_totals([queue()], {}, None))
 
 
 def test_a_qos_has_the_most_that_its_jobs_may_hold() -> None:
@@ -117,7 +118,7 @@ def test_use_is_what_runs_and_what_waits() -> None:
     """A job that waits for the first of two partitions waits in both; an array waits as often as it has tasks."""
     held = {"profile": None, "device_count": 4, "end_us": None, "qos": "normal", "queue": "batch"}
     job = {"priority_class": "normal", "queue": "batch", "detail": "{}"}
-    used = usage(
+    used = usage_by_queue(
         [
             ("claim", held),
             ("claim", held | {"end_us": 5}),
@@ -135,7 +136,7 @@ def test_use_is_what_runs_and_what_waits() -> None:
 
 
 def counts(used: Any, kind: str, name: str) -> tuple[int, int]:
-    return used[kind, name].running, used[kind, name].waiting
+    return used[kind, name].running, used[kind, name].pending
 
 
 def test_a_reservation_has_its_nodes_and_their_devices(tmp_path: Path) -> None:
@@ -154,7 +155,9 @@ def test_a_reservation_has_its_nodes_and_their_devices(tmp_path: Path) -> None:
         (row["end_us"] - row["start_us"]) // SECOND_US,
     )
     told = dict(row) | {"_nodes": "n[1-2]"}
-    assert 9 == next(completed([("reservation", told)], {"n1": {"": 8}, "n2": {"1g.10gb": 1}}, None))[1]["device_count"]
+    assert (
+        9 == next(with_totals([("reservation", told)], {"n1": {"": 8}, "n2": {"1g.10gb": 1}}, None))[1]["device_count"]
+    )
 
 
 def test_no_reservation_is_an_answer(tmp_path: Path) -> None:
@@ -173,9 +176,9 @@ def test_how_many_tasks_of_an_array_wait(tasks: str, size: int | None) -> None:
 
 
 def test_queues_are_told_when_they_change_and_when_they_go() -> None:
-    standing = Standing()
+    tracker = QueueChanges()
     said = [
-        [(table, row["name"], row.get("state")) for table, row in standing.queues(rows, at)]
+        [(table, row["name"], row.get("state")) for table, row in tracker.queues(rows, at)]
         for at, rows in enumerate(
             (
                 [queue(state="UP"), ("reservation", {"name": "maint", "state": "INACTIVE"})],

@@ -222,11 +222,11 @@ EXPIRED = {
         pytest.param(web.Response(status=200, text="<html>"), "not JSON", id="another server"),
         pytest.param(
             web.Response(status=200, text='{"errors": [], "jobs": [{"job_'),
-            "did it answer to the end",
+            "was its response complete",
             id="half a list",
         ),
-        pytest.param(web.Response(status=200, text='{"hello": 1}'), "not an answer of Slurm", id="another API"),
-        pytest.param({"jobs": [{"name": "x" * 9000}]}, "more than 8192 bytes; raise max_bytes", id="a flood"),
+        pytest.param(web.Response(status=200, text='{"hello": 1}'), "not a response of Slurm", id="another API"),
+        pytest.param({"jobs": [{"name": "x" * 9000}]}, "exceeds 8192 bytes; raise max_bytes", id="a flood"),
         pytest.param(web.Response(status=404, text="gone"), "404 gone; load its plugins", id="404"),
     ],
 )
@@ -286,8 +286,8 @@ def test_a_server_that_does_not_listen_is_named() -> None:
         pytest.param({"url": "http://x:1/slurm"}, "url: must be http://host:6820", id="a path"),
         pytest.param({"url": "unix://s.sock"}, "url: must be http://host:6820", id="a relative socket"),
         pytest.param({"url": "http://user:pw@x"}, "url: must be http://host:6820", id="a secret in the URL"),
-        pytest.param({"user": "ops"}, "url: must be there too", id="a user without slurmrestd"),
-        pytest.param({"url": "http://x", "bin_dir": "/"}, "url: cannot be there together with bin_dir", id="both ways"),
+        pytest.param({"user": "ops"}, "url: is required", id="a user without slurmrestd"),
+        pytest.param({"url": "http://x", "bin_dir": "/"}, "url: cannot be combined with bin_dir", id="both ways"),
         pytest.param(
             {"url": "http://x", "api_version": "v0.0.36"}, "api_version: must be one of v0.0.38", id="too old"
         ),

@@ -17,7 +17,7 @@ from gpuwatch.collectors.slurm.text import (
     expand_hostlist,
     gpu_type_of,
     gres_gpus,
-    readings,
+    possible_times,
     run_span,
     spread,
     task_ids,
@@ -220,23 +220,23 @@ def test_durations(text: str | None, seconds: int | None) -> None:
 
 @pytest.mark.parametrize("word", [None, "", "Unknown", "None", "N/A", "(null)"])
 def test_a_time_not_told_has_no_reading(word: str | None) -> None:
-    assert () == readings(word, BERLIN)
+    assert () == possible_times(word, BERLIN)
 
 
 @pytest.mark.parametrize("word", ["tomorrow", "2026-13-01T00:00:00", "12", "0001-01-01T00:00:00x"])
 def test_a_time_that_is_none_is_refused(word: str) -> None:
-    with pytest.raises(ValueError, match="a time is not readable"):
-        readings(word, BERLIN)
+    with pytest.raises(ValueError, match="a time cannot be parsed"):
+        possible_times(word, BERLIN)
 
 
 def test_a_time_has_two_readings_only_where_the_clocks_change() -> None:
-    assert (parse_rfc3339("2026-10-24T22:30:00Z"),) == readings("2026-10-25T00:30:00", BERLIN)
-    assert (parse_rfc3339("2026-10-25T00:30:00Z"), parse_rfc3339("2026-10-25T01:30:00Z")) == readings(
+    assert (parse_rfc3339("2026-10-24T22:30:00Z"),) == possible_times("2026-10-25T00:30:00", BERLIN)
+    assert (parse_rfc3339("2026-10-25T00:30:00Z"), parse_rfc3339("2026-10-25T01:30:00Z")) == possible_times(
         "2026-10-25T02:30:00", BERLIN
     )
-    assert parse_rfc3339("2026-03-29T01:30:00Z") == readings("2026-03-29T02:30:00", BERLIN)[0]
-    assert (parse_rfc3339("2026-10-25T00:30:00Z"),) == readings("2026-10-25T02:30:00+02:00", BERLIN)
-    assert (parse_rfc3339("2026-11-21T02:08:29Z"),) == readings("1795226909", BERLIN)
+    assert parse_rfc3339("2026-03-29T01:30:00Z") == possible_times("2026-03-29T02:30:00", BERLIN)[0]
+    assert (parse_rfc3339("2026-10-25T00:30:00Z"),) == possible_times("2026-10-25T02:30:00+02:00", BERLIN)
+    assert (parse_rfc3339("2026-11-21T02:08:29Z"),) == possible_times("1795226909", BERLIN)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.changes import CLOSE_AFTER_US
-from gpuwatch.collectors.slurm.json_rows import accounting_rows, controller_rows, workload_of
-from gpuwatch.collectors.slurm.queue_changes import Standing
+from gpuwatch.collectors.slurm.json_accounting import accounting_rows
+from gpuwatch.collectors.slurm.json_rows import controller_rows, workload_from_json
+from gpuwatch.collectors.slurm.queue_changes import QueueChanges
 from gpuwatch.collectors.slurm.sacct import job_rows
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US, parse_rfc3339, zone
 from gpuwatch.core.model import Rejects
@@ -34,7 +35,7 @@ def workload(tmp_path: Path, **changes: str) -> Json:
 
 def of_json(changes: Json | None = None, new: bool = False) -> Json:
     told = squeue(changes, new)
-    ((_, row),) = workload_of(told, controller_rows(told, "c1"), "c1")
+    ((_, row),) = workload_from_json(told, controller_rows(told, "c1"), "c1")
     return row
 
 
@@ -144,7 +145,7 @@ def test_what_a_waiting_job_asks_for(asked: Json, gpus: int | None) -> None:
     rows = controller_rows(told, "c1")
 
     assert gpus == (rows[0][1]["device_count"] if rows else None)
-    assert [gpus] * (gpus is not None) == [row["device_count"] for _, row in workload_of(told, rows, "c1")]
+    assert [gpus] * (gpus is not None) == [row["device_count"] for _, row in workload_from_json(told, rows, "c1")]
 
 
 # A job that was resized --------------------------------------------------------------------------------------------
@@ -200,9 +201,9 @@ def told(rows: list[Row]) -> list[tuple[str, int | None]]:
 
 
 def test_what_is_known_is_not_news() -> None:
-    standing = Standing()
+    tracker = QueueChanges()
     at = [
-        told(standing.workloads([row], minute * MINUTE_US, Rejects()))
+        told(tracker.workloads([row], minute * MINUTE_US, Rejects()))
         for minute, row in (
             (0, said()),
             (1, said()),
@@ -216,11 +217,11 @@ def test_what_is_known_is_not_news() -> None:
 
 
 def test_a_job_that_accounting_ends_is_finished() -> None:
-    standing = Standing()
-    standing.workloads([said(), said("6")], 20, Rejects())
+    tracker = QueueChanges()
+    tracker.workloads([said(), said("6")], 20, Rejects())
 
-    assert [("finished", 50)] == told(standing.ended([ended()], 60))
-    assert [] == standing.ended([ended()], 70)
+    assert [("finished", 50)] == told(tracker.ended([ended()], 60))
+    assert [] == tracker.ended([ended()], 70)
 
 
 @pytest.mark.parametrize(
@@ -233,19 +234,19 @@ def test_a_job_that_accounting_ends_is_finished() -> None:
     ],
 )
 def test_the_end_of_a_run_is_not_always_that_of_the_job(job_row: Row, end: Row) -> None:
-    standing = Standing()
-    standing.workloads([job_row], 20, Rejects())
+    tracker = QueueChanges()
+    tracker.workloads([job_row], 20, Rejects())
 
-    assert [] == standing.ended([end], 70)
+    assert [] == tracker.ended([end], 70)
 
 
 def test_a_job_that_slurm_forgot_ends_when_it_was_last_seen() -> None:
-    standing = Standing()
-    standing.workloads([said()], HOUR_US, Rejects())
+    tracker = QueueChanges()
+    tracker.workloads([said()], HOUR_US, Rejects())
 
-    assert [] == standing.workloads([], HOUR_US + CLOSE_AFTER_US - 1, Rejects())
-    assert [("finished", HOUR_US)] == told(standing.workloads([], HOUR_US + CLOSE_AFTER_US, Rejects()))
-    assert [] == standing.workloads([], HOUR_US + 2 * CLOSE_AFTER_US, Rejects())
+    assert [] == tracker.workloads([], HOUR_US + CLOSE_AFTER_US - 1, Rejects())
+    assert [("finished", HOUR_US)] == told(tracker.workloads([], HOUR_US + CLOSE_AFTER_US, Rejects()))
+    assert [] == tracker.workloads([], HOUR_US + 2 * CLOSE_AFTER_US, Rejects())
 
 
 # Real answers ------------------------------------------------------------------------------------------------------
