@@ -1,4 +1,4 @@
-"""Which of the kinds that can be read an API server has, and in which version."""
+"""Which of the supported kinds an API server has, and in which version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_GROUPS = 10_000
 
 
 async def versions_of(client: Client, feeds: Iterable[Feed]) -> dict[tuple[str, str], str]:
-    """The version in which each kind is to be read, by (group, plural): the first of its own that the server has.
+    """The first supported version of each kind that the server has, by (group, plural).
 
     Kinds that the server lacks are left out. Raises SourceUnreachable.
     """
@@ -23,7 +23,7 @@ async def versions_of(client: Client, feeds: Iterable[Feed]) -> dict[tuple[str, 
     except Refused as error:
         if error.status not in (FORBIDDEN, NOT_FOUND):
             raise
-        # An account may read what it may not look up: then the newest version of each kind is tried.
+        # An account may read kinds without access to discovery: then each kind's preferred version is tried.
         return {(feed.group, feed.plural): feed.versions[0] for feed in wanted}
     served: dict[tuple[str, str], frozenset[str]] = {}
     found: dict[tuple[str, str], str] = {}
@@ -50,7 +50,7 @@ def _groups(body: Object) -> dict[str, tuple[str, ...]]:
 
 
 async def _plurals(client: Client, group: str, version: str) -> frozenset[str]:
-    """Names of the collections of a version that can be listed and watched; none where it went meanwhile."""
+    """Names of the collections of a version that can be listed and watched; none if the version is gone."""
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
         resources = mappings(await client.document(path), "resources")

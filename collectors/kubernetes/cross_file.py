@@ -1,4 +1,4 @@
-"""What files that are imported together say of each other's objects: nodes, ResourceClaims and ResourceSlices."""
+"""Nodes, ResourceClaims and ResourceSlices from the other files of an import, which complete the objects of one file."""
 
 from __future__ import annotations
 
@@ -6,77 +6,77 @@ import os
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from gpuwatch.collectors.kubernetes.dra import Allocations
-from gpuwatch.collectors.kubernetes.nodes import NodeSaid, node_said
-from gpuwatch.collectors.kubernetes.objects import objects, read_text
+from gpuwatch.collectors.kubernetes.allocations import Allocations
+from gpuwatch.collectors.kubernetes.nodes import NodeState, parse_node
+from gpuwatch.collectors.kubernetes.objects import iter_objects, read_json_text
 from gpuwatch.collectors.shared.json_fields import Malformed, Object
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects
 
 MAX_NODES = 100_000
 WORDS = ('"Node', "ResourceClaim", "ResourceSlice")
-"""A file without any of these in it is not parsed for what it says of others."""
+"""A file without any of these words needs no parsing here."""
 
 Stamp = tuple[str, int, int]
 
 
 @dataclass
-class Beside:
-    """Nodes, claims and slices, in whatever order they come."""
+class RelatedObjects:
+    """Nodes, claims and slices, in any order."""
 
-    drawn: Allocations = field(default_factory=Allocations)
-    nodes: dict[str, NodeSaid] = field(default_factory=dict)
+    allocations: Allocations = field(default_factory=Allocations)
+    nodes: dict[str, NodeState] = field(default_factory=dict)
 
     @property
     def dumped_us(self) -> int | None:
-        """The newest word of a node: files that are imported together are one dump. None where no node tells a time."""
-        times = (said.row.get("observed_us") for said in self.nodes.values())
+        """The newest time of any node, taken as that of the dump: files imported together are one dump."""
+        times = (node.row.get("observed_us") for node in self.nodes.values())
         return max((at for at in times if at is not None), default=None)
 
     def take(self, item: Object, observed_us: int | None) -> bool:
         """Takes a Node, ResourceClaim or ResourceSlice; False for other objects. Raises Malformed."""
         kind, version = item.get("kind"), str(item.get("apiVersion") or "")
         if kind == "Node" and "/" not in version:
-            said = node_said(item, observed_us)
-            name = said.row["node"]
+            node = parse_node(item, observed_us)
+            name = node.row["node"]
             if name not in self.nodes and len(self.nodes) >= MAX_NODES:
                 raise Malformed(f"more than {MAX_NODES} nodes")
-            self.nodes[name] = said
+            self.nodes[name] = node
         elif kind == "ResourceSlice":
-            self.drawn.take_slice(item)
+            self.allocations.take_slice(item)
         elif kind == "ResourceClaim":
-            self.drawn.take_claim(item)
+            self.allocations.take_claim(item)
         else:
             return False
         return True
 
 
-def beside(paths: tuple[str, ...], observed_us: int | None) -> Beside | None:
-    """What the files of one import say together, None where it is one file only. Each is parsed once an import.
+def related_objects(paths: tuple[str, ...], observed_us: int | None) -> RelatedObjects | None:
+    """The objects of all files of an import, None for a single file. Each file is parsed once per import.
 
-    What cannot be read is left out here: it is told when that file itself is read.
+    Unreadable files and objects are skipped here; they are reported when that file itself is imported.
     """
     if len(paths) < 2:
         return None
-    return _beside(tuple(_stamp(path) for path in paths), observed_us)
+    return _objects_of(tuple(_stamp(path) for path in paths), observed_us)
 
 
 @lru_cache(maxsize=1)
-def _beside(stamps: tuple[Stamp, ...], observed_us: int | None) -> Beside:
-    found = Beside()
+def _objects_of(stamps: tuple[Stamp, ...], observed_us: int | None) -> RelatedObjects:
+    found = RelatedObjects()
     for path, *_ in stamps:
         try:
-            text = read_text(path)
+            text = read_json_text(path)
             if not any(word in text for word in WORDS):
                 continue
-            for _, item in objects(text, path, Rejects()):
+            for _, item in iter_objects(text, path, Rejects()):
                 _take(found, item, observed_us)
         except UnreadableInput:
             continue
     return found
 
 
-def _take(found: Beside, item: Object, observed_us: int | None) -> None:
+def _take(found: RelatedObjects, item: Object, observed_us: int | None) -> None:
     try:
         found.take(item, observed_us)
     except Malformed:
@@ -84,7 +84,7 @@ def _take(found: Beside, item: Object, observed_us: int | None) -> None:
 
 
 def _stamp(path: str) -> Stamp:
-    """A file as it is now: another one of its name is read anew."""
+    """Identifies the content of a file: a replaced file is parsed again."""
     try:
         known = os.stat(path)
     except OSError:

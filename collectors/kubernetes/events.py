@@ -1,16 +1,18 @@
-"""Kubernetes events as rows."""
+"""Kubernetes events as rows, and which of them are new."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, integer, mapping, moment, string
 
 MAX_MESSAGE = 4000
+MAX_EVENTS = 100_000
 
 
 def event_row(event: Object) -> dict[str, Any]:
-    """The event row of a v1 or an events.k8s.io Event: other names for the same fields. Raises Malformed."""
+    """The event row of a v1 or events.k8s.io Event, which name the same fields differently. Raises Malformed."""
     metadata, series = mapping(event, "metadata"), mapping(event, "series")
     about = mapping(event, "involvedObject") or mapping(event, "regarding")
     created = _first_moment(event, "eventTime") or moment(metadata, "creationTimestamp")
@@ -39,3 +41,21 @@ def event_row(event: Object) -> dict[str, Any]:
 
 def _first_moment(event: Object, *keys: str) -> int | None:
     return next((t for t in (moment(event, key) for key in keys) if t is not None), None)
+
+
+class EventChanges:
+    """The newest events and how often each has occurred, so that an event is written when its count rises."""
+
+    def __init__(self) -> None:
+        self._events: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
+
+    def update(self, row: dict[str, Any]) -> bool:
+        """Takes an event row; returns True if it must be written."""
+        event_id, state = row["event_id"], (row["count"], row["last_us"])
+        if self._events.get(event_id) == state:
+            return False
+        self._events[event_id] = state
+        self._events.move_to_end(event_id)
+        if len(self._events) > MAX_EVENTS:
+            self._events.popitem(last=False)
+        return True

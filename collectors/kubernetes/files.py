@@ -1,16 +1,17 @@
-"""Import kind `k8s-json`: Kubernetes objects of every kind that is read, as `kubectl get ... -o json` prints them."""
+"""Import kind `k8s-json`: Kubernetes objects of every supported kind, as printed by `kubectl get ... -o json`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gpuwatch.collectors.kubernetes import kinds as kubernetes_kinds
-from gpuwatch.collectors.kubernetes.cross_file import Beside, beside
-from gpuwatch.collectors.kubernetes.dra import Allocations, Drawn, claim_names
+from gpuwatch.collectors.kubernetes.allocations import Allocations
+from gpuwatch.collectors.kubernetes.cross_file import RelatedObjects, related_objects
+from gpuwatch.collectors.kubernetes.dra import PodDevices, claim_names
 from gpuwatch.collectors.kubernetes.events import event_row
-from gpuwatch.collectors.kubernetes.nodes import NodeSaid, bare_node, node_said, with_inventory
-from gpuwatch.collectors.kubernetes.objects import objects, read_text
-from gpuwatch.collectors.kubernetes.pods import asks_for_gpus, by_job, claims, pending, whole
+from gpuwatch.collectors.kubernetes.kinds import find_kind
+from gpuwatch.collectors.kubernetes.nodes import NodeState, node_without_object, parse_node, with_inventory
+from gpuwatch.collectors.kubernetes.objects import iter_objects, read_json_text
+from gpuwatch.collectors.kubernetes.pods import asks_for_gpus, claim_rows, pending_rows, require_complete, sum_by_job
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping
 from gpuwatch.collectors.shared.records import table_batches
 from gpuwatch.core.errors import UnreadableInput
@@ -19,12 +20,12 @@ from gpuwatch.core.registry import importer
 
 MAX_DRA_PODS = 500_000
 DRA_UNKNOWN = (
-    "incomplete: pod uses a DRA claim whose devices are not told; name the files of pods, claims and slices together"
+    "incomplete: pod uses a DRA claim with unknown devices; import the files of pods, claims and slices together"
 )
-"""A file with an incomplete object is read again when it is named again: then with the others."""
+"""A file with an incomplete object is read again when it is imported again, together with the others."""
 
 OWN_TIMES = ("node", "claim", "pending", "event")
-"""Tables whose rows keep the times that their objects tell."""
+"""Tables whose rows keep the times of their objects."""
 
 Tables = dict[str, list[dict[str, Any]]]
 
@@ -34,60 +35,60 @@ Tables = dict[str, list[dict[str, Any]]]
     "Kubernetes objects: kubectl get pods,nodes,events,workloads.kueue.x-k8s.io,... -A -o json",
     suffixes=(".json", ".json.gz", ".ndjson", ".ndjson.gz"),
 )
-def read(source: Source, rejects: Rejects) -> Rows:
+def read_objects(source: Source, rejects: Rejects) -> Rows:
     """Reads one file of Kubernetes objects into batches of claims, requests, nodes, events, queues, workloads.
 
-    Kinds that nothing reads are counted as `ignored: kind X`; an object of the wrong shape is refused by kind and
+    Unsupported kinds are counted as `ignored: kind X`; an object of the wrong shape is refused with its kind and
     name and the rest is kept. Nothing is yielded before the whole file has been read. Raises UnreadableInput.
     """
-    tables = parse(read_text(source.path), source, rejects)
+    tables = parse_objects(read_json_text(source.path), source, rejects)
     for table, rows in tables.items():
         yield from table_batches(table, rows, source.cluster)
 
 
-def parse(text: str, source: Source, rejects: Rejects) -> Tables:
-    """Rows by store table of a text of Kubernetes objects; `cluster` is left to the caller.
+def parse_objects(text: str, source: Source, rejects: Rejects) -> Tables:
+    """Rows by store table of a text of Kubernetes objects; the caller adds `cluster`.
 
-    Raises UnreadableInput where the text is not JSON or holds no Kubernetes object.
+    Raises UnreadableInput if the text is not JSON or has no Kubernetes object.
     """
-    reader = Reader(source.observed_us, beside(source.beside, source.observed_us))
-    seen, kinds = 0, 0
-    for line, item in objects(text, source.path, rejects):
+    reader = ObjectReader(source.observed_us, related_objects(source.beside, source.observed_us))
+    seen, with_kind = 0, 0
+    for line, item in iter_objects(text, source.path, rejects):
         seen += 1
         kind = item.get("kind")
         if not isinstance(kind, str) or not kind:
             rejects.add("object has no kind", source.path, line, ", ".join(list(item)[:5]))
             continue
-        kinds += 1
+        with_kind += 1
         try:
             if not reader.take(item, line):
-                rejects.add(f"ignored: kind {kind}", source.path, line, name_of(item))
+                rejects.add(f"ignored: kind {kind}", source.path, line, display_name(item))
         except Malformed as error:
-            rejects.add(f"{kind}: {error}", source.path, line, name_of(item))
-    if not kinds and (seen or rejects.total):
+            rejects.add(f"{kind}: {error}", source.path, line, display_name(item))
+    if not with_kind and (seen or rejects.total):
         raise UnreadableInput(f"{source.path}: no Kubernetes object (none has a kind); give kubectl get ... -o json")
     for reason, line, name in reader.finish():
         rejects.add(reason, source.path, line, name)
     return reader.tables
 
 
-class Reader:
-    """Takes objects one by one; what needs several of them is joined at the end, with those of files beside it too."""
+class ObjectReader:
+    """Takes objects one by one; `finish` joins those that belong together, also with those of the other files."""
 
-    def __init__(self, observed_us: int | None = None, others: Beside | None = None) -> None:
+    def __init__(self, observed_us: int | None = None, others: RelatedObjects | None = None) -> None:
         self.tables: Tables = {"node": [], "claim": [], "pending": [], "event": []}
         self._observed_us = observed_us
-        self._others = others or Beside()
-        self._own = Beside(Allocations(self._others.drawn))
+        self._others = others or RelatedObjects()
+        self._own = RelatedObjects(Allocations(self._others.allocations))
         self._requests: list[dict[str, Any]] = []
         self._pods: list[tuple[int, Object]] = []
-        """Pods with DRA claims: their claims may come after them."""
+        """Pods with DRA claims, which may come after them."""
 
     def take(self, item: Object, line: int = 0) -> bool:
-        """Takes one object; False for a kind that nothing reads. Raises Malformed."""
+        """Takes one object; False for an unsupported kind. Raises Malformed."""
         kind, group = item.get("kind"), str(item.get("apiVersion") or "").rpartition("/")[0]
         if kind == "Pod" and not group:
-            whole(item)
+            require_complete(item)
             if claim_names(item):
                 if len(self._pods) >= MAX_DRA_PODS:
                     raise Malformed(f"more than {MAX_DRA_PODS} pods with DRA claims")
@@ -98,7 +99,7 @@ class Reader:
             self.tables["event"].append(event_row(item))
         elif self._own.take(item, self._observed_us):
             pass
-        elif (known := kubernetes_kinds.find(item)) is not None:
+        elif (known := find_kind(item)) is not None:
             for table, row in list(known.read(item, self._observed_us)):
                 self.tables.setdefault(table, []).append(row)
         else:
@@ -107,32 +108,32 @@ class Reader:
 
     def finish(self) -> list[tuple[str, int, str]]:
         """Joins pods with their claims, nodes with their ResourceSlices, claims with the profile of their node, and
-        the requests of a job. Returns (reason, line, name) of the pods that are refused."""
+        the requests of a job. Returns (reason, line, name) of refused pods."""
         refused: list[tuple[str, int, str]] = []
         for line, pod in self._pods:
             try:
-                drawn = self._own.drawn.drawn(pod)
-                if drawn is not None and drawn.unknown is not None and not asks_for_gpus(pod, drawn):
-                    # Only now is it known that nothing names its claim: a network card's claim is known and holds none.
-                    refused.append((DRA_UNKNOWN, line, f"{name_of(pod)}: {drawn.unknown}"))
+                dra = self._own.allocations.devices_of(pod)
+                if dra is not None and dra.unknown is not None and not asks_for_gpus(pod, dra):
+                    # Refused only here, once it is certain that no file has its claim, e.g. one of a network card.
+                    refused.append((DRA_UNKNOWN, line, f"{display_name(pod)}: {dra.unknown}"))
                 else:
-                    self._pod(pod, drawn)
+                    self._pod(pod, dra)
             except Malformed as error:
-                refused.append((f"Pod: {error}", line, name_of(pod)))
+                refused.append((f"Pod: {error}", line, display_name(pod)))
         self._pods.clear()
-        for name in (*self._own.nodes, *sorted(self._own.drawn.nodes - self._own.nodes.keys())):
-            said = self._node(name) or bare_node(name, self._observed_us)
-            if row := with_inventory(said, *self._own.drawn.inventory(name)):
+        for name in (*self._own.nodes, *sorted(self._own.allocations.nodes - self._own.nodes.keys())):
+            node = self._node(name) or node_without_object(name, self._observed_us)
+            if row := with_inventory(node, *self._own.allocations.inventory(name)):
                 self.tables["node"].append(row)
         for row in self.tables["claim"]:
-            node = self._node(row["node"])
-            row["profile"] = row["profile"] or (node.profile if node else None)
-        self._date()
-        self.tables["pending"] += by_job(self._requests)
+            known = self._node(row["node"])
+            row["profile"] = row["profile"] or (known.profile if known else None)
+        self._set_dump_time()
+        self.tables["pending"] += sum_by_job(self._requests)
         return refused
 
-    def _date(self) -> None:
-        """What waits in a dump waited still when it was made: objects tell only when they changed last."""
+    def _set_dump_time(self) -> None:
+        """Dates open rows to the dump: objects only have the time of their last change."""
         if self._observed_us is not None:
             return
         dumped_us = max(self._own.dumped_us or 0, self._others.dumped_us or 0)
@@ -143,36 +144,38 @@ class Reader:
                 if "observed_us" in row:
                     row["observed_us"] = max(row["observed_us"] or dumped_us, dumped_us)
 
-    def _node(self, name: str) -> NodeSaid | None:
+    def _node(self, name: str) -> NodeState | None:
         return self._own.nodes.get(name) or self._others.nodes.get(name)
 
-    def _pod(self, pod: Object, drawn: Drawn | None) -> None:
-        held = list(claims(pod, drawn))
-        self._requests += list(pending(pod, drawn))
-        self.tables["claim"] += held
+    def _pod(self, pod: Object, dra: PodDevices | None) -> None:
+        claims = list(claim_rows(pod, dra))  # all rows or none, if the pod is malformed
+        self._requests += list(pending_rows(pod, dra))
+        self.tables["claim"] += claims
 
 
-def finish(tables: Tables, profiles: dict[str, str]) -> None:
-    """What needs all objects: the profile that a node's GPUs mean, and one request a job."""
+def finish_pushed(tables: Tables, profiles: dict[str, str]) -> None:
+    """Completes pushed objects: the MIG profile of a node's GPUs, and one request per job."""
     for row in tables["claim"]:
         row["profile"] = row["profile"] or profiles.get(row["node"])
-    tables["pending"] = by_job(tables["pending"])
+    tables["pending"] = sum_by_job(tables["pending"])
 
 
-def take(kind: str, item: Object, tables: Tables, profiles: dict[str, str], observed_us: int | None) -> bool:
-    """Adds the rows of one Pod, Node or Event that comes alone; False for what is not read so. Raises Malformed."""
+def add_pushed_object(
+    kind: str, item: Object, tables: Tables, profiles: dict[str, str], observed_us: int | None
+) -> bool:
+    """Adds the rows of one pushed Pod, Node or Event; False for other kinds. Raises Malformed."""
     if kind == "Pod":
-        whole(item)
+        require_complete(item)
         if claim_names(item) and not asks_for_gpus(item):
             return False
-        tables["claim"].extend(list(claims(item)))
-        tables["pending"].extend(list(pending(item)))
+        tables["claim"].extend(list(claim_rows(item)))
+        tables["pending"].extend(list(pending_rows(item)))
     elif kind == "Node":
-        said = node_said(item, observed_us)
-        if row := with_inventory(said, {}, None):
+        node = parse_node(item, observed_us)
+        if row := with_inventory(node, {}, None):
             tables["node"].append(row)
-            if said.profile:
-                profiles[row["node"]] = said.profile
+            if node.profile:
+                profiles[row["node"]] = node.profile
     elif kind == "Event":
         tables["event"].append(event_row(item))
     else:
@@ -180,8 +183,8 @@ def take(kind: str, item: Object, tables: Tables, profiles: dict[str, str], obse
     return True
 
 
-def name_of(item: Object) -> str:
-    """`namespace/name` for a person."""
+def display_name(item: Object) -> str:
+    """`namespace/name`, for messages."""
     try:
         metadata = mapping(item, "metadata")
     except Malformed:

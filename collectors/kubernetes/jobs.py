@@ -1,4 +1,4 @@
-"""Jobs of Kubernetes and Kubeflow as workload rows: how large the gang is, what it asks for, how far it got."""
+"""Jobs of Kubernetes and Kubeflow as workload rows: gang size, requested devices and progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwatch.collectors.shared.json_fields import (
     moment,
     string,
 )
-from gpuwatch.collectors.shared.resource_lists import dumped, profile_of
+from gpuwatch.collectors.shared.resource_lists import json_or_none, profile_of
 
 MAX_MESSAGE = 1000
 MAX_LABELS = 100
@@ -29,13 +29,13 @@ KUBEFLOW = "kubeflow.org"
 PARTS_OF = frozenset(
     {"JobSet", "TrainJob", "MPIJob", "PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "RayJob", "RayCluster"}
 )
-"""Controllers that are gangs themselves: a Job or JobSet of theirs is a part of that gang."""
+"""Controllers that are gangs themselves: their Jobs and JobSets are part of that gang."""
 DONE = {"Complete": "Complete", "Completed": "Completed", "Succeeded": "Succeeded", "Failed": "Failed"}
 
 
 @dataclass(frozen=True)
 class Role:
-    """Pods of a job that are alike."""
+    """A group of identical pods of a job."""
 
     pods: int
     template: Object
@@ -60,7 +60,7 @@ def job(item: Object, observed_us: int | None) -> Rows:
 
 @object_kind("JobSet", "jobset.x-k8s.io", "jobsets", ("v1alpha2",))
 def job_set(item: Object, observed_us: int | None) -> Rows:
-    """The workload row of a JobSet: replicas of jobs, each of some pods. Raises Malformed."""
+    """The workload row of a JobSet: replicated jobs, each with its pods. Raises Malformed."""
     spec, status = mapping(item, "spec"), mapping(item, "status")
     if _is_part(item):
         return
@@ -79,7 +79,7 @@ def job_set(item: Object, observed_us: int | None) -> Rows:
 
 @object_kind("TrainJob", "trainer.kubeflow.org", "trainjobs", ("v1alpha1",))
 def train_job(item: Object, observed_us: int | None) -> Rows:
-    """The workload row of a TrainJob; what its runtime adds is not in it. Raises Malformed."""
+    """The workload row of a TrainJob; without what its runtime adds. Raises Malformed."""
     spec, status = mapping(item, "spec"), mapping(item, "status")
     trainer = mapping(spec, "trainer")
     nodes = integer(trainer, "numNodes")
@@ -110,13 +110,13 @@ def _training_job(kind: str, replicas: str) -> Callable[[Object, int | None], Ro
         suspended = (policy.get("suspend") if "suspend" in policy else spec.get("suspend")) is True
         running = _condition(status, "Running") is not None
         times = {"start_us": moment(status, "startTime"), "end_us": _end(status, moment(status, "completionTime"))}
-        told = {
+        scheduling = {
             "min_count": integer(gang, "minAvailable") or integer(mapping(spec, "elasticPolicy"), "minReplicas"),
             "queue": row["queue"] or string(gang, "queue"),
             "priority_class": string(gang, "priorityClass") or row["priority_class"],
             "detail": _detail(row, {"roles": {name: _count(role, "replicas") for name, role in named}}),
         }
-        yield "workload", row | told | _state(status, suspended, running) | times
+        yield "workload", row | scheduling | _state(status, suspended, running) | times
 
     return read
 
@@ -135,9 +135,9 @@ for _kind, _plural, _replicas, _versions in (
 def _row(
     item: Object, kind: str, roles: list[Role], observed_us: int | None, certain: bool = True
 ) -> dict[str, Any] | None:
-    """What all jobs tell alike; None where no pod of it asks for GPUs. `certain`: what is not told is not asked for.
+    """The columns that all jobs share; None if no pod asks for GPUs. Unless `certain`, missing requests are unknown.
 
-    Devices of DRA claims are not in a pod template: then their number is unknown.
+    Devices of DRA claims are not in a pod template, so their number is unknown.
     """
     metadata = mapping(item, "metadata")
     name, uid = string(metadata, "name"), string(metadata, "uid")
@@ -168,14 +168,14 @@ def _row(
         "device_count": sum(devices.values()) if known else None,
         "profile": next(iter(devices)) or None if len(devices) == 1 else None,
         "submit_us": moment(metadata, "creationTimestamp"),
-        "labels": dumped(dict(sorted(labels.items())[:MAX_LABELS])),
-        "detail": dumped({"devices": devices} if len(devices) > 1 else {}),
+        "labels": json_or_none(dict(sorted(labels.items())[:MAX_LABELS])),
+        "detail": json_or_none({"devices": devices} if len(devices) > 1 else {}),
         "observed_us": observed_us,
     }
 
 
 def _state(status: Object, suspended: bool, running: bool) -> dict[str, Any]:
-    """State with the condition that says why: finished, running or pending."""
+    """State (finished, running or pending) with the condition that explains it."""
     over = next((c for kind in DONE if (c := _condition(status, kind))), None)
     if over is not None:
         return {"state": "finished"} | _why(over)
@@ -184,10 +184,10 @@ def _state(status: Object, suspended: bool, running: bool) -> dict[str, Any]:
     return {"state": "running" if running else "pending"}
 
 
-def _end(status: Object, told: int | None) -> int | None:
-    """When it ended: as told, else when its last condition says so."""
+def _end(status: Object, reported_us: int | None) -> int | None:
+    """When the job ended: as reported, otherwise from its final condition."""
     over = next((c for kind in DONE if (c := _condition(status, kind))), None)
-    return told if told is not None or over is None else moment(over, "lastTransitionTime")
+    return reported_us if reported_us is not None or over is None else moment(over, "lastTransitionTime")
 
 
 def _condition(status: Object, kind: str) -> Object | None:
@@ -210,7 +210,7 @@ def _is_part(item: Object) -> bool:
 
 
 def _job_pods(spec: Object) -> int:
-    """Pods of a Job that run at once."""
+    """Number of pods of a Job that run at the same time."""
     parallel, completions = _count(spec, "parallelism"), integer(spec, "completions")
     return parallel if completions is None else min(parallel, completions)
 
@@ -226,4 +226,4 @@ def _priority(spec: Object) -> int | None:
 
 
 def _detail(row: dict[str, Any], more: dict[str, Any]) -> str | None:
-    return dumped(json.loads(row["detail"] or "{}") | {key: value for key, value in more.items() if value})
+    return json_or_none(json.loads(row["detail"] or "{}") | {key: value for key, value in more.items() if value})

@@ -1,4 +1,4 @@
-"""Kinds of Kubernetes objects that are read besides pods, nodes and events, each by the module that registers it."""
+"""Registry of the Kubernetes kinds that are read besides pods, nodes and events; each module registers its own."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ Columns = dict[str, Any]
 Rows = Iterable[tuple[str, Columns]]
 Handler = Callable[[Object, int | None], Rows]
 """Rows of one object as (store table, row without its cluster). The second argument is when the object was read, None
-where that is unknown (a file). Raises Malformed for an object of the wrong shape."""
+if that is unknown (a file). Raises Malformed for an object of the wrong shape."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of object, where an API server keeps it, and what reads it."""
+    """A kind of object, its API path, and the function that reads it."""
 
     kind: str
     group: str
     """API group, "" for the core group."""
     plural: str
     versions: tuple[str, ...]
-    """Versions whose shape is read, the preferred one first."""
+    """Supported versions, the preferred one first."""
     namespaced: bool
     rows: Handler
 
     def read(self, item: Object, observed_us: int | None) -> Rows:
-        """Rows of an object; Malformed where what tells it from others is missing too. A kind without versions is only
-        computed: no server keeps it, and its objects have no identity of their own.
+        """Rows of an object. Raises Malformed, also for missing identity.
+
+        A kind without versions is computed on request: servers do not store it, and its objects have no identity.
         """
         if self.versions:
             require_metadata(item, *(("name", "uid", "namespace") if self.namespaced else ("name", "uid")))
@@ -45,7 +46,7 @@ _kinds: dict[tuple[str, str], Kind] = {}
 def object_kind(
     kind: str, group: str, plural: str, versions: tuple[str, ...], namespaced: bool = True
 ) -> Callable[[Handler], Handler]:
-    """Registers what reads objects of a kind, in files and live."""
+    """Registers the function that reads a kind of object, from files and live."""
 
     def register(rows: Handler) -> Handler:
         if (group, kind) in _kinds:
@@ -63,10 +64,10 @@ def kinds() -> dict[tuple[str, str], Kind]:
     return dict(sorted(_kinds.items()))
 
 
-def find(item: Object) -> Kind | None:
-    """What reads an object, by its apiVersion and kind; None for a kind that nothing reads.
+def find_kind(item: Object) -> Kind | None:
+    """The registered kind of an object, None if there is none.
 
-    Items of a typed list may lack the apiVersion: then a kind that is registered once is meant.
+    Items of a typed list may lack the apiVersion: then the kind's name must be unique.
     """
     version, kind = item.get("apiVersion"), item.get("kind")
     if not isinstance(kind, str):

@@ -1,4 +1,4 @@
-"""Kubernetes nodes with GPUs: what they have, how it is cut, and whether it can be used."""
+"""Kubernetes nodes with GPUs: their devices, how these are partitioned or shared, and whether the node is usable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwatch.collectors.shared.json_fields import (
 from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, profile_of
 
 PROVIDER_LABEL = "gpuwatch.io/provider-id"
-"""Where a node's spec.providerID is kept: what its cloud's bill calls it."""
+"""Label that holds a node's spec.providerID, its name on the cloud bill."""
 PROVIDER_ID_MAX = 500
 MAX_LABELS = 300
 POOL_LABELS = (
@@ -37,35 +37,35 @@ KEPT_LABELS = re.compile(
     r"|(?:[^/]+/)?(?:rack|block|sub-?block|leaf|spine|row|datacenter|superpod)(?:[-_]?id)?$"
     r"|(?:node|beta)\.kubernetes\.io/instance-type$|(?:[^/]+/)?(?:capacity-?type|gke-spot)$"
 )
-"""Labels that say where a node is, what is in it and how it is paid for: kept before any other."""
+"""Labels about a node's location, hardware and billing, which are kept before any other."""
 DROPPED_LABELS = re.compile(
     r"nvidia\.com/(?:gpu\.deploy\.|gfd\.timestamp|cuda\.(?:driver\.|runtime)|mig-[^/]*\.engines\.)"
     r"|feature\.node\.kubernetes\.io/|(?:beta\.)?kubernetes\.io/(?:os|arch|hostname)$"
     r"|(?:[^/]+/)?[^/]*(?:timestamp|heartbeat|last-?(?:seen|updated?|transition))"
 )
-"""Labels of the host's software, and those that change by themselves. Others are the site's own: a Kueue Topology may
-name switches by any of them."""
+"""Labels of the host's software, and those that change on their own. All others are kept: a Kueue Topology may use any of
+them."""
 HOST_LABEL = "kubernetes.io/hostname"
-"""Kept where it is not the node's name: a Kueue Topology may name hosts by it."""
+"""Kept if it differs from the node's name: a Kueue Topology may use it."""
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
 MIG_STATE = "nvidia.com/mig.config.state"
 MIG_CHANGING = ("pending", "rebooting")
-GPU_TROUBLE = re.compile(r"gpu|xid|nvlink|nvswitch|fabric|infiniband|iblink|accelerated", re.IGNORECASE)
-"""Conditions and taints of node-problem-detector and the clouds that are about GPUs and what connects them."""
+GPU_PROBLEM = re.compile(r"gpu|xid|nvlink|nvswitch|fabric|infiniband|iblink|accelerated", re.IGNORECASE)
+"""Conditions and taints of node-problem-detector and the clouds about GPUs and their interconnect."""
 ORDINARY_TAINTS = ("nvidia.com/gpu", "gpu", "sku")
-"""Keep other pods away from GPU nodes; nothing is wrong with them."""
+"""Taints that keep other pods off GPU nodes and do not signal a problem."""
 
 _mig_product = re.compile(r"-MIG-(?P<profile>[0-9]+g\.[0-9]+gb(?:[.+][a-z.]+)?)$")
 
 
 @dataclass(frozen=True)
-class NodeSaid:
-    """What a Node object alone says."""
+class NodeState:
+    """What a Node object reports, before ResourceSlices."""
 
     row: dict[str, Any]
     has_gpus: bool
     advertised: bool
-    """Whether the device plugin offers devices: then those are what there is."""
+    """Whether the device plugin offers devices, which then count instead of those of ResourceSlices."""
     profile: str | None
     """The MIG profile that `nvidia.com/gpu: 1` means here."""
 
@@ -75,33 +75,33 @@ def node_row(node: Object, observed_us: int | None) -> dict[str, Any] | None:
 
     `observed_us` is used where no condition of the node carries a heartbeat.
     """
-    return with_inventory(node_said(node, observed_us), {}, None)
+    return with_inventory(parse_node(node, observed_us), {}, None)
 
 
-def with_inventory(said: NodeSaid, devices: dict[str, int], model: str | None) -> dict[str, Any] | None:
-    """The node row, its devices those of ResourceSlices where no device plugin offers any; None without GPUs.
+def with_inventory(node: NodeState, devices: dict[str, int], model: str | None) -> dict[str, Any] | None:
+    """The node row, with the devices of its ResourceSlices if no device plugin offers any; None without GPUs.
 
-    In DRA mode the node itself counts none, and an exporter may drop those that nobody holds.
+    In DRA mode the node itself counts none, and an exporter may omit unallocated devices.
     """
-    if not said.has_gpus and not devices:
+    if not node.has_gpus and not devices:
         return None
-    if said.advertised or not devices:
-        return said.row
-    told = {"devices": json.dumps(devices, separators=(",", ":")), "gpu_model": said.row["gpu_model"] or model}
-    return said.row | told
+    if node.advertised or not devices:
+        return node.row
+    inventory = {"devices": json.dumps(devices, separators=(",", ":")), "gpu_model": node.row["gpu_model"] or model}
+    return node.row | inventory
 
 
-def bare_node(name: str, observed_us: int | None) -> NodeSaid:
-    """A node of which only its ResourceSlices are known."""
+def node_without_object(name: str, observed_us: int | None) -> NodeState:
+    """A node known only from its ResourceSlices."""
     row: dict[str, Any] = dict.fromkeys(
         ("state", "since_us", "reason", "gpu_model", "devices", "replicas", "mig_strategy", "pool", "labels")
     )
-    named = {"scheduler": "kubernetes", "node": name, "observed_us": observed_us, "sharing": "none"}
-    return NodeSaid(named | row, False, False, None)
+    known = {"scheduler": "kubernetes", "node": name, "observed_us": observed_us, "sharing": "none"}
+    return NodeState(known | row, False, False, None)
 
 
-def node_said(node: Object, observed_us: int | None) -> NodeSaid:
-    """A Node object, also one without GPUs. Raises Malformed."""
+def parse_node(node: Object, observed_us: int | None) -> NodeState:
+    """Parses a Node, with or without GPUs. Raises Malformed."""
     name = string(mapping(node, "metadata"), "name")
     if not name:
         raise Malformed("metadata has no name")
@@ -110,10 +110,10 @@ def node_said(node: Object, observed_us: int | None) -> NodeSaid:
     beats = [t for t in (moment(c, "lastHeartbeatTime") for c in conditions) if t is not None]
     state, since, reason = _state(node, labels, conditions)
     if state == "up" and reason is None:
-        reason = _trouble(node, conditions) or _unhealthy(node, capacity)
+        reason = _gpu_problem(node, conditions) or _not_allocatable(node, capacity)
     devices = _devices(labels, capacity)
     sharing, replicas = _sharing(labels, capacity)
-    kept = _kept(labels, name)
+    kept = _kept_labels(labels, name)
     if provider_id := string(mapping(node, "spec"), "providerID"):
         kept |= {PROVIDER_LABEL: provider_id[:PROVIDER_ID_MAX]}
     row = {
@@ -132,7 +132,7 @@ def node_said(node: Object, observed_us: int | None) -> NodeSaid:
         "labels": json.dumps(kept, separators=(",", ":")) if kept else None,
     }
     labelled = "nvidia.com/gpu.product" in labels or "nvidia.com/gpu.count" in labels
-    return NodeSaid(row, bool(capacity) or labelled, any(capacity.values()), single_profile(node))
+    return NodeState(row, bool(capacity) or labelled, any(capacity.values()), single_profile(node))
 
 
 def single_profile(node: Object) -> str | None:
@@ -150,7 +150,7 @@ def _model(labels: dict[str, str]) -> str | None:
 
 
 def _counts(node: Object, key: str) -> dict[str, int]:
-    """Counts by GPU resource; `capacity` also counts unhealthy devices, which the fleet still owns."""
+    """Counts by GPU resource; `capacity` includes unhealthy devices, which are still part of the fleet."""
     counts = mapping(mapping(node, "status"), key)
     names = [n for n in counts if n in ("nvidia.com/gpu", "nvidia.com/gpu.shared") or n.startswith(MIG_PREFIX)]
     return {name: integer(counts, name) or 0 for name in sorted(names)}
@@ -162,10 +162,10 @@ def _number(labels: dict[str, str], key: str) -> int | None:
 
 
 def _devices(labels: dict[str, str], capacity: dict[str, int]) -> dict[str, int]:
-    """Physical devices by MIG profile, "" for whole GPUs; empty when nothing says how many.
+    """Physical devices by MIG profile, "" for whole GPUs; empty if their number is unknown.
 
-    Under strategy mixed the node says `nvidia.com/gpu: 0` and counts mig-* resources. Shared devices are
-    advertised once a replica, so the count comes from the label, or from the replicas.
+    With the mixed strategy the node has `nvidia.com/gpu: 0` and counts mig-* resources. Shared devices are
+    advertised once per replica, so the count comes from the label, or is divided by the replicas.
     """
     devices: dict[str, int] = {}
     for resource, count in capacity.items():
@@ -180,13 +180,13 @@ def _devices(labels: dict[str, str], capacity: dict[str, int]) -> dict[str, int]
     match = _mig_product.search(_unshared(labels))
     whole = (profile_of(MIG_PREFIX + match["profile"]) if match else None) or ""
     count = capacity.get("nvidia.com/gpu", 0) + capacity.get("nvidia.com/gpu.shared", 0)
-    told = _number(labels, "nvidia.com/gpu.count")
+    labelled = _number(labels, "nvidia.com/gpu.count")
     if count and _sharing(labels, capacity)[0] != "none":
-        count = told if told is not None else count // max(_number(labels, "nvidia.com/gpu.replicas") or 1, 1)
+        count = labelled if labelled is not None else count // max(_number(labels, "nvidia.com/gpu.replicas") or 1, 1)
     elif not count and not devices:
-        # A device plugin that is down advertises nothing; the GPUs, or the slices, are there all the same.
+        # A device plugin that is down advertises nothing, but the GPUs or slices still exist.
         devices = _labelled_slices(labels)
-        count = 0 if devices else told or 0
+        count = 0 if devices else labelled or 0
     if count:
         devices[whole] = count
     return devices
@@ -210,9 +210,9 @@ def _sharing(labels: dict[str, str], capacity: dict[str, int]) -> tuple[str, int
 
 
 def _state(node: Object, labels: dict[str, str], conditions: list[Object]) -> tuple[str | None, int | None, str | None]:
-    """(state, its start, reason): down before drain before up; no Ready condition leaves up and down unknown.
+    """(state, its start, reason): down takes precedence over drain, and drain over up. Without a Ready condition the state is unknown.
 
-    While MIG is configured anew no GPU of the node can be used.
+    While MIG is being reconfigured, no GPU of the node can be used.
     """
     ready = next((c for c in conditions if c.get("type") == "Ready"), None)
     if ready is not None and ready.get("status") != "True":
@@ -226,31 +226,37 @@ def _state(node: Object, labels: dict[str, str], conditions: list[Object]) -> tu
     return ("up", moment(ready, "lastTransitionTime"), None) if ready else (None, None, None)
 
 
-def _trouble(node: Object, conditions: list[Object]) -> str | None:
-    """What conditions and taints say of the GPUs of a node that is up: some of them may still work."""
+def _gpu_problem(node: Object, conditions: list[Object]) -> str | None:
+    """GPU problems that conditions and taints report on a node that is up; some of its GPUs may still work."""
     for condition in conditions:
         kind = string(condition, "type") or ""
         bad = "False" if kind.endswith(("Ready", "Healthy")) else "True"
-        if kind != "Ready" and GPU_TROUBLE.search(kind) and condition.get("status") == bad:
+        if kind != "Ready" and GPU_PROBLEM.search(kind) and condition.get("status") == bad:
             return ": ".join(part for part in (kind, string(condition, "reason")) if part)
     for taint in mappings(mapping(node, "spec"), "taints"):
         key = string(taint, "key") or ""
-        if key not in ORDINARY_TAINTS and taint.get("effect") == "NoExecute" and GPU_TROUBLE.search(key):
+        if key not in ORDINARY_TAINTS and taint.get("effect") == "NoExecute" and GPU_PROBLEM.search(key):
             return f"taint {key}"
     return None
 
 
-def _unhealthy(node: Object, capacity: dict[str, int]) -> str | None:
-    """Devices that the device plugin has but does not give out."""
-    given = _counts(node, "allocatable")
-    lacking = {name: count - given[name] for name, count in capacity.items() if name in given and given[name] < count}
+def _not_allocatable(node: Object, capacity: dict[str, int]) -> str | None:
+    """Devices that the device plugin has but does not offer."""
+    allocatable = _counts(node, "allocatable")
+    lacking = {
+        name: count - allocatable[name]
+        for name, count in capacity.items()
+        if name in allocatable and allocatable[name] < count
+    }
     return ", ".join(f"{lacking[n]} of {capacity[n]} {n} not allocatable" for n in lacking) or None
 
 
-def _kept(labels: dict[str, str], name: str) -> dict[str, str]:
-    told = sorted((key, value) for key, value in labels.items() if not DROPPED_LABELS.match(key))
-    first = [pair for pair in told if pair[0] in POOL_LABELS or KEPT_LABELS.match(pair[0]) or "topology" in pair[0]]
+def _kept_labels(labels: dict[str, str], name: str) -> dict[str, str]:
+    candidates = sorted((key, value) for key, value in labels.items() if not DROPPED_LABELS.match(key))
+    first = [
+        pair for pair in candidates if pair[0] in POOL_LABELS or KEPT_LABELS.match(pair[0]) or "topology" in pair[0]
+    ]
     host = [(HOST_LABEL, labels[HOST_LABEL])] if labels.get(HOST_LABEL, name) != name else []
     chosen = {key for key, _ in first}
-    others = [pair for pair in told if pair[0] not in chosen]
+    others = [pair for pair in candidates if pair[0] not in chosen]
     return dict(sorted((host + first + others)[:MAX_LABELS]))

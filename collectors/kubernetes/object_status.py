@@ -9,9 +9,16 @@ from typing import Any
 from gpuwatch.collectors.kubernetes.owner import USER_KEYS, owner_of
 from gpuwatch.collectors.kubernetes.pods import gpu_resources
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, labels_of, mapping, mappings, moment, string
-from gpuwatch.collectors.shared.resource_lists import MAX_LABELS, Devices, devices_of, dumped, is_gpu_related, quantity
+from gpuwatch.collectors.shared.resource_lists import (
+    MAX_LABELS,
+    Devices,
+    devices_of,
+    is_gpu_related,
+    json_or_none,
+    quantity,
+)
 
-# A pod of a Deployment: its ReplicaSet's name, which ends in a hash, and five letters.
+# A pod of a Deployment: the ReplicaSet's name, which ends in a hash, and five more characters.
 _deployed = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{8,10}-[bcdfghjklmnpqrstvwxz2456789]{5}")
 
 
@@ -20,8 +27,8 @@ def pod_devices(template: Object, count: int) -> tuple[Devices, dict[str, Any]]:
     spec = mapping(template, "spec")
     resources: dict[str, Any] = dict(gpu_resources({"spec": spec}))
     for container in mappings(spec, "containers"):
-        told = mapping(container, "resources")
-        for name, value in (mapping(told, "requests") | mapping(told, "limits")).items():
+        resource_lists = mapping(container, "resources")
+        for name, value in (mapping(resource_lists, "requests") | mapping(resource_lists, "limits")).items():
             if name not in resources and is_gpu_related(name) and quantity(value, name):
                 resources[name] = value
     return devices_of(resources, count)
@@ -29,7 +36,7 @@ def pod_devices(template: Object, count: int) -> tuple[Devices, dict[str, Any]]:
 
 def labels_json(item: Object) -> str | None:
     """Labels of an object, at most MAX_LABELS of them."""
-    return dumped(dict(sorted(labels_of(item).items())[:MAX_LABELS]))
+    return json_or_none(dict(sorted(labels_of(item).items())[:MAX_LABELS]))
 
 
 def user_of(item: Object) -> str | None:
@@ -39,7 +46,7 @@ def user_of(item: Object) -> str | None:
 
 
 def identity(item: Object) -> tuple[str, str, str]:
-    """(uid, name, namespace) of a namespaced object; `namespace/name` stands for a uid that is not there.
+    """(uid, name, namespace) of a namespaced object; `namespace/name` stands for a missing uid.
 
     Raises Malformed for an object without a name.
     """
@@ -52,9 +59,9 @@ def identity(item: Object) -> tuple[str, str, str]:
 
 
 def owner_job(item: Object) -> tuple[str | None, str | None]:
-    """(job id, kind of the owner) that an object belongs to, as its pods' claims name it; (None, None): nobody says.
+    """(job id, kind of the owner) that an object belongs to, matching the claims of its pods; (None, None) if unknown.
 
-    Several pods that own one object (a Kueue pod group) have no job id in common.
+    Several pods that own one object (a Kueue pod group) have no common job id.
     """
     metadata = mapping(item, "metadata")
     owners = mappings(metadata, "ownerReferences")
@@ -79,8 +86,8 @@ def newest(*times: int | None) -> int | None:
     return max((t for t in times if t is not None), default=None)
 
 
-def created(item: Object) -> int | None:
-    """When an object was made, microseconds."""
+def created_us(item: Object) -> int | None:
+    """When an object was created, in microseconds."""
     return moment(mapping(item, "metadata"), "creationTimestamp")
 
 
@@ -92,26 +99,26 @@ def conditions(item: Object) -> dict[str, Object]:
         if kind is None:
             continue
         old = found.get(kind)
-        if old is None or (when(condition) or 0) >= (when(old) or 0):
+        if old is None or (changed_us(condition) or 0) >= (changed_us(old) or 0):
             found[kind] = condition
     return found
 
 
-def when(condition: Object | None) -> int | None:
-    """When a condition became what it is."""
+def changed_us(condition: Object | None) -> int | None:
+    """When a condition last changed its status."""
     return None if condition is None else moment(condition, "lastTransitionTime")
 
 
-def holds(condition: Object | None) -> bool:
-    """Whether a condition is true; one that is not there is not."""
+def is_true(condition: Object | None) -> bool:
+    """Whether a condition exists and is true."""
     return condition is not None and str(condition.get("status")) == "True"
 
 
-def since(condition: Object | None) -> int | None:
-    """When a condition came to hold, None while it does not."""
-    return when(condition) if holds(condition) else None
+def true_since(condition: Object | None) -> int | None:
+    """When a condition became true, None if it is not."""
+    return changed_us(condition) if is_true(condition) else None
 
 
-def last_time(item: Object, found: Iterable[Object]) -> int | None:
-    """The newest instant that an object itself names."""
-    return newest(created(item), *(when(condition) for condition in found))
+def last_changed_us(item: Object, found: Iterable[Object]) -> int | None:
+    """When an object last changed, by its own times."""
+    return newest(created_us(item), *(changed_us(condition) for condition in found))

@@ -16,7 +16,7 @@ from gpuwatch.core.model import Rejects
 MAX_FILE_BYTES = 1 << 28
 LIST_KIND_TAIL = 4096
 
-_Piece = tuple[int, Any, str | None]
+_Element = tuple[int, Any, str | None]
 
 _decode = json.JSONDecoder().raw_decode
 _space = re.compile(r"[ \t\r\n]*")
@@ -24,10 +24,10 @@ _ndjson = re.compile(r"\s*\{[^\n]*\}[ \t\r]*\n\s*\{")
 _list_kind = re.compile(r'"kind"\s*:\s*"(\w+)List"')
 
 
-def read_text(path: str) -> str:
-    """The text of a file, plain or gzip (known by its first bytes), UTF-8 or UTF-16.
+def read_json_text(path: str) -> str:
+    """The text of a file, plain or gzip (detected by its first bytes), UTF-8 or UTF-16.
 
-    Raises UnreadableInput when it is missing, empty, a torn gzip stream, or unpacks to more than MAX_FILE_BYTES.
+    Raises UnreadableInput if it is missing, empty, a truncated gzip stream, or unpacks to more than MAX_FILE_BYTES.
     """
     try:
         with open(path, "rb") as file:
@@ -48,11 +48,11 @@ def read_text(path: str) -> str:
     return body.decode(json.detect_encoding(body), errors="replace")
 
 
-def objects(text: str, path: str, rejects: Rejects) -> Iterator[tuple[int, Object]]:
+def iter_objects(text: str, path: str, rejects: Rejects) -> Iterator[tuple[int, Object]]:
     """Yields (line, object) for every Kubernetes object in a text, Lists unpacked.
 
     Takes one object, a List, a typed list (`PodList`, whose items carry no kind), a JSON array, several of these
-    one after another, and NDJSON. In NDJSON a torn line is refused alone. Raises UnreadableInput with line and
+    one after another, and NDJSON. A broken NDJSON line is refused on its own. Raises UnreadableInput with line and
     column for other broken JSON.
     """
     if _ndjson.match(text):
@@ -75,7 +75,7 @@ def objects(text: str, path: str, rejects: Rejects) -> Iterator[tuple[int, Objec
 
 
 class _LineCounter:
-    """Line numbers of rising offsets, counted once over the text."""
+    """Line numbers of ascending offsets, counted in one pass over the text."""
 
     def __init__(self, text: str) -> None:
         self.text, self.offset, self.line = text, 0, 1
@@ -91,10 +91,10 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _document(text: str, at: int) -> Iterator[_Piece]:
-    """Yields (offset, value, kind of the list it stood in) and, last, (end of the document, None, None).
+def _document(text: str, at: int) -> Iterator[_Element]:
+    """Yields (offset, value, kind from the list) of each object and finally (end of the document, None, None).
 
-    A List is taken item by item: its items are never all in memory, and each has its own place in the file.
+    A List is decoded item by item, so that its items are never all in memory and each keeps its line number.
     """
     if text[at] == "[":
         end = yield from _elements(text, at, None)
@@ -106,7 +106,7 @@ def _document(text: str, at: int) -> Iterator[_Piece]:
     yield _skip(text, end), None, None
 
 
-def _elements(text: str, at: int, kind: str | None) -> Generator[_Piece, None, int]:
+def _elements(text: str, at: int, kind: str | None) -> Generator[_Element, None, int]:
     at = _skip(text, at + 1)
     if text[at : at + 1] == "]":
         return at + 1
@@ -119,7 +119,7 @@ def _elements(text: str, at: int, kind: str | None) -> Generator[_Piece, None, i
         at = _skip(text, _expect(text, end, ","))
 
 
-def _members(text: str, start: int) -> Generator[_Piece, None, int]:
+def _members(text: str, start: int) -> Generator[_Element, None, int]:
     item: Object = {}
     at, listed = _skip(text, start + 1), False
     while text[at : at + 1] != "}":
@@ -141,7 +141,7 @@ def _members(text: str, start: int) -> Generator[_Piece, None, int]:
 
 
 def _kind_of_list(head: Object, text: str) -> str | None:
-    """Kind of the items of a typed list: said before them, or, with sorted keys, after them."""
+    """Kind of the items of a typed list, from before the items or, with sorted keys, after them."""
     kind = head.get("kind")
     if isinstance(kind, str):
         return kind.removesuffix("List") or None

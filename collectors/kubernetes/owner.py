@@ -1,4 +1,4 @@
-"""Whose a pod is: its workload, the run it belongs to, its queue and its user."""
+"""The owner of a pod: its workload, run, queue and user."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ GANG_KINDS = frozenset(
         "RayJob", "RayCluster", "RayService", "Workflow", "PodGroup", "VolcanoJob", "AppWrapper", "SparkApplication",
     }
 )  # fmt: skip
-"""Controllers whose pods work together: one run is all pods of one controller UID. Pods of the others (Deployment,
-StatefulSet, DaemonSet, none) serve on their own: each pod UID is a run, also when its name comes back."""
+"""Controllers whose pods work together: all pods of one controller UID are one run. With any other controller
+(Deployment, StatefulSet, DaemonSet) or none, each pod UID is a run, even if a pod's name is reused."""
 
 QUEUE_KEYS = (
     "kueue.x-k8s.io/queue-name",
@@ -31,7 +31,7 @@ QUEUE_KEYS = (
 USER_KEYS = ("gpuwatch.io/user", "hub.jupyter.org/username", "yunikorn.apache.org/username", "user", "username")
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
 _JOB_LABEL, _ROLE_LABEL = "training.kubeflow.org/job-name", "training.kubeflow.org/job-role"
-# Kubernetes writes template hashes in these letters only (no vowels); used where a dump left the label out.
+# Template hashes consist of these characters only; used if a dump lacks the label.
 _HASHED_NAME = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{8,10}")
 
 
@@ -40,7 +40,7 @@ class Owner:
     """The workload of a pod."""
 
     job_id: str
-    """`namespace/name` of the workload, the pod itself where there is none."""
+    """`namespace/name` of the workload, or of the pod itself."""
     run_key: str
     name: str
     queue: str | None
@@ -48,7 +48,7 @@ class Owner:
 
 
 def owner_of(pod: Object) -> Owner:
-    """Reads a pod's owner from the pod alone, so that the answer does not depend on what else was dumped."""
+    """Derives a pod's owner from the pod alone, so that the result does not depend on other objects in a dump."""
     metadata = mapping(pod, "metadata")
     pod_name, pod_uid = string(metadata, "name"), string(metadata, "uid")
     if not pod_name or not pod_uid:
@@ -66,7 +66,7 @@ def owner_of(pod: Object) -> Owner:
 
 
 def _workload(metadata: Object, labels: dict[str, str], pod_name: str, pod_uid: str) -> tuple[str, str]:
-    """(name of the workload, run key): the outermost workload that the pod's own labels name."""
+    """(name of the workload, run key) of the outermost workload that the pod's own labels name."""
     references = mappings(metadata, "ownerReferences")
     controller: Object = next((r for r in references if r.get("controller") is True), {})
     kind, name, uid = (string(controller, key) for key in ("kind", "name", "uid"))
@@ -78,7 +78,7 @@ def _workload(metadata: Object, labels: dict[str, str], pod_name: str, pod_uid: 
     if jobset := labels.get("jobset.sigs.k8s.io/jobset-name"):
         return jobset, labels.get("jobset.sigs.k8s.io/jobset-uid") or run_key
     if kind == "Job" and labels.get(_ROLE_LABEL) == "launcher" and labels.get(_JOB_LABEL):
-        return labels[_JOB_LABEL], run_key  # an MPIJob starts its launcher through a Job of its own
+        return labels[_JOB_LABEL], run_key  # an MPIJob starts its launcher through a Job
     if kind == "RayCluster":
         return labels.get("ray.io/originated-from-cr-name") or name, run_key
     if kind == "ReplicaSet":

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.dra import Drawn, Held
+from gpuwatch.collectors.kubernetes.dra import DeviceGroup, PodDevices
 from gpuwatch.collectors.kubernetes.owner import Owner, owner_of
 from gpuwatch.collectors.shared.json_fields import (
     Malformed,
@@ -25,20 +25,20 @@ from gpuwatch.core.model import RUN_US_MAX
 
 MAX_LABELS = 200
 SCHEDULER_LABEL = "gpuwatch.io/scheduler-name"
-"""Who bound the pod, kept with its labels where it was not the default scheduler."""
+"""Records the pod's scheduler among its labels, unless it is the default scheduler."""
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 NEVER_ADMITTED = re.compile(r"UnexpectedAdmissionError|OutOf\w+|NodeAffinity|Node\w+Mismatch|Topology\w+Error|Shutdown")
 PLUGIN, DRA = "k8s-json", "dra"
-"""Kinds of claim rows: pods that name one device of a ResourceClaim share it by intent."""
+"""Kinds of claim rows. Pods that share a device through a ResourceClaim do so on purpose."""
 PREEMPTED = ("PreemptionByScheduler", "PreemptionByKubeScheduler")
 
 _uuid = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_untold = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+_ignored_annotations = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
-def whole(pod: Object) -> None:
-    """Raises Malformed for a pod that lacks what tells it from others, or what it asks for: it is no pod without GPUs."""
+def require_complete(pod: Object) -> None:
+    """Raises Malformed for a pod without identity or spec, which must not pass for a pod without GPUs."""
     require_metadata(pod, "name", "uid", "namespace")
     if not mapping(pod, "spec"):
         raise Malformed("has no spec")
@@ -54,35 +54,35 @@ def gpu_resources(pod: Object) -> dict[str, int]:
     together: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in mappings(spec, "initContainers"):
-        asked = _asked(container)
+        asked = _container_gpus(container)
         if container.get("restartPolicy") == "Always":
             together = _plus(together, asked)
         else:
             peak = _most(peak, _plus(together, asked))
     for container in mappings(spec, "containers"):
-        together = _plus(together, _asked(container))
+        together = _plus(together, _container_gpus(container))
     return {name: count for name, count in sorted(_most(peak, together).items()) if count}
 
 
-def claims(pod: Object, drawn: Drawn | None = None) -> Iterator[dict[str, Any]]:
-    """Claim rows of a pod bound to a node whose containers have started, one a MIG profile; `drawn` is what its
-    ResourceClaims were given.
+def claim_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[str, Any]]:
+    """Claim rows of a pod that is bound to a node and has started, one per MIG profile; `dra` has the devices of
+    its ResourceClaims.
 
-    The allocation starts with the first container start known, init containers included, since the kubelet
-    gives out all devices of a pod at admission; a restart in place does not end it. It ends when the last
-    container of a finished pod did. A pod still pulling its images holds devices but does not run: no row yet.
+    The allocation starts with the first known container start, init containers included, since the kubelet
+    assigns all devices of a pod at admission; a restart in place does not end it. It ends when the last
+    container of a finished pod ended. A pod that is still pulling its images has no row yet.
     Raises Malformed.
     """
     node = string(mapping(pod, "spec"), "nodeName")
-    if not node or not asks_for_gpus(pod, drawn):
+    if not node or not asks_for_gpus(pod, dra):
         return
     status = mapping(pod, "status")
-    held = _merged([*_plugged(pod, status, drawn), *(drawn.held if drawn else ())])
-    yield from spell(pod, held, DRA if drawn is not None and drawn.held else PLUGIN)
+    held = _merged([*_plugin_devices(pod, status, dra), *(dra.held if dra else ())])
+    yield from rows_of_devices(pod, held, DRA if dra is not None and dra.held else PLUGIN)
 
 
-def spell(pod: Object, held: Sequence[Held], kind: str) -> Iterator[dict[str, Any]]:
-    """Claim rows of a pod that holds these devices, none while no container has started. Raises Malformed."""
+def rows_of_devices(pod: Object, held: Sequence[DeviceGroup], kind: str) -> Iterator[dict[str, Any]]:
+    """Claim rows of a pod with these devices, none before a container has started. Raises Malformed."""
     status = mapping(pod, "status")
     phase = string(status, "phase")
     start = _start(status, phase)
@@ -94,42 +94,42 @@ def spell(pod: Object, held: Sequence[Held], kind: str) -> Iterator[dict[str, An
         "node": string(mapping(pod, "spec"), "nodeName"),
         "start_us": start,
         "end_us": end,
-        "state": phase if end is None else _last_word(status, phase),
+        "state": phase if end is None else _final_state(status, phase),
     }
     for devices in held:
         gpus = ",".join(devices.gpus) if devices.gpus else None
         yield row | {"profile": devices.profile, "device_count": devices.count, "gpus": gpus}
 
 
-def held_of(row: dict[str, Any]) -> Held:
-    """The devices that a claim row tells."""
+def devices_of_row(row: dict[str, Any]) -> DeviceGroup:
+    """The devices of a claim row."""
     gpus = row.get("gpus")
-    return Held(row.get("profile"), row["device_count"], tuple(gpus.split(",")) if gpus else None)
+    return DeviceGroup(row.get("profile"), row["device_count"], tuple(gpus.split(",")) if gpus else None)
 
 
-def pending(pod: Object, drawn: Drawn | None = None) -> Iterator[dict[str, Any]]:
-    """Pending rows of a pod that asks for GPUs and has no node, one a MIG profile. Raises Malformed."""
+def pending_rows(pod: Object, dra: PodDevices | None = None) -> Iterator[dict[str, Any]]:
+    """Pending rows, one per MIG profile, of a pod that asks for GPUs and has no node. Raises Malformed."""
     status = mapping(pod, "status")
     if string(mapping(pod, "spec"), "nodeName") or string(status, "phase") not in (None, "Pending"):
         return
-    wanted = _merged([*_plugged(pod, status, drawn), *(drawn.wanted if drawn else ())])
-    if not wanted:
+    requested = _merged([*_plugin_devices(pod, status, dra), *(dra.requested if dra else ())])
+    if not requested:
         return
     conditions = mappings(status, "conditions")
     reason = next((string(c, "reason") for c in conditions if c.get("type") == "PodScheduled"), None)
     model = string(mapping(mapping(pod, "spec"), "nodeSelector"), PRODUCT_LABEL)
     row = _shared(pod, owner_of(pod)) | {"node_count": 1, "reason": reason, "gpu_type": model}
-    for devices in wanted:
+    for devices in requested:
         yield row | {"profile": devices.profile, "device_count": devices.count}
 
 
-def asks_for_gpus(pod: Object, drawn: Drawn | None = None) -> bool:
-    """Whether anything of a pod, as far as it is known, says that it has to do with GPUs."""
-    return bool(gpu_resources(pod)) or (drawn is not None and bool(drawn.held or drawn.wanted))
+def asks_for_gpus(pod: Object, dra: PodDevices | None = None) -> bool:
+    """Whether a pod asks for GPUs, as far as is known."""
+    return bool(gpu_resources(pod)) or (dra is not None and bool(dra.held or dra.requested))
 
 
-def by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pending rows summed over the pods of a job: a gang waits as one request since its first pod was made."""
+def sum_by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pending rows summed over the pods of a job: a gang is one request, submitted with its first pod."""
     jobs: dict[tuple[str, str | None], dict[str, Any]] = {}
     for row in rows:
         first = jobs.setdefault((row["job_id"], row["profile"]), row)
@@ -142,33 +142,33 @@ def by_job(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(jobs.values())
 
 
-def _plugged(pod: Object, status: Object, drawn: Drawn | None) -> Iterator[Held]:
-    """Devices of the device plugin, without those that a claim stands behind."""
+def _plugin_devices(pod: Object, status: Object, dra: PodDevices | None) -> Iterator[DeviceGroup]:
+    """Devices of the device plugin, without those that a ResourceClaim provides."""
     resources = gpu_resources(pod)
     for resource, count in resources.items():
-        if drawn is None or resource not in drawn.replaces or drawn.unknown is not None:
-            told = _told_uuids(pod, status, resource, alone=len(resources) == 1)
-            yield Held(profile_of(resource), count, tuple(told) if len(told) == count else None)
+        if dra is None or resource not in dra.replaces or dra.unknown is not None:
+            uuids = _device_uuids(pod, status, resource, alone=len(resources) == 1)
+            yield DeviceGroup(profile_of(resource), count, tuple(uuids) if len(uuids) == count else None)
 
 
-def _merged(parts: Sequence[Held]) -> list[Held]:
-    """One entry a profile: attribution counts devices of one kind once."""
-    merged: dict[str | None, Held] = {}
+def _merged(parts: Sequence[DeviceGroup]) -> list[DeviceGroup]:
+    """One group per profile: attribution counts devices of one profile once."""
+    merged: dict[str | None, DeviceGroup] = {}
     for part in parts:
         seen = merged.get(part.profile)
         if seen is None:
             merged[part.profile] = part
         else:
             gpus = seen.gpus + part.gpus if seen.gpus and part.gpus else None
-            merged[part.profile] = Held(part.profile, seen.count + part.count, gpus)
+            merged[part.profile] = DeviceGroup(part.profile, seen.count + part.count, gpus)
     return [held for held in merged.values() if held.count]
 
 
 def _shared(pod: Object, owner: Owner) -> dict[str, Any]:
     metadata, labels = mapping(pod, "metadata"), labels_of(pod)
     binder = string(mapping(pod, "spec"), "schedulerName")
-    told = {SCHEDULER_LABEL: binder} if binder not in (None, "", "default-scheduler") else {}
-    kept = dict(sorted(labels.items())[:MAX_LABELS]) | told
+    scheduler_label = {SCHEDULER_LABEL: binder} if binder not in (None, "", "default-scheduler") else {}
+    kept = dict(sorted(labels.items())[:MAX_LABELS]) | scheduler_label
     submit = moment(metadata, "creationTimestamp")
     evidence = max((t for t in [submit, *_times(mapping(pod, "status"))] if t is not None), default=None)
     if evidence is None:
@@ -193,21 +193,21 @@ def _statuses(status: Object) -> list[Object]:
     return mappings(status, "containerStatuses") + mappings(status, "initContainerStatuses")
 
 
-def _spells(container: Object) -> Iterator[Object]:
-    """The running or terminated spells that a container status still knows, the present one first."""
+def _container_states(container: Object) -> Iterator[Object]:
+    """The running or terminated states that a container status still has, the current one first."""
     for key in ("state", "lastState"):
-        for word in ("running", "terminated"):
-            if spell := mapping(mapping(container, key), word):
-                yield spell
+        for phase in ("running", "terminated"):
+            if state := mapping(mapping(container, key), phase):
+                yield state
 
 
 def _times(status: Object) -> list[int | None]:
     conditions = mappings(status, "conditions")
-    spells = [spell for container in _statuses(status) for spell in _spells(container)]
+    states = [state for container in _statuses(status) for state in _container_states(container)]
     return [
         moment(status, "startTime"),
         *(moment(c, key) for c in conditions for key in ("lastTransitionTime", "lastProbeTime")),
-        *(moment(spell, key) for spell in spells for key in ("startedAt", "finishedAt")),
+        *(moment(state, key) for state in states for key in ("startedAt", "finishedAt")),
     ]
 
 
@@ -220,7 +220,7 @@ def _condition_time(status: Object, name: str) -> int | None:
 
 def _start(status: Object, phase: str | None) -> int | None:
     statuses = _statuses(status)
-    starts = [moment(spell, "startedAt") for container in statuses for spell in _spells(container)]
+    starts = [moment(state, "startedAt") for container in statuses for state in _container_states(container)]
     known = [t for t in starts if t is not None]
     bound = moment(status, "startTime")
     if any(integer(container, "restartCount") for container in statuses) and bound is not None:
@@ -233,10 +233,10 @@ def _start(status: Object, phase: str | None) -> int | None:
 
 
 def _end(pod: Object, status: Object, phase: str | None, start: int) -> int | None:
-    """When the devices came free, NULL while a container may run.
+    """When the devices were released, None while a container may run.
 
-    deletionTimestamp lies a grace period after the request: it counts only when all containers have ended and
-    none says when.
+    deletionTimestamp is a grace period after the request, so it counts only if all containers have ended and
+    none reports when.
     """
     deleted = moment(mapping(pod, "metadata"), "deletionTimestamp")
     statuses = _statuses(status)
@@ -244,7 +244,7 @@ def _end(pod: Object, status: Object, phase: str | None, start: int) -> int | No
     over = phase in ("Succeeded", "Failed") or (deleted is not None and bool(ended) and all(ended))
     if not over:
         return None
-    known = [t for t in (moment(spell, "finishedAt") for spell in ended) if t is not None]
+    known = [t for t in (moment(state, "finishedAt") for state in ended) if t is not None]
     changed = [moment(c, "lastTransitionTime") for c in mappings(status, "conditions")]
     end = max(known, default=None) or deleted or max((t for t in changed if t is not None and t > start), default=None)
     if end is None:
@@ -256,8 +256,8 @@ def _end(pod: Object, status: Object, phase: str | None, start: int) -> int | No
     return end
 
 
-def _last_word(status: Object, phase: str | None) -> str | None:
-    """How an ended pod ended: its phase, or what took it away (Preempted, Evicted, EvictionByEvictionAPI, ...)."""
+def _final_state(status: Object, phase: str | None) -> str | None:
+    """How a pod ended: its phase, or what removed it (Preempted, Evicted, EvictionByEvictionAPI, ...)."""
     if phase == "Succeeded":
         return phase
     taken = next((c for c in mappings(status, "conditions") if c.get("type") == "DisruptionTarget"), {})
@@ -265,7 +265,7 @@ def _last_word(status: Object, phase: str | None) -> str | None:
     return "Preempted" if reason in PREEMPTED else string(status, "reason") or reason or phase
 
 
-def _asked(container: Object) -> dict[str, int]:
+def _container_gpus(container: Object) -> dict[str, int]:
     resources = mapping(container, "resources")
     asked = mapping(resources, "requests") | mapping(resources, "limits")
     return {name: integer(asked, name) or 0 for name in asked if name in GPU_RESOURCES or name.startswith(MIG_PREFIX)}
@@ -279,16 +279,16 @@ def _most(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
     return {name: max(a.get(name, 0), b.get(name, 0)) for name in a | b}
 
 
-def _told_uuids(pod: Object, status: Object, resource: str, alone: bool) -> list[str]:
-    """Device UUIDs of a resource from allocatedResourcesStatus, else from annotations when nothing else is asked."""
-    told: dict[str, None] = {}
+def _device_uuids(pod: Object, status: Object, resource: str, alone: bool) -> list[str]:
+    """Device UUIDs of a resource from allocatedResourcesStatus, else from annotations if the pod asks for no other GPU resource."""
+    uuids: dict[str, None] = {}
     for container in _statuses(status):
         for entry in mappings(container, "allocatedResourcesStatus"):
             if entry.get("name") == resource:
                 ids = (str(device.get("resourceID", "")) for device in mappings(entry, "resources"))
-                told.update((uuid, None) for device_id in ids for uuid in _uuid.findall(device_id))
-    if not told and alone:
+                uuids.update((uuid, None) for device_id in ids for uuid in _uuid.findall(device_id))
+    if not uuids and alone:
         annotations = labels_of(pod, "annotations")
-        texts = (text for key, text in sorted(annotations.items()) if key not in _untold)
-        told.update((uuid, None) for text in texts for uuid in _uuid.findall(text))
-    return list(told)
+        texts = (text for key, text in sorted(annotations.items()) if key not in _ignored_annotations)
+        uuids.update((uuid, None) for text in texts for uuid in _uuid.findall(text))
+    return list(uuids)

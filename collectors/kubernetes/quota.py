@@ -1,4 +1,4 @@
-"""Quotas and priorities that Kubernetes itself knows, as queue rows: ResourceQuota, PriorityClass."""
+"""Kubernetes' own quotas and priorities as queue rows: ResourceQuota, PriorityClass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, integer, mapping, string
-from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, dumped, profile_of
+from gpuwatch.collectors.shared.resource_lists import MIG_PREFIX, json_or_none, profile_of
 
 MAX_DESCRIPTION = 500
 DRA_CLASSES = {"gpu.nvidia.com.deviceclass.resource.k8s.io/devices": ""}
@@ -17,7 +17,7 @@ _value = re.compile(r"-?[0-9]{1,10}")
 
 @object_kind("ResourceQuota", "", "resourcequotas", ("v1",))
 def resource_quota(item: Object, observed_us: int | None) -> Rows:
-    """The queue row of a quota that bounds GPUs; others give none. Raises Malformed."""
+    """The queue row of a quota, if it limits GPUs. Raises Malformed."""
     metadata, spec, status = mapping(item, "metadata"), mapping(item, "spec"), mapping(item, "status")
     name = string(metadata, "name")
     if not name:
@@ -36,9 +36,9 @@ def resource_quota(item: Object, observed_us: int | None) -> Rows:
             "namespace": string(metadata, "namespace") or "default",
             "observed_us": observed_us,
             "state": "Active",
-            "quota_max": dumped(hard),
-            "used": dumped(used),
-            "detail": dumped({key: value for key, value in detail.items() if value}),
+            "quota_max": json_or_none(hard),
+            "used": json_or_none(used),
+            "detail": json_or_none({key: value for key, value in detail.items() if value}),
         },
     )
 
@@ -63,8 +63,8 @@ def priority_class(item: Object, observed_us: int | None) -> Rows:
             "observed_us": observed_us,
             "state": "Active",
             "priority": int(value),
-            "preemption": dumped({"preemptionPolicy": policy}),
-            "detail": dumped(detail),
+            "preemption": json_or_none({"preemptionPolicy": policy}),
+            "detail": json_or_none(detail),
         },
     )
 
@@ -72,7 +72,7 @@ def priority_class(item: Object, observed_us: int | None) -> Rows:
 def device_counts(counts: Object) -> tuple[dict[str, int], dict[str, int]]:
     """(devices by MIG profile, "" whole GPUs; other GPU resources by name) of a quota's `hard` or `used`.
 
-    Requests and limits of an extended resource are the same; replicas of shared GPUs are no devices.
+    Requests and limits of an extended resource are equal; replicas of shared GPUs are not devices.
     """
     devices: dict[str, int] = {}
     others: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The rights that reading each kind needs, as manifests: `python -m gpuwatch.collectors.kubernetes.rbac FOLDER`."""
+"""RBAC manifests for reading each kind: `python -m gpuwatch.collectors.kubernetes.rbac FOLDER`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gpuwatch.collectors.kubernetes.kinds import kinds
 
 VERBS = ("get", "list", "watch")
 DISCOVERY = "discovery.k8s.io"
-"""Group of the EndpointSlices that `[[dcgm]] kubernetes` finds its targets in: they are listed, no more."""
+"""Group of the EndpointSlices that `[[dcgm]] kubernetes` finds its targets in; they are only listed."""
 CORE = "core"
-"""File and role of the core group's kinds beside pods, nodes and events, which the role `gpuwatch` has."""
+"""File and role of the core group's other kinds; pods, nodes and events are in the role `gpuwatch`."""
 
 _MANIFEST = """\
 # {about}
@@ -46,7 +46,7 @@ subjects:
 
 
 def resources() -> dict[str, tuple[str, ...]]:
-    """Names of the collections that are read live, by API group; pods, nodes and events left out."""
+    """Names of the collections that are read live, by API group, without pods, nodes and events."""
     found: dict[str, set[str]] = {
         DRA_GROUP: {"resourceclaims", "resourceslices"},
         DISCOVERY: {"endpointslices"},
@@ -58,7 +58,7 @@ def resources() -> dict[str, tuple[str, ...]]:
 
 
 def manifests() -> dict[str, str]:
-    """Text of each manifest by file name: a role and its binding a group, so that each can be left out."""
+    """Manifest texts by file name: one role and binding per group, so that each can be left out."""
     texts = {}
     for group, names in resources().items():
         stem = group or CORE
@@ -75,7 +75,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def main(folder: str) -> None:
-    """Writes every manifest; those of groups that are no longer read go."""
+    """Writes every manifest and deletes those of groups that are no longer read."""
     texts = manifests()
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)

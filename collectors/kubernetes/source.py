@@ -1,4 +1,4 @@
-"""Live source `kubernetes`: what an API server has (`[[kubernetes]]` of gpuwatch.toml), and every change of it."""
+"""Live source `kubernetes`: lists and watches the objects of an API server (`[[kubernetes]]` in gpuwatch.toml)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpuwatch.collectors.kubernetes.api_groups import FORBIDDEN, NOT_FOUND, versions_of
-from gpuwatch.collectors.kubernetes.changes import Book
+from gpuwatch.collectors.kubernetes.changes import ClusterChanges
 from gpuwatch.collectors.kubernetes.client import Access, Client, Refused, missing_rule
-from gpuwatch.collectors.kubernetes.feeds import Claims, Events, Feed, Nodes, Objects, Pods, Slices
+from gpuwatch.collectors.kubernetes.feeds import Claims, CustomObjectFeed, Events, Feed, Nodes, Pods, Slices
 from gpuwatch.collectors.kubernetes.kinds import kinds
 from gpuwatch.collectors.kubernetes.watch import Watch
 from gpuwatch.collectors.kubernetes.writer import Writer
@@ -23,30 +23,30 @@ from gpuwatch.core.errors import SourceUnreachable
 from gpuwatch.core.registry import LiveSource, Sink, live
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/"
-"""Where a pod finds its service account's token and the cluster's CA."""
+"""Folder of the service account's token and the cluster's CA in a pod."""
 WATCH_S = 240
-"""How long one watch is asked for: a clean end at least this often is the sign of life of a quiet cluster."""
+"""Requested duration of a watch. Its clean end proves that a quiet cluster is alive."""
 BEAT_S = 15.0
 DISCOVER_S = 600.0
-"""How often kinds that the server lacked, or that could not be read, are looked for again."""
+"""How often the server is checked again for kinds that it lacked or refused."""
 REMEMBERED = ("queue", "workload")
-"""Tables of which the source asks at its start what is open, to find out what went while it did not run."""
+"""Tables whose open rows are read at the start, to detect what was deleted while the source did not run."""
 MAX_WATCHES = 5000
 NO_KINDS = "none"
-"""In `kinds`: nothing but pods, nodes and events."""
+"""In `kinds`: only pods, nodes and events."""
 FIRST_WAIT_S = 1.0
 MAX_WAIT_S = 60.0
 SETTLED_US = 30 * SECOND_US
-"""A connection that lasted this long was no failure."""
+"""A connection that lasted this long does not count as a failure."""
 MAX_CLUSTERS = 100
 NOWHERE = Access("https://invalid.invalid")
-"""Stands for a server that cannot be named; its source never runs, since the settings are refused."""
+"""Stands for an invalid server address; the source never runs, since its settings are refused."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @live("kubernetes", "Kubernetes: Pods, Nodes, Events, queues, gangs and jobs of an API server, listed and watched")
 def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
-    """One source a `[[kubernetes]]` table; clusters must differ, since a list says what a cluster no longer has."""
+    """One source per `[[kubernetes]]` table. Clusters must differ, since a list ends whatever it does not have."""
     sources: dict[str, KubernetesSource] = {}
     if len(tables) > MAX_CLUSTERS:
         problems.append(f"[[kubernetes]]: more than {MAX_CLUSTERS} tables")
@@ -56,19 +56,19 @@ def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Seque
         source = KubernetesSource(cluster, _access(options, os.environ), options)
         options.finish()
         if not cluster or cluster in sources:
-            options.wrong("cluster", "must be there and differ from the other [[kubernetes]] tables")
+            options.wrong("cluster", "must be set and differ from the other [[kubernetes]] tables")
         sources[cluster] = source
     return list(sources.values())
 
 
 class KubernetesSource:
-    """One API server: a watch a kind, and a namespace where some are named."""
+    """One API server, with a watch per kind, or per kind and namespace if namespaces are configured."""
 
     kind = "kubernetes"
     interval_s = float(WATCH_S)
 
     def __init__(self, cluster: str, access: Access, options: Options) -> None:
-        """Reads its options; what is wrong is told there."""
+        """Reads the options and reports wrong ones there."""
         self.name = f"kubernetes {access.server}"
         self.cluster = cluster
         self._access = access
@@ -76,42 +76,50 @@ class KubernetesSource:
         self._namespaces = options.texts("namespaces")
         self._nodes = options.flag("nodes", True)
         self._events = options.flag("events", True)
-        self._kinds = chosen(options)
+        self._kinds = selected_kinds(options)
         if len(self._namespaces) * (len(self._kinds) + 4) > MAX_WATCHES:
-            options.wrong("namespaces", f"with that many kinds need more than {MAX_WATCHES} watches; leave kinds out")
+            options.wrong("namespaces", f"and kinds need more than {MAX_WATCHES} watches; leave kinds out")
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
-        """Lists and watches for ever. Begins with what the store knows, also when it is started again."""
-        book = Book(self._nodes)
-        writer = Writer(self.name, self.cluster, book, sink, now_us)
-        alive_us = book.remember(await sink.open_claims(self.cluster, "kubernetes"))
-        spoken = [book.remember_things(table, await sink.open_rows(self.cluster, table)) for table in REMEMBERED]
-        heard_us = max((us for us in (alive_us, *spoken) if us is not None), default=None)
+        """Lists and watches forever, starting from what is open in the store."""
+        changes = ClusterChanges(self._nodes)
+        writer = Writer(self.name, self.cluster, changes, sink, now_us)
+        alive_us = changes.remember(await sink.open_claims(self.cluster, "kubernetes"))
+        remembered = [
+            changes.remember_objects(table, await sink.open_rows(self.cluster, table)) for table in REMEMBERED
+        ]
+        observed_us = max((us for us in (alive_us, *remembered) if us is not None), default=None)
         watched: dict[str, Watch] = {}
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(writer.run())
-            found = await self._discover(book, sink, now_us)
-            for watch in watches(book, self._namespaces, self._nodes, self._events, found):
-                watch.alive_us = alive_us if watch.feed.kind == "Pod" else heard_us
+            found = await self._discover(changes, sink, now_us)
+            for watch in all_watches(changes, self._namespaces, self._nodes, self._events, found):
+                watch.alive_us = alive_us if watch.feed.kind == "Pod" else observed_us
                 watched[watch.path] = watch
                 tasks.create_task(self._follow(watch, writer, sink, now_us))
-            tasks.create_task(self._beat(book, writer, [w for w in watched.values() if w.feed.kind == "Pod"]))
+            tasks.create_task(
+                self._send_heartbeats(changes, writer, [w for w in watched.values() if w.feed.kind == "Pod"])
+            )
             while True:
                 await asyncio.sleep(DISCOVER_S * random.uniform(0.9, 1.1))
-                found = await self._discover(book, sink, now_us)
-                for watch in optional(book, self._namespaces, found):
+                found = await self._discover(changes, sink, now_us)
+                for watch in optional_watches(changes, self._namespaces, found):
                     if watch.path not in watched:
-                        watch.alive_us = heard_us
+                        watch.alive_us = observed_us
                         watched[watch.path] = watch
                         tasks.create_task(self._follow(watch, writer, sink, now_us))
 
-    async def _discover(self, book: Book, sink: Sink, now_us: Callable[[], int]) -> dict[tuple[str, str], str]:
-        """Versions of the kinds that the server has; none where it answers, but cannot tell."""
+    async def _discover(
+        self, changes: ClusterChanges, sink: Sink, now_us: Callable[[], int]
+    ) -> dict[tuple[str, str], str]:
+        """Versions of the kinds that the server has; none if it refuses to list them."""
         failures = 0
         while True:
             try:
                 async with Client(self._access) as client:
-                    versions = await versions_of(client, [f for f in all_feeds(book) if id_of(f) in self._kinds])
+                    versions = await versions_of(
+                        client, [f for f in all_feeds(changes) if resource_name(f) in self._kinds]
+                    )
             except Refused as error:
                 sink.failed(self.name, now_us(), str(error))
                 return {}
@@ -123,36 +131,38 @@ class KubernetesSource:
                 return versions
 
     async def _follow(self, watch: Watch, writer: Writer, sink: Sink, now_us: Callable[[], int]) -> None:
-        """One watch for ever: connects, follows, waits, connects again."""
+        """Runs one watch forever: connects, follows it, waits, connects again."""
         failures = 0
-        told = False
+        reported = False
         for before in watch.after:
-            await before.tried.wait()  # pods mean their node's GPUs and their claims, and events known pods
+            await before.tried.wait()  # pods need their nodes and claims, and events need their pods
         while True:
             begun_us, wait_s = now_us(), 0.0
-            watch_s = round(WATCH_S * random.uniform(1.0, 1.2))  # not all of them at once
+            watch_s = round(WATCH_S * random.uniform(1.0, 1.2))  # spread over time
             try:
                 async with (
                     Client(self._access) as client,
                     aclosing(watch.rounds(client, self._page_size, watch_s, now_us)) as rounds,
                 ):
                     async for read in rounds:
-                        told = False
+                        reported = False
                         writer.problems.pop(watch.path, None)
-                        writer.look(read)
-                        await writer.room()
+                        writer.notify(read)
+                        await writer.wait_for_room()
                 failures = 0
                 wait_s = backoff_s(1, FIRST_WAIT_S, MAX_WAIT_S) if now_us() - begun_us < SECOND_US else 0.0
             except SourceUnreachable as error:
                 failures = 1 if now_us() - begun_us > SETTLED_US else failures + 1
                 wait_s = backoff_s(failures, FIRST_WAIT_S, MAX_WAIT_S)
                 if watch.optional and isinstance(error, Refused) and error.status in (FORBIDDEN, NOT_FOUND):
-                    # The others are not the worse for it: said once, and tried again now and then.
+                    # Other watches are not affected: reported once, and tried again later.
                     watch.listed = False
                     wait_s = DISCOVER_S * random.uniform(0.9, 1.1)
-                    if error.status == FORBIDDEN and not told:
-                        told = True
-                        writer.refuse(f"may not read {watch.path}: bind {missing_rule(watch.path)}", watch.path)
+                    if error.status == FORBIDDEN and not reported:
+                        reported = True
+                        writer.refuse(
+                            f"no permission to read {watch.path}: bind {missing_rule(watch.path)}", watch.path
+                        )
                         sink.failed(self.name, now_us(), str(error))
                 else:
                     writer.problems[watch.path] = str(error)
@@ -161,71 +171,75 @@ class KubernetesSource:
                     wait_s = max(wait_s, error.retry_after_s)
             finally:
                 watch.tried.set()
-            writer.look()
+            writer.notify()
             await asyncio.sleep(wait_s)
 
-    async def _beat(self, book: Book, writer: Writer, pods: Sequence[Watch]) -> None:
-        """Says now and then that what runs still runs, as of when every watch of pods was last heard."""
+    async def _send_heartbeats(self, changes: ClusterChanges, writer: Writer, pods: Sequence[Watch]) -> None:
+        """Records regularly that running pods are alive, as of the last answer of every watch of pods."""
         while True:
             await asyncio.sleep(BEAT_S)
-            heard = [watch.alive_us for watch in pods if watch.listed]
-            if known := [us for us in heard if us is not None]:
-                book.heartbeat(min(known))
-            writer.look()
+            answered = [watch.alive_us for watch in pods if watch.listed]
+            if known := [us for us in answered if us is not None]:
+                changes.heartbeat(min(known))
+            writer.notify()
 
 
-def watches(
-    book: Book, namespaces: Sequence[str], nodes: bool, events: bool, found: Mapping[tuple[str, str], str]
+def all_watches(
+    changes: ClusterChanges, namespaces: Sequence[str], nodes: bool, events: bool, found: Mapping[tuple[str, str], str]
 ) -> list[Watch]:
-    """What is watched, each after what it builds on; `found` are the versions of the kinds that the server has."""
-    others = optional(book, namespaces, found)
+    """All watches, each after those it depends on; `found` has the versions of the kinds that the server has."""
+    others = optional_watches(changes, namespaces, found)
     slices = tuple(w for w in others if w.feed.kind == "ResourceSlice")
     claims = [w for w in others if w.feed.kind == "ResourceClaim"]
-    node = [Watch(book, Nodes(book), "v1", None, slices, optional=True)] if nodes else []
+    node = [Watch(changes, Nodes(changes), "v1", None, slices, optional=True)] if nodes else []
     pods = [
-        Watch(book, Pods(book), "v1", namespace, (*node, *(c for c in claims if c.namespace == namespace), *slices))
+        Watch(
+            changes, Pods(changes), "v1", namespace, (*node, *(c for c in claims if c.namespace == namespace), *slices)
+        )
         for namespace in namespaces or (None,)
     ]
     every = [*others, *node, *pods]
     if events:
-        every += [Watch(book, Events(book), "v1", pod.namespace, (pod,), optional=True) for pod in pods]
+        every += [Watch(changes, Events(changes), "v1", pod.namespace, (pod,), optional=True) for pod in pods]
     return every
 
 
-def optional(book: Book, namespaces: Sequence[str], found: Mapping[tuple[str, str], str]) -> list[Watch]:
+def optional_watches(
+    changes: ClusterChanges, namespaces: Sequence[str], found: Mapping[tuple[str, str], str]
+) -> list[Watch]:
     """Watches of the kinds that not every server has."""
     return [
-        Watch(book, feed, found[feed.group, feed.plural], namespace, (), optional=True)
-        for feed in all_feeds(book)
+        Watch(changes, feed, found[feed.group, feed.plural], namespace, (), optional=True)
+        for feed in all_feeds(changes)
         if (feed.group, feed.plural) in found
         for namespace in ((namespaces or (None,)) if feed.namespaced else (None,))
     ]
 
 
-def all_feeds(book: Book) -> list[Feed]:
-    """Every kind that not every server has."""
-    return [Slices(book), Claims(book), *(Objects(book, kind) for kind in kinds().values())]
+def all_feeds(changes: ClusterChanges) -> list[Feed]:
+    """Feeds of the kinds that not every server has."""
+    return [Slices(changes), Claims(changes), *(CustomObjectFeed(changes, kind) for kind in kinds().values())]
 
 
-def id_of(feed: Feed) -> str:
-    """A kind as `kinds` in gpuwatch.toml and kubectl name it: "workloads.kueue.x-k8s.io", "resourcequotas"."""
+def resource_name(feed: Feed) -> str:
+    """A kind as written in `kinds` of gpuwatch.toml and in kubectl: "workloads.kueue.x-k8s.io", "resourcequotas"."""
     return f"{feed.plural}.{feed.group}" if feed.group else feed.plural
 
 
-def chosen(options: Options) -> frozenset[str]:
+def selected_kinds(options: Options) -> frozenset[str]:
     """The kinds to read by `id_of`: those that the option names, by that or as "Workload"; all without it."""
-    known = {id_of(feed): feed.kind for feed in all_feeds(Book()) if feed.versions}
+    known = {resource_name(feed): feed.kind for feed in all_feeds(ClusterChanges()) if feed.versions}
     names = options.texts("kinds")
     if not names:
         return frozenset(known)
     for name in names:
         if name != NO_KINDS and name not in known and name not in known.values():
-            options.wrong("kinds", f"{name!r} is not read; known: {NO_KINDS}, {', '.join(sorted(known))}")
+            options.wrong("kinds", f"{name!r} is not supported; choose from {NO_KINDS}, {', '.join(sorted(known))}")
     return frozenset(ident for ident, kind in known.items() if ident in names or kind in names)
 
 
 def _access(options: Options, environment: Mapping[str, str]) -> Access:
-    """Where and how to connect; without a server, the cluster this process runs in."""
+    """Where and how to connect; the default is the cluster this process runs in."""
     server = options.text("server").rstrip("/")
     token, ca = options.path("bearer_token_file"), options.path("ca_file")
     cert, key = options.path("cert_file"), options.path("key_file")
@@ -233,17 +247,17 @@ def _access(options: Options, environment: Mapping[str, str]) -> Access:
     if not server:
         host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
-            options.wrong("server", "is missing, and this is no pod: give the URL of the API server")
+            options.wrong("server", "is missing, and this process does not run in a pod: set the URL of the API server")
             return NOWHERE
         server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         token, ca = token or f"{ACCOUNT}token", ca or (f"{ACCOUNT}ca.crt" if os.path.isfile(f"{ACCOUNT}ca.crt") else "")
     try:
         parts = urlsplit(server)
         plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
-        named = "@" in parts.netloc or (parts.port or 1) < 1
+        invalid = "@" in parts.netloc or (parts.port or 1) < 1
     except ValueError:
-        plain, named = None, True
-    if not plain or named:
+        plain, invalid = None, True
+    if not plain or invalid:
         options.wrong("server", "must be http(s)://host[:port] without a name or password")
         return NOWHERE
     if parts.scheme == "http" and token and parts.hostname not in LOOPBACK:

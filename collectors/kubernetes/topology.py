@@ -1,4 +1,4 @@
-"""Topologies that schedulers on Kubernetes are told of: Kueue's Topology, Volcano's HyperNode. Pure."""
+"""Topologies of Kubernetes schedulers: Kueue's Topology, Volcano's HyperNode. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 @object_kind("Topology", "kueue.x-k8s.io", "topologies", ("v1beta2", "v1beta1", "v1alpha1"), namespaced=False)
 def topology_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Columns]]:
-    """A `link` row a level: `a` is the Topology, `b` the node label, `level` LEVEL.
+    """One `link` row per level: `a` is the Topology, `b` the node label, `level` LEVEL.
 
-    `detail` is JSON {"order": 0 is outermost, "levels": all labels in order}. Every row has the whole list, so that a
-    change of one level is news of all.
+    `detail` is JSON {"order": 0 is outermost, "levels": all labels in order}. Every row has the complete list, so
+    a change of one level changes all rows.
     """
     name = _name(item)
     labels = [string(level, "nodeLabel") for level in mappings(mapping(item, "spec"), "levels")]
@@ -34,8 +34,8 @@ def topology_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, 
 def hypernode_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Columns]]:
     """One `link` row: `a` is the HyperNode, `level` HYPERNODE, `detail` JSON with tier, tier_name and members.
 
-    A member is {"type": "Node" or "HyperNode"} and how it is chosen: "name", "regex" (RE2, found anywhere in the name),
-    or "expressions", all of which hold for a node's labels. Which nodes that are is decided with the nodes at hand.
+    A member has a "type" (Node or HyperNode) and one selector: "name", "regex" (RE2, matched anywhere in the name),
+    or "expressions", which must all match a node's labels. They are resolved later, when the nodes are known.
     """
     name, spec = _name(item), mapping(item, "spec")
     tier = integer(spec, "tier")
@@ -54,7 +54,7 @@ def _member(member: Object) -> dict[str, Any]:
         raise Malformed(f"member of type {kind}")
     selector = mapping(member, "selector")
     exact, pattern, labels = (mapping(selector, key) for key in ("exactMatch", "regexMatch", "labelMatch"))
-    # Before selectors there were plain names.
+    # Older versions have plain names instead of selectors.
     if name := string(exact, "name") or string(member, "name"):
         return {"type": kind, "name": name}
     if regex := string(pattern, "pattern"):

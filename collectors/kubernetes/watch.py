@@ -1,4 +1,4 @@
-"""One kind of object followed from a list through its changes: what is lost on the way is listed again."""
+"""Follows one kind of object: lists it, watches it, and lists it again after a gap."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.changes import Book
+from gpuwatch.collectors.kubernetes.changes import ClusterChanges
 from gpuwatch.collectors.kubernetes.client import Client, Gone, Refused
-from gpuwatch.collectors.kubernetes.feeds import Feed, known_by, path_of
+from gpuwatch.collectors.kubernetes.feeds import Feed, collection_path, tracking_key
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping
 
 MAX_LIST_RESTARTS = 3
@@ -21,7 +21,7 @@ class Watch:
 
     def __init__(
         self,
-        book: Book,
+        changes: ClusterChanges,
         feed: Feed,
         version: str,
         namespace: str | None,
@@ -29,25 +29,25 @@ class Watch:
         optional: bool = False,
     ) -> None:
         self.optional = optional
-        """Whether a server may lack it, or refuse it, and the others go on as they are."""
+        """Whether the other watches go on if the server lacks this kind or refuses it."""
         self.feed = feed
         self.namespace = namespace
-        self.path = path_of(feed.group, version, feed.plural, namespace)
+        self.path = collection_path(feed.group, version, feed.plural, namespace)
         self.after = after
         """The watches whose first list this one waits for."""
         self.tried = asyncio.Event()
         self.listed = False
         self.alive_us: int | None = None
-        """When the server was last heard: what had not been deleted by then was there."""
-        self._book = book
+        """When the server last answered: objects not deleted by then existed."""
+        self._changes = changes
         self._version = ""
 
     async def rounds(
         self, client: Client, page_size: int, watch_s: int, now_us: Callable[[], int]
     ) -> AsyncGenerator[int, None]:
-        """Lists where that is needed, then watches until the server ends it; yields objects read after each answer.
+        """Lists if needed, then watches until the server ends it; yields the number of objects in each answer.
 
-        Raises SourceUnreachable (Refused, Gone). The next call goes on where this one broke off.
+        Raises SourceUnreachable (Refused, Gone). The next call continues where this one stopped.
         """
         try:
             if not self.listed:
@@ -69,9 +69,9 @@ class Watch:
             raise
 
     async def _list(self, client: Client, page_size: int, now_us: Callable[[], int]) -> AsyncGenerator[int, None]:
-        """Takes the whole list. A list whose next page expired is begun anew: half a list says nothing of the rest."""
+        """Takes the complete list. If a page expires, the list restarts, since the missing objects must be known."""
         for attempt in range(MAX_LIST_RESTARTS + 1):
-            found, version, at_us = set[str](), "", now_us()  # the list is of a moment after this one
+            found, version, at_us = set[str](), "", now_us()  # the list is newer than this
             try:
                 async for items, version in client.pages(self.path, page_size):
                     found |= {name for item in items if (name := self._take(item, now_us()))}
@@ -85,16 +85,15 @@ class Watch:
         yield 0
 
     def _line(self, line: bytes, at_us: int) -> None:
-        """Takes one line of a watch; its version is where to go on from. Raises Gone, Refused."""
+        """Takes one line of a watch, whose version is where the next watch resumes. Raises Gone, Refused."""
         try:
             event = json.loads(line)
             kind, item = event["type"], event["object"]
             metadata = mapping(item, "metadata")
         except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
-            # What the line would have said is unknown: only a list can tell.
-            self._book.rejects.add(
-                "a line of a watch is not an event", self.path, 0, line[:200].decode(errors="replace")
-            )
+            # The lost change is unknown, so the kind has to be listed again.
+            example = line[:200].decode(errors="replace")
+            self._changes.outbox.refuse_input("a line of a watch is not an event", self.path, example)
             raise Gone(f"{self.path}: a line of the watch is not an event; a proxy in between?") from error
         if kind == "ERROR":
             raise self._error(item)
@@ -102,24 +101,24 @@ class Watch:
             self._take(item, at_us)
         elif kind == "DELETED":
             self._deleted(item, at_us)
-        said = metadata.get("resourceVersion")
-        self._version = said if isinstance(said, str) and said else self._version
+        version = metadata.get("resourceVersion")
+        self._version = version if isinstance(version, str) and version else self._version
 
     def _take(self, item: Object, at_us: int) -> str | None:
-        """Gives an object to the book; returns what the book knows it by, None where it leaves nothing there."""
+        """Passes an object to the tracker; returns its key, None if it is not tracked."""
         try:
             return self.feed.take(item, at_us)
         except Malformed as error:
-            self._book.refuse(error, item, self.feed.kind)
-            return known_by(item, self.feed.kind)
+            self._changes.outbox.refuse(f"{self.feed.kind}: {error}", item)
+            return tracking_key(item, self.feed.kind)
 
     def _deleted(self, item: Object, at_us: int) -> None:
         try:
             self.feed.deleted(item, at_us if self.alive_us is None else self.alive_us, at_us)
         except Malformed as error:
-            self._book.refuse(error, item, self.feed.kind)
+            self._changes.outbox.refuse(f"{self.feed.kind}: {error}", item)
 
     def _error(self, status: Any) -> Gone | Refused:
-        said = status if isinstance(status, dict) else {}
-        text = f"{self.path}: {said.get('code')} {str(said.get('message') or '')[:300]}"
-        return Gone(text) if said.get("code") == 410 or said.get("reason") == "Expired" else Refused(text)
+        fields = status if isinstance(status, dict) else {}
+        text = f"{self.path}: {fields.get('code')} {str(fields.get('message') or '')[:300]}"
+        return Gone(text) if fields.get("code") == 410 or fields.get("reason") == "Expired" else Refused(text)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuwatch.collectors.kubernetes.files import Reader
-from gpuwatch.collectors.kubernetes.nodes import node_said, with_inventory
+from gpuwatch.collectors.kubernetes.files import ObjectReader
+from gpuwatch.collectors.kubernetes.nodes import parse_node, with_inventory
 from gpuwatch.collectors.prometheus.chunking import Asker
 from gpuwatch.collectors.prometheus.http import texts_of
 from gpuwatch.collectors.prometheus.ksm_names import RESOURCES, plain
@@ -124,7 +124,7 @@ class Records:
     def tell(self, start_us: int, end_us: int) -> Told:
         """What is told in [start_us, end_us). Raises Refused, UnreadableInput."""
         window = Window(self._asker, start_us, end_us)
-        reader, rejects = Reader(end_us), Rejects()
+        reader, rejects = ObjectReader(end_us), Rejects()
         nodes = list(self._nodes(window, reader, rejects))
         pods = self._pods(window, reader, rejects)
         if QUOTA[0] in self._metrics:
@@ -138,7 +138,7 @@ class Records:
         tables["node"] = nodes
         return Told(tables, set(pods), window.bytes, rejects, list(window.lacking))
 
-    def _pods(self, window: Window, reader: Reader, rejects: Rejects) -> dict[str, Pod]:
+    def _pods(self, window: Window, reader: ObjectReader, rejects: Rejects) -> dict[str, Pod]:
         """Gives the pods of a span to the reader; returns them by UID."""
         names = next((own for own in (REQUESTS, LIMITS, BY_SCHEDULER) if set(own) & set(self._metrics)), ())
         if not names:
@@ -153,7 +153,7 @@ class Records:
                 self._give(window, group[at : at + BATCH], told, reader, rejects)
         return pods
 
-    def _give(self, window: Window, pods: Sequence[Pod], by_uid: bool, reader: Reader, rejects: Rejects) -> None:
+    def _give(self, window: Window, pods: Sequence[Pod], by_uid: bool, reader: ObjectReader, rejects: Rejects) -> None:
         """Gives pods with all that is told of them to the reader."""
         if by_uid:
             more = f'uid=~"{_any(pod.uid for pod in pods)}"'
@@ -190,7 +190,7 @@ class Records:
             if value * SECOND_US > window.start_us + 2 * GONE_US:
                 told[labels.get("uid", "")]["kube_pod_completion_time"].append((labels, value))
 
-    def _nodes(self, window: Window, reader: Reader, rejects: Rejects) -> Iterator[Row]:
+    def _nodes(self, window: Window, reader: ObjectReader, rejects: Rejects) -> Iterator[Row]:
         """Rows of the nodes with GPUs: as they were first and last told, and at each change of their state."""
         metrics = [name for name in CAPACITY if name in self._metrics]
         if not metrics:
@@ -212,7 +212,7 @@ class Records:
                 for at_us, up, out, since_us in changes(ready.get(name), cordoned.get(name), window.end_us):
                     item = node_object(name, told[name], up, out, since_us)
                     try:
-                        said = node_said(item, at_us)
+                        said = parse_node(item, at_us)
                         row = with_inventory(said, {}, None)
                     except Malformed as error:
                         rejects.add(f"Node: {error}", self.name, 0, name)
@@ -221,7 +221,7 @@ class Records:
                         yield row | {"observed_us": at_us}
                 self._take(reader, node_object(name, told[name], None, False, None), rejects)
 
-    def _take(self, reader: Reader, item: Object, rejects: Rejects) -> None:
+    def _take(self, reader: ObjectReader, item: Object, rejects: Rejects) -> None:
         try:
             reader.take(item)
         except Malformed as error:

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from gpuwatch.collectors.kubernetes.files import Tables, finish, name_of, take
-from gpuwatch.collectors.kubernetes.kinds import find
+from gpuwatch.collectors.kubernetes.files import Tables, add_pushed_object, display_name, finish_pushed
+from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.push.event_record import TYPES, check_times, record_row
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, moment, string
 from gpuwatch.collectors.shared.records import Row, batches
@@ -93,7 +93,7 @@ class Decoder:
             for table, fresh in found.items():
                 tables.setdefault(table, []).extend(fresh)
         tables["pending"] = [row for fresh in waiting.values() for row in fresh]
-        finish(tables, self._profiles)
+        finish_pushed(tables, self._profiles)
         tables["pending"] += gangs
         while len(self._profiles) > MAX_NODES:
             del self._profiles[next(iter(self._profiles))]
@@ -116,8 +116,8 @@ class Decoder:
         if not isinstance(kind, str) or not kind:
             raise ValueError("neither a Kubernetes object (kind), a watch event (type, object) nor a record (id, type)")
         try:
-            taken = take(kind, item, tables, self._profiles, None)
-            if not taken and kind != "Pod" and (known := find(item)) is not None:
+            taken = add_pushed_object(kind, item, tables, self._profiles, None)
+            if not taken and kind != "Pod" and (known := find_kind(item)) is not None:
                 taken = True
                 for table, row in known.read(item, now_us):
                     tables.setdefault(table, []).append(row)
@@ -246,4 +246,4 @@ def _lines(text: str, rejects: Rejects) -> list[Item]:
 
 
 def _shown(item: Object) -> str:
-    return str(item["id"]) if isinstance(item.get("id"), str) else name_of(item)
+    return str(item["id"]) if isinstance(item.get("id"), str) else display_name(item)

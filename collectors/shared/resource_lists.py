@@ -83,7 +83,7 @@ def devices_of(resources: Mapping[str, Any], factor: int = 1) -> tuple[Devices, 
     return devices, other
 
 
-def plus(*parts: Mapping[str, int]) -> Devices:
+def add_devices(*parts: Mapping[str, int]) -> Devices:
     """Sums by profile."""
     total: Devices = {}
     for part in parts:
@@ -98,7 +98,7 @@ def whole_or_none(devices: Mapping[str, int]) -> tuple[int, str | None]:
     return sum(devices.values()), named[0] if len(named) == 1 and named[0] else None
 
 
-def dumped(value: object) -> str | None:
+def json_or_none(value: object) -> str | None:
     """JSON, NULL for what is empty: unknown is not zero. Raises Malformed for what JSON has no word for."""
     try:
         return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False) if value else None
@@ -106,11 +106,11 @@ def dumped(value: object) -> str | None:
         raise Malformed("holds a number that is none, or is nested too deeply") from error
 
 
-def filled(**words: object) -> dict[str, object]:
+def non_empty(**words: object) -> dict[str, object]:
     """What of these says something."""
     return {name: value for name, value in words.items() if value not in (None, "", [], {})}
 
 
-def short(text: str | None) -> str | None:
+def shortened(text: str | None) -> str | None:
     """A message of bounded length."""
     return text[:MAX_MESSAGE] if text else None

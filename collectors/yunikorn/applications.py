@@ -7,7 +7,15 @@ from typing import Any
 
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, mappings, string
 from gpuwatch.collectors.shared.records import Columns
-from gpuwatch.collectors.shared.resource_lists import MAX_LABELS, devices_of, dumped, filled, plus, short, whole_or_none
+from gpuwatch.collectors.shared.resource_lists import (
+    MAX_LABELS,
+    add_devices,
+    devices_of,
+    json_or_none,
+    non_empty,
+    shortened,
+    whole_or_none,
+)
 from gpuwatch.collectors.yunikorn.rows import counted, instant, placed_in
 
 LABEL = "kubernetes.io/label/"
@@ -58,10 +66,10 @@ def application_row(item: Object, observed_us: int | None) -> Columns:
     used, other_used = devices_of(mapping(item, "usedResource"))
     waiting, other_waiting = devices_of(mapping(item, "pendingResource"))
     most, _ = devices_of(mapping(item, "maxUsedResource"))
-    devices = most if state in ENDED else plus(used, waiting)
+    devices = most if state in ENDED else add_devices(used, waiting)
     count, profile = whole_or_none(devices)
     told = any(item.get(key) is not None for key in ("usedResource", "pendingResource", "maxUsedResource"))
-    other = filled(used=other_used, pending=other_waiting)
+    other = non_empty(used=other_used, pending=other_waiting)
     pods = len(held) + sum(counted(ask, "pendingCount") or 0 for ask in asks)
     groups = mappings(item, "placeholderData")
     refusal = _refusal(asks)
@@ -88,18 +96,18 @@ def application_row(item: Object, observed_us: int | None) -> Columns:
         "preemptions": sum(1 for part in held if part.get("preempted") is True) or None,
         "state": STATES.get(state or ""),
         "reason": state,
-        "message": short(string(item, "rejectedMessage") or refusal),
+        "message": shortened(string(item, "rejectedMessage") or refusal),
         "user_name": string(item, "user"),
-        "placement": dumped(_placement(held)),
-        "labels": dumped(_labels(tags)),
-        "detail": dumped(
-            filled(
+        "placement": json_or_none(_placement(held)),
+        "labels": json_or_none(_labels(tags)),
+        "detail": json_or_none(
+            non_empty(
                 devices=devices,
                 used=used,
                 pending=waiting,
                 other=other,
                 asks=[
-                    filled(
+                    non_empty(
                         pod=string(mapping(ask, "allocationTags"), POD),
                         count=counted(ask, "pendingCount"),
                         task_group=string(ask, "taskGroupName"),
@@ -109,7 +117,7 @@ def application_row(item: Object, observed_us: int | None) -> Columns:
                     for ask in asks[:MAX_LABELS]
                 ],
                 task_groups=[
-                    filled(
+                    non_empty(
                         name=string(group, "taskGroupName"),
                         count=counted(group, "count"),
                         replaced=counted(group, "replaced"),
@@ -118,7 +126,7 @@ def application_row(item: Object, observed_us: int | None) -> Columns:
                     )
                     for group in groups
                 ],
-                states=[filled(state=word, at_us=at) for word, at in log],
+                states=[non_empty(state=word, at_us=at) for word, at in log],
                 groups=item.get("groups") if isinstance(item.get("groups"), list) else None,
                 reserved=item.get("hasReserved") is True or None,
             )
@@ -172,7 +180,7 @@ def claim_rows(
                 "user_name": user,
                 "queue": queue or labels.get("queue") or labels.get("yunikorn.apache.org/queue"),
                 "name": (job or "").partition("/")[2] or pod,
-                "labels": dumped(labels),
+                "labels": json_or_none(labels),
                 APPLICATION: owner,
             }
 

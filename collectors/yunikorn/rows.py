@@ -8,7 +8,7 @@ from typing import Any
 from gpuwatch.collectors.kubernetes.kinds import Rows
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, mappings, string
 from gpuwatch.collectors.shared.records import Columns
-from gpuwatch.collectors.shared.resource_lists import Devices, devices_of, dumped, filled, short
+from gpuwatch.collectors.shared.resource_lists import Devices, devices_of, json_or_none, non_empty, shortened
 from gpuwatch.core.model import hash64
 
 MAX_QUEUES = 100_000
@@ -82,14 +82,14 @@ def partition_row(item: Object, observed_us: int | None) -> Columns:
         "name": name,
         "observed_us": observed_us,
         "state": string(item, "state"),
-        "quota": dumped(quota),
-        "quota_max": dumped(quota),
+        "quota": json_or_none(quota),
+        "quota_max": json_or_none(quota),
         "used": _used(capacity, "usedCapacity", quota),
         "pending_count": None if waiting == [None] * 3 else sum(n or 0 for n in waiting),
         "running_count": counted(applications, "Running"),
-        "preemption": dumped(_kept(item, ("preemptionEnabled", "quotaPreemptionEnabled"))),
-        "detail": dumped(
-            filled(
+        "preemption": json_or_none(_kept(item, ("preemptionEnabled", "quotaPreemptionEnabled"))),
+        "detail": json_or_none(
+            non_empty(
                 other=other,
                 nodes=counted(item, "totalNodes"),
                 containers=counted(item, "totalContainers"),
@@ -142,12 +142,12 @@ def usage_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Col
                 "name": user or group,
                 "parent": path,
                 "observed_us": observed_us,
-                "quota_max": dumped(most),
-                "used": dumped(used),
+                "quota_max": json_or_none(most),
+                "used": json_or_none(used),
                 "running_count": len(running) if isinstance(running, list) else None,
-                "detail": dumped(
-                    filled(
-                        other=filled(quota_max=other, used=other_used),
+                "detail": json_or_none(
+                    non_empty(
+                        other=non_empty(quota_max=other, used=other_used),
                         applications_max=counted(place, "maxApplications"),
                     )
                 ),
@@ -170,7 +170,7 @@ def event_row(item: Object) -> Columns:
         "object_kind": f"YuniKorn{OBJECTS.get(kind or 0, 'Object')}",
         "name": name,
         "reason": f"{what} {how}" if what else how,
-        "message": short(": ".join(part for part in (reference, message) if part) or None),
+        "message": shortened(": ".join(part for part in (reference, message) if part) or None),
         "count": 1,
         "first_us": at_us,
         "last_us": at_us,
@@ -195,12 +195,12 @@ def _queue(item: Object, observed_us: int | None) -> Columns:
         "observed_us": observed_us,
         "state": string(item, "status"),
         "priority": counted(item, "priorityOffset"),
-        "quota": dumped(quota),
-        "quota_max": dumped(most),
+        "quota": json_or_none(quota),
+        "quota_max": json_or_none(most),
         "used": _used(item, "allocatedResource", quota | most),
-        "borrowed": dumped({kind: max(0, n - quota[kind]) for kind, n in used.items() if kind in quota}),
+        "borrowed": json_or_none({kind: max(0, n - quota[kind]) for kind, n in used.items() if kind in quota}),
         "running_count": counted(item, "runningApps"),
-        "preemption": dumped(
+        "preemption": json_or_none(
             _kept(
                 item,
                 (
@@ -209,11 +209,11 @@ def _queue(item: Object, observed_us: int | None) -> Columns:
                 ),
             )
         ),
-        "detail": dumped(
-            filled(
+        "detail": json_or_none(
+            non_empty(
                 partition=partition,
                 pending=pending,
-                other=filled(quota=other_quota, quota_max=other_most, pending=other_pending),
+                other=non_empty(quota=other_quota, quota_max=other_most, pending=other_pending),
                 leaf=_yes(item.get("isLeaf")),
                 managed=_yes(item.get("isManaged")),
                 applications_max=counted(item, "maxRunningApps"),
@@ -229,7 +229,7 @@ def _used(parent: Object, key: str, kinds: Devices) -> str | None:
     """What is in use: none of a kind that may be used and is not listed, unknown where there is no list at all."""
     if parent.get(key) is None:
         return None
-    return dumped(dict.fromkeys(sorted(kinds), 0) | devices(parent, key)[0])
+    return json_or_none(dict.fromkeys(sorted(kinds), 0) | devices(parent, key)[0])
 
 
 def _yes(value: object) -> bool | None:

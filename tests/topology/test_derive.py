@@ -18,7 +18,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.collectors.kubernetes.changes import Book
+from gpuwatch.collectors.kubernetes.changes import ClusterChanges
 from gpuwatch.collectors.kubernetes.kinds import kinds
 from gpuwatch.collectors.kubernetes.topology import hypernode_rows, topology_rows
 from gpuwatch.collectors.nvml.topo_matrix import read_topo
@@ -442,17 +442,17 @@ def test_hypernodes_by_name_pattern_and_label() -> None:
 
 
 def test_a_hypernode_that_was_deleted_holds_nothing_from_then_on() -> None:
-    book, kind = Book(), kinds()["topology.volcano.sh", "HyperNode"]
-    said = []
+    changes, kind = ClusterChanges(), kinds()["topology.volcano.sh", "HyperNode"]
+    links = []
     item = {
         "metadata": {"name": "h1", "uid": "h"},
         "spec": {"tier": 1, "members": [chosen("Node", exactMatch={"name": "n1"})]},
     }
-    book.thing(kind, item, us(0))
-    said += book.take(us(0))["link"]
-    book.thing_deleted(kind, "h", us(600))
-    said += book.take(us(600))["link"]
-    world = fill([{"cluster": CLUSTER, **row} for row in said], labelled("n1"))
+    changes.object(kind, item, us(0))
+    links += changes.take(us(0))["link"]
+    changes.object_deleted(kind, "h", us(600))
+    links += changes.take(us(600))["link"]
+    world = fill([{"cluster": CLUSTER, **row} for row in links], labelled("n1"))
 
     assert [("h1", None, 600)] == versions(world, "n1", "leaf")
 

@@ -7,19 +7,19 @@ from typing import Any
 from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
 from gpuwatch.collectors.kubernetes.object_status import (
     conditions,
-    created,
-    holds,
+    created_us,
     identity,
+    is_true,
     labels_json,
-    last_time,
+    last_changed_us,
     newest,
     owner_job,
-    since,
+    true_since,
     user_of,
 )
 from gpuwatch.collectors.shared.json_fields import Object, integer, mapping, mappings, moment, string
 from gpuwatch.collectors.shared.records import Columns
-from gpuwatch.collectors.shared.resource_lists import devices_of, dumped, filled, short, whole_or_none
+from gpuwatch.collectors.shared.resource_lists import devices_of, json_or_none, non_empty, shortened, whole_or_none
 
 PHASES = {
     "Pending": "pending",
@@ -36,7 +36,7 @@ PHASES = {
 
 @object_kind("PodGroup", "scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
 def pod_group(item: Object, observed_us: int | None) -> Rows:
-    """The workload row of a PodGroup of scheduler-plugins; its pods tell what they wait for. Raises Malformed."""
+    """The workload row of a PodGroup of scheduler-plugins; its pods have the requests. Raises Malformed."""
     spec, status = mapping(item, "spec"), mapping(item, "status")
     devices, other = devices_of(mapping(spec, "minResources"))
     count, profile = whole_or_none(devices)
@@ -53,21 +53,21 @@ def pod_group(item: Object, observed_us: int | None) -> Rows:
     }
     if row["job_id"] is None and occupied is not None and "," not in occupied and occupied.count("/") == 1:
         row["job_id"] = occupied
-    detail = filled(
+    detail = non_empty(
         devices=devices,
         other=other,
         phase=phase,
         occupied_by=occupied,
         scheduling_since_us=scheduled_us,
         timeout_s=integer(spec, "scheduleTimeoutSeconds"),
-        pods=filled(**{key: integer(status, key) for key in ("scheduled", "running", "succeeded", "failed")}),
+        pods=non_empty(**{key: integer(status, key) for key in ("scheduled", "running", "succeeded", "failed")}),
     )
-    yield "workload", row | {"detail": dumped(detail)}
+    yield "workload", row | {"detail": json_or_none(detail)}
 
 
 @object_kind("PodGroup", "scheduling.k8s.io", "podgroups", ("v1alpha2",))
 def core_pod_group(item: Object, observed_us: int | None) -> Rows:
-    """The workload row of Kubernetes' own PodGroup: how many of its pods must be placed at once. Raises Malformed."""
+    """The workload row of Kubernetes' own PodGroup: how many of its pods must start together. Raises Malformed."""
     spec = mapping(item, "spec")
     gang = mapping(mapping(spec, "schedulingPolicy"), "gang")
     placed = conditions(item).get("PodGroupScheduled")
@@ -76,13 +76,16 @@ def core_pod_group(item: Object, observed_us: int | None) -> Rows:
         "scheduler": "kubernetes",
         "min_count": integer(gang, "minCount"),
         "priority_class": string(spec, "priorityClassName"),
-        "admitted_us": since(placed),
-        "state": None if placed is None else "admitted" if holds(placed) else "pending",
+        "admitted_us": true_since(placed),
+        "state": None if placed is None else "admitted" if is_true(placed) else "pending",
         "reason": None if placed is None else string(placed, "reason"),
-        "message": None if placed is None else short(string(placed, "message")),
+        "message": None if placed is None else shortened(string(placed, "message")),
     }
     policy = "gang" if gang else "basic" if mapping(spec, "schedulingPolicy") else None
-    yield "workload", row | {"detail": dumped(filled(policy=policy, template=mapping(spec, "podGroupTemplateRef")))}
+    yield (
+        "workload",
+        row | {"detail": json_or_none(non_empty(policy=policy, template=mapping(spec, "podGroupTemplateRef")))},
+    )
 
 
 @object_kind("Workload", "scheduling.k8s.io", "workloads", ("v1alpha2", "v1alpha1"))
@@ -94,30 +97,30 @@ def core_workload(item: Object, observed_us: int | None) -> Rows:
     groups: list[dict[str, Any]] = []
     for group in mappings(spec, "podGroups") + mappings(spec, "podGroupTemplates"):
         policy = mapping(group, "policy") or mapping(group, "schedulingPolicy")
-        least = integer(mapping(policy, "gang"), "minCount")
-        groups.append(filled(name=string(group, "name"), min_count=least))
-    least_of = [group["min_count"] for group in groups if "min_count" in group]
+        minimum = integer(mapping(policy, "gang"), "minCount")
+        groups.append(non_empty(name=string(group, "name"), min_count=minimum))
+    minimums = [group["min_count"] for group in groups if "min_count" in group]
     name = string(reference, "name")
     row = _shared(item, observed_us, None) | {
         "kind": "Workload",
         "scheduler": "kubernetes",
-        "min_count": sum(least_of) if least_of else None,
+        "min_count": sum(minimums) if minimums else None,
     }
     row["job_id"] = row["job_id"] or (f"{namespace}/{name}" if name else None)
-    yield "workload", row | {"detail": dumped(filled(groups=groups))}
+    yield "workload", row | {"detail": json_or_none(non_empty(groups=groups))}
 
 
 def _shared(item: Object, observed_us: int | None, also_us: int | None) -> Columns:
     uid, name, namespace = identity(item)
-    spoken = newest(also_us, last_time(item, conditions(item).values()))
+    changed_us = newest(also_us, last_changed_us(item, conditions(item).values()))
     return {
         "scheduler": "coscheduling",
         "uid": uid,
         "name": name,
         "namespace": namespace,
         "job_id": owner_job(item)[0],
-        "submit_us": created(item),
+        "submit_us": created_us(item),
         "user_name": user_of(item),
         "labels": labels_json(item),
-        "observed_us": spoken if observed_us is None else observed_us,
+        "observed_us": changed_us if observed_us is None else observed_us,
     }

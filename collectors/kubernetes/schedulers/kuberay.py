@@ -1,4 +1,4 @@
-"""KubeRay's objects: RayCluster, RayJob and RayService as workloads. Their pods, which hold the GPUs, are claims."""
+"""KubeRay's RayCluster, RayJob and RayService as workloads; their pods hold the GPUs and are recorded as claims."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
 from gpuwatch.collectors.kubernetes.object_status import (
     conditions,
-    created,
-    holds,
+    created_us,
     identity,
+    is_true,
     labels_json,
-    last_time,
+    last_changed_us,
     newest,
     pod_devices,
-    since,
+    true_since,
     user_of,
 )
 from gpuwatch.collectors.kubernetes.owner import QUEUE_KEYS
@@ -29,13 +29,20 @@ from gpuwatch.collectors.shared.json_fields import (
     string,
 )
 from gpuwatch.collectors.shared.records import Columns
-from gpuwatch.collectors.shared.resource_lists import Devices, dumped, filled, plus, short, whole_or_none
+from gpuwatch.collectors.shared.resource_lists import (
+    Devices,
+    add_devices,
+    json_or_none,
+    non_empty,
+    shortened,
+    whole_or_none,
+)
 
 GROUP = "ray.io"
 VERSIONS = ("v1", "v1alpha1")
 MAX_GROUPS = 100
 CREATOR = "ray.io/originated-from-cr-name"
-"""On a RayCluster that a RayJob or RayService made: the job that its pods belong to."""
+"""Label of a RayCluster created by a RayJob or RayService: the job that its pods belong to."""
 PRIORITY = "ray.io/priority-class-name"
 JOB_STATES = {
     "PENDING": "pending",
@@ -55,7 +62,7 @@ DEPLOYMENT_STATES = {
     "Failed": "finished",
     "ValidationFailed": "finished",
 }
-"""Of a RayJob: what KubeRay does about it. Suspended: Kueue holds it back or has taken it off."""
+"""Deployment states of a RayJob. Suspended: Kueue has not admitted it, or has evicted it."""
 
 
 @object_kind("RayCluster", GROUP, "rayclusters", VERSIONS)
@@ -64,8 +71,8 @@ def ray_cluster(item: Object, observed_us: int | None) -> Rows:
     spec, status, found = mapping(item, "spec"), mapping(item, "status"), conditions(item)
     word = string(status, "state")
     times = mapping(status, "stateTransitionTimes")
-    ready_us = since(found.get("RayClusterProvisioned")) or moment(times, "ready")
-    suspended = spec.get("suspend") is True or word == "suspended" or holds(found.get("RayClusterSuspended"))
+    ready_us = true_since(found.get("RayClusterProvisioned")) or moment(times, "ready")
+    suspended = spec.get("suspend") is True or word == "suspended" or is_true(found.get("RayClusterSuspended"))
     failed = found.get("ReplicaFailure")
     creator = labels_of(item).get(CREATOR)
     row = _row(item, "RayCluster", spec, observed_us)
@@ -77,8 +84,8 @@ def ray_cluster(item: Object, observed_us: int | None) -> Rows:
             "start_us": ready_us,
             "evicted_us": _suspended_us(found, times) if suspended else None,
             "state": "evicted" if suspended else "running" if word == "ready" or ready_us else "pending",
-            "reason": (string(failed, "reason") if failed is not None and holds(failed) else None) or word,
-            "message": short(string(status, "reason")),
+            "reason": (string(failed, "reason") if failed is not None and is_true(failed) else None) or word,
+            "message": shortened(string(status, "reason")),
         },
     )
 
@@ -101,7 +108,7 @@ def ray_job(item: Object, observed_us: int | None) -> Rows:
             "end_us": moment(status, "endTime"),
             "state": state or "pending",
             "reason": string(status, "reason") or job or deployment,
-            "message": short(string(status, "message")),
+            "message": shortened(string(status, "message")),
         },
     )
 
@@ -112,23 +119,23 @@ def ray_service(item: Object, observed_us: int | None) -> Rows:
     spec, status, found = mapping(item, "spec"), mapping(item, "status"), conditions(item)
     ready = found.get("Ready")
     word = string(status, "serviceStatus")
-    serves = holds(ready) or (ready is None and word == "Running")
+    serves = is_true(ready) or (ready is None and word == "Running")
     # v1alpha1 has the cluster's status below its own name, v1 below activeServiceStatus.
     spec_of = mapping(spec, "rayClusterConfig") or mapping(spec, "rayClusterSpec")
     yield (
         "workload",
         _row(item, "RayService", spec_of, observed_us)
         | {
-            "start_us": since(ready),
+            "start_us": true_since(ready),
             "state": "running" if serves else "pending",
             "reason": (string(ready, "reason") if ready is not None else None) or word,
-            "message": short(string(ready, "message")) if ready is not None else None,
+            "message": shortened(string(ready, "message")) if ready is not None else None,
         },
     )
 
 
 def groups_of(spec: Object) -> list[dict[str, Any]]:
-    """The head and the worker groups of a RayCluster's spec: pods wanted and their devices. Raises Malformed."""
+    """The head and the worker groups of a RayCluster's spec: requested pods and their devices. Raises Malformed."""
     head = mapping(spec, "headGroupSpec")
     found = [_group("head", mapping(head, "template"), 1, 1)] if head else []
     for number, group in enumerate(mappings(spec, "workerGroupSpecs")[:MAX_GROUPS]):
@@ -137,7 +144,7 @@ def groups_of(spec: Object) -> list[dict[str, Any]]:
         wanted = integer(group, "replicas")
         count = 0 if group.get("suspend") is True else max(least, least if wanted is None else wanted) * hosts
         if count < 0 or hosts < 0:
-            raise Malformed("replicas are fewer than none")
+            raise Malformed("replicas are negative")
         name = string(group, "groupName") or f"group {number}"
         found.append(_group(name, mapping(group, "template"), count, min(least * hosts, count)))
     return found
@@ -149,18 +156,18 @@ def _group(name: str, template: Object, count: int, least: int) -> dict[str, Any
 
 
 def _row(item: Object, kind: str, spec: Object, observed_us: int | None) -> Columns:
-    """What the three kinds have alike; `spec` is that of the cluster, empty where a job runs on one that is there."""
+    """Columns that the three kinds share; `spec` is that of the cluster, empty for a job on an existing cluster."""
     uid, name, namespace = identity(item)
     groups = groups_of(spec)
-    devices: Devices = plus(*(group["devices"] for group in groups))
+    devices: Devices = add_devices(*(group["devices"] for group in groups))
     count, profile = whole_or_none(devices)
     status, labels, notes = mapping(item, "status"), labels_of(item), labels_of(item, "annotations")
-    told = filled(
+    detail = non_empty(
         cluster=string(status, "rayClusterName"),
         ray_job=string(status, "jobId"),
         desired_workers=integer(status, "desiredWorkerReplicas"),
         ready_workers=integer(status, "readyWorkerReplicas"),
-        groups=[filled(**{key: value for key, value in group.items() if key != "least"}) for group in groups],
+        groups=[non_empty(**{key: value for key, value in group.items() if key != "least"}) for group in groups],
         version=string(spec, "rayVersion"),
     )
     return {
@@ -176,19 +183,19 @@ def _row(item: Object, kind: str, spec: Object, observed_us: int | None) -> Colu
         "min_count": sum(group["least"] for group in groups) or None,
         "device_count": count if groups else None,
         "profile": profile,
-        "submit_us": created(item),
+        "submit_us": created_us(item),
         "user_name": user_of(item),
         "labels": labels_json(item),
-        "detail": dumped(told),
-        "observed_us": newest(observed_us, None if observed_us is not None else _last_word(item)),
+        "detail": json_or_none(detail),
+        "observed_us": newest(observed_us, None if observed_us is not None else _last_changed_us(item)),
     }
 
 
-def _last_word(item: Object) -> int | None:
+def _last_changed_us(item: Object) -> int | None:
     status = mapping(item, "status")
     times = [moment(status, name) for name in ("startTime", "endTime", "lastUpdateTime")]
-    return newest(last_time(item, conditions(item).values()), *times)
+    return newest(last_changed_us(item, conditions(item).values()), *times)
 
 
 def _suspended_us(found: dict[str, Object], times: Object) -> int | None:
-    return since(found.get("RayClusterSuspended")) or moment(times, "suspended")
+    return true_since(found.get("RayClusterSuspended")) or moment(times, "suspended")

@@ -1,4 +1,4 @@
-"""Where Kueue's topology-aware scheduling put the pods of a pod set: both forms of `topologyAssignment`."""
+"""Pod placements of Kueue's topology-aware scheduling: both forms of `topologyAssignment`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from gpuwatch.collectors.shared.json_fields import Malformed, Object, mapping, m
 
 HOSTNAME = "kubernetes.io/hostname"
 MAX_DOMAINS = 20_000
-"""Domains of one workload; the compressed form could name far more than it has bytes."""
+"""Domains of one workload; the compressed form can expand to far more than its size."""
 MAX_LEVELS = 16
 
 Placement = dict[str, Any]
 
 
 def placements(assignment: Object, pod_set: str | None = None) -> list[Placement]:
-    """`{"node" | "domain", "count", "levels"}` a domain, in the order told; `levels` are pairs (node label, value).
+    """`{"node" | "domain", "count", "levels"}` per domain, in the given order; `levels` are pairs (node label, value).
 
-    A domain whose lowest level is the host name is a node. Raises Malformed where the parts do not fit together, or
-    name more than MAX_DOMAINS domains.
+    A domain whose lowest level is the host name is a node. Raises Malformed if the parts do not match, or for more
+    than MAX_DOMAINS domains.
     """
     levels = assignment.get("levels")
     if levels is None:
@@ -31,54 +31,54 @@ def placements(assignment: Object, pod_set: str | None = None) -> list[Placement
         if len(found) >= MAX_DOMAINS:
             raise Malformed(f"topologyAssignment names more than {MAX_DOMAINS} domains")
         lowest = "node" if levels and levels[-1] == HOSTNAME else "domain"
-        told = {lowest: values[-1], "count": count, "levels": list(map(list, zip(levels, values, strict=True)))}
-        found.append(told | ({"pod_set": pod_set} if pod_set else {}))
+        placement = {lowest: values[-1], "count": count, "levels": list(map(list, zip(levels, values, strict=True)))}
+        found.append(placement | ({"pod_set": pod_set} if pod_set else {}))
     return found
 
 
 def _domains(assignment: Object, depth: int) -> Iterator[tuple[list[str], int]]:
-    """(value of each level, pods) a domain: v1beta1 lists them, v1beta2 has slices of them, compressed."""
+    """(value of each level, pods) per domain: v1beta1 lists domains, v1beta2 has compressed slices of them."""
     for domain in mappings(assignment, "domains"):
         values = domain.get("values")
         if not isinstance(values, list) or len(values) != depth or not depth:
             raise Malformed("topologyAssignment.domains: values are not one a level")
         yield [_text(value) for value in values], _count(domain.get("count"))
-    for piece in mappings(assignment, "slices"):
-        size = _count(piece.get("domainCount"))
+    for part in mappings(assignment, "slices"):
+        size = _count(part.get("domainCount"))
         if size > MAX_DOMAINS:
             raise Malformed(f"topologyAssignment names more than {MAX_DOMAINS} domains")
-        levels = mappings(piece, "valuesPerLevel")
+        levels = mappings(part, "valuesPerLevel")
         if len(levels) != depth or not depth:
             raise Malformed("topologyAssignment.slices: valuesPerLevel is not one a level")
         columns = [_values(level, size) for level in levels]
-        counts = _counts(mapping(piece, "podCounts"), size)
+        counts = _counts(mapping(part, "podCounts"), size)
         for place in range(size):
             yield [column[place] for column in columns], counts[place]
 
 
 def _values(level: Object, size: int) -> list[str]:
-    """The value of a level in each domain of a slice: one for all, or roots between a prefix and a suffix."""
+    """The value of a level in each domain of a slice: one for all, or prefix + root + suffix."""
     if level.get("universal") is not None:
         return [_text(level["universal"])] * size
-    told = mapping(level, "individual")
-    roots = told.get("roots")
+    individual = mapping(level, "individual")
+    roots = individual.get("roots")
     if not isinstance(roots, list) or len(roots) != size:
         raise Malformed("topologyAssignment.slices: roots are not one a domain")
-    prefix, suffix = (_text(told.get(key) or "") for key in ("prefix", "suffix"))
+    prefix, suffix = (_text(individual.get(key) or "") for key in ("prefix", "suffix"))
     return [f"{prefix}{_text(root)}{suffix}" for root in roots]
 
 
-def _counts(told: Object, size: int) -> list[int]:
-    if told.get("universal") is not None:
-        return [_count(told["universal"])] * size
-    counts = told.get("individual")
+def _counts(pod_counts: Object, size: int) -> list[int]:
+    if pod_counts.get("universal") is not None:
+        return [_count(pod_counts["universal"])] * size
+    counts = pod_counts.get("individual")
     if not isinstance(counts, list) or len(counts) != size:
         raise Malformed("topologyAssignment.slices: podCounts are not one a domain")
     return [_count(count) for count in counts]
 
 
 def _text(value: object) -> str:
-    """Names that look like numbers come as numbers out of YAML."""
+    """YAML turns names that look like numbers into numbers."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise Malformed("topologyAssignment: a value is not a text")
     return str(value).encode("utf-8", "replace").decode("utf-8")

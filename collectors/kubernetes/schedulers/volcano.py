@@ -6,29 +6,29 @@ from typing import Any
 
 from gpuwatch.collectors.kubernetes.kinds import Rows, object_kind
 from gpuwatch.collectors.kubernetes.object_status import (
+    changed_us,
     conditions,
-    created,
-    holds,
+    created_us,
     identity,
+    is_true,
     labels_json,
-    last_time,
+    last_changed_us,
     newest,
     owner_job,
     pod_devices,
-    since,
+    true_since,
     user_of,
-    when,
 )
 from gpuwatch.collectors.shared.json_fields import Object, integer, labels_of, mapping, mappings, moment, string
 from gpuwatch.collectors.shared.records import Columns
 from gpuwatch.collectors.shared.resource_lists import (
     Devices,
+    add_devices,
     devices_of,
-    dumped,
-    filled,
-    plus,
+    json_or_none,
+    non_empty,
     quantity,
-    short,
+    shortened,
     whole_or_none,
 )
 
@@ -44,8 +44,8 @@ GROUP_STATES = {
     "Unknown": "admitted",
     "Completed": "finished",
 }
-"""Phases of a PodGroup. Inqueue: its queue let it in, its pods are made and wait for nodes. Unknown: a part of it
-runs and the rest finds no place."""
+"""Phases of a PodGroup. Inqueue: admitted by its queue, its pods exist and wait for nodes. Unknown: some of its pods
+run and the others do not fit."""
 JOB_STATES = {
     "Pending": "pending",
     "Restarting": "pending",
@@ -58,12 +58,12 @@ JOB_STATES = {
     "Terminated": "finished",
     "Failed": "finished",
 }
-"""Phases of a Job. Aborted: it was stopped and may be resumed."""
+"""Phases of a Job. Aborted: stopped, and may be resumed."""
 
 
 @object_kind("PodGroup", SCHEDULING, "podgroups", ("v1beta1",))
 def pod_group(item: Object, observed_us: int | None) -> Rows:
-    """The workload row of a PodGroup; its devices are those of `minResources`, the least it starts with.
+    """The workload row of a PodGroup; its devices are those of `minResources`, the minimum it starts with.
 
     Raises Malformed.
     """
@@ -75,14 +75,14 @@ def pod_group(item: Object, observed_us: int | None) -> Rows:
     count, profile = whole_or_none(devices)
     placed, refused = found.get("Scheduled"), found.get("Unschedulable")
     waits = phase in (None, "Pending", "Inqueue", "Unknown")
-    said = (refused if holds(refused) else placed) if waits else placed
+    condition = (refused if is_true(refused) else placed) if waits else placed
     state = GROUP_STATES.get(phase or "Pending")
-    ready_us = since(placed)
-    detail = filled(
+    ready_us = true_since(placed)
+    detail = non_empty(
         devices=devices,
         other=other,
         phase=phase,
-        pods=filled(**{key: integer(status, key) for key in ("running", "succeeded", "failed")}),
+        pods=non_empty(**{key: integer(status, key) for key in ("running", "succeeded", "failed")}),
         min_task_member=mapping(spec, "minTaskMember"),
         network_topology=mapping(spec, "networkTopology"),
         sub_groups=len(mappings(spec, "subGroupPolicy")) or None,
@@ -101,17 +101,19 @@ def pod_group(item: Object, observed_us: int | None) -> Rows:
             "min_count": integer(spec, "minMember"),
             "device_count": count if spec.get("minResources") is not None and (devices or not other) else None,
             "profile": profile,
-            "submit_us": created(item),
+            "submit_us": created_us(item),
             "admitted_us": ready_us,
             "start_us": ready_us if phase in ("Running", "Completed") else None,
-            "end_us": newest(*(when(c) for c in found.values())) if state == "finished" else None,
+            "end_us": newest(*(changed_us(c) for c in found.values())) if state == "finished" else None,
             "state": state,
-            "reason": None if said is None else string(said, "reason"),
-            "message": None if said is None else short(string(said, "message")),
+            "reason": None if condition is None else string(condition, "reason"),
+            "message": None if condition is None else shortened(string(condition, "message")),
             "user_name": user_of(item),
             "labels": labels_json(item),
-            "detail": dumped(detail),
-            "observed_us": newest(observed_us, None if observed_us is not None else last_time(item, found.values())),
+            "detail": json_or_none(detail),
+            "observed_us": newest(
+                observed_us, None if observed_us is not None else last_changed_us(item, found.values())
+            ),
         },
     )
 
@@ -123,14 +125,14 @@ def job(item: Object, observed_us: int | None) -> Rows:
     spec, status = mapping(item, "spec"), mapping(item, "status")
     state = mapping(status, "state")
     phase = string(state, "phase")
-    pods, devices, other, tasks, dra = _tasks(spec)
+    pods, devices, other, tasks, dra = _parse_tasks(spec)
     count, profile = whole_or_none(devices)
     history = [(string(c, "status"), moment(c, "lastTransitionTime")) for c in mappings(status, "conditions")]
     changed = moment(state, "lastTransitionTime")
     ran = [at for word, at in history if word == "Running" and at is not None]
-    own = JOB_STATES.get(phase or "Pending")
-    spoken = observed_us if observed_us is not None else newest(created(item), changed, *(at for _, at in history))
-    counts = filled(**{key: integer(status, key) for key in POD_COUNTS})
+    job_state = JOB_STATES.get(phase or "Pending")
+    row_us = observed_us if observed_us is not None else newest(created_us(item), changed, *(at for _, at in history))
+    counts = non_empty(**{key: integer(status, key) for key in POD_COUNTS})
     known = bool(tasks) and not (not devices and (other or dra))
     row: Columns = {
         "scheduler": "volcano",
@@ -145,17 +147,17 @@ def job(item: Object, observed_us: int | None) -> Rows:
         "min_count": integer(spec, "minAvailable") or (pods if tasks else None),
         "device_count": count if known else None,
         "profile": profile,
-        "submit_us": created(item),
+        "submit_us": created_us(item),
         "start_us": min(ran, default=changed if phase == "Running" else None),
-        "evicted_us": changed if own == "evicted" else None,
-        "end_us": changed if own == "finished" else None,
-        "state": own,
+        "evicted_us": changed if job_state == "evicted" else None,
+        "end_us": changed if job_state == "finished" else None,
+        "state": job_state,
         "reason": string(state, "reason") or phase,
-        "message": short(string(state, "message")),
+        "message": shortened(string(state, "message")),
         "user_name": user_of(item),
         "labels": labels_json(item),
-        "detail": dumped(
-            filled(
+        "detail": json_or_none(
+            non_empty(
                 devices=devices,
                 other=other,
                 dra=dra or None,
@@ -168,10 +170,10 @@ def job(item: Object, observed_us: int | None) -> Rows:
                 network_topology=mapping(spec, "networkTopology"),
             )
         ),
-        "observed_us": spoken,
+        "observed_us": row_us,
     }
     yield "workload", row
-    if own != "pending" or any(counts.get(key) for key in POD_COUNTS):
+    if job_state != "pending" or any(counts.get(key) for key in POD_COUNTS):
         return
     for name_of_profile, amount in devices.items():
         if amount:
@@ -181,7 +183,7 @@ def job(item: Object, observed_us: int | None) -> Rows:
                     "scheduler": "kubernetes",
                     "job_id": row["job_id"],
                     "submit_us": row["submit_us"],
-                    "evidence_us": spoken,
+                    "evidence_us": row_us,
                     "device_count": amount,
                     "profile": name_of_profile or None,
                     "node_count": pods,
@@ -195,16 +197,16 @@ def job(item: Object, observed_us: int | None) -> Rows:
 
 @object_kind("Queue", SCHEDULING, "queues", ("v1beta1",), namespaced=False)
 def queue(item: Object, observed_us: int | None) -> Rows:
-    """The queue row of a Queue. `quota` is what it deserves, else what is guaranteed; what it deserves beyond its
-    guarantee it lends, what it uses beyond it is borrowed. Raises Malformed.
+    """The queue row of a Queue. `quota` is what it deserves, or else its guarantee. It lends what it deserves beyond
+    its guarantee; what it uses beyond what it deserves is borrowed. Raises Malformed.
     """
     _, name, _ = identity(item)
     spec, status = mapping(item, "spec"), mapping(item, "status")
     guarantee = mapping(spec, "guarantee")
-    # The CRD puts the resources under `resource`; manifests in Volcano's documentation name them directly.
+    # In the CRD the resources are under `resource`; manifests in Volcano's documentation list them directly.
     guaranteed, other_guarantee = devices_of(mapping(guarantee, "resource") or guarantee)
     deserved, other_quota = devices_of(mapping(spec, "deserved"))
-    most, other_most = devices_of(mapping(spec, "capability"))
+    maximum, other_maximum = devices_of(mapping(spec, "capability"))
     used, other_used = devices_of(mapping(status, "allocated"))
     reclaimable = spec.get("reclaimable")
     lent = {n: max(0, count - guaranteed.get(n, 0)) for n, count in deserved.items() if reclaimable is not False}
@@ -212,16 +214,16 @@ def queue(item: Object, observed_us: int | None) -> Rows:
     waiting = [integer(status, key) for key in ("pending", "inqueue")]
     weight = spec.get("weight")
     parent = string(spec, "parent") or (hierarchy.rpartition("/")[0] if hierarchy else "")
-    detail: dict[str, Any] = filled(
+    detail: dict[str, Any] = non_empty(
         hierarchy=hierarchy,
         hierarchy_weights=labels_of(item, "annotations").get(HIERARCHY_WEIGHTS),
         guaranteed=guaranteed,
-        other=filled(
-            guarantee=other_guarantee, quota=other_quota, quota_max=other_most, used=other_used
+        other=non_empty(
+            guarantee=other_guarantee, quota=other_quota, quota_max=other_maximum, used=other_used
         ),
         dequeue_strategy=string(spec, "dequeueStrategy"),
         affinity=mapping(spec, "affinity"),
-        counts=filled(**{k: integer(status, k) for k in ("pending", "inqueue", "running", "completed", "unknown")}),
+        counts=non_empty(**{k: integer(status, k) for k in ("pending", "inqueue", "running", "completed", "unknown")}),
         locked_nodes=mapping(status, "reservation").get("nodes"),
     )  # fmt: skip
     yield (
@@ -231,41 +233,43 @@ def queue(item: Object, observed_us: int | None) -> Rows:
             "kind": "queue",
             "name": name,
             "parent": parent or None,
-            "observed_us": newest(observed_us, None if observed_us is not None else created(item)),
+            "observed_us": newest(observed_us, None if observed_us is not None else created_us(item)),
             "state": string(status, "state"),
             "priority": integer(spec, "priority"),
             "weight": None if weight is None else float(quantity(weight, "weight")),
-            "quota": dumped(deserved or guaranteed),
-            "quota_max": dumped(most),
-            "lend_max": dumped(lent),
-            "used": dumped(used) or _none_used(status, most | deserved | guaranteed),
-            "borrowed": dumped({n: max(0, count - deserved[n]) for n, count in used.items() if n in deserved}),
+            "quota": json_or_none(deserved or guaranteed),
+            "quota_max": json_or_none(maximum),
+            "lend_max": json_or_none(lent),
+            "used": json_or_none(used) or _none_used(status, maximum | deserved | guaranteed),
+            "borrowed": json_or_none({n: max(0, count - deserved[n]) for n, count in used.items() if n in deserved}),
             "pending_count": None if waiting == [None, None] else sum(n or 0 for n in waiting),
             "running_count": integer(status, "running"),
-            "preemption": None if reclaimable is None else dumped({"reclaimable": reclaimable is True}),
-            "detail": dumped(detail),
+            "preemption": None if reclaimable is None else json_or_none({"reclaimable": reclaimable is True}),
+            "detail": json_or_none(detail),
         },
     )
 
 
-def _tasks(spec: Object) -> tuple[int, Devices, dict[str, Any], list[dict[str, object]], bool]:
-    """(pods, devices, other resources of GPUs, the tasks, whether DRA claims are among them) of a Job."""
-    pods, devices, other, told, dra = 0, Devices(), dict[str, Any](), list[dict[str, object]](), False
+def _parse_tasks(spec: Object) -> tuple[int, Devices, dict[str, Any], list[dict[str, object]], bool]:
+    """(pods, devices, other GPU resources, the tasks, whether any uses DRA claims) of a Job."""
+    pods, devices, other, tasks, dra = 0, Devices(), dict[str, Any](), list[dict[str, object]](), False
     for task in mappings(spec, "tasks"):
         replicas = integer(task, "replicas")
         replicas = 1 if replicas is None else replicas
         template = mapping(task, "template")
-        mine, rest = pod_devices(template, replicas)
-        pods, devices = pods + replicas, plus(devices, mine)
+        task_devices, rest = pod_devices(template, replicas)
+        pods, devices = pods + replicas, add_devices(devices, task_devices)
         for resource, number in rest.items():
             other[resource] = other.get(resource, 0) + number
         dra = dra or bool(mappings(mapping(template, "spec"), "resourceClaims"))
-        told.append(
-            filled(name=string(task, "name"), replicas=replicas, least=integer(task, "minAvailable"), devices=mine)
+        tasks.append(
+            non_empty(
+                name=string(task, "name"), replicas=replicas, least=integer(task, "minAvailable"), devices=task_devices
+            )
         )
-    return pods, devices, other, told, dra
+    return pods, devices, other, tasks, dra
 
 
 def _none_used(status: Object, kinds: Devices) -> str | None:
-    """A status that lists what is allocated, and no device in it: none of those that the queue may have is in use."""
-    return dumped(dict.fromkeys(sorted(kinds), 0)) if status.get("allocated") is not None else None
+    """Zeros for the devices that the queue may have, if its status lists allocations without any device."""
+    return json_or_none(dict.fromkeys(sorted(kinds), 0)) if status.get("allocated") is not None else None

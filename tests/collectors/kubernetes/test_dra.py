@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuwatch.collectors.kubernetes.changes import Book
-from gpuwatch.collectors.kubernetes.dra import Allocations, claim_of, slice_of
-from gpuwatch.collectors.kubernetes.files import DRA_UNKNOWN, parse
+from gpuwatch.collectors.kubernetes.allocations import Allocations
+from gpuwatch.collectors.kubernetes.changes import ClusterChanges
+from gpuwatch.collectors.kubernetes.dra import parse_claim, parse_slice
+from gpuwatch.collectors.kubernetes.files import DRA_UNKNOWN, parse_objects
 from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.model import Rejects, Source
 
@@ -101,7 +102,7 @@ def pod(
 
 def imported(*items: Json) -> tuple[dict[str, list[Json]], Rejects]:
     rejects = Rejects()
-    return parse(json.dumps({"kind": "List", "items": list(items)}), Source("k.json", "c1"), rejects), rejects
+    return parse_objects(json.dumps({"kind": "List", "items": list(items)}), Source("k.json", "c1"), rejects), rejects
 
 
 def held(*items: Json) -> list[tuple[str, str | None, int, str | None]]:
@@ -298,7 +299,7 @@ def test_of_alternatives_the_first_is_asked_for() -> None:
     }
     made = claim("c") | {"spec": {"devices": {"requests": [either]}}}
 
-    assert [8] == [devices.count for devices in claim_of(made).wanted]
+    assert [8] == [devices.count for devices in parse_claim(made).requested]
 
 
 # Inventory: an exporter in DRA mode may drop GPUs that nobody holds (peers.md, trap 13) --------------------------------
@@ -370,7 +371,7 @@ def test_a_captured_slice() -> None:
         pytest.skip(f"{file} is absent: set GPUWATCH_SHARED")
     block = next(text for text in file.read_text().split("=====") if "kind: ResourceSlice" in text)
     item = yaml.safe_load(block.partition("-o yaml\n")[2].replace("  ...\n", ""))
-    found = slice_of(item)
+    found = parse_slice(item)
 
     assert found is not None
     assert ["GPU-da96f367-6e47-8dc4-fd29-4f0b97b9f174", "GPU-204349eb-0405-e927-278b-8804172f1be3"] == [
@@ -394,7 +395,7 @@ def test_captured_claim_templates(name: str, expected: set[tuple[str | None, int
     if not file.is_file():
         pytest.skip(f"{file} is absent: set GPUWATCH_SHARED")
     documents = [d for d in yaml.safe_load_all(file.read_text()) if d and d["kind"] == "ResourceClaimTemplate"]
-    wanted = [devices for d in documents for devices in claim_of(d["spec"]).wanted]
+    wanted = [devices for d in documents for devices in parse_claim(d["spec"]).requested]
 
     assert expected == {(devices.profile, devices.count) for devices in wanted}
 
@@ -410,7 +411,7 @@ def test_whatever_comes_first_the_same_is_known_at_last() -> None:
         "node": lambda book: book.node(node(cpu="64"), us(1)),
     }
     for order in permutations(pieces):
-        book = Book()
+        book = ClusterChanges()
         for name in order:
             pieces[name](book)
         tables = book.take(us(2))
@@ -421,7 +422,7 @@ def test_whatever_comes_first_the_same_is_known_at_last() -> None:
 
 
 def test_a_pod_that_ends_keeps_the_devices_of_a_claim_that_is_gone() -> None:
-    book = Book()
+    book = ClusterChanges()
     book.slice(resource_slice(gpu("gpu-0", A)), us(0))
     book.claim(claim("c", "gpu-0"), us(0))
     book.pod(pod("a", "c"), us(0))
@@ -432,11 +433,11 @@ def test_a_pod_that_ends_keeps_the_devices_of_a_claim_that_is_gone() -> None:
     assert [(us(60), 1, A, "dra")] == [
         (r["end_us"], r["device_count"], r["gpus"], r["kind"]) for r in book.take(us(61))["claim"]
     ]
-    assert {} == book.rejects.counts
+    assert {} == book.outbox.rejects.counts
 
 
 def test_a_claim_that_lets_go_of_its_devices_does_not_end_a_pod_that_runs() -> None:
-    book = Book()
+    book = ClusterChanges()
     book.claim(claim("c", "gpu-0"), us(0))
     book.pod(pod("a", "c"), us(0))
     book.take(us(0))
@@ -447,7 +448,7 @@ def test_a_claim_that_lets_go_of_its_devices_does_not_end_a_pod_that_runs() -> N
 
 
 def test_a_slice_that_goes_takes_its_devices_along() -> None:
-    book = Book()
+    book = ClusterChanges()
     book.node(node(cpu="64"), us(0))
     book.slice(resource_slice(gpu("gpu-0", A), gpu("gpu-1", B)), us(0))
     book.slice(resource_slice(gpu("gpu-0", A), generation=2), us(10))
@@ -464,7 +465,7 @@ def test_a_slice_that_goes_takes_its_devices_along() -> None:
     ],
 )
 def test_a_slice_of_an_unknown_node(nodes: bool, expected: list[str]) -> None:
-    book = Book(nodes)
+    book = ClusterChanges(nodes)
     book.slice(resource_slice(gpu("gpu-0", A)), us(0))
 
     assert expected == [row["devices"] for row in book.take(us(0)).get("node", [])]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.kubernetes.files import parse
-from gpuwatch.collectors.kubernetes.kinds import find
+from gpuwatch.collectors.kubernetes.files import parse_objects
+from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.kubernetes.owner import owner_of
 from gpuwatch.collectors.shared.json_fields import Malformed
 from gpuwatch.core.clock import parse_rfc3339
@@ -37,7 +37,7 @@ def job(status: Json | None = None, gpus: int = 1, **spec: Any) -> Json:
 
 
 def row_of(item: Json) -> Json | None:
-    known = find(item)
+    known = find_kind(item)
     assert known is not None
     rows = list(known.rows(item, 5))
     assert ["workload"] * len(rows) == [table for table, _ in rows]
@@ -207,7 +207,9 @@ def test_an_mpi_launcher_belongs_to_its_mpi_job() -> None:
 
 def test_files_hold_jobs_too() -> None:
     rejects = Rejects()
-    tables = parse(json.dumps({"kind": "List", "items": [job()]}), Source("j.json", "c1", observed_us=7), rejects)
+    tables = parse_objects(
+        json.dumps({"kind": "List", "items": [job()]}), Source("j.json", "c1", observed_us=7), rejects
+    )
 
     assert [("Job", "u1", 7)] == [(row["kind"], row["uid"], row["observed_us"]) for row in tables["workload"]]
     assert {} == rejects.counts

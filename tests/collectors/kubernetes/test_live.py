@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.kubernetes.changes import Book
+from gpuwatch.collectors.kubernetes.changes import ClusterChanges
 from gpuwatch.collectors.kubernetes.client import _fix
 from gpuwatch.collectors.kubernetes.feeds import Pods
-from gpuwatch.collectors.kubernetes.source import _access, chosen, configure, watches
+from gpuwatch.collectors.kubernetes.source import _access, all_watches, configure, selected_kinds
 from gpuwatch.collectors.shared.json_fields import Malformed
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
@@ -53,12 +53,12 @@ def gang(name: str, job: str = "train", bound: bool = False) -> Json:
     return pod(name, bound=bound, count=4, ownerReferences=[owner])
 
 
-def news(book: Book, at: float, table: str) -> list[Json]:
+def news(book: ClusterChanges, at: float, table: str) -> list[Json]:
     return book.take(us(at)).get(table, [])
 
 
 def test_a_pod_that_does_not_change_is_written_once() -> None:
-    book = Book()
+    book = ClusterChanges()
     for _ in range(3):
         assert "uid-a" == book.pod(pod(), us(0))
 
@@ -70,10 +70,10 @@ def test_a_pod_that_does_not_change_is_written_once() -> None:
 
 
 def test_what_the_store_has_is_not_written_again_after_a_restart() -> None:
-    first = Book()
+    first = ClusterChanges()
     first.pod(pod(), us(0))
     stored = [row | {"cluster": "c1", "account": None} for row in news(first, 0, "claim")]
-    book = Book()
+    book = ClusterChanges()
 
     assert us(0) == book.remember(stored)
 
@@ -83,11 +83,11 @@ def test_what_the_store_has_is_not_written_again_after_a_restart() -> None:
 
 
 def test_a_list_of_one_namespace_ends_nothing_in_another() -> None:
-    book = Book()
+    book = ClusterChanges()
     book.pod(pod("a"), us(0))
     book.pod(pod("b", namespace="sales"), us(0))
     book.take(us(0))
-    book.listed(set(), us(90), us(100), "lab")
+    book.pods_listed(set(), us(90), us(100), "lab")
 
     assert [("a", us(90))] == [(row["pod"], row["end_us"]) for row in news(book, 100, "claim")]
 
@@ -102,10 +102,10 @@ def test_a_list_of_one_namespace_ends_nothing_in_another() -> None:
     ],
 )
 def test_a_pod_that_a_list_does_not_have_ends(alive: int | None, expected: int) -> None:
-    book = Book()
+    book = ClusterChanges()
     book.pod(pod(), us(0))
     book.take(us(0))
-    book.listed(set(), alive, us(100), None)
+    book.pods_listed(set(), alive, us(100), None)
 
     assert [expected] == [row["end_us"] for row in news(book, 100, "claim")]
 
@@ -114,7 +114,7 @@ def test_a_pod_that_ended_before_it_was_deleted_keeps_its_end() -> None:
     over = pod()
     done = {"terminated": {"startedAt": rfc3339(T0_US), "finishedAt": rfc3339(us(30))}}
     over["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "m", "state": done}]}
-    book = Book()
+    book = ClusterChanges()
     book.pod(over, us(0))
 
     assert [us(30)] == [row["end_us"] for row in news(book, 40, "claim")]
@@ -126,7 +126,7 @@ def test_a_pod_that_ended_before_it_was_deleted_keeps_its_end() -> None:
 
 def test_the_last_word_about_what_runs_moves_to_another_pod_when_its_own_ends() -> None:
     """After a restart only open claims are known: one of them must carry the newest evidence."""
-    book = Book()
+    book = ClusterChanges()
     for name in ("a", "b"):
         book.pod(pod(name), us(0))
     book.take(us(0))
@@ -147,7 +147,7 @@ def test_the_last_word_about_what_runs_moves_to_another_pod_when_its_own_ends() 
 
 def test_a_node_whose_gpus_are_cut_gives_its_pods_their_profile_and_keeps_it() -> None:
     """Labelled anew, the node must not make a second claim of a pod that runs."""
-    book = Book()
+    book = ClusterChanges()
     book.node(node(nvidia_com__gpu_product="NVIDIA-A100-MIG-1g.10gb"), us(0))
     book.pod(pod(), us(0))
     book.node(node(), us(60))
@@ -157,7 +157,7 @@ def test_a_node_whose_gpus_are_cut_gives_its_pods_their_profile_and_keeps_it() -
 
 
 def test_a_gang_waits_as_one_request() -> None:
-    book = Book()
+    book = ClusterChanges()
     for name in ("w0", "w1"):
         book.pod(gang(name), us(0))
 
@@ -180,7 +180,7 @@ def test_a_gang_waits_as_one_request() -> None:
 
 
 def test_nodes_are_told_when_they_change_hourly_and_when_they_go() -> None:
-    book, said = Book(), []
+    book, said = ClusterChanges(), []
     for at, ready in ((0, "True"), (60, "True"), (120, "False"), (3800, "False")):
         book.node(node(ready=ready), us(at))
         said.append([row["state"] for row in news(book, at, "node")])
@@ -202,7 +202,7 @@ def test_events_are_kept_of_pods_and_nodes_with_gpus_only_and_once() -> None:
             "reason": "Failed",
         }
 
-    book = Book()
+    book = ClusterChanges()
     book.pod(pod("a"), us(0))
     book.node(node(), us(0))
     for item in (event("Pod", "a"), event("Pod", "web"), event("Node", "n1"), event("Pod", "a"), event("Pod", "a", 2)):
@@ -212,13 +212,13 @@ def test_events_are_kept_of_pods_and_nodes_with_gpus_only_and_once() -> None:
 
 
 def test_what_cannot_be_read_is_counted_once_per_object() -> None:
-    book = Book()
+    book = ClusterChanges()
     dra = pod(resource="cpu")
     dra["spec"]["resourceClaims"] = [{"name": "gpu"}]
     for _ in range(3):
         assert book.pod(dra, us(0)) is None
 
-    assert [1] == list(book.rejects.counts.values())
+    assert [1] == list(book.outbox.rejects.counts.values())
     assert {} == book.take(us(0))
 
 
@@ -232,7 +232,7 @@ def test_what_cannot_be_read_is_counted_once_per_object() -> None:
 )
 def test_a_pod_that_nothing_identifies_is_malformed(item: Json, reason: str) -> None:
     """A whole one without GPUs is not."""
-    pods = Pods(Book())
+    pods = Pods(ClusterChanges())
     assert pods.take(pod(count=0), us(0)) is None
 
     with pytest.raises(Malformed, match=f"^{reason}$"):
@@ -240,7 +240,7 @@ def test_a_pod_that_nothing_identifies_is_malformed(item: Json, reason: str) -> 
 
 
 def test_a_pod_that_went_need_not_be_whole() -> None:
-    book = Book()
+    book = ClusterChanges()
     pods = Pods(book)
     pods.take(pod(), us(0))
     pods.deleted({"metadata": {"uid": "uid-a"}}, us(5), us(5))
@@ -256,7 +256,9 @@ def test_a_pod_that_went_need_not_be_whole() -> None:
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        pytest.param({}, "server: is missing, and this is no pod", id="no server outside a cluster"),
+        pytest.param(
+            {}, "server: is missing, and this process does not run in a pod", id="no server outside a cluster"
+        ),
         pytest.param({"server": "k8s.example"}, "server: must be http(s)://", id="a name alone"),
         pytest.param({"server": "https://ann:pw@k8s"}, "server: must be http(s)://", id="a password in the URL"),
         pytest.param({"server": "https://k8s:port"}, "server: must be http(s)://", id="a port that is none"),
@@ -264,7 +266,7 @@ def test_a_pod_that_went_need_not_be_whole() -> None:
         pytest.param({"server": "https://k8s", "namespaces": "lab"}, "namespaces: must be a list", id="not a list"),
         pytest.param({"server": "https://k8s", "pagesize": 5}, "pagesize: is not an option", id="a misspelt option"),
         pytest.param(
-            {"server": "https://k8s", "kinds": ["Secret"]}, "kinds: 'Secret' is not read", id="an unknown kind"
+            {"server": "https://k8s", "kinds": ["Secret"]}, "kinds: 'Secret' is not supported", id="an unknown kind"
         ),
         pytest.param({"server": "https://k8s", "page_size": 0}, "page_size: must be a number", id="pages of nothing"),
     ],
@@ -308,7 +310,7 @@ DRA, LAB = "/apis/resource.k8s.io", "/api/v1/namespaces/lab"
 
 def test_each_kind_waits_for_what_its_objects_mean() -> None:
     """Slices before nodes, nodes and claims before pods, pods before events; queues and jobs wait for nothing."""
-    every = watches(Book(), ("lab",), True, True, FOUND)
+    every = all_watches(ClusterChanges(), ("lab",), True, True, FOUND)
 
     assert {
         f"{DRA}/v1/resourceslices": set(),
@@ -326,7 +328,7 @@ def test_each_kind_waits_for_what_its_objects_mean() -> None:
 
 
 def test_each_namespace_has_its_own_watches() -> None:
-    paths = [w.path for w in watches(Book(), ("lab", "dev"), False, False, {("batch", "jobs"): "v1"})]
+    paths = [w.path for w in all_watches(ClusterChanges(), ("lab", "dev"), False, False, {("batch", "jobs"): "v1"})]
 
     assert [
         "/apis/batch/v1/namespaces/lab/jobs",
@@ -348,7 +350,7 @@ def test_each_namespace_has_its_own_watches() -> None:
 def test_kinds_can_be_chosen(names: list[str], expected: set[str]) -> None:
     problems: list[str] = []
 
-    assert expected == chosen(Options({"kinds": names}, "t", problems))
+    assert expected == selected_kinds(Options({"kinds": names}, "t", problems))
     assert [] == problems
 
 

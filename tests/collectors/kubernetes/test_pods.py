@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.kubernetes.files import parse
+from gpuwatch.collectors.kubernetes.files import parse_objects
 from gpuwatch.collectors.kubernetes.owner import owner_of
-from gpuwatch.collectors.kubernetes.pods import claims, gpu_resources
+from gpuwatch.collectors.kubernetes.pods import claim_rows, gpu_resources
 from gpuwatch.collectors.shared.resource_lists import profile_of
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.model import Rejects, Source
@@ -28,7 +28,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
     """Pods and nodes of one dump, as kubectl get pods,nodes gives them."""
     items = [item for name in ("pods", "nodes") for item in json.loads((DATA / f"{name}.json").read_text())["items"]]
     rejects = Rejects()
-    found = parse(json.dumps({"kind": "List", "items": items}), Source("pods.json", "c1"), rejects)
+    found = parse_objects(json.dumps({"kind": "List", "items": items}), Source("pods.json", "c1"), rejects)
     assert {} == rejects.counts
     return found
 
@@ -162,7 +162,7 @@ def test_device_ids_in_the_status_are_kept() -> None:
     told = [{"resourceID": f"{UUID}a1"}, {"resourceID": f"{UUID}a2::3"}]
     pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"] = [{"name": "nvidia.com/gpu", "resources": told}]
 
-    assert [f"{UUID}a1,{UUID}a2"] == [row["gpus"] for row in claims(pod)]
+    assert [f"{UUID}a1,{UUID}a2"] == [row["gpus"] for row in claim_rows(pod)]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_doubtful_device_ids_stay_unknown(annotation: dict[str, str]) -> None:
     pod = _bare()
     pod["metadata"]["annotations"] = annotation
 
-    assert [None] == [row["gpus"] for row in claims(pod)]
+    assert [None] == [row["gpus"] for row in claim_rows(pod)]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def _ended(phase: str = "Failed", **status: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_how_a_pod_ended(pod: dict[str, Any], state: str) -> None:
 
-    assert [(state, at("09:00:00"))] == [(row["state"], row["end_us"]) for row in claims(pod)]
+    assert [(state, at("09:00:00"))] == [(row["state"], row["end_us"]) for row in claim_rows(pod)]
 
 
 def test_a_pod_that_runs_on_while_it_is_to_be_preempted_still_runs() -> None:
@@ -231,7 +231,7 @@ def test_a_pod_that_runs_on_while_it_is_to_be_preempted_still_runs() -> None:
     )
     pod["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2026-11-02T08:00:00Z"}}
 
-    assert [("Running", None)] == [(row["state"], row["end_us"]) for row in claims(pod)]
+    assert [("Running", None)] == [(row["state"], row["end_us"]) for row in claim_rows(pod)]
 
 
 def test_whole_and_shared_gpus_of_one_pod_are_one_claim() -> None:
@@ -239,4 +239,4 @@ def test_whole_and_shared_gpus_of_one_pod_are_one_claim() -> None:
     pod = _ended()
     pod["spec"]["containers"].append({"name": "s", "resources": {"limits": {"nvidia.com/gpu.shared": "1"}}})
 
-    assert [(None, 2)] == [(row["profile"], row["device_count"]) for row in claims(pod)]
+    assert [(None, 2)] == [(row["profile"], row["device_count"]) for row in claim_rows(pod)]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch.collectors.kubernetes.files import parse
+from gpuwatch.collectors.kubernetes.files import parse_objects
 from gpuwatch.collectors.kubernetes.schedulers import coscheduling, kueue, kueue_queues, volcano
 from gpuwatch.collectors.shared.json_fields import Malformed
 from gpuwatch.collectors.shared.records import table_batches
@@ -288,7 +288,7 @@ def test_a_file_of_all_kinds_keeps_what_can_be_read() -> None:
     ]  # fmt: skip
     rejects = Rejects()
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    tables = parse(text, Source("all.json", "c1", observed_us=AT), rejects)
+    tables = parse_objects(text, Source("all.json", "c1", observed_us=AT), rejects)
 
     assert {"Workload: spec is not an object": 1} == rejects.counts
     assert [("lab/j", 16), ("lab/j", 2), ("lab/n", 8), ("lab/n", 1)] == [
@@ -305,6 +305,6 @@ def test_a_list_of_who_waits_where() -> None:
         "apiVersion": "visibility.kueue.x-k8s.io/v1beta2", "kind": "PendingWorkloadsSummary",
         "items": [WHOLE["PendingWorkload"][1]],
     }  # fmt: skip
-    tables = parse(json.dumps(summary), Source("p.json", "c1", observed_us=AT), Rejects())
+    tables = parse_objects(json.dumps(summary), Source("p.json", "c1", observed_us=AT), Rejects())
 
     assert [("PendingWorkload", "lab/n", "lq")] == [(r["kind"], r["uid"], r["queue"]) for r in tables["workload"]]

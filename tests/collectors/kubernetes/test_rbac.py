@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from gpuwatch.collectors.kubernetes.changes import Book
+from gpuwatch.collectors.kubernetes.changes import ClusterChanges
 from gpuwatch.collectors.kubernetes.feeds import Events, Nodes, Pods
 from gpuwatch.collectors.kubernetes.rbac import main, manifests
 from gpuwatch.collectors.kubernetes.source import all_feeds
@@ -32,7 +32,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_rules_are_the_registered_kinds() -> None:
-    book = Book()
+    book = ClusterChanges()
     read = {(feed.group, feed.plural) for feed in all_feeds(book) if feed.versions}
     read.add(("discovery.k8s.io", "endpointslices"))
 
@@ -42,7 +42,7 @@ def test_the_rules_are_the_registered_kinds() -> None:
 
 
 def test_pods_nodes_and_events_are_in_the_role_that_is_always_applied() -> None:
-    book = Book()
+    book = ClusterChanges()
 
     assert {(f.group, f.plural) for f in (Pods(book), Nodes(book), Events(book))} == rights(DEPLOY / "10-access.yaml")
 

@@ -318,7 +318,7 @@ def test_a_kind_that_may_not_be_read_is_told_once_with_its_rule_and_stops_no_oth
     rule = 'a ClusterRole with the rule apiGroups: ["batch"], resources: ["jobs"], verbs: ["list", "watch"]'
 
     assert [True] == [rule in error for error in sink.errors]
-    assert {f"may not read {JOBS}: bind {rule}": 1} == sink.refused.counts
+    assert {f"no permission to read {JOBS}: bind {rule}": 1} == sink.refused.counts
 
 
 @pytest.mark.parametrize("path", [NODES, EVENTS])

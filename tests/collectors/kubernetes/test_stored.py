@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.kubernetes.changes import Book
+from gpuwatch.collectors.kubernetes.changes import ClusterChanges
 from gpuwatch.collectors.kubernetes.kinds import kinds
-from gpuwatch.collectors.kubernetes.resume import writer
+from gpuwatch.collectors.kubernetes.resume import kind_of_row
 from gpuwatch.core.clock import SECOND_US
 
 T0_US = 1_793_577_600_000_000
@@ -37,10 +37,10 @@ def workload(uid: str = "old") -> Json:
 
 def closed(table: str, *rows: Json, items: tuple[Json, ...] = (), kind: str = "", **words: Any) -> list[Json]:
     """Rows that a first list of these items says are gone, 100 s after the world began."""
-    book, read = Book(), kinds()[KUEUE, kind or {"queue": "LocalQueue", "workload": "Workload"}[table]]
-    alive_us = book.remember_things(table, rows)
-    uids = {book.thing(read, item, us(100)) for item in items} | words.get("unread", set())
-    book.things_listed(read, uids, alive_us, us(100), words.get("namespace"))
+    book, read = ClusterChanges(), kinds()[KUEUE, kind or {"queue": "LocalQueue", "workload": "Workload"}[table]]
+    alive_us = book.remember_objects(table, rows)
+    uids = {book.object(read, item, us(100)) for item in items} | words.get("unread", set())
+    book.objects_listed(read, uids, alive_us, us(100), words.get("namespace"))
     return [row for row in book.take(us(100)).get(table, []) if row["state"] == "deleted"]
 
 
@@ -77,10 +77,10 @@ def test_a_workload_that_went_unseen_ended(words: Json, expected: int) -> None:
 
 
 def test_it_is_closed_once() -> None:
-    book, read = Book(), kinds()[KUEUE, "Workload"]
-    alive_us = book.remember_things("workload", [gang()])
+    book, read = ClusterChanges(), kinds()[KUEUE, "Workload"]
+    alive_us = book.remember_objects("workload", [gang()])
     for at in (100, 200):
-        book.things_listed(read, set(), alive_us, us(at), None)
+        book.objects_listed(read, set(), alive_us, us(at), None)
 
     assert [us(100)] == [row["observed_us"] for row in book.take(us(200))["workload"]]
 
@@ -115,6 +115,6 @@ def test_a_queue_that_went_unseen_is_no_more() -> None:
     ],
 )
 def test_whose_rows_these_are(scheduler: str, kind: str, table: str, expected: tuple[str, str] | None) -> None:
-    found = writer(table, {"scheduler": scheduler, "kind": kind})
+    found = kind_of_row(table, {"scheduler": scheduler, "kind": kind})
 
     assert expected == (None if found is None else (found.group, found.kind))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.kubernetes.changes import Book
-from gpuwatch.collectors.kubernetes.kinds import Kind, Rows, find, object_kind
+from gpuwatch.collectors.kubernetes.changes import ClusterChanges
+from gpuwatch.collectors.kubernetes.kinds import Kind, Rows, find_kind, object_kind
 from gpuwatch.collectors.kubernetes.quota import priority_class, resource_quota
 from gpuwatch.collectors.shared import changes
 from gpuwatch.collectors.shared.changes import LastWritten
@@ -45,22 +45,22 @@ def gang(state: str = "running", start: float = 0, end: float | None = None) -> 
     return "workload", {"kind": "Thing", "uid": "u1", "state": state, "start_us": us(start), "end_us": ended}
 
 
-def news(book: Book, at: float, table: str) -> list[Json]:
+def news(book: ClusterChanges, at: float, table: str) -> list[Json]:
     return book.take(us(at)).get(table, [])
 
 
 def test_an_object_without_rows_leaves_nothing() -> None:
-    book = Book()
+    book = ClusterChanges()
 
-    assert "u1" == book.thing(THING, thing(), us(0))
-    book.thing_deleted(THING, "u1", us(5))
+    assert "u1" == book.object(THING, thing(), us(0))
+    book.object_deleted(THING, "u1", us(5))
     assert {} == book.take(us(5))
 
 
 def test_what_does_not_change_is_told_again_after_an_hour_only() -> None:
-    book, said = Book(), []
+    book, said = ClusterChanges(), []
     for at in (0, 10, 3599, 3600, 3610):
-        book.thing(THING, thing(queue()), us(at))
+        book.object(THING, thing(queue()), us(at))
         said.append(len(news(book, at, "queue")))
 
     assert [1, 0, 0, 1, 0] == said
@@ -68,8 +68,8 @@ def test_what_does_not_change_is_told_again_after_an_hour_only() -> None:
 
 def test_what_nobody_speaks_of_is_told_again_after_an_hour() -> None:
     """A quiet watch is no sign that a queue is gone."""
-    book = Book()
-    book.thing(THING, thing(queue(), gang()), us(0))
+    book = ClusterChanges()
+    book.object(THING, thing(queue(), gang()), us(0))
     book.take(us(0))
 
     assert {} == book.take(us(3599))
@@ -78,19 +78,19 @@ def test_what_nobody_speaks_of_is_told_again_after_an_hour() -> None:
 
 
 def test_each_row_of_an_object_is_news_by_itself() -> None:
-    book = Book()
-    book.thing(THING, thing(queue("h100"), queue("a100")), us(0))
+    book = ClusterChanges()
+    book.object(THING, thing(queue("h100"), queue("a100")), us(0))
     book.take(us(0))
-    book.thing(THING, thing(queue("h100"), queue("a100", used=4)), us(1))
+    book.object(THING, thing(queue("h100"), queue("a100", used=4)), us(1))
 
     assert [("a100", 4)] == [(row["flavor"], row["used"]) for row in news(book, 1, "queue")]
 
 
 def test_a_flavor_that_a_queue_no_longer_has_is_deleted() -> None:
-    book = Book()
-    book.thing(THING, thing(queue("h100"), queue("a100")), us(0))
+    book = ClusterChanges()
+    book.object(THING, thing(queue("h100"), queue("a100")), us(0))
     book.take(us(0))
-    book.thing(THING, thing(queue("h100")), us(1))
+    book.object(THING, thing(queue("h100")), us(1))
 
     assert [("a100", "deleted", us(1))] == [(r["flavor"], r["state"], r["observed_us"]) for r in news(book, 1, "queue")]
 
@@ -104,10 +104,10 @@ def test_a_flavor_that_a_queue_no_longer_has_is_deleted() -> None:
     ],
 )
 def test_a_workload_that_is_deleted_has_ended(row: tuple[str, Json], expected: int) -> None:
-    book = Book()
-    book.thing(THING, thing(row), us(0))
+    book = ClusterChanges()
+    book.object(THING, thing(row), us(0))
     book.take(us(0))
-    book.thing_deleted(THING, "u1", us(50))
+    book.object_deleted(THING, "u1", us(50))
 
     assert [("deleted", expected, us(50))] == [
         (r["state"], r["end_us"], r["observed_us"]) for r in news(book, 50, "workload")
@@ -116,21 +116,21 @@ def test_a_workload_that_is_deleted_has_ended(row: tuple[str, Json], expected: i
 
 
 def test_a_list_of_a_namespace_deletes_nothing_elsewhere() -> None:
-    book = Book()
+    book = ClusterChanges()
     for uid, namespace in (("u1", "lab"), ("u2", "lab"), ("u3", "sales")):
         _, row = queue()
-        book.thing(THING, thing(("queue", row | {"name": uid}), uid=uid, namespace=namespace), us(0))
+        book.object(THING, thing(("queue", row | {"name": uid}), uid=uid, namespace=namespace), us(0))
     book.take(us(0))
-    book.things_listed(THING, {"u1"}, us(20), us(60), "lab")
+    book.objects_listed(THING, {"u1"}, us(20), us(60), "lab")
 
     assert [("u2", "deleted", us(60))] == [(r["name"], r["state"], r["observed_us"]) for r in news(book, 60, "queue")]
 
 
 def test_a_workload_that_went_unseen_ended_when_it_was_last_known() -> None:
-    book = Book()
-    book.thing(THING, thing(gang()), us(0))
+    book = ClusterChanges()
+    book.object(THING, thing(gang()), us(0))
     book.take(us(0))
-    book.things_listed(THING, set(), us(20), us(60), None)
+    book.objects_listed(THING, set(), us(20), us(60), None)
 
     assert [us(20)] == [row["end_us"] for row in news(book, 60, "workload")]
 
@@ -140,8 +140,8 @@ def test_events_about_an_object_that_gave_rows_are_kept() -> None:
         about = {"kind": kind, "namespace": "lab", "name": name}
         return {"metadata": {"uid": f"e-{name}"}, "involvedObject": about, "eventTime": "2026-11-02T00:00:00Z"}
 
-    book = Book()
-    book.thing(THING, thing(gang()), us(0))
+    book = ClusterChanges()
+    book.object(THING, thing(gang()), us(0))
     for item in (event("Thing", "n-u1"), event("Thing", "other"), event("Other", "n-u1")):
         book.event(item)
 
@@ -170,7 +170,7 @@ def test_objects_beyond_the_limit_are_written_every_time() -> None:
     ],
 )
 def test_who_reads_an_object(item: Json, expected: str | None) -> None:
-    known = find(item)
+    known = find_kind(item)
 
     assert expected == (known.plural if known else None)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuwatch.collectors.kubernetes.kinds import find
+from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.kubernetes.topology import hypernode_rows, topology_rows
 from gpuwatch.collectors.shared.json_fields import Malformed
 
@@ -92,7 +92,7 @@ def test_members_of_a_hypernode() -> None:
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v1beta2"])
 def test_every_version_of_a_topology_is_found(version: str) -> None:
-    kind = find({"apiVersion": f"kueue.x-k8s.io/{version}", "kind": "Topology"})
+    kind = find_kind({"apiVersion": f"kueue.x-k8s.io/{version}", "kind": "Topology"})
 
     assert kind is not None
     assert (version, topology_rows) == (version if version in kind.versions else None, kind.rows)

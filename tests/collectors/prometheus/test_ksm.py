@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuwatch.collectors.kubernetes.files import Reader
+from gpuwatch.collectors.kubernetes.files import ObjectReader
 from gpuwatch.collectors.prometheus.chunking import Asker
 from gpuwatch.collectors.prometheus.http import Access, Client
 from gpuwatch.collectors.prometheus.ksm_changes import Book
@@ -48,7 +48,7 @@ def facts(**told: Any) -> Facts:
 
 def rows(seen: list[Seen], told: Facts, waiting: bool = False) -> dict[str, list[dict[str, Any]]]:
     """Rows by table of the pods of some series."""
-    reader = Reader(None)
+    reader = ObjectReader(None)
     for pod in pods_of(seen).values():
         reader.take(pod_object(pod, told, waiting))
     assert [] == reader.finish()
@@ -223,7 +223,7 @@ def test_a_node_by_what_was_told() -> None:
         ],
         "kube_node_labels": [({"label_nvidia_com_gpu_product": "NVIDIA-H100-80GB-HBM3"}, 1.0)],
     }
-    reader = Reader(T0 * S)
+    reader = ObjectReader(T0 * S)
     reader.take(node_object("n1", told, ready=False, cordoned=False, since_us=T0 * S))
     reader.finish()
     [row] = reader.tables["node"]
@@ -236,7 +236,7 @@ def test_a_node_by_what_was_told() -> None:
 def test_a_quota_by_what_was_told() -> None:
     own = {"namespace": "lab", "resourcequota": "g", "resource": "requests.nvidia.com/gpu"}
     [item] = quota_objects([(own | {"type": "hard"}, 8.0), (own | {"type": "used"}, 3.0)])
-    reader = Reader(T0 * S)
+    reader = ObjectReader(T0 * S)
     reader.take(item)
     [row] = reader.tables["queue"]
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.collectors.kubernetes.kinds import find
+from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.kubernetes.schedulers.kuberay import groups_of
 from gpuwatch.collectors.ray.changes import HEARTBEAT_US, REFRESH_US, Book
 from gpuwatch.collectors.ray.files import read
@@ -565,7 +565,7 @@ def kuberay(kind: str, spec: Item, status: Item | None = None, **metadata: Any) 
 
 
 def workload(item: Item) -> Item:
-    known = find(item)
+    known = find_kind(item)
     assert known is not None
     ((name, row),) = known.rows(item, None)
     assert "workload" == name
