@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
 CHECKOUT = Path(__file__).parents[1]
@@ -45,6 +48,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder(item) in MARKED_FOLDERS:
             item.add_marker(folder(item))
     items.sort(key=lambda item: folder(item) not in MARKED_FOLDERS)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """DuckDB uses one thread unless a test asks for more: for tiny tables a second one is only overhead."""
+    connect = duckdb.connect
+
+    def with_one_thread(database: str = ":memory:", config: dict[str, Any] | None = None, **options: Any) -> Any:
+        return connect(database, config={"threads": 1} | (config or {}), **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duckdb, "connect", with_one_thread)
+        yield
 
 
 @pytest.fixture(scope="session")

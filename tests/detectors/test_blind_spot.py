@@ -94,7 +94,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world = World(tmp_path_factory.mktemp("fleet"))
     for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
         scene(world, name_of(case))
-    world.analyze()
+    world.analyze(detectors=[RULE])
     yield world
     world.store.close()
 
@@ -179,9 +179,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_it_is_open_until_the_exporter_is_back(world: World) -> None:
     """The same finding with the same key."""
     world.gpu("G0", (59, WORK)).gpu("other", (240, WORK))
-    world.job("7", ["G0"], 0, None, heard=240).analyze(now=240)
+    world.job("7", ["G0"], 0, None, heard=240).analyze(now=240, detectors=[RULE])
     (first,) = world.findings(RULE)
-    world.gpu("G0", (180, WORK), start=242).job("7", ["G0"], 0, None, heard=420).analyze(now=420)
+    world.gpu("G0", (180, WORK), start=242).job("7", ["G0"], 0, None, heard=420).analyze(now=420, detectors=[RULE])
     (second,) = world.findings(RULE)
 
     # A device's last sample reaches half a step outward, one before a silence does not.
@@ -193,9 +193,9 @@ def test_it_is_open_until_the_exporter_is_back(world: World) -> None:
 def test_backfilled_samples_withdraw_it(world: World) -> None:
     """It was measured after all: the samples came late."""
     world.gpu("other", (240, WORK)).job("7", ["G0"], 0, 200).node("n1", 0, {"": 4})
-    world.gpu("G0", (1, WORK), start=230).analyze(now=240)
+    world.gpu("G0", (1, WORK), start=230).analyze(now=240, detectors=[RULE])
     before = world.findings(RULE)
-    world.gpu("G0", (229, WORK)).analyze(now=300)
+    world.gpu("G0", (229, WORK)).analyze(now=300, detectors=[RULE])
 
     assert ["resolved"] == [f.state for f in before]
     assert [("resolved", "records changed")] == [(f.state, f.reason) for f in world.findings(RULE)]
@@ -203,9 +203,9 @@ def test_backfilled_samples_withdraw_it(world: World) -> None:
 
 def test_analysing_again_keeps_everything(world: World) -> None:
     """Also when the whole window is computed anew."""
-    on_nodes(world, "x", 2).job("7", 2, 0, 200, node="node-x").analyze(now=200)
+    on_nodes(world, "x", 2).job("7", 2, 0, 200, node="node-x").analyze(now=200, detectors=[RULE])
     before = world.rows("finding")
-    world.analyze(now=500, since_us=T0)
+    world.analyze(now=500, since_us=T0, detectors=[RULE])
 
     assert 1 == len(before)
     assert before == world.rows("finding")

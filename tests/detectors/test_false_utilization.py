@@ -162,7 +162,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world = World(tmp_path_factory.mktemp("fleet"))
     for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
         scene(world, name_of(case))
-    world.analyze()
+    world.analyze(detectors=[RULE, "idle-hoarding"])
     yield world
     world.store.close()
 
@@ -329,9 +329,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def test_it_is_open_while_it_lasts_and_resolves_when_the_job_works(world: World) -> None:
     """The same finding with the same key: opened once, closed at the end of the last hollow window."""
-    world.gpu("G0", (60, HOLLOW)).job("7", ["G0"], 0, None, heard=60).analyze(now=60)
+    world.gpu("G0", (60, HOLLOW)).job("7", ["G0"], 0, None, heard=60).analyze(now=60, detectors=[RULE])
     (first,) = world.findings(RULE)
-    world.gpu("G0", (60, WORK), start=60).job("7", ["G0"], 0, None, heard=120).analyze(now=120)
+    world.gpu("G0", (60, WORK), start=60).job("7", ["G0"], 0, None, heard=120).analyze(now=120, detectors=[RULE])
     (second,) = world.findings(RULE)
 
     assert ("open", 10, None, 60, 50 * 60 * LOSS) == (
@@ -344,9 +344,9 @@ def test_it_is_open_while_it_lasts_and_resolves_when_the_job_works(world: World)
 def test_analysing_again_keeps_everything(world: World) -> None:
     """Findings and notes alike, also when the whole window is computed anew."""
     world.gpu("G0", (60, HOLLOW)).job("7", ["G0"], 0, 60)
-    world.gpu("G1", (60, without(HOLLOW, "sm_active_ratio"))).job("8", ["G1"], 0, 60).analyze(now=60)
+    world.gpu("G1", (60, without(HOLLOW, "sm_active_ratio"))).job("8", ["G1"], 0, 60).analyze(now=60, detectors=[RULE])
     before = world.rows("finding"), world.rows("unjudged")
-    world.analyze(now=100, since_us=T0)
+    world.analyze(now=100, since_us=T0, detectors=[RULE])
 
     assert [1, 1] == [len(rows) for rows in before]
     assert before == (world.rows("finding"), world.rows("unjudged"))
@@ -354,9 +354,9 @@ def test_analysing_again_keeps_everything(world: World) -> None:
 
 def test_another_roof_resolves_the_finding_as_changed_by_the_rule(world: World) -> None:
     """With a memory roof of .16 the same readings are memory-bound work."""
-    world.gpu("G0", (60, HOLLOW)).job("7", ["G0"], 0, 60).analyze(now=60)
+    world.gpu("G0", (60, HOLLOW)).job("7", ["G0"], 0, 60).analyze(now=60, detectors=[RULE])
     world.settings = Settings(dram_roof=0.16)
-    world.analyze(now=90, since_us=T0)
+    world.analyze(now=90, since_us=T0, detectors=[RULE])
 
     (finding,) = world.findings(RULE)
 
@@ -366,9 +366,9 @@ def test_another_roof_resolves_the_finding_as_changed_by_the_rule(world: World) 
 
 def test_late_labels_do_not_touch_another_jobs_finding(world: World) -> None:
     """A record about G1 comes later: the key and the opening of the finding on G0 stay."""
-    world.gpu("G0", (60, HOLLOW)).gpu("G1", (60, HOLLOW)).job("7", ["G0"], 0, 60).analyze(now=60)
+    world.gpu("G0", (60, HOLLOW)).gpu("G1", (60, HOLLOW)).job("7", ["G0"], 0, 60).analyze(now=60, detectors=[RULE])
     before = world.findings(RULE)
-    world.job("8", ["G1"], 0, 60).analyze(now=90)
+    world.job("8", ["G1"], 0, 60).analyze(now=90, detectors=[RULE])
 
     assert before == world.findings(RULE, "7")
     assert ["7", "8"] == [f.job for f in world.findings(RULE)]

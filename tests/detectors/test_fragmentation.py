@@ -26,7 +26,7 @@ def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
     w = World(tmp_path)
     for scene in scenes:
         scene(w)
-    report = w.analyze(now=180)
+    report = w.analyze(now=180, detectors=[RULE])
     assert [] == [text for text in report.failed_rules if text.startswith(RULE)]
     return found(w, RULE)
 
@@ -119,9 +119,9 @@ def test_judged_hour_by_hour_it_is_the_same_finding(tmp_path: Path) -> None:
     pieces(w)
     asked(w, 4, 1)
     waits(w, 4, 10, 150)
-    w.analyze(now=180)
+    w.analyze(now=180, detectors=[RULE])
     before = w.rows("finding")
-    w.analyze(now=180, since_us=us(60), until_us=us(120))
+    w.analyze(now=180, since_us=us(60), until_us=us(120), detectors=[RULE])
 
     assert before == w.rows("finding")
 

@@ -202,7 +202,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world = World(tmp_path_factory.mktemp("fleet"))
     for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
         scene(world, name_of(case))
-    world.analyze()
+    assert [] == world.analyze().failed_rules  # every rule, here and only here: the others' tests run their own
     yield world
     world.store.close()
 
@@ -331,11 +331,11 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def test_it_is_open_while_the_job_idles_and_resolves_when_it_works(world: World) -> None:
     """The same finding with the same key: opened once, closed at the end of the idle time."""
-    world.gpu("G0", (20, WORK), (60, IDLE)).job("7", ["G0"], 0, None, heard=80).analyze(now=80)
+    world.gpu("G0", (20, WORK), (60, IDLE)).job("7", ["G0"], 0, None, heard=80).analyze(now=80, detectors=[RULE])
     (first,) = world.findings(RULE)
-    world.gpu("G0", (20, IDLE), start=80).job("7", ["G0"], 0, None, heard=100).analyze(now=100)
+    world.gpu("G0", (20, IDLE), start=80).job("7", ["G0"], 0, None, heard=100).analyze(now=100, detectors=[RULE])
     (second,) = world.findings(RULE)
-    world.gpu("G0", (30, WORK), start=100).job("7", ["G0"], 0, None, heard=130).analyze(now=130)
+    world.gpu("G0", (30, WORK), start=100).job("7", ["G0"], 0, None, heard=130).analyze(now=130, detectors=[RULE])
     (third,) = world.findings(RULE)
 
     assert ("open", 20, None, 80) == (first.state, first.started, first.ended, first.last_seen)
@@ -348,10 +348,10 @@ def test_it_is_open_while_the_job_idles_and_resolves_when_it_works(world: World)
 
 def test_analysing_again_keeps_everything(world: World) -> None:
     """Also when the whole window is computed anew, at another time."""
-    world.gpu("G0", (20, WORK), (60, IDLE), (20, WORK)).job("7", ["G0"], 0, 100).analyze(now=100)
+    world.gpu("G0", (20, WORK), (60, IDLE), (20, WORK)).job("7", ["G0"], 0, 100).analyze(now=100, detectors=[RULE])
     before = world.rows("finding")
-    world.analyze(now=500)
-    world.analyze(now=900, since_us=T0)
+    world.analyze(now=500, detectors=[RULE])
+    world.analyze(now=900, since_us=T0, detectors=[RULE])
 
     assert 1 == len(before)
     assert before == world.rows("finding")
@@ -359,9 +359,11 @@ def test_analysing_again_keeps_everything(world: World) -> None:
 
 def test_late_samples_keep_the_key(world: World) -> None:
     """Backfilled idle hours lengthen the same finding."""
-    world.gpu("G0", (20, WORK), (40, IDLE), (60, None), (20, WORK)).job("7", ["G0"], 0, 140).analyze(now=140)
+    world.gpu("G0", (20, WORK), (40, IDLE), (60, None), (20, WORK)).job("7", ["G0"], 0, 140).analyze(
+        now=140, detectors=[RULE]
+    )
     (before,) = world.findings(RULE)
-    world.gpu("G0", (60, IDLE), start=60).analyze(now=200)
+    world.gpu("G0", (60, IDLE), start=60).analyze(now=200, detectors=[RULE])
     (after,) = world.findings(RULE)
 
     assert before.key == after.key
@@ -371,8 +373,8 @@ def test_late_samples_keep_the_key(world: World) -> None:
 
 def test_late_work_withdraws_the_accusation(world: World) -> None:
     """A second exporter's late samples show that the GPU worked: the finding says why it went."""
-    world.gpu("G0", (20, WORK), (20, IDLE), (20, WORK)).job("7", ["G0"], 0, 60).analyze(now=60)
-    world.gpu("G0", (20, WORK), start=20).analyze(now=90)
+    world.gpu("G0", (20, WORK), (20, IDLE), (20, WORK)).job("7", ["G0"], 0, 60).analyze(now=60, detectors=[RULE])
+    world.gpu("G0", (20, WORK), start=20).analyze(now=90, detectors=[RULE])
     (finding,) = world.findings(RULE)
 
     assert ("resolved", "records changed") == (finding.state, finding.reason)
@@ -381,31 +383,31 @@ def test_late_work_withdraws_the_accusation(world: World) -> None:
 
 def test_what_was_withdrawn_claims_nothing(world: World) -> None:
     """No dollar may be claimed that the ledger does not hold."""
-    world.gpu("G0", (20, WORK), (20, IDLE), (20, WORK)).job("7", ["G0"], 0, 60).analyze(now=60)
-    world.gpu("G0", (20, WORK), start=20).analyze(now=90)
+    world.gpu("G0", (20, WORK), (20, IDLE), (20, WORK)).job("7", ["G0"], 0, 60).analyze(now=60, detectors=[RULE])
+    world.gpu("G0", (20, WORK), start=20).analyze(now=90, detectors=[RULE])
 
     assert [0] == [f.wasted_s for f in world.findings(RULE)]
 
 
 def test_another_threshold_resolves_the_finding_as_changed_by_the_rule(world: World) -> None:
     """20 idle minutes are none when the site asks for 25."""
-    world.gpu("G0", (20, WORK), (20, IDLE), (20, WORK)).job("7", ["G0"], 0, 60).analyze(now=60)
+    world.gpu("G0", (20, WORK), (20, IDLE), (20, WORK)).job("7", ["G0"], 0, 60).analyze(now=60, detectors=[RULE])
     world.settings = Settings(idle_minutes=25)
-    world.analyze(now=90, since_us=T0)
+    world.analyze(now=90, since_us=T0, detectors=[RULE])
 
     assert [("resolved", "rule_changed")] == [(f.state, f.reason) for f in world.findings(RULE)]
 
 
 def test_a_later_word_of_the_scheduler_does_not_end_the_idleness(world: World) -> None:
     """Samples come a few minutes after Slurm's records: nobody saw the GPU work meanwhile."""
-    world.gpu("G0", (20, WORK), (80, IDLE)).job("7", ["G0"], 0, None, heard=107).analyze(now=107)
+    world.gpu("G0", (20, WORK), (80, IDLE)).job("7", ["G0"], 0, None, heard=107).analyze(now=107, detectors=[RULE])
 
     assert ["open"] == [f.state for f in world.findings(RULE)]
 
 
 def test_a_job_that_ended_idle_is_resolved(world: World) -> None:
     """The idleness ended with the job."""
-    world.gpu("G0", (20, WORK), (80, IDLE)).job("7", ["G0"], 0, 90).analyze(now=100)
+    world.gpu("G0", (20, WORK), (80, IDLE)).job("7", ["G0"], 0, 90).analyze(now=100, detectors=[RULE])
 
     assert [("resolved", 90)] == [(f.state, f.ended) for f in world.findings(RULE)]
 

@@ -218,8 +218,8 @@ def test_it_is_grave_while_somebody_waits(tmp_path: Path) -> None:
     with_one, without = World(tmp_path / "a"), World(tmp_path / "b")
     for world in (with_one, without):
         on(world, "G0", (60, BUSY), (120, LEFT)).job("7", ["G0"], 0, 60, node="n-G0")
-    waiting(with_one, "8", 70, 170).analyze(now=180)
-    without.analyze(now=180)
+    waiting(with_one, "8", 70, 170).analyze(now=180, detectors=[RULE])
+    without.analyze(now=180, detectors=[RULE])
     severities = [
         world.store.sql("select severity, state from finding where detector = $r", r=RULE)
         for world in (with_one, without)
@@ -232,7 +232,7 @@ def test_a_slice_is_a_subject_of_its_own(tmp_path: Path) -> None:
     """Its memory is its own."""
     world = World(tmp_path)
     world.node("n-G0", 0, {"1g.10gb": 1}).gpu("G0", (180, using(5)), gi=1, profile="1g.10gb", node="n-G0").analyze(
-        now=180
+        now=180, detectors=[RULE]
     )
 
     assert [("slice", "G0/GI-1", [device_key(CLUSTER, "G0", 1)])] == world.store.sql(

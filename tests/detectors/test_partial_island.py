@@ -27,7 +27,7 @@ def judged(tmp_path: Path, *scenes: Scene) -> list[Verdict]:
     w = World(tmp_path)
     for scene in scenes:
         scene(w)
-    report = w.analyze(now=END)
+    report = w.analyze(now=END, detectors=[RULE])
     assert [] == [text for text in report.failed_rules if text.startswith(RULE)]
     return found(w, RULE)
 

@@ -103,7 +103,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world = World(tmp_path_factory.mktemp("fleet"))
     for case, scene in (MUST_NOT_FIRE | MUST_FIRE).items():
         scene(world, name_of(case))
-    assert [] == world.analyze().failed_rules
+    assert [] == world.analyze(detectors=[RULE, "false-utilization"]).failed_rules
     yield world
     world.store.close()
 
@@ -158,10 +158,12 @@ def test_hours_one_by_one_say_what_all_at_once_do(tmp_path: Path) -> None:
     whole, steps = World(tmp_path / "a"), World(tmp_path / "b")
     for world in (whole, steps):
         world.gpu("G0", (150, WORK), (190, SMALL), (20, WORK)).job("7", ["G0"], 0, 360)
-    whole.analyze(now=360)
-    steps.analyze(now=360)
+    whole.analyze(now=360, detectors=[RULE])
+    steps.analyze(now=360, detectors=[RULE])
     for hour in range(6):
-        steps.analyze(now=360, since_us=T0 + hour * 3_600_000_000, until_us=T0 + (hour + 1) * 3_600_000_000)
+        steps.analyze(
+            now=360, since_us=T0 + hour * 3_600_000_000, until_us=T0 + (hour + 1) * 3_600_000_000, detectors=[RULE]
+        )
 
     (finding,) = whole.findings(RULE)
     assert (150, 340) == (finding.started, finding.ended)

@@ -88,7 +88,7 @@ class World:
     """A store in memory and a state on disk. Nothing is judged before `analyze`."""
 
     def __init__(self, directory: Path, settings: Settings | None = None, cluster: str = CLUSTER) -> None:
-        self.store = Store.open(None)
+        self.store = Store.open(None, threads=1)
         self.state = State.open(directory)
         self.settings = settings or Settings()
         self.cluster = cluster
