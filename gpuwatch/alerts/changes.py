@@ -9,6 +9,7 @@ from functools import partial
 
 from gpuwatch.alerts.channel import Channel, rank
 from gpuwatch.alerts.firing.repository import Firing
+from gpuwatch.alerts.kind import is_continuous
 from gpuwatch.alerts.outbox.repository import ANSWERED, Change, Mark, Outbox
 from gpuwatch.alerts.outbox.tables import About
 from gpuwatch.alerts.repository import Channels
@@ -36,7 +37,7 @@ def enqueue(state: State, findings: Sequence[Finding], now_us: int) -> int:
     written = 0
     for channel in channels:
         mine = for_channel(channel, findings, channels)
-        if channel.kind == "alertmanager":
+        if is_continuous(channel.kind):
             written += firing.update(channel.name, [finding.as_dict() for finding in fires(channel, mine)], now_us)
             continue
         timing = channel.timing
@@ -59,13 +60,13 @@ def for_channel(channel: Channel, findings: Sequence[Finding], channels: Sequenc
     if not channel.fallback:
         return findings
     others = [other for other in channels if not other.fallback]
-    heard = (f.state == "open" and any(other.hears(f) for other in others) for f in findings)
+    heard = (f.state == "open" and any(other.receives(f) for other in others) for f in findings)
     return [replace(f, state=ELSEWHERE) if elsewhere else f for f, elsewhere in zip(findings, heard, strict=True)]
 
 
 def fires(channel: Channel, findings: Sequence[Finding]) -> list[Finding]:
     """What fires at an Alertmanager: every open finding that it hears of."""
-    return [finding for finding in findings if finding.state == "open" and channel.hears(finding)]
+    return [finding for finding in findings if finding.state == "open" and channel.receives(finding)]
 
 
 def changes(channel: Channel, findings: Sequence[Finding], marks: Mapping[str, Mark], now_us: int) -> list[Change]:
@@ -107,14 +108,14 @@ def _resolved(channel: Channel, finding: Finding, mark: Mark | None, now_us: int
 
 def _worsened(channel: Channel, finding: Finding, mark: Mark, now_us: int) -> Change | None:
     """Against the worst that was told, so that a severity that swings is told once a level."""
-    if rank(finding.severity) <= rank(mark.severity) or not channel.hears(finding):
+    if rank(finding.severity) <= rank(mark.severity) or not channel.receives(finding):
         return None
     told = Mark("open", finding.severity, mark.episode, now_us)
     return _told(channel, finding, "worsened", told, mark.severity, now_us)
 
 
 def _opened(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
-    if not channel.hears(finding):
+    if not channel.receives(finding):
         quiet = Mark("quiet", finding.severity, 0, now_us)
         return Change(finding.key, quiet) if mark is None else None
     if mark is not None and mark.state == "resolved" and now_us - mark.at_us < REOPEN_QUIET_US:

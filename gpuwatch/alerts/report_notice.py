@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from gpuwatch.alerts import text as alerts_text
 from gpuwatch.alerts.channel import REPORT, Channel
-from gpuwatch.alerts.channels import slack, webhook
 from gpuwatch.alerts.outbox.repository import Outbox, Row
+from gpuwatch.alerts.record import Note
 from gpuwatch.alerts.report_recipients import FLEET, KIND, Recipients
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import rfc3339
@@ -20,14 +17,6 @@ from gpuwatch.state import State
 
 TOLD = "report:told"
 """A note of the state: the week that was told last, and to which recipients and channels."""
-
-
-@dataclass(frozen=True)
-class Note:
-    """A report for one channel: what to say, and of an e-mail to whom."""
-
-    summary: Summary
-    to: tuple[str, ...]
 
 
 def enqueue(state: State, summaries: Sequence[Summary], now_us: int, *, mail_only: bool = False) -> int:
@@ -90,23 +79,3 @@ def read(row: Row) -> Note:
         return Note(Summary.of(payload["report"]), tuple(str(address) for address in payload["to"]))
     except (TypeError, KeyError) as error:
         raise ValueError(f"its payload is not a report ({type(error).__name__})") from error
-
-
-def for_slack(summary: Summary, base_url: str | None, key: str) -> dict[str, Any]:
-    """One line that decides, the numbers as fields, the dearest waste, and a link to the PDF."""
-    fields = [(label, f"{value} {change}".strip()) for label, value, change in summary.numbers]
-    notes = [summary.window, summary.budget, summary.quality, f"key {key}"]
-    worst = "; ".join(f"{money} {what} ({owner})" for what, owner, money, _ in summary.wastes[:1])
-    lines = [("Dearest waste", worst)] if worst else []
-    url = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
-    return slack.note(f"{summary.lead}", [*fields, *lines], ("Open the PDF", url), notes)
-
-
-def for_program(summary: Summary, base_url: str | None, key: str) -> dict[str, Any]:
-    """{"version", "event": "report", "key", "link", "report"}."""
-    link = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
-    return {"version": webhook.VERSION, "event": REPORT, "key": key, "link": link, "report": dict(_json(summary))}
-
-
-def _json(summary: Summary) -> Mapping[str, Any]:
-    return summary.as_dict()

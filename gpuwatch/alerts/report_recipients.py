@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.alerts.channels.email_server import MAX_RECIPIENTS, is_address
+from gpuwatch.alerts.delivery.email_server import MAX_RECIPIENTS, is_address
 from gpuwatch.core.errors import UsageError
 from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from gpuwatch.alerts.channel import ALERTMANAGER, MAX_CHANNELS, Channel, moved, parse
+from gpuwatch.alerts.channel import MAX_CHANNELS, Channel
 from gpuwatch.alerts.channel_options import More
-from gpuwatch.alerts.channels.destination_guard import Guard
-from gpuwatch.alerts.channels.email_server import Mail
+from gpuwatch.alerts.channel_parse import parse
+from gpuwatch.alerts.delivery.destination_guard import Guard
+from gpuwatch.alerts.delivery.email_server import Mail
 from gpuwatch.alerts.firing import repository as firing
+from gpuwatch.alerts.kind import is_continuous
 from gpuwatch.alerts.outbox import repository as outbox_repository
 from gpuwatch.alerts.outbox import tables as outbox_tables
 from gpuwatch.alerts.timing import Timing
@@ -96,7 +99,7 @@ class Channels:
         with self._state.transaction(write=True) as connection:
             known = _read(connection)
             wanted = {n: c for n, c in known.items() if c.origin != "file"}
-            wanted |= {channel.name: moved(channel, "file") for channel in channels}
+            wanted |= {channel.name: replace(channel, origin="file") for channel in channels}
             return _exchange(connection, known, wanted, actor, at_us)
 
     def _parsed(self, item: Mapping[str, Any], known: Mapping[str, Channel]) -> Channel:
@@ -138,12 +141,12 @@ def _write(connection: Connection, before: Channel | None, channel: Channel, act
         outbox_repository.revive(connection, channel.name, at_us)  # one that was removed lately, and is back
     else:
         connection.execute(sa.update(_channel).where(_channel.c.name == channel.name).values(**values))
-        if before.kind != channel.kind and ALERTMANAGER in (before.kind, channel.kind):
-            outbox_repository.drop(connection, channel.name)  # an Alertmanager is told in another way than the others
+        if is_continuous(before.kind) != is_continuous(channel.kind):
+            outbox_repository.drop(connection, channel.name)
             firing.drop(connection, channel.name)
         elif _moved(before, channel):
             outbox_repository.revive(connection, channel.name, at_us)
-            firing.anew(connection, channel.name)
+            firing.push_again(connection, channel.name)
         if before.timing != channel.timing:
             outbox_tables.hasten(connection, channel.name, at_us)
     what = f"channel {channel.name} {'made' if before is None else 'changed'}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpuwatch.alerts import text as alerts_text
 
 if TYPE_CHECKING:
-    from gpuwatch.alerts.outbox.digest import Alert
+    from gpuwatch.alerts.record import Alert
 
 MAX_SUBJECT = 300
 MAX_BODY = 2000

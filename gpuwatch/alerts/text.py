@@ -82,7 +82,7 @@ def cost_a_day(finding: Json) -> Decimal | None:
     return cost * DAY_US / max(seen_us - started_us, ELAPSED_US_MIN)
 
 
-def claims(finding: Json) -> bool:
+def claims_waste(finding: Json) -> bool:
     """Whether it is about money that is wasted: a message about a budget is not, and says in its own words what was spent."""
     return not str(finding.get("key")).startswith(BUDGET)
 

@@ -13,8 +13,9 @@ from typing import Any
 from gpuwatch.alerts import budgets as alerts_budgets
 from gpuwatch.alerts import report_notice
 from gpuwatch.alerts.changes import enqueue
-from gpuwatch.alerts.channel import REPORT, Channel, from_config
-from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.channel import REPORT, Channel
+from gpuwatch.alerts.channel_parse import from_config
+from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.alerts.outbox.deliver import Deliverer
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import DAY_US, Window

@@ -16,7 +16,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.billing import chargeback
 from gpuwatch.core.errors import GpuwatchError, StoreBusy, StoreError, UnreadableInput
 from gpuwatch.core.model import Points, Rejects

@@ -11,8 +11,8 @@ import pytest
 
 from gpuwatch.alerts.changes import enqueue
 from gpuwatch.alerts.channels import alertmanager
-from gpuwatch.alerts.channels.alertmanager_push import CHUNK
-from gpuwatch.alerts.channels.http_post import BACKOFF_S_MAX
+from gpuwatch.alerts.delivery.http_post import BACKOFF_S_MAX
+from gpuwatch.alerts.firing.push import CHUNK
 from gpuwatch.alerts.firing.repository import ENDED_US, MAX_FIRING, Firing
 from gpuwatch.alerts.outbox.deliver import Deliverer, listing
 from gpuwatch.alerts.repository import Channels
@@ -21,7 +21,6 @@ from gpuwatch.core.clock import DAY_US, parse_rfc3339, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
 from tests.worlds.alerts import T0_US, Clock, Hook, add_channel, deliverer, finding, hook, several
-from tests.worlds.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def clock() -> Clock:
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     """A story from its beginning to its end, which comes within seconds."""
-    asyncio.run(asyncio.wait_for(story, PATIENCE_S))
+    asyncio.run(asyncio.wait_for(story, 20))
 
 
 def add(state: State, receiver: Hook, **item: Any) -> None:
@@ -310,7 +309,7 @@ def test_no_channel_fires_without_end(state: State) -> None:
     firing = Firing(state)
     found = [{"key": f"f{i}", "severity": "high"} for i in range(MAX_FIRING + 1)]
     assert MAX_FIRING == firing.update("am", found, T0_US)
-    firing.told("am", firing.list("am"), T0_US)
+    firing.pushed("am", firing.list("am"), T0_US)
     firing.update("am", [], T0_US + 1)
     assert MAX_FIRING == len(firing.list("am"))
     firing.update("am", [], T0_US + 1 + DAY_US)

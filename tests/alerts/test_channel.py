@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.alerts.channel import EVENTS, GROUPS, KINDS, Channel, from_config, url_hint
+from gpuwatch.alerts.channel import EVENTS, Channel, url_hint
 from gpuwatch.alerts.channel_options import MORE
+from gpuwatch.alerts.channel_parse import GROUPS, from_config
 from gpuwatch.alerts.channels import slack
-from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.delivery.destination_guard import Guard
+from gpuwatch.alerts.kind import ContinuousKind, channel_kind, channel_kinds, find_kind
 from gpuwatch.alerts.outbox.deliver import listing
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.alerts.templates import FIELDS
@@ -145,7 +147,7 @@ def test_what_the_api_shows_may_be_sent_back(state: State) -> None:
     [
         pytest.param({"name": "a b"}, "name must be", id="a space in the name"),
         pytest.param({"name": None}, "name must be", id="no name"),
-        pytest.param({"kind": "pager"}, "kind must be one of slack, webhook", id="unknown kind"),
+        pytest.param({"kind": "pager"}, "kind must be one of alertmanager, email", id="unknown kind"),
         pytest.param({"kind": []}, "kind must be", id="a kind that is no word"),
         pytest.param({"severity_min": "bad"}, "severity_min must be", id="unknown severity"),
         pytest.param({"teams": []}, "teams must be", id="no team at all"),
@@ -192,7 +194,11 @@ def test_what_the_api_shows_may_be_sent_back(state: State) -> None:
             {"kind": "webhook", "authorization": "a\r\nb"}, "authorization must be", id="a header in a header"
         ),
         pytest.param({"kind": "webhook", "signing_secret": "whsec_%%%%%%%%%%%%%"}, "signing_secret", id="no base64"),
-        pytest.param({"kind": "alertmanager", "digest": "daily"}, "digest is not for kind", id="Alertmanager's own"),
+        pytest.param(
+            {"kind": "alertmanager", "digest": "daily"},
+            "digest does not apply to kind alertmanager: Alertmanager handles it",
+            id="Alertmanager's own",
+        ),
         pytest.param({"kind": "alertmanager", "labels": {"team": "x"}}, "labels must be", id="a label that is taken"),
         pytest.param({"kind": "alertmanager", "labels": {"a-b": "x"}}, "labels must be", id="a label that is none"),
         pytest.param({"kind": "alertmanager", "resolve_minutes": 0}, "resolve_minutes must be", id="no time at all"),
@@ -284,7 +290,11 @@ def test_every_field_and_word_of_a_channel_is_documented() -> None:
     """In docs/alerts.md, as a user types it."""
     text = PAGE.read_text("utf-8")
     fields = {*Channel.__dataclass_fields__, *Timing.__dataclass_fields__, *MORE, "url_file"}
-    words = (fields | {*KINDS, *EVENTS, *SEVERITIES, *DIGESTS, *GROUPS, *FIELDS}) - {"origin", "timing", "more"}
+    words = (fields | {*channel_kinds(), *EVENTS, *SEVERITIES, *DIGESTS, *GROUPS, *FIELDS}) - {
+        "origin",
+        "timing",
+        "more",
+    }
 
     assert [] == sorted(word for word in words if f"`{word}`" not in text)
 
@@ -296,3 +306,21 @@ def test_the_example_of_the_page_is_a_message() -> None:
     payload = slack.payload("opened", finding().as_dict(), None)
 
     assert (shown["text"], shown["blocks"]) == (payload["text"], payload["blocks"][:1])
+
+
+def test_a_kind_is_registered_once() -> None:
+    """The message has both classes."""
+
+    class Again(ContinuousKind):
+        name = "slack"
+
+    assert "slack" in channel_kinds()
+
+    with pytest.raises(ValueError, match=r"channel kind 'slack' is registered twice: .*Slack.*Again"):
+        channel_kind(Again)
+
+
+def test_a_stored_channel_of_an_unknown_kind_names_the_known_ones() -> None:
+    """Its plug-in was removed."""
+    with pytest.raises(UsageError, match="channel kind 'pager' is unknown; known kinds: alertmanager, email, slack"):
+        find_kind("pager")

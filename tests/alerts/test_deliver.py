@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from gpuwatch.alerts.changes import enqueue
-from gpuwatch.alerts.channels.http_post import BACKOFF_S_MAX, RETRY_AFTER_US_MAX, judge, wait_us
+from gpuwatch.alerts.delivery.http_post import BACKOFF_S_MAX, RETRY_AFTER_US_MAX, judge, wait_us
 from gpuwatch.alerts.outbox import deliver
 from gpuwatch.alerts.outbox.deliver import HOLD_US, Deliverer, listing
 from gpuwatch.alerts.outbox.repository import Outbox

@@ -22,12 +22,12 @@ import pytest
 
 from gpuwatch.alerts import report_notice
 from gpuwatch.alerts.changes import enqueue
-from gpuwatch.alerts.channels.destination_guard import Gate, Guard
-from gpuwatch.alerts.channels.email_send import _Client
-from gpuwatch.alerts.channels.email_server import Mail
-from gpuwatch.alerts.channels.email_text import ATTACHED_MAX_BYTES, message_id, single
+from gpuwatch.alerts.channels.email import ATTACHED_MAX_BYTES, message_id, single
+from gpuwatch.alerts.delivery.destination_guard import Gate, Guard
+from gpuwatch.alerts.delivery.email_send import _Client
+from gpuwatch.alerts.delivery.email_server import Mail
 from gpuwatch.alerts.outbox.deliver import Deliverer, listing
-from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.report_recipients import Recipients, replace
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import HOUR_US
@@ -554,7 +554,7 @@ def test_slack_gets_a_line_and_a_link(state: State, clock: Clock) -> None:
                 ":page_facing_up: *Team vision pays $12.00 in week 2026-W45, up 50 % on the week before.*"
                 == body["blocks"][0]["text"]["text"]
             )
-            assert ["To pay", "Held idle", "Dearest waste"] == [
+            assert ["To pay", "Held idle", "Top waste"] == [
                 field["text"].split("*")[1] for field in body["blocks"][1]["fields"]
             ]
             url = body["blocks"][2]["elements"][0]["url"]

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from gpuwatch.alerts.channels.destination_guard import AddressRefused, Gate, Guard, is_public
+from gpuwatch.alerts.delivery.destination_guard import AddressRefused, Gate, Guard, is_public
 from gpuwatch.core.errors import UsageError
 
 

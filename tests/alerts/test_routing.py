@@ -165,7 +165,7 @@ def test_what_a_group_has_in_common_is_said_once() -> None:
 
 def read_alert(found: Finding) -> Any:
     """An alert of a finding."""
-    from gpuwatch.alerts.outbox.digest import Alert
+    from gpuwatch.alerts.record import Alert
 
     return Alert("opened", "k", "", found.as_dict())
 

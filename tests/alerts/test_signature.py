@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.alerts.changes import enqueue
-from gpuwatch.alerts.channels.signature import TOLERANCE_S, headers, is_secret, sign, verify
+from gpuwatch.alerts.delivery.signature import TOLERANCE_S, headers, is_secret, sign, verify
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.state import State
 from tests.worlds.alerts import T0_US, Clock, add_channel, deliverer, finding, hook, several
@@ -100,7 +100,7 @@ def test_a_receiver_that_does_what_the_page_says_knows_our_messages(tmp_path: Pa
 
 def test_the_page_names_every_field_of_every_body(tmp_path: Path) -> None:
     from gpuwatch.alerts.channels import webhook
-    from gpuwatch.alerts.outbox.digest import Alert
+    from gpuwatch.alerts.record import Alert
 
     alerts = [Alert("opened", "k", "2026-11-02T00:00:00Z", one.as_dict()) for one in several(2)]
     bodies = [

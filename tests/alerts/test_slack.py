@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.alerts import text as alerts_text
 from gpuwatch.alerts.channels import slack, webhook
-from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import Template
 from tests.worlds.alerts import finding
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.alerts.channels import email_text, slack, webhook
-from gpuwatch.alerts.channels.email_server import Mail
-from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.channels import email as email_text
+from gpuwatch.alerts.channels import slack, webhook
+from gpuwatch.alerts.delivery.email_server import Mail
+from gpuwatch.alerts.lines import plain_line
+from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import FIELDS, MAX_BODY, Template, problem, values
 from tests.worlds.alerts import T0_US, finding
 
@@ -58,7 +60,7 @@ def test_every_field_is_filled_for_every_kind_of_subject() -> None:
         found = values(about, BASE)
 
         assert (list(FIELDS), expected) == (list(found), found["subject"])
-        line = slack.plain_line(about)
+        line = plain_line(about)
         assert line.startswith(f"High · GPUs held and idle: {expected} · ")
         assert line.count("team red") == (1 if kind in ("job", "team") else 0)
         assert "None" not in str(slack.single(about, BASE)) + str(found)

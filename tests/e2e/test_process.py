@@ -144,7 +144,7 @@ signal = 1
     ("text", "named"),
     [
         pytest.param('[alerts]\nallow_privat = []\n[[channel]]\nname = "ops"\nkind = "pigeon"\nurl = "ftp://x"\n',
-                     ("allow_private", "kind must be one of slack, webhook", "url"), id="of alerts and channels"),
+                     ("allow_private", "kind must be one of alertmanager, email", "url"), id="of alerts and channels"),
         pytest.param("[[dcgm]]\ncolour = 1\n[[dcgm]]\nsmell = 2\n", ("colour", "smell"), id="of two sources"),
         pytest.param("[gpuwatch\n", ("gpuwatch.toml", "line 1"), id="of TOML itself"),
     ],

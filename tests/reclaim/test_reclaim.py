@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from gpuwatch.alerts.changes import enqueue
-from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.alerts.outbox.tables import OUTBOX
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.billing.chargeback import price_all

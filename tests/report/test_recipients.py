@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.alerts.outbox.repository import Outbox
 from gpuwatch.alerts.report_recipients import parse, replace
 from gpuwatch.alerts.repository import Channels

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.alerts.outbox.deliver import Deliverer
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339

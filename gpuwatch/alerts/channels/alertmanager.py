@@ -5,18 +5,44 @@ https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuwatch.alerts import text as alerts_text
-from gpuwatch.alerts.channels.slack import clean, plain_line
-from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.firing.repository import FiringAlert
+from gpuwatch.alerts.kind import Context, ContinuousKind, channel_kind
+from gpuwatch.alerts.lines import clean, plain_line
+from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import Template
 from gpuwatch.core.clock import MINUTE_US, parse_rfc3339, rfc3339
 
 PATH = "/api/v2/alerts"
 TEST_US = MINUTE_US
 """How long the alert of the test button fires."""
+
+
+@channel_kind
+class Alertmanager(ContinuousKind):
+    """Prometheus Alertmanager, API v2."""
+
+    name = "alertmanager"
+    receiver = "Alertmanager"
+    logs_in = True
+    labels = True
+
+    def push(self, alerts: Sequence[FiringAlert], lasts_us: int, context: Context) -> list[dict[str, Any]]:
+        """One alert for each finding and severity."""
+        more, url = context.channel.more, context.base_url
+        labels = dict(more.labels)
+        return [alert(a.content, a.severity, a.ended_us or lasts_us, url, labels, more.template) for a in alerts]
+
+    def test(self, context: Context) -> list[dict[str, Any]]:
+        """An alert that ends by itself."""
+        return test(context.channel.name, context.base_url, context.now_us)
+
+    def endpoint(self, url: str) -> str:
+        """The API below the address of the Alertmanager."""
+        return endpoint(url)
 
 
 def endpoint(url: str) -> str:
@@ -33,10 +59,10 @@ def alert(
     more: Mapping[str, str],
     template: Template,
 ) -> dict[str, Any]:
-    """One alert. Its labels are its identity, so they hold nothing that moves but the severity; `more` are those of the
-    channel. Until `ends_us` it fires, unless it is pushed again.
+    """One alert. Its labels are its identity, so the severity is the only one that may change; `more` are the labels of
+    the channel. It fires until `ends_us` unless it is pushed again.
     """
-    key, told = str(finding.get("key")), Alert("opened", "", "", finding)
+    key, opened = str(finding.get("key")), Alert("opened", "", "", finding)
     about = finding.get("subject")
     subject: Mapping[str, Any] = about if isinstance(about, Mapping) else {}
     labels = {
@@ -50,15 +76,15 @@ def alert(
         "subject": subject.get("id"),
         "finding": key,
     }
-    body = template.text(told, base_url, clean)
+    body = template.text(opened, base_url, clean)
     annotations = {
-        "summary": plain_line(told, template),
+        "summary": plain_line(opened, template),
         "description": body if body is not None else finding.get("summary"),
         "remedy": finding.get("remedy"),
         "owner": alerts_text.owner(finding),
         **(
             {"cost": alerts_text.cost_so_far(finding), "rate": alerts_text.a_day(finding)}
-            if alerts_text.claims(finding)
+            if alerts_text.claims_waste(finding)
             else {}
         ),
     }
@@ -87,11 +113,11 @@ def test(channel: str, base_url: str | None, now_us: int) -> list[dict[str, Any]
 
 
 def name(rule: str) -> str:
-    """`GpuwatchIdleHoarding` of idle-hoarding: how alerts are called among users of Alertmanager."""
+    """`GpuwatchIdleHoarding` for idle-hoarding: the naming style of Prometheus alerts."""
     return "Gpuwatch" + "".join(part.capitalize() for part in rule.replace("_", "-").split("-"))
 
 
 def _texts(found: Mapping[str, object]) -> dict[str, str]:
-    """Without what is empty: Alertmanager takes an empty label for none."""
+    """Non-empty values as text: Alertmanager treats an empty label as missing."""
     shown = {key: str(value).strip() for key, value in found.items() if value is not None}
     return {key: value for key, value in shown.items() if value}

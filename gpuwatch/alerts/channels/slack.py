@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuwatch.alerts import text as alerts_text
-from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.kind import Context, MessageKind, channel_kind
+from gpuwatch.alerts.lines import ACTIONS, MAX_DIGEST, MAX_PART, clean, digest_line, line_parts, plain_line
+from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import BUILT_IN, MAX_VALUE, Template
+from gpuwatch.report.summary import Summary
 
 MAX_SECTION = 3000
 MAX_FIELD = 2000
@@ -17,10 +19,6 @@ MAX_BLOCKS = 50
 MAX_URL = 3000
 MAX_LINE = 300
 """Length of the one line that decides: what stands after it is not read on a phone."""
-MAX_PART = 120
-"""Length of one name in that line: job names and users are written by anybody."""
-MAX_DIGEST = 10
-"""Findings in a digest: ui.md."""
 MAX_SUMMARY = 600
 MAX_FACTS = 10
 """Fields of a section: the most that Slack takes."""
@@ -34,11 +32,30 @@ _ICONS = {
 }
 _HALF_ESCAPE = re.compile(r"&[a-z]{0,3}$")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-ACTIONS = {"ack": "Acknowledge", "snooze": "Snooze"}
-"""What an owner is offered: links to the page that asks for a reason and does it."""
-_EVENTS = ("opened", "worsened", "resolved")
-
 Payload = dict[str, Any]
+
+
+@channel_kind
+class Slack(MessageKind):
+    """A Slack incoming webhook."""
+
+    name = "slack"
+
+    def single(self, alert: Alert, context: Context) -> Payload:
+        """Headline, facts, fix and buttons."""
+        return single(alert, context.base_url, context.channel.more.template)
+
+    def digest(self, alerts: Sequence[Alert], by: Sequence[str], context: Context) -> Payload:
+        """Their sum, and the most expensive of them."""
+        return digest(alerts, context.base_url, key=context.key, by=by, template=context.channel.more.template)
+
+    def report(self, summary: Summary, context: Context) -> Payload:
+        """Headline, numbers, top waste and a link to the PDF."""
+        return report(summary, context.base_url, context.key)
+
+    def test(self, context: Context) -> Payload:
+        """One line."""
+        return test(context.channel.name, context.base_url)
 
 
 def payload(event: str, finding: Mapping[str, Any], base_url: str | None) -> Payload:
@@ -75,7 +92,7 @@ def _facts(alert: Alert, template: Template) -> list[Payload]:
         "Where": alerts_text.place(finding),
         "Evidence": "; ".join(alerts_text.evidence(finding)) or "see the link",
     }
-    if not alerts_text.claims(finding):
+    if not alerts_text.claims_waste(finding):
         facts = {name: text for name, text in facts.items() if name in ("Owner", "Since", "Evidence")}
     fields = [_text(f"*{name}*\n{escape(text, MAX_FIELD - 50)}") for name, text in facts.items()]
     return [
@@ -113,21 +130,21 @@ def digest(
     return _message(title, [*blocks, _context([*notes, f"key {key}"])])
 
 
-def digest_line(alerts: Sequence[Alert], by: Sequence[str] = ()) -> tuple[str, list[Alert]]:
-    """The line of a digest, and its alerts with the dearest first."""
-    counts = {event: sum(alert.event == event for alert in alerts) for event in _EVENTS}
-    told = ", ".join(f"{count} {event}" for event, count in counts.items() if count)
-    title = f"{len(alerts)} finding{'s' * (len(alerts) != 1)}: {told}"
-    common = alerts_text.common(alerts[0].finding, by) if alerts else []
-    return " · ".join([*common, title, *_total(alerts)]), sorted(alerts, key=_dearness)
-
-
 def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | None], notes: Sequence[str]) -> Payload:
     """A message that is about no finding: a line that decides, at most MAX_FACTS facts, a link, small print."""
     blocks = [_section(f":page_facing_up: *{escape(title, MAX_LINE)}*")]
     fields = [_text(f"*{escape(name, MAX_PART)}*\n{escape(text, MAX_LINE)}") for name, text in facts[:MAX_FACTS]]
     blocks += [{"type": "section", "fields": fields}] if fields else []
     return _message(title, [*blocks, *_buttons([link]), _context(notes)])
+
+
+def report(summary: Summary, base_url: str | None, key: str) -> Payload:
+    """The message about a weekly report: headline, numbers, top waste, and a link to the PDF."""
+    fields = [(label, f"{value} {change}".strip()) for label, value, change in summary.numbers]
+    fields += [("Top waste", f"{money} {what} ({owner})") for what, owner, money, _ in summary.wastes[:1]]
+    notes = [summary.window, summary.budget, summary.quality, f"key {key}"]
+    url = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
+    return note(summary.lead, fields, ("Open the PDF", url), notes)
 
 
 def test(channel: str, base_url: str | None) -> Payload:
@@ -143,17 +160,8 @@ def line(alert: Alert, template: Template = BUILT_IN) -> str:
     own = template.line(alert, None, _shown)
     if own is not None:
         return _cut(f"{icon} {own}".strip(), MAX_FIELD)
-    what, rest = _parts(alert, lambda text: escape(text, MAX_PART))
+    what, rest = line_parts(alert, lambda text: escape(text, MAX_PART))
     return f"{icon} *{what}* · {rest}".strip()
-
-
-def plain_line(alert: Alert, template: Template = BUILT_IN) -> str:
-    """The same without mrkdwn: the text of the notification, the subject of an e-mail."""
-    own = template.line(alert, None, lambda text: clean(text)[:MAX_VALUE])
-    if own is not None:
-        return own
-    what, rest = _parts(alert, lambda text: clean(text)[:MAX_PART])
-    return f"{what} · {rest}"
 
 
 def escape(text: object, limit: int) -> str:
@@ -181,47 +189,6 @@ def _cut(text: str, limit: int) -> str:
         return text
     kept = text.encode("utf-16-le", "replace")[: 2 * (limit - 1)].decode("utf-16-le", "ignore")
     return f"{_HALF_ESCAPE.sub('', kept)}…"
-
-
-def clean(text: object) -> str:
-    """One line without control, bidirectional or half characters."""
-    shown = "" if text is None else str(text)
-    return " ".join("".join(c if c.isprintable() else " " for c in shown).split())
-
-
-def _parts(alert: Alert, show: Callable[[object], str]) -> tuple[str, str]:
-    finding = alert.finding
-    what = show(alerts_text.what(alert.event, finding, alert.previous_severity, alert.earlier))
-    amount = alerts_text.cost_so_far(finding) if alert.event == "resolved" else alerts_text.a_day(finding)
-    about, owner = alerts_text.subject(finding), alerts_text.owner(finding)
-    parts = [f"{show(finding.get('title'))}: {show(about)}", *([] if owner == about else [show(owner)])]
-    parts += [show(amount)] if alerts_text.claims(finding) else []
-    return what, " · ".join(parts)
-
-
-def _total(alerts: Sequence[Alert]) -> list[str]:
-    """Money a day of what is open: of one currency, else unsaid; nothing where all is about budgets.
-
-    What claims no money has no currency, and is no other one.
-    """
-    opened = [alert.finding for alert in alerts if alert.event != "resolved"]
-    alive = [finding for finding in opened if alerts_text.claims(finding)]
-    known = [(alerts_text.cost_a_day(f), f.get("currency")) for f in alive]
-    priced = [(amount, currency) for amount, currency in known if amount]
-    unpriced = sum(amount is None for amount, _ in known)
-    if not alive:
-        return [] if opened else ["nothing open"]
-    if not priced:
-        return ["cost unknown" if unpriced else alerts_text.NO_COST]
-    if len({currency for _, currency in priced}) > 1:
-        return ["several currencies"]
-    more = f" and {unpriced} without a price" if unpriced else ""
-    return [f"{alerts_text.money(sum((amount for amount, _ in priced), Decimal(0)), priced[0][1])}/day{more}"]
-
-
-def _dearness(alert: Alert) -> tuple[bool, Decimal]:
-    """Open before resolved, the dearest first."""
-    return alert.event == "resolved", -(alerts_text.cost_a_day(alert.finding) or Decimal(0))
 
 
 def _percent(ratio: object) -> str:

@@ -6,12 +6,40 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuwatch.alerts import text as alerts_text
-from gpuwatch.alerts.channels.slack import clean, digest_line, plain_line
-from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.kind import Context, MessageKind, channel_kind
+from gpuwatch.alerts.lines import clean, digest_line, plain_line
+from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import BUILT_IN, Template
+from gpuwatch.report.summary import Summary
 
 VERSION = 1
-"""Of the body: fields may be added to a version, not changed."""
+"""Version of the body: a version may gain fields, but never changes one."""
+
+
+@channel_kind
+class Webhook(MessageKind):
+    """Any server that takes JSON."""
+
+    name = "webhook"
+    findings_max = 100
+    signs = True
+    logs_in = True
+
+    def single(self, alert: Alert, context: Context) -> dict[str, Any]:
+        """The finding as the API shows it, with its event."""
+        return payload(alert, context.base_url, context.channel.more.template)
+
+    def digest(self, alerts: Sequence[Alert], by: Sequence[str], context: Context) -> dict[str, Any]:
+        """All findings, in order."""
+        return digest(alerts, context.base_url, key=context.key, by=by, template=context.channel.more.template)
+
+    def report(self, summary: Summary, context: Context) -> dict[str, Any]:
+        """The summary of the report, and a link to its PDF."""
+        return report(summary, context.base_url, context.key)
+
+    def test(self, context: Context) -> dict[str, Any]:
+        """An event of its own."""
+        return test(context.channel.name, context.base_url, key=context.key)
 
 
 def payload(alert: Alert, base_url: str | None, template: Template = BUILT_IN) -> dict[str, Any]:
@@ -34,6 +62,12 @@ def digest(
     items = [_item(alert, base_url, template) for alert in alerts]
     text = digest_line(alerts, by)[0]
     return {"version": VERSION, "event": "digest", "key": key, "link": link, "text": text, "items": items}
+
+
+def report(summary: Summary, base_url: str | None, key: str) -> dict[str, Any]:
+    """{"version", "event": "report", "key", "link", "report"}."""
+    link = alerts_text.report_url(base_url, summary.week, summary.team, "pdf")
+    return {"version": VERSION, "event": "report", "key": key, "link": link, "report": summary.as_dict()}
 
 
 def test(channel: str, base_url: str | None, *, key: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What fires at Alertmanagers: the alerts that are pushed again and again until they end."""
+"""Alerts that are firing: continuous channels push them again and again until they end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpuwatch.core.clock import DAY_US, MINUTE_US
 from gpuwatch.state.core import State
 
 MAX_FIRING = 10_000
-"""Alerts of one channel; those beyond are not told."""
+"""Alerts of one channel; further ones are dropped."""
 ENDED_US = 15 * MINUTE_US
-"""How long an end is pushed again, for an Alertmanager that was away."""
+"""How long a resolved alert is pushed again, in case the receiver was down."""
 KEEP_US = DAY_US
-"""How long an end that could not be pushed is kept: no Alertmanager holds an alert longer on its own."""
+"""How long a resolved alert that could not be pushed is kept: no Alertmanager holds an alert longer by itself."""
 
 _tables = sa.MetaData()
 _firing = sa.Table(
@@ -29,9 +29,9 @@ _firing = sa.Table(
     sa.Column("finding_key", sa.String, primary_key=True),
     sa.Column("severity", sa.String, primary_key=True),
     sa.Column("content", sa.Text),
-    sa.Column("at_us", sa.BigInteger),  # when it came to be so
+    sa.Column("at_us", sa.BigInteger),  # when it became so
     sa.Column("ended_us", sa.BigInteger),
-    sa.Column("told_us", sa.BigInteger),  # when it was last pushed, as it is
+    sa.Column("told_us", sa.BigInteger),  # when it was last pushed in this state
 )
 
 _push = sa.Table(
@@ -45,13 +45,13 @@ _push = sa.Table(
 
 
 @dataclass(frozen=True)
-class Alert:
-    """One alert: a finding at one severity, because the severity is a label and labels are an alert's identity."""
+class FiringAlert:
+    """A finding at one severity: severity is a label, and an alert is identified by its labels."""
 
     finding_key: str
     severity: str
     content: Mapping[str, Any]
-    """The finding of contract.md section 4 as it was last."""
+    """The latest state of the finding (contract.md section 4)."""
     ended_us: int | None
     told_us: int | None
 
@@ -63,9 +63,9 @@ class Firing:
         self._state = state
 
     def update(self, channel: str, findings: Sequence[Mapping[str, Any]], now_us: int) -> int:
-        """Makes `findings` (JSON, at most MAX_FIRING are taken) those that fire; the others end. Returns how many changed.
+        """Makes `findings` (JSON, at most MAX_FIRING) the firing alerts and resolves all others; returns the number of changes.
 
-        What ended before it was ever pushed is forgotten; what fires again has not ended.
+        An alert that was resolved before its first push is deleted; one that fires again is no longer resolved.
         """
         wanted = {(str(f["key"]), str(f["severity"])): json.dumps(f) for f in findings[:MAX_FIRING]}
         mine = _firing.c.channel == channel
@@ -94,20 +94,20 @@ class Firing:
                 connection.execute(sa.insert(_firing), written)
         return len(written)
 
-    def list(self, channel: str, told_by_us: int | None = None) -> tuple[Alert, ...]:
-        """The alerts of a channel, those that ended among them; with `told_by_us` those that were not pushed since."""
+    def list(self, channel: str, pushed_by_us: int | None = None) -> tuple[FiringAlert, ...]:
+        """The alerts of a channel, resolved ones included; with `pushed_by_us` only those not pushed since that time."""
         mine = _firing.c.channel == channel
-        if told_by_us is not None:
-            mine &= _firing.c.told_us.is_(None) | (_firing.c.told_us <= told_by_us)
+        if pushed_by_us is not None:
+            mine &= _firing.c.told_us.is_(None) | (_firing.c.told_us <= pushed_by_us)
         query = sa.select(_firing).where(mine).order_by(_firing.c.finding_key, _firing.c.severity)
         with self._state.transaction(write=False) as connection:
             return tuple(
-                Alert(row.finding_key, row.severity, json.loads(row.content), row.ended_us, row.told_us)
+                FiringAlert(row.finding_key, row.severity, json.loads(row.content), row.ended_us, row.told_us)
                 for row in connection.execute(query)
             )
 
-    def told(self, channel: str, alerts: Sequence[Alert], now_us: int) -> None:
-        """Notes that alerts were pushed as they were in `list`; an end that was pushed for ENDED_US is forgotten."""
+    def pushed(self, channel: str, alerts: Sequence[FiringAlert], now_us: int) -> None:
+        """Records that alerts were pushed as `list` returned them; resolved ones are deleted after ENDED_US."""
         values = [
             {"k": a.finding_key, "s": a.severity, "e": a.ended_us}
             for a in alerts
@@ -127,8 +127,8 @@ class Firing:
                 connection.execute(sa.update(_firing).where(same).values(told_us=now_us), values)
             _delete(connection, channel, over)
 
-    def fared(self, channel: str, error: str | None, now_us: int) -> None:
-        """Notes how the last push of a channel went; `error` None: it was taken."""
+    def record_push(self, channel: str, error: str | None, now_us: int) -> None:
+        """Records the outcome of a channel's last push; `error` None: accepted."""
         mine = _push.c.channel == channel
         values = {"sent_us": now_us, "error": None} if error is None else {"error": error, "error_us": now_us}
         with self._state.transaction(write=True) as connection:
@@ -136,25 +136,27 @@ class Firing:
                 connection.execute(sa.insert(_push).values(channel=channel, **values))
 
     def status(self) -> dict[str, Status]:
-        """How each channel fares that has alerts or was pushed to; `pending`: how many were never pushed as they are."""
-        never = sa.select(_firing.c.channel, sa.func.count()).where(_firing.c.told_us.is_(None))
+        """Delivery status of each channel with alerts or pushes; `pending` counts alerts not pushed in their current state."""
+        not_pushed = sa.select(_firing.c.channel, sa.func.count()).where(_firing.c.told_us.is_(None))
         with self._state.transaction(write=False) as connection:
-            untold = {name: count for name, count in connection.execute(never.group_by(_firing.c.channel))}
+            pending = {name: count for name, count in connection.execute(not_pushed.group_by(_firing.c.channel))}
             pushes = connection.execute(sa.select(_push)).all()
-        found = {name: Status(pending=count) for name, count in untold.items()}
+        found = {name: Status(pending=count) for name, count in pending.items()}
         return found | {
-            row.channel: Status(row.sent_us, row.error, row.error_us if row.error else None, untold.get(row.channel, 0))
+            row.channel: Status(
+                row.sent_us, row.error, row.error_us if row.error else None, pending.get(row.channel, 0)
+            )
             for row in pushes
         }
 
 
-def anew(connection: Connection, channel: str) -> None:
-    """Makes all alerts of a channel due, within a transaction: it goes elsewhere."""
+def push_again(connection: Connection, channel: str) -> None:
+    """Makes all alerts of a channel due, within a transaction: its destination changed."""
     connection.execute(sa.update(_firing).where(_firing.c.channel == channel).values(told_us=None))
 
 
 def drop(connection: Connection, channel: str) -> None:
-    """Forgets the alerts of a channel that is removed, within a transaction."""
+    """Deletes the alerts of a removed channel, within a transaction."""
     for table in (_firing, _push):
         connection.execute(sa.delete(table).where(table.c.channel == channel))
 

@@ -7,6 +7,7 @@ import json
 import random
 import ssl
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from email.message import EmailMessage
 from functools import partial
 from pathlib import Path
@@ -17,16 +18,17 @@ from aiohttp.abc import AbstractResolver
 
 from gpuwatch.alerts import report_notice
 from gpuwatch.alerts.channel import REPORT, Channel
-from gpuwatch.alerts.channels import alertmanager, email_send, email_text, signature, slack, webhook
-from gpuwatch.alerts.channels.alertmanager_push import Pusher
-from gpuwatch.alerts.channels.destination_guard import Guard
-from gpuwatch.alerts.channels.email_server import Mail
-from gpuwatch.alerts.channels.http_post import TIMEOUT_S, Outcome, backoff_us, post
-from gpuwatch.alerts.channels.slack import clean
+from gpuwatch.alerts.delivery import email_send, signature
+from gpuwatch.alerts.delivery.destination_guard import Guard
+from gpuwatch.alerts.delivery.email_server import Mail
+from gpuwatch.alerts.delivery.http_post import TIMEOUT_S, Outcome, backoff_us, post
+from gpuwatch.alerts.firing.push import Pusher
 from gpuwatch.alerts.firing.repository import Firing
-from gpuwatch.alerts.outbox.digest import ROWS_MAX, Alert, choose, fold, read
+from gpuwatch.alerts.kind import ChannelKind, Context, ContinuousKind, MessageKind, channel_kinds, find_kind
+from gpuwatch.alerts.lines import clean
+from gpuwatch.alerts.outbox.digest import choose, fold, read
 from gpuwatch.alerts.outbox.repository import Batch, Outbox, Status
-from gpuwatch.alerts.report_notice import Note
+from gpuwatch.alerts.record import Alert, Note
 from gpuwatch.alerts.repository import Channels
 from gpuwatch.core.clock import SECOND_US, rfc3339
 from gpuwatch.core.errors import GpuwatchError
@@ -110,10 +112,11 @@ class Deliverer:
         """
         channels = await asyncio.to_thread(self._channels.list)
         waiting = await asyncio.to_thread(self._outbox.waiting)
+        kinds = channel_kinds()
         passes = [
-            self._push(channel) if channel.kind == "alertmanager" else self._drain(channel)
+            self._serve(channel)
             for channel in channels
-            if channel.enabled and (channel.name in waiting or channel.kind == "alertmanager")
+            if channel.enabled and (channel.name in waiting or isinstance(kinds.get(channel.kind), ContinuousKind))
         ]
         results = await asyncio.gather(*passes, return_exceptions=True)
         for result in results:
@@ -124,24 +127,27 @@ class Deliverer:
     async def send_test(self, name: str) -> Outcome:
         """Sends a test message now, past the outbox. Raises UsageError for an unknown channel."""
         channel = await asyncio.to_thread(self._channels.get, name)
-        key = f"{name}|test|{uuid4().hex}"
-        if channel.mail is not None:
-            message = email_text.test(channel.mail, name, self._base_url, key, self._now_us())
-            return await self._mail(channel.mail, message, channel.mail.to)
-        if channel.kind == "slack":
-            return await self._send(channel, slack.test(name, self._base_url), key)
-        if channel.kind == "alertmanager":
-            return await self._send(channel, alertmanager.test(name, self._base_url, self._now_us()), key)
-        return await self._send(channel, webhook.test(name, self._base_url, key=key), key)
+        kind, key = find_kind(channel.kind), f"{name}|test|{uuid4().hex}"
+        context = self._context(channel, key)
+        return await self._transmit(kind, kind.test(context), context)
 
-    async def _push(self, channel: Channel) -> int:
-        """What fires at an Alertmanager, where it is time to say so again; 1 where it was taken."""
-        outcome = await self._pusher.push(channel, self._now_us(), self._chance)
+    async def _serve(self, channel: Channel) -> int:
+        """One pass over a channel; returns how many messages arrived."""
+        kind = find_kind(channel.kind)
+        if isinstance(kind, ContinuousKind):
+            return await self._push(kind, channel)
+        if isinstance(kind, MessageKind):
+            return await self._drain(kind, channel)
+        raise TypeError(f"channel kind {channel.kind}: neither MessageKind nor ContinuousKind")
+
+    async def _push(self, kind: ContinuousKind, channel: Channel) -> int:
+        """Pushes firing alerts that are due; 1 where the receiver accepted them."""
+        outcome = await self._pusher.push(kind, channel, self._now_us(), self._chance)
         if outcome is not None:
             self._delivered(channel.kind, "sent" if outcome.sent else "failed")
         return int(outcome is not None and outcome.sent)
 
-    async def _drain(self, channel: Channel) -> int:
+    async def _drain(self, kind: MessageKind, channel: Channel) -> int:
         """Messages of a channel in order, until one fails or none is due."""
         arrived, loop = 0, asyncio.get_running_loop()
         until_s = loop.time() + DRAIN_S
@@ -155,21 +161,21 @@ class Deliverer:
                 channel.name,
                 now_us,
                 HOLD_US,
-                ROWS_MAX[channel.kind],
+                kind.findings_max,
                 channel.timing.passing if quiet else None,
                 partial(choose, channel),
             )
             if batch is None:
                 break
-            outcome = await self._deliver(channel, batch)
+            outcome = await self._deliver(kind, channel, batch)
             if outcome.sent:
                 arrived += 1
             elif not outcome.permanent:
                 break
         return arrived
 
-    async def _deliver(self, channel: Channel, batch: Batch) -> Outcome:
-        """1. Reads the rows; those that are no alerts are dead. 2. Sends the rest as one message. 3. Writes the outcome."""
+    async def _deliver(self, kind: MessageKind, channel: Channel, batch: Batch) -> Outcome:
+        """1. Reads the rows and discards unreadable ones. 2. Sends the rest as one message. 3. Records the outcome."""
         readable: list[Alert | Note] = []
         for row in batch.rows:
             try:
@@ -179,17 +185,13 @@ class Deliverer:
         if not readable:
             return Outcome(False, permanent=True)
         try:
-            message, to = await asyncio.to_thread(self._message, channel, readable, batch.key)
-        except Exception as error:  # noqa: BLE001 - a poisoned row must not hold up those behind it
+            message, context = await asyncio.to_thread(self._message, kind, channel, readable, batch.key)
+        except Exception as error:  # noqa: BLE001 - one bad row must not block the rows behind it
             outcome = Outcome(False, f"cannot be written as a message ({type(error).__name__})", permanent=True)
         else:
             try:
-                if channel.mail is not None and isinstance(message, EmailMessage):
-                    attempts = max(row.attempts for row in batch.rows)
-                    outcome = await self._mail(channel.mail, message, to, attempts)
-                else:
-                    outcome = await self._send(channel, message, batch.key)
-            except Exception as error:  # noqa: BLE001 - a defect below is a failed try, counted and given up like others
+                outcome = await self._transmit(kind, message, context, max(row.attempts for row in batch.rows))
+            except Exception as error:  # noqa: BLE001 - a defect in sending is a failed attempt like any other
                 outcome = Outcome(False, f"sending broke down ({type(error).__name__})")
         now_us = self._now_us()
         if outcome.sent:
@@ -200,30 +202,30 @@ class Deliverer:
         self._delivered(channel.kind, "sent" if outcome.sent else "given up" if outcome.permanent else "failed")
         return outcome
 
-    def _message(self, channel: Channel, readable: Sequence[Alert | Note], key: str) -> tuple[Any, Sequence[str]]:
-        """The message of a batch, and of an e-mail its recipients."""
-        first, now_us, url = readable[0], self._now_us(), self._base_url
+    def _context(self, channel: Channel, key: str) -> Context:
+        to = () if channel.mail is None else channel.mail.to
+        return Context(channel, self._base_url, key, self._now_us(), to)
+
+    def _message(
+        self, kind: MessageKind, channel: Channel, readable: Sequence[Alert | Note], key: str
+    ) -> tuple[Any, Context]:
+        """The message of a batch, and the context that it was written in."""
+        first, context = readable[0], self._context(channel, key)
         if isinstance(first, Note):
-            if channel.mail is not None:
+            if kind.mails:
                 files = mailed_files(self._reports, first.summary.stem)
-                to = first.to or channel.mail.to
-                return email_text.report(channel.mail, first.summary, to, url, files, key, now_us), to
-            tell = report_notice.for_slack if channel.kind == "slack" else report_notice.for_program
-            return tell(first.summary, url, key), ()
+                context = replace(context, to=first.to or context.to, files=files)
+            return kind.report(first.summary, context), context
         alerts = fold([alert for alert in readable if isinstance(alert, Alert)])
-        many = channel.timing.digest != "off" or len(alerts) > 1
-        template, by = channel.more.template, shared(channel, alerts)
-        if channel.mail is not None:
-            if many:
-                return email_text.digest(channel.mail, alerts, url, key, now_us, by, template), channel.mail.to
-            return email_text.single(channel.mail, alerts[0], url, key, now_us, template), channel.mail.to
-        if channel.kind == "slack":
-            if many:
-                return slack.digest(alerts, url, key=key, by=by, template=template), ()
-            return slack.single(alerts[0], url, template), ()
-        if many:
-            return webhook.digest(alerts, url, key=key, by=by, template=template), ()
-        return webhook.payload(alerts[0], url, template), ()
+        if channel.timing.digest != "off" or len(alerts) > 1:
+            return kind.digest(alerts, shared(channel, alerts), context), context
+        return kind.single(alerts[0], context), context
+
+    async def _transmit(self, kind: ChannelKind, message: Any, context: Context, attempts: int = 0) -> Outcome:
+        mail = context.channel.mail
+        if kind.mails and mail is not None:
+            return await self._mail(mail, message, context.to, attempts)
+        return await self._send(context.channel, message, context.key)
 
     async def _send(self, channel: Channel, message: object, key: str) -> Outcome:
         headers, more, now_us = {"Idempotency-Key": clean(key)}, channel.more, self._now_us()
@@ -232,13 +234,12 @@ class Deliverer:
             headers |= signature.headers(more.signing_secret, key, body, now_us // SECOND_US)
         if more.authorization is not None:
             headers["Authorization"] = more.authorization
-        timeout_s = self._timeout_s or TIMEOUT_S
-        url = alertmanager.endpoint(channel.url) if channel.kind == "alertmanager" else channel.url
+        url, timeout_s = find_kind(channel.kind).endpoint(channel.url), self._timeout_s or TIMEOUT_S
         return await post(url, body, headers, self._guard, now_us, timeout_s, self._resolver)
 
-    async def _mail(self, mail: Mail, message: EmailMessage, to: Sequence[str], attempts: int = 0) -> Outcome:
+    async def _mail(self, mail: Mail, message: EmailMessage, to: Sequence[str], attempts: int) -> Outcome:
         if not to:
-            return Outcome(False, "nobody to send to: name recipients in `to`", permanent=True)
+            return Outcome(False, "no recipients: name some in `to`", permanent=True)
         timeout_s = self._timeout_s or email_send.TIMEOUT_S
         return await asyncio.to_thread(email_send.send, mail, message, to, self._guard, timeout_s, self._tls, attempts)
 

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from gpuwatch.alerts.channel import REPORT, Channel
 from gpuwatch.alerts.outbox.repository import Row
+from gpuwatch.alerts.record import Alert
 
 DIGEST_ABOVE = 10
 """More findings than this that wait for a channel go out as one message, even where no digest is set."""
-
-ROWS_MAX = {"slack": 1000, "webhook": 100, "email": 1000}
-"""Rows of the outbox in one message: people read ten findings of it, programs all."""
-
-
-@dataclass(frozen=True)
-class Alert:
-    """One finding, and what happened to it."""
-
-    event: str
-    """opened | worsened | resolved"""
-    key: str
-    """Dedup key of the outbox row: the same when it is sent again."""
-    at: str
-    finding: Mapping[str, Any]
-    """A finding of contract.md section 4, as JSON has it."""
-    previous_severity: str | None = None
-    earlier: tuple[str, ...] = ()
-    """What happened before and was never told: it is folded into this."""
 
 
 def choose(channel: Channel, rows: Sequence[Row]) -> Sequence[Row]:

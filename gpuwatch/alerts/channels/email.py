@@ -10,9 +10,10 @@ from hashlib import sha256
 from typing import Any
 
 from gpuwatch.alerts import text as alerts_text
-from gpuwatch.alerts.channels.email_server import Mail
-from gpuwatch.alerts.channels.slack import ACTIONS, MAX_DIGEST, clean, digest_line, plain_line
-from gpuwatch.alerts.outbox.digest import Alert
+from gpuwatch.alerts.delivery.email_server import Mail
+from gpuwatch.alerts.kind import Context, MessageKind, channel_kind
+from gpuwatch.alerts.lines import ACTIONS, MAX_DIGEST, clean, digest_line, plain_line
+from gpuwatch.alerts.record import Alert
 from gpuwatch.alerts.templates import BUILT_IN, Template
 from gpuwatch.core.clock import from_us
 from gpuwatch.report.format_registry import report_formats
@@ -28,6 +29,40 @@ _CELL = "padding:4px 12px 4px 0;border-bottom:1px solid #D9DEE1;text-align:left;
 
 Fields = Sequence[tuple[str, str]]
 Links = Sequence[tuple[str, str | None]]
+
+
+@channel_kind
+class Email(MessageKind):
+    """Messages through a mail server."""
+
+    name = "email"
+    mails = True
+
+    def single(self, alert: Alert, context: Context) -> EmailMessage:
+        """Facts and links for the owner."""
+        channel = context.channel
+        return single(_mail(context), alert, context.base_url, context.key, context.now_us, channel.more.template)
+
+    def digest(self, alerts: Sequence[Alert], by: Sequence[str], context: Context) -> EmailMessage:
+        """The most expensive findings, and a link to all."""
+        template = context.channel.more.template
+        return digest(_mail(context), alerts, context.base_url, context.key, context.now_us, by, template)
+
+    def report(self, summary: Summary, context: Context) -> EmailMessage:
+        """The summary of the report, with its files."""
+        files, now_us = context.files, context.now_us
+        return report(_mail(context), summary, context.to, context.base_url, files, context.key, now_us)
+
+    def test(self, context: Context) -> EmailMessage:
+        """One line."""
+        return test(_mail(context), context.channel.name, context.base_url, context.key, context.now_us)
+
+
+def _mail(context: Context) -> Mail:
+    mail = context.channel.mail
+    if mail is None:
+        raise ValueError(f"channel {context.channel.name} has no mail server")
+    return mail
 
 
 def single(
@@ -50,7 +85,7 @@ def single(
         ("Where", alerts_text.place(finding)),
         ("Evidence", "; ".join(alerts_text.evidence(finding)) or "see the link"),
     ]
-    if not alerts_text.claims(finding):
+    if not alerts_text.claims_waste(finding):
         facts = [fact for fact in facts if fact[0] in ("Owner", "Since", "Evidence")]
     if finding.get("remedy") and alert.event != "resolved":
         facts.append(("Fix", str(finding["remedy"])))

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
-from gpuwatch.alerts.channels.destination_guard import Gate, Guard
+from gpuwatch.alerts.delivery.destination_guard import Gate, Guard
 from gpuwatch.core.clock import HOUR_US, SECOND_US, to_us
 from gpuwatch.core.errors import UsageError
 

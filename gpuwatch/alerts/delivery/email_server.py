@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from gpuwatch.alerts.channels.destination_guard import Guard
+from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.core.errors import UsageError
 
 SECURITIES = ("starttls", "tls", "none")

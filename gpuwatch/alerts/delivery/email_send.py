@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from email.message import EmailMessage
 from typing import Any
 
-from gpuwatch.alerts.channels.destination_guard import AddressRefused, Gate, Guard
-from gpuwatch.alerts.channels.email_server import Mail
-from gpuwatch.alerts.channels.http_post import Outcome
+from gpuwatch.alerts.delivery.destination_guard import AddressRefused, Gate, Guard
+from gpuwatch.alerts.delivery.email_server import Mail
+from gpuwatch.alerts.delivery.http_post import Outcome
 from gpuwatch.core.errors import UsageError
 
 TIMEOUT_S = 60.0

@@ -1,0 +1,1 @@
+"""How messages leave: HTTP posts, mail servers, and which destinations are allowed."""
