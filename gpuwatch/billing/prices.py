@@ -20,7 +20,7 @@ from gpuwatch.rates.fx import Fx, exchanged
 from gpuwatch.rates.repository import RATES, load_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
-from gpuwatch.store.day_sums import roll
+from gpuwatch.store.day_sums import roll, sum_moved_days
 
 FAR_PAST_US, FAR_FUTURE_US = -(2**62), 2**62
 """Ends of a price that holds for ever."""
@@ -151,8 +151,13 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool) -> 
             if not force or not found or tuple(found[0]) != wanted:
                 with store.transaction():
                     store.run("billing/every_finding", cluster=cluster)
-                    store.run("findings/amounts", cluster=cluster)
+                    price_findings(store, cluster)
         roll(store, cluster)
+
+
+def price_findings(store: Store, cluster: str) -> None:
+    """Recomputes what the wasted hours of findings cost: of the findings in the temporary table `regranted_finding`."""
+    store.run("billing/finding_amounts", cluster=cluster)
 
 
 def _digest(prices: Prices | None, cluster: str) -> int | None:
@@ -191,7 +196,7 @@ def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: t
         store.run(
             "billing/replace_prices", cluster=cluster, rate_version=wanted[0], team_version=wanted[1], basis=wanted[2]
         )
-        store.run("store/day_sums/roll_sums", cluster=cluster)
+        sum_moved_days(store, cluster)
 
 
 def _span(start_us: int, end_us: int | None) -> _Row:

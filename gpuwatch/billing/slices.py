@@ -12,7 +12,7 @@ from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.hardware.mig_profiles import GEOMETRIES, Profile
-from gpuwatch.ledger.totals import SECOND_PLACES, question, scale_of, working_tables
+from gpuwatch.ledger.totals import SECOND_PLACES, question, round_rows, scale_of, working_tables
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
@@ -63,7 +63,7 @@ def slices(
         }
         store.run("billing/kind", **asked)
         store.run("billing/charge", **asked)
-        store.run("ledger/totals/publish", **asked | {"limit": 0, "offset": 0}, dearest_first=False)
+        round_rows(store, scale)
         store.run("billing/slice_life", **asked)
         _hold(store, asked)
         rows = store.rows("billing/slice", **asked)

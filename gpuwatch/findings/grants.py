@@ -8,6 +8,7 @@ from math import lcm
 
 import pyarrow as pa
 
+from gpuwatch.billing.prices import price_findings
 from gpuwatch.store.database import Store
 
 RANK = ("blind-spot", "gang-partial", "idle-hoarding", "false-utilization", "topology-blind-placement")
@@ -35,4 +36,4 @@ def sum_waste(store: Store, cluster: str) -> None:
         rows.append({"key": key, "units": str(int(total * den)), "den": den})
     with store.view("wasted_row", pa.Table.from_pylist(rows, schema=_WASTED)):
         store.run("findings/set_wasted")
-    store.run("findings/amounts", cluster=cluster)
+    price_findings(store, cluster)

@@ -155,10 +155,9 @@ def page(
     store: Store, scale: Scale, limit: int | None, offset: int, *, dearest_first: bool
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Published rows of the temporary table `booked` from `offset` on, and the offset of the next page or None."""
+    round_rows(store, scale)
     rows = store.rows(
         "ledger/totals/publish",
-        scale=scale.shares,
-        cent=scale.cent,
         dearest_first=dearest_first,
         limit=None if limit is None else limit + 1,
         offset=offset,
@@ -166,6 +165,11 @@ def page(
     if limit is None or len(rows) <= limit:
         return rows, None
     return rows[:limit], offset + limit
+
+
+def round_rows(store: Store, scale: Scale) -> None:
+    """Fills the temporary tables `keyed` and `rounded` from `booked`: microseconds and cents that add up to the total."""
+    store.run("ledger/totals/round", scale=scale.shares, cent=scale.cent)
 
 
 @dataclass(frozen=True)

@@ -378,4 +378,4 @@ class Service:
 
     def _open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
         with self.reader() as store:
-            return store.rows(f"reports/open_{table}", cluster=cluster, limit=OPEN_ROWS_MAX)
+            return store.rows(f"service/open_{table}", cluster=cluster, limit=OPEN_ROWS_MAX)

@@ -15,5 +15,10 @@ def roll(store: Store, cluster: str) -> int:
     for day_us in days:
         with store.transaction():
             store.run("store/day_sums/roll", cluster=cluster, day_us=day_us)
-            store.run("store/day_sums/roll_sums", cluster=cluster)
+            sum_moved_days(store, cluster)
     return len(days)
+
+
+def sum_moved_days(store: Store, cluster: str) -> None:
+    """Recomputes the sums of a cluster's days in the temporary table `moved_day`, within the caller's transaction."""
+    store.run("store/day_sums/roll_sums", cluster=cluster)

@@ -29,7 +29,8 @@ OPEN = 30 * DAY
 """An instant behind all of them."""
 HEAD = """
 import os, signal
-from gpuwatch.state import State, periods
+from gpuwatch.billing.periods import repository as periods
+from gpuwatch.state import State
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 periods.record = killed

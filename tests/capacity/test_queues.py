@@ -368,6 +368,6 @@ def test_only_repeats_are_removed(state: State, rows: list[tuple[str, Row]], kep
     ],
 )
 def test_what_the_store_has_open(table: str, rows: list[tuple[str, Row]], expected: list[str]) -> None:
-    found = store_of(*rows).rows(f"reports/open_{table}", cluster=CLUSTER, limit=100)
+    found = store_of(*rows).rows(f"service/open_{table}", cluster=CLUSTER, limit=100)
 
     assert expected == [row["name"] for row in found]

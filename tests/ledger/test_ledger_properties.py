@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import HOUR_US, SECOND_US, Window
 from gpuwatch.ledger import hours as ledger_hours
-from gpuwatch.ledger.totals import question, scale_of, working_tables
+from gpuwatch.ledger.totals import Scale, page, question, scale_of, working_tables
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.worlds import oracle
@@ -317,9 +317,7 @@ def totals(world: World, state: State, start_us: int, end_us: int) -> tuple[dict
     with working_tables(world.store):
         world.store.run("billing/kind", **asked)
         world.store.run("billing/charge", **asked)
-        for row in world.store.rows(
-            "ledger/totals/publish", scale=1, cent=1, dearest_first=False, limit=None, offset=0
-        ):
+        for row in page(world.store, Scale(1, 0), None, 0, dearest_first=False)[0]:
             seconds[(row["held"], row["job"])] += Fraction(int(row["micros"]), scale.shares * SECOND_US)
     return buckets, seconds
 

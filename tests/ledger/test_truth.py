@@ -15,7 +15,7 @@ from gpuwatch.analysis.pipeline import analyze
 from gpuwatch.core.clock import SECOND_US, Window, parse_rfc3339
 from gpuwatch.imports.files import import_paths
 from gpuwatch.ledger import hours as ledger_hours
-from gpuwatch.ledger.totals import question, scale_of, working_tables
+from gpuwatch.ledger.totals import Scale, page, question, scale_of, working_tables
 from gpuwatch.settings import Settings
 from gpuwatch.simulate import simulate
 from gpuwatch.state import State
@@ -70,9 +70,7 @@ def amounts(fleet: Analysed, dimension: str | None, held: bool) -> Amounts:
     with working_tables(fleet.store):
         fleet.store.run("billing/kind", **asked)
         fleet.store.run("billing/charge", **asked)
-        for row in fleet.store.rows(
-            "ledger/totals/publish", scale=1, cent=1, dearest_first=False, limit=None, offset=0
-        ):
+        for row in page(fleet.store, Scale(1, 0), None, 0, dearest_first=False)[0]:
             if row["held"] == held:
                 amount = sums[row[dimension] or "" if dimension else ""]
                 amount[0] += Fraction(int(row["micros"]), scale.shares * SECOND_US)

@@ -14,7 +14,7 @@ from gpuwatch.billing.charge_id import Asked
 from gpuwatch.billing.listings import window_dict
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.errors import UsageError
-from gpuwatch.ledger.totals import CAUSE, DIMENSIONS, Scale, question, scale_of, working_tables
+from gpuwatch.ledger.totals import CAUSE, DIMENSIONS, Scale, question, round_rows, scale_of, working_tables
 from gpuwatch.policy.policy import PARTS, Policies, Policy
 from gpuwatch.policy.repository import load_policies
 from gpuwatch.rates.fx import Fx
@@ -121,7 +121,7 @@ def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | No
 def published(
     store: Store, state: State, asked: Asked, teams: Collection[str] | None, rules: Policies
 ) -> tuple[Scale, dict[str, object], bool]:
-    """Fills keyed and rounded (sql/ledger/totals/publish.sql) with the charges among which the charge is, as cost.chargeback does;
+    """Fills keyed and rounded (sql/ledger/totals/round.sql) with the charges among which the charge is, as cost.chargeback does;
     returns their scale and question, and whether no policy changes anything in the window.
     """
     by = [name for name, _ in asked.group]
@@ -136,7 +136,7 @@ def published(
             store, rules, asked.window, by, asked.cluster, teams, asked.pool, Fx.read(state)
         )
     told = told | {f"by_{CAUSE}": CAUSE in by}
-    store.run("ledger/totals/publish", **told | {"cent": scale.cent, "limit": 0, "offset": 0}, dearest_first=False)
+    round_rows(store, scale)
     return scale, told, plain
 
 
