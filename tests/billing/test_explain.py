@@ -19,6 +19,7 @@ from gpuwatch.billing.explain.charge import NoSuchCharge, explain
 from gpuwatch.billing.explain.counterfactual import policies_of, under
 from gpuwatch.billing.explain.text import dealt_text
 from gpuwatch.billing.listings import chargeback_listing
+from gpuwatch.billing.periods import close
 from gpuwatch.billing.records import Chargeback
 from gpuwatch.core.clock import DAY_US, Window
 from gpuwatch.core.errors import UsageError
@@ -373,7 +374,7 @@ def test_closed_periods_and_their_corrections_are_opened_too(tmp_path: Path) -> 
         assert (test_periods.WEEK, "segment") == (frozen["closed"]["period"], frozen["items"][0]["what"])
 
         test_periods.repriced(world, state, test_periods.rate("3.49"))
-        test_periods.periods.find_corrections(world.store, state, test_periods.NOW)
+        close.find_corrections(world.store, state, test_periods.NOW)
         later = whole(world, state, asked)
         assert (frozen["cost_exact"], "frozen") == (later["cost_exact"], later["items"][-1]["what"])
         for by in (("team",), ("job", "user"), ()):
