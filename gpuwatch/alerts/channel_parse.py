@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.alerts.channel import EVENTS, FILTERS, MAX_CHANNELS, REPORT, Channel, rank
-from gpuwatch.alerts.channel_options import MORE, More, more_of
+from gpuwatch.alerts.channel_options import MORE, More
 from gpuwatch.alerts.delivery.destination_guard import Guard
 from gpuwatch.alerts.delivery.email_server import FIELDS as MAIL_FIELDS
 from gpuwatch.alerts.delivery.email_server import Mail, mail_of
 from gpuwatch.alerts.kind import DEFAULT_KIND, ChannelKind, ContinuousKind, channel_kinds
+from gpuwatch.alerts.option_parse import more_of
 from gpuwatch.alerts.timing import SEVERITIES, Timing, timing_of
 from gpuwatch.core.errors import UsageError
 

@@ -27,12 +27,6 @@ REPOSITORIES = {"repository", "tables"}
 """Modules of other rooms that may use sqlalchemy."""
 
 KNOWN_CYCLES = [
-    {
-        "gpuwatch.alerts.channel",
-        "gpuwatch.alerts.channel_options",
-        "gpuwatch.alerts.outbox.digest",
-        "gpuwatch.alerts.templates",
-    },
     {"gpuwatch.simulate", "gpuwatch.simulate.bundle"},
     {"gpuwatch.simulate.scene", "gpuwatch.simulate.staging"},
 ]
