@@ -1,4 +1,4 @@
-"""What a Ray head said, as claim, pending, workload and node rows. Pure."""
+"""The state of a Ray head as claim, pending, workload and node rows. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from math import ceil
 from typing import Any
 
 from gpuwatch.collectors.ray.gpu_holders import ENDED, HELD, WAITING, Unit, units
-from gpuwatch.collectors.ray.state import Job, Node, Told, jobs, nodes
+from gpuwatch.collectors.ray.state import Job, Node, Responses, jobs, nodes
+from gpuwatch.collectors.shared.records import Row
 from gpuwatch.core.model import Rejects
-
-Row = tuple[str, dict[str, Any]]
-"""A store table and one row of it, without its cluster."""
 
 USER_KEYS = ("gpuwatch.io/user", "user", "username", "owner")
 QUEUE_KEYS = ("gpuwatch.io/queue", "queue")
@@ -25,12 +23,12 @@ STATES = {
     "STOPPED": "finished",
 }
 SESSION = "@"
-"""Between job and session in a run key: job ids begin anew with each start of a head."""
+"""Separates job and session in a run key: job ids are reused after a restart of the head."""
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One head at one instant."""
+class HeadState:
+    """A head at one moment."""
 
     jobs: dict[str, Job]
     by_driver: dict[str, Job]
@@ -40,58 +38,62 @@ class Picture:
     at_us: int | None
 
     def job_of(self, unit: Unit) -> tuple[str | None, Job | None]:
-        """Key of the job that a unit belongs to, and the job where it is listed."""
+        """The key of a unit's job, and the job if it is listed."""
         if unit.submission:
             return unit.submission, self.jobs.get(unit.submission)
         job = self.by_driver.get(unit.driver or "")
         return (job.key if job else unit.driver), job
 
 
-def picture(told: Told, path: str, rejects: Rejects) -> Picture:
-    """What all the answers say together. Its time is the newest that any of them tells, where none says when it is."""
-    known, machines = jobs(told), nodes(told)
-    found = list(units(told, path, rejects))
-    head = next((str(item["node_id"]) for item in told.of("node") if item.get("is_head_node") is True), "")
-    times = [at for unit in found for at in (unit.asked_us, unit.start_us, unit.end_us)]
-    times += [at for job in known for at in (job.start_us, job.end_us)]
-    times += [at for node in machines.values() for at in (node.start_us, node.end_us)]
-    return Picture(
-        {job.key: job for job in known},
-        {job.driver: job for job in known if job.driver},
-        machines,
+def head_state(responses: Responses, path: str, rejects: Rejects) -> HeadState:
+    """Combines all responses. Without a time of the responses, the latest time in them is used."""
+    all_jobs, all_nodes = jobs(responses), nodes(responses)
+    found = list(units(responses, path, rejects))
+    head = next((str(item["node_id"]) for item in responses.of("node") if item.get("is_head_node") is True), "")
+    return HeadState(
+        {job.key: job for job in all_jobs},
+        {job.driver: job for job in all_jobs if job.driver},
+        all_nodes,
         found,
-        told.session or head[:16],
-        told.at_us or max((at for at in times if at is not None), default=None),
+        responses.session or head[:16],
+        responses.at_us or _latest_us(found, all_jobs, all_nodes.values()),
     )
 
 
-def rows(seen: Picture, path: str, rejects: Rejects) -> Iterator[Row]:
-    """Every row of a picture; a holder without the times or the node it needs is refused by name."""
+def _latest_us(found: Iterable[Unit], all_jobs: Iterable[Job], all_nodes: Iterable[Node]) -> int | None:
+    times = [at for unit in found for at in (unit.requested_us, unit.start_us, unit.end_us)]
+    times += [at for job in all_jobs for at in (job.start_us, job.end_us)]
+    times += [at for node in all_nodes for at in (node.start_us, node.end_us)]
+    return max((at for at in times if at is not None), default=None)
+
+
+def rows(head: HeadState, path: str, rejects: Rejects) -> Iterator[Row]:
+    """All rows of a head, without their cluster; a unit without the required times or node is rejected by name."""
     waiting: dict[str, list[Unit]] = {}
-    asked: dict[str, float] = {}
-    for unit in seen.units:
-        key, job = seen.job_of(unit)
+    held: dict[str, float] = {}
+    for unit in head.units:
+        key, job = head.job_of(unit)
         if key is None:
             rejects.add(f"{unit.kind} without a job", path, 0, unit.uid)
             continue
         if unit.state == WAITING:
             waiting.setdefault(key, []).append(unit)
-        elif row := _claim(seen, unit, key, job, path, rejects):
+        elif row := _allocation(head, unit, key, job, path, rejects):
             yield "claim", row
         if unit.state == HELD:
-            asked[key] = asked.get(key, 0) + unit.gpus
+            held[key] = held.get(key, 0) + unit.gpus
     for key, queued in waiting.items():
-        job = seen.jobs.get(key)
-        yield "pending", _pending(seen, key, job, queued)
+        job = head.jobs.get(key)
+        yield "pending", _pending(head, key, job, queued)
         for uid, group in _gangs(queued):
-            yield "workload", _gang(seen, key, job, uid, group)
-    for job in seen.jobs.values():
-        count = ceil(asked.get(job.key, 0)) + _demand(waiting.get(job.key, ()))
-        yield "workload", _job(seen, job, count)
-    yield from (("node", row) for row in _nodes(seen))
+            yield "workload", _gang(head, key, job, uid, group)
+    for job in head.jobs.values():
+        count = ceil(held.get(job.key, 0)) + _demand(waiting.get(job.key, ()))
+        yield "workload", _job(head, job, count)
+    yield from (("node", row) for row in _nodes(head))
 
 
-def _words(key: str, job: Job | None) -> dict[str, Any]:
+def _job_columns(key: str, job: Job | None) -> dict[str, Any]:
     metadata = job.metadata if job else {}
     return {
         "scheduler": "ray",
@@ -110,66 +112,84 @@ def _first(metadata: dict[str, str], names: tuple[str, ...]) -> str | None:
     return next((metadata[name] for name in names if metadata.get(name)), None)
 
 
-def _claim(seen: Picture, unit: Unit, key: str, job: Job | None, path: str, rejects: Rejects) -> dict[str, Any] | None:
-    node = seen.nodes.get(unit.node_id or "")
+def _allocation(
+    head: HeadState, unit: Unit, key: str, job: Job | None, path: str, rejects: Rejects
+) -> dict[str, Any] | None:
+    """The `claim` row of a unit that holds or held GPUs, None if it is rejected or did not last."""
+    node = head.nodes.get(unit.node_id or "")
     if node is None:
         if unit.start_us is not None:
             rejects.add(f"{unit.kind} on a node that is not listed", path, 0, f"{key} {unit.uid} {unit.node_id}")
         return None
-    start, end = unit.start_us, unit.end_us
-    if start is None and unit.state == HELD:
-        start = job.start_us if job and job.start_us else seen.at_us
-    died = None if node.alive else node.end_us
-    if unit.state == ENDED and end is None:
-        end = died if unit.detached or job is None else job.end_us or died
-    elif unit.state == HELD:
-        end = died
+    start = _start_us(head, unit, job)
+    end = _end_us(unit, job, node)
     if start is None or (unit.state == ENDED and end is None):
-        rejects.add(f"{unit.kind} has ended, but no time says {'when' if start else 'since when'}", path, 0, unit.uid)
+        rejects.add(f"{unit.kind} has ended, but its {'end' if start else 'start'} is unknown", path, 0, unit.uid)
         return None
     if end is not None and end <= start:
         return None
-    whole = unit.gpus == ceil(unit.gpus)
-    uuids = [node.uuids[slot] for slot in unit.slots if slot < len(node.uuids)]
-    named = bool(uuids) and len(uuids) == len(unit.slots) and all(uuid.startswith("GPU-") for uuid in uuids)
-    return _words(key, job) | {
+    return _job_columns(key, job) | {
         "kind": "ray",
-        "run_key": f"{key}{SESSION}{seen.session}",
+        "run_key": f"{key}{SESSION}{head.session}",
         "pod_uid": unit.uid,
         "node": node.host,
         "gpu_type": node.model,
-        "device_count": ceil(unit.gpus),
-        "fraction": None if whole else unit.gpus,
-        "device_indexes": None if named or not unit.slots else ",".join(map(str, unit.slots)),
-        "gpus": ",".join(uuids) if named else None,
+        **_device_columns(unit, node),
         "start_us": start,
         "end_us": end,
-        "evidence_us": end if end is not None else max(seen.at_us or start, start),
-        "state": (job.status if job else None) or unit.word,
+        "evidence_us": end if end is not None else max(head.at_us or start, start),
+        "state": (job.status if job else None) or unit.ray_state,
         "name": _first(job.metadata if job else {}, ("job_name", "name")) or key,
         "labels": _labels(job),
     }
 
 
+def _start_us(head: HeadState, unit: Unit, job: Job | None) -> int | None:
+    if unit.start_us is None and unit.state == HELD:
+        return job.start_us if job and job.start_us else head.at_us
+    return unit.start_us
+
+
+def _end_us(unit: Unit, job: Job | None, node: Node) -> int | None:
+    """The end of a unit; without its own, that of its job or its node."""
+    node_end_us = None if node.alive else node.end_us
+    if unit.state == HELD:
+        return node_end_us
+    if unit.state != ENDED or unit.end_us is not None:
+        return unit.end_us
+    return node_end_us if unit.detached or job is None else job.end_us or node_end_us
+
+
+def _device_columns(unit: Unit, node: Node) -> dict[str, Any]:
+    uuids = [node.uuids[slot] for slot in unit.slots if slot < len(node.uuids)]
+    has_uuids = bool(uuids) and len(uuids) == len(unit.slots) and all(uuid.startswith("GPU-") for uuid in uuids)
+    return {
+        "device_count": ceil(unit.gpus),
+        "fraction": None if unit.gpus == ceil(unit.gpus) else unit.gpus,
+        "device_indexes": None if has_uuids or not unit.slots else ",".join(map(str, unit.slots)),
+        "gpus": ",".join(uuids) if has_uuids else None,
+    }
+
+
 def _demand(queued: Iterable[Unit]) -> int:
-    """GPUs that a job waits for: all of its bundles and actors, and of its tasks, which take turns, the largest."""
-    one_by_one = [ceil(unit.gpus) for unit in queued if unit.kind == "task"]
-    return sum(ceil(unit.gpus) for unit in queued if unit.kind != "task") + max(one_by_one, default=0)
+    """GPUs that a job waits for: all its bundles and actors plus the largest of its tasks, which run one by one."""
+    tasks = [ceil(unit.gpus) for unit in queued if unit.kind == "task"]
+    return sum(ceil(unit.gpus) for unit in queued if unit.kind != "task") + max(tasks, default=0)
 
 
-def _pending(seen: Picture, key: str, job: Job | None, queued: list[Unit]) -> dict[str, Any]:
-    since = [unit.asked_us for unit in queued if unit.asked_us is not None]
-    words = _words(key, job)
-    return words | {
-        "submit_us": min(since, default=words["submit_us"]),
-        "evidence_us": seen.at_us,
+def _pending(head: HeadState, key: str, job: Job | None, queued: list[Unit]) -> dict[str, Any]:
+    since = [unit.requested_us for unit in queued if unit.requested_us is not None]
+    columns = _job_columns(key, job)
+    return columns | {
+        "submit_us": min(since, default=columns["submit_us"]),
+        "evidence_us": head.at_us,
         "device_count": _demand(queued),
-        "reason": next((unit.word for unit in queued if unit.word), None),
+        "reason": next((unit.ray_state for unit in queued if unit.ray_state), None),
     }
 
 
 def _gangs(queued: list[Unit]) -> Iterator[tuple[str, list[Unit]]]:
-    """Placement groups with their waiting bundles, and actors one by one."""
+    """Placement groups with their waiting bundles, and single actors."""
     found: dict[str, list[Unit]] = {}
     for unit in queued:
         if unit.kind != "task":
@@ -177,28 +197,28 @@ def _gangs(queued: list[Unit]) -> Iterator[tuple[str, list[Unit]]]:
     yield from found.items()
 
 
-def _gang(seen: Picture, key: str, job: Job | None, uid: str, members: list[Unit]) -> dict[str, Any]:
+def _gang(head: HeadState, key: str, job: Job | None, uid: str, members: list[Unit]) -> dict[str, Any]:
     first = members[0]
-    return _words(key, job) | {
+    return _job_columns(key, job) | {
         "kind": "PlacementGroup" if first.kind == "group" else "Actor",
-        "uid": f"{seen.session}/{uid}",
+        "uid": f"{head.session}/{uid}",
         "name": first.name or uid,
         "pod_count": len(members),
         "min_count": len(members),
         "device_count": sum(ceil(unit.gpus) for unit in members),
-        "submit_us": first.asked_us or (job.start_us if job else None),
+        "submit_us": first.requested_us or (job.start_us if job else None),
         "state": "pending",
-        "reason": first.word,
+        "reason": first.ray_state,
         "labels": _labels(job),
-        "observed_us": seen.at_us,
+        "observed_us": head.at_us,
     }
 
 
-def _job(seen: Picture, job: Job, count: int) -> dict[str, Any]:
+def _job(head: HeadState, job: Job, count: int) -> dict[str, Any]:
     state = STATES.get(job.status or "", None)
-    return _words(job.key, job) | {
+    return _job_columns(job.key, job) | {
         "kind": "Job",
-        "uid": f"{seen.session}/{job.key}",
+        "uid": f"{head.session}/{job.key}",
         "name": _first(job.metadata, ("job_name", "name")) or job.key,
         "device_count": count if count and state != "finished" else None,
         "start_us": job.start_us if job.status != "PENDING" else None,
@@ -207,14 +227,14 @@ def _job(seen: Picture, job: Job, count: int) -> dict[str, Any]:
         "reason": job.status,
         "message": job.message if job.status in ("PENDING", "FAILED") else None,
         "labels": _labels(job),
-        "observed_us": seen.at_us,
+        "observed_us": head.at_us,
     }
 
 
-def _nodes(seen: Picture) -> Iterator[dict[str, Any]]:
-    """One row a host with GPUs: a head that starts again leaves dead nodes of the same name."""
+def _nodes(head: HeadState) -> Iterator[dict[str, Any]]:
+    """One row per host with GPUs: a restarted head leaves dead nodes with the same host name."""
     hosts: dict[str, list[Node]] = {}
-    for node in seen.nodes.values():
+    for node in head.nodes.values():
         if node.gpus:
             hosts.setdefault(node.host, []).append(node)
     for host, known in sorted(hosts.items()):
@@ -223,7 +243,7 @@ def _nodes(seen: Picture) -> Iterator[dict[str, Any]]:
         yield {
             "scheduler": "ray",
             "node": host,
-            "observed_us": seen.at_us,
+            "observed_us": head.at_us,
             "state": "up" if alive else "down",
             "since_us": last.start_us if alive else last.end_us,
             "reason": None if alive else "dead in Ray",

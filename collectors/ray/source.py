@@ -1,4 +1,4 @@
-"""Live source `ray`: the head of a Ray cluster asked again and again who holds which GPUs."""
+"""Live source `ray`: polls the head of a Ray cluster for the holders of GPUs."""
 
 from __future__ import annotations
 
@@ -7,44 +7,45 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.collectors.ray.changes import Book
-from gpuwatch.collectors.ray.files import batches, inside
+from gpuwatch.collectors.ray.changes import RayChanges
+from gpuwatch.collectors.ray.files import items_of, with_cluster
 from gpuwatch.collectors.ray.gpu_holders import actor_of
-from gpuwatch.collectors.ray.paths import IDS_A_QUESTION, JOBS, LIMIT, NODES, VERSION, actors_by_id, listing
-from gpuwatch.collectors.ray.rows import Picture, picture, rows
-from gpuwatch.collectors.ray.state import Told
+from gpuwatch.collectors.ray.paths import IDS_PER_REQUEST, JOBS, LIMIT, NODES, VERSION, actors_by_id, listing
+from gpuwatch.collectors.ray.rows import HeadState, head_state, rows
+from gpuwatch.collectors.ray.state import Responses
 from gpuwatch.collectors.shared.http_json import NOWHERE, Access, Client, access_of
 from gpuwatch.collectors.shared.json_stream import Piece
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.collectors.shared.live_rounds import rounds
 from gpuwatch.collectors.shared.live_write import write
+from gpuwatch.collectors.shared.records import Row, batches
 from gpuwatch.core.errors import GpuwatchError, SourceUnreachable
 from gpuwatch.core.model import Rejects
 from gpuwatch.core.registry import LiveSource, Sink, live
 
 MAX_HEADS = 1000
-MAX_ASKED_ACTORS = LIMIT
-"""Actors whose start and end are asked for by id in one poll: all that a list can hold."""
+MAX_ACTORS_BY_ID = LIMIT
+"""The most actors that are requested by id in one poll: as many as a list can hold."""
 UTC = ZoneInfo("UTC")
 
 LISTS = {
     "nodes": listing("nodes"),
     "groups": listing("placement_groups", ("state", "!=", "REMOVED")),
     "actors": listing("actors", ("state", "!=", "DEAD")),
-    # One that runs must not be lost behind thousands that have ended: it is asked for by its state.
+    # By state, so that running tasks are not lost behind thousands that have ended.
     "tasks": listing("tasks", ("type", "=", "NORMAL_TASK"), ("state", "=", "RUNNING")),
     "waiting": listing("tasks", ("type", "=", "NORMAL_TASK"), ("state", "=", "PENDING_NODE_ASSIGNMENT")),
     "finished": listing("tasks", ("type", "=", "NORMAL_TASK"), ("state", "=", "FINISHED")),
     "failed": listing("tasks", ("type", "=", "NORMAL_TASK"), ("state", "=", "FAILED")),
     "creations": listing("tasks", ("type", "=", "ACTOR_CREATION_TASK")),
 }
-CUT = {"groups": "group", "actors": "actor", "tasks": "task"}
-"""Lists of what holds GPUs now, and the kind of holder in each."""
+UNIT_KINDS = {"groups": "group", "actors": "actor", "tasks": "task"}
+"""The lists of current GPU holders, and the kind of unit in each."""
 
 
-@live("ray", "Ray: nodes, jobs, placement groups, actors and tasks, asked from the dashboard of a head")
+@live("ray", "Ray: nodes, jobs, placement groups, actors and tasks, polled from the dashboard of a head")
 def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
-    """One source a `[[ray]]` table; several heads may stand in one cluster."""
+    """One source per `[[ray]]` table; a cluster may have several heads."""
     sources: dict[str, RaySource] = {}
     if len(tables) > MAX_HEADS:
         problems.append(f"[[ray]]: more than {MAX_HEADS} tables")
@@ -72,99 +73,101 @@ class RaySource:
         self.cluster = cluster
         self.interval_s = interval_s
         self.access = access
-        self._book: Book | None = None
+        self._changes: RayChanges | None = None
         self._session: str | None = None
-        self._refused: dict[str, int] = {}
+        self._last_rejects: dict[str, int] = {}
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
-        """Polls for ever. Begins with what the store knows, also when it is started again."""
-        self._book, self._session = None, None
+        """Polls forever. Loads the state from the store each time it is started."""
+        self._changes, self._session = None, None
         async with Client(self.access) as client:
             await rounds(lambda: self.poll(client, sink, now_us), self.interval_s, now_us)
 
     async def poll(self, client: Client, sink: Sink, now_us: Callable[[], int]) -> bool:
-        """One round: asks, writes the news, tells the sink how it went. False when the head did not answer."""
+        """One round: queries the head, writes changes, reports to the sink. False if the head did not respond."""
         try:
-            told, cut, rejects = await self._asked(client, now_us)
-            seen = await asyncio.to_thread(picture, told, self.name, rejects)
-            book, news = await self._begun(seen, sink)
-            if missing := sorted(book.units() - {unit.uid for unit in seen.units})[:MAX_ASKED_ACTORS]:
-                # Actors that are listed no more: when they ended, the dashboard still knows.
+            responses, truncated, rejects = await self._fetch(client, now_us)
+            head = await asyncio.to_thread(head_state, responses, self.name, rejects)
+            tracker, changes = await self._tracker_of(head, sink)
+            if missing := sorted(tracker.units() - {unit.uid for unit in head.units})[:MAX_ACTORS_BY_ID]:
+                # For actors that are no longer listed, the dashboard still has the end.
                 await self._by_id(
-                    client, sorted({actor for unit in missing if (actor := actor_of(unit))}), told, rejects
+                    client, sorted({actor for unit in missing if (actor := actor_of(unit))}), responses, rejects
                 )
-                seen = await asyncio.to_thread(picture, told, self.name, Rejects())
-            news += book.news(rows(seen, self.name, rejects), seen, cut, seen.at_us or now_us(), rejects)
-            await write(sink, self.name, list(batches(news, self.cluster)), self._fresh(rejects), now_us)
+                head = await asyncio.to_thread(head_state, responses, self.name, Rejects())
+            at_us = head.at_us or now_us()
+            changes += tracker.changes(rows(head, self.name, rejects), head, truncated, at_us, rejects)
+            tables = list(batches(with_cluster(changes, self.cluster)))
+            await write(sink, self.name, tables, self._new_rejects(rejects), now_us)
         except GpuwatchError as error:
             sink.failed(self.name, now_us(), str(error))
             return False
-        sink.succeeded(self.name, now_us(), sum(len(listed) for listed in told.items.values()))
+        sink.succeeded(self.name, now_us(), sum(len(listed) for listed in responses.items.values()))
         return True
 
-    async def _asked(self, client: Client, now_us: Callable[[], int]) -> tuple[Told, set[str], Rejects]:
-        """Everything that a head says now, and the kinds of holder of which its limit left out some."""
-        told, rejects, cut = Told(UTC), Rejects(), set[str]()
-        told.add(await client.get(VERSION), VERSION, 0, rejects)
-        for job in _listed(await client.get(JOBS), JOBS):
-            told.add(job, JOBS, 0, rejects)
-        for item in inside(Piece(0, "data", _data(await client.get(NODES), NODES)), NODES, rejects):
-            told.add(item, NODES, 0, rejects)
+    async def _fetch(self, client: Client, now_us: Callable[[], int]) -> tuple[Responses, set[str], Rejects]:
+        """The current state of a head, and the kinds of unit whose list was truncated."""
+        responses, rejects, truncated = Responses(UTC), Rejects(), set[str]()
+        responses.add(await client.get(VERSION), VERSION, 0, rejects)
+        for job in _list(await client.get(JOBS), JOBS):
+            responses.add(job, JOBS, 0, rejects)
+        for item in items_of(Piece(0, "data", _data(await client.get(NODES), NODES)), NODES, rejects):
+            responses.add(item, NODES, 0, rejects)
         for name, path in LISTS.items():
-            refused = Rejects()
+            found = Rejects()
             shown = path.partition("?")[0]
-            for item in inside(Piece(0, "data", _data(await client.get(path), shown)), shown, refused):
-                told.add(item, shown, 0, refused)
-            if refused.counts and name in CUT:
-                cut.add(CUT[name])
+            for item in items_of(Piece(0, "data", _data(await client.get(path), shown)), shown, found):
+                responses.add(item, shown, 0, found)
+            if found.counts and name in UNIT_KINDS:
+                truncated.add(UNIT_KINDS[name])
             if name != "creations":
-                for reason, count in refused.counts.items():
-                    rejects.add(f"{name}: {reason}", *refused.first[reason], count=count)
-        wanted = [str(item["actor_id"]) for item in told.of("actor") if _asks_gpu(item)]
-        await self._by_id(client, wanted[:MAX_ASKED_ACTORS], told, rejects)
-        told.at_us = now_us()
-        return told, cut, rejects
+                for reason, count in found.counts.items():
+                    rejects.add(f"{name}: {reason}", *found.first[reason], count=count)
+        ids = [str(item["actor_id"]) for item in responses.of("actor") if _requests_gpu(item)]
+        await self._by_id(client, ids[:MAX_ACTORS_BY_ID], responses, rejects)
+        responses.at_us = now_us()
+        return responses, truncated, rejects
 
-    async def _by_id(self, client: Client, ids: Sequence[str], told: Told, rejects: Rejects) -> None:
-        for at in range(0, len(ids), IDS_A_QUESTION):
-            path = actors_by_id(ids[at : at + IDS_A_QUESTION])
+    async def _by_id(self, client: Client, ids: Sequence[str], responses: Responses, rejects: Rejects) -> None:
+        for at in range(0, len(ids), IDS_PER_REQUEST):
+            path = actors_by_id(ids[at : at + IDS_PER_REQUEST])
             shown = path.partition("?")[0]
-            for item in inside(Piece(0, "data", _data(await client.get(path), shown)), shown, rejects):
-                told.add(item, shown, 0, rejects)
+            for item in items_of(Piece(0, "data", _data(await client.get(path), shown)), shown, rejects):
+                responses.add(item, shown, 0, rejects)
 
-    async def _begun(self, seen: Picture, sink: Sink) -> tuple[Book, list[Any]]:
-        """The book of this session; a head that began anew holds nothing of what it held before."""
-        news: list[Any] = []
-        if self._book is None or self._session != seen.session:
-            news = self._book.close() if self._book is not None else []
-            book = Book()
-            book.remember(await sink.open_claims(self.cluster, "ray"), seen.session)
-            self._book, self._session = book, seen.session
-        return self._book, news
+    async def _tracker_of(self, head: HeadState, sink: Sink) -> tuple[RayChanges, list[Row]]:
+        """The change tracker of this session; after a restart of the head, what the old session held has ended."""
+        changes: list[Row] = []
+        if self._changes is None or self._session != head.session:
+            changes = self._changes.close() if self._changes is not None else []
+            tracker = RayChanges()
+            tracker.remember(await sink.open_claims(self.cluster, "ray"), head.session)
+            self._changes, self._session = tracker, head.session
+        return self._changes, changes
 
-    def _fresh(self, rejects: Rejects) -> Rejects:
-        """What was refused for the first time, or more often than in the poll before: not the same again each time."""
-        fresh = Rejects()
+    def _new_rejects(self, rejects: Rejects) -> Rejects:
+        """Rejects that exceed those of the last poll, so that they are not counted at each one."""
+        new = Rejects()
         for reason, count in rejects.counts.items():
-            if count > self._refused.get(reason, 0):
-                fresh.add(reason, *rejects.first[reason], count=count - self._refused.get(reason, 0))
-        self._refused = dict(rejects.counts)
-        return fresh
+            if count > self._last_rejects.get(reason, 0):
+                new.add(reason, *rejects.first[reason], count=count - self._last_rejects.get(reason, 0))
+        self._last_rejects = dict(rejects.counts)
+        return new
 
 
-def _asks_gpu(item: Mapping[str, Any]) -> bool:
+def _requests_gpu(item: Mapping[str, Any]) -> bool:
     resources = item.get("required_resources")
     return isinstance(resources, dict) and "GPU" in resources and not item.get("placement_group_id")
 
 
-def _listed(answer: Any, path: str) -> list[Any]:
-    if not isinstance(answer, list):
-        raise SourceUnreachable(f"{path}: answers without a list; url in [[ray]] must be that of a Ray dashboard")
-    return answer
+def _list(response: Any, path: str) -> list[Any]:
+    if not isinstance(response, list):
+        raise SourceUnreachable(f"{path}: the response has no list; url in [[ray]] must be that of a Ray dashboard")
+    return response
 
 
-def _data(answer: Any, path: str) -> Any:
-    if not isinstance(answer, dict) or answer.get("result") is not True:
-        said = answer.get("msg") if isinstance(answer, dict) else None
-        raise SourceUnreachable(f"{path}: {said or 'no answer of the state API'}; see the head's dashboard.log")
-    return answer.get("data")
+def _data(response: Any, path: str) -> Any:
+    if not isinstance(response, dict) or response.get("result") is not True:
+        message = response.get("msg") if isinstance(response, dict) else None
+        raise SourceUnreachable(f"{path}: {message or 'not a response of the state API'}; see the head's dashboard.log")
+    return response.get("data")

@@ -1,4 +1,4 @@
-"""What a Ray head says: its answers gathered by what they are, its jobs and its nodes. Pure."""
+"""Collected responses of a Ray head, and the jobs and nodes in them. Pure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from gpuwatch.core.model import Rejects
 Item = dict[str, Any]
 
 MAX_ITEMS = 500_000
-"""Items of one kind; the state API itself answers with 10,000 at most."""
+"""The most items of one kind; the state API itself returns at most 10,000."""
 MAX_METADATA = 100
 MAX_TEXT = 300
-LAST_US = 253_402_300_799_000_000
+MAX_US = 253_402_300_799_000_000
 """The last second of the year 9999."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A submission, or a driver that connected by itself."""
+    """A submission, or a driver that connected without one."""
 
     key: str
-    """Submission id, the driver's job id where there is none."""
+    """Submission id, or the driver's job id without one."""
     driver: str | None
     status: str | None
     start_us: int | None
@@ -38,7 +38,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Node:
-    """A Ray node: on Kubernetes a pod, whose name is its host name."""
+    """A Ray node; on Kubernetes this is a pod, whose name is its host name."""
 
     node_id: str
     host: str
@@ -48,12 +48,12 @@ class Node:
     start_us: int | None
     end_us: int | None
     uuids: tuple[str, ...]
-    """GPUs by index where the node sees exactly those it offers; empty where that is not told."""
+    """GPUs by index, if the node reports exactly as many as it offers; else empty."""
 
 
 @dataclass
-class Told:
-    """Answers of one head, gathered in any order; `zone` is that of times that the ray command prints."""
+class Responses:
+    """Responses of one head, in any order; `zone` applies to the times that the ray command prints."""
 
     zone: ZoneInfo
     items: dict[str, list[tuple[int, Item]]] = field(default_factory=dict)
@@ -61,27 +61,27 @@ class Told:
     session: str | None = None
 
     def add(self, item: Any, path: str, line: int, rejects: Rejects) -> None:
-        """Takes one item of any list, known by its members; refuses what is no item of Ray."""
+        """Adds an item of any list; its kind follows from its members. Anything else is rejected."""
         kind = kind_of(item)
         if kind is None:
             rejects.add("not an item of Ray's state API", path, line, str(item))
         elif kind == "ignored":
-            rejects.add("ignored: says nothing of who holds GPUs", path, line)
-        elif len(known := self.items.setdefault(kind, [])) >= MAX_ITEMS:
+            rejects.add("ignored: not related to GPUs", path, line)
+        elif len(items := self.items.setdefault(kind, [])) >= MAX_ITEMS:
             rejects.add(f"more than {MAX_ITEMS} items of one kind", path, line)
         else:
-            known.append((line, item))
+            items.append((line, item))
             if kind == "summary" and (now := self.moment(item.get("now"), 1_000_000)):
                 self.at_us = max(self.at_us or 0, now)
             if kind == "version" and isinstance(item.get("session_name"), str):
                 self.session = str(item["session_name"]).removeprefix("session_") or None
 
     def of(self, kind: str) -> Iterator[Item]:
-        """Items of one kind."""
+        """The items of one kind."""
         return (item for _, item in self.items.get(kind, ()))
 
     def moment(self, value: object, unit_us: float) -> int | None:
-        """Microseconds of a time in units of `unit_us` (or as the ray command prints it), None for 0, -1 and absent."""
+        """A time in units of `unit_us`, or as the ray command prints it, in microseconds; None for 0, -1 and absent."""
         if isinstance(value, str) and not value.isdigit():
             try:
                 at = local_us(value, self.zone)
@@ -92,11 +92,11 @@ class Told:
         if not isinstance(exact, (int, float)) or isinstance(exact, bool) or not isfinite(exact):
             return None
         at = round(exact * unit_us) if unit_us >= 1 else int(exact) // round(1 / unit_us)
-        return at if 0 < at < LAST_US else None
+        return at if 0 < at < MAX_US else None
 
 
 def kind_of(item: Any) -> str | None:
-    """What an item of Ray is, by its members: node, summary, job, group, actor, logical, task, version or ignored."""
+    """The kind of an item: node, summary, job, group, actor, logical, task, version or ignored; None if not Ray's."""
     if not isinstance(item, dict):
         return None
     names = item.keys()
@@ -114,47 +114,50 @@ def kind_of(item: Any) -> str | None:
     return next((kind for true, kind in signs if true), None)
 
 
-def jobs(told: Told) -> list[Job]:
-    """Every job once; the answer of /api/jobs/ and that of the state API are the same."""
+def jobs(responses: Responses) -> list[Job]:
+    """Every job once; /api/jobs/ and the state API return the same items."""
     found: dict[str, Job] = {}
-    for item in told.of("job"):
+    for item in responses.of("job"):
         driver = text(item.get("job_id"))
         key = text(item.get("submission_id")) or driver
         if key:
-            words = part(item, "metadata").items()
+            metadata = part(item, "metadata").items()
             found[key] = Job(
                 key,
                 driver,
                 text(item.get("status")),
-                told.moment(item.get("start_time"), 1000),
-                told.moment(item.get("end_time"), 1000),
+                responses.moment(item.get("start_time"), 1000),
+                responses.moment(item.get("end_time"), 1000),
                 (text(item.get("message")) or "")[:MAX_TEXT] or None,
-                {str(k): v for k, v in sorted(words)[:MAX_METADATA] if isinstance(v, str)},
+                {str(k): v for k, v in sorted(metadata)[:MAX_METADATA] if isinstance(v, str)},
             )
     return list(found.values())
 
 
-def nodes(told: Told) -> dict[str, Node]:
-    """Nodes by id: GPU counts of the state API, host names and UUIDs of the dashboard's summary."""
-    seen: dict[str, tuple[str | None, tuple[str, ...]]] = {}
+def nodes(responses: Responses) -> dict[str, Node]:
+    """Nodes by id: GPU counts from the state API, host names and UUIDs from the dashboard's summary."""
+    summaries: dict[str, tuple[str | None, tuple[str, ...]]] = {}
     offers: dict[str, Item] = {}
-    for item in told.of("summary"):
+    for item in responses.of("summary"):
         raylet = part(item, "raylet")
         node_id = text(raylet.get("nodeId"))
         if node_id:
             host = text(raylet.get("nodeManagerHostname")) or text(item.get("hostname"))
             cards = sorted(parts(item, "gpus"), key=lambda card: number(card.get("index")))
             uuids = [text(card.get("uuid")) for card in cards]
-            seen[node_id] = host, tuple(uuid for uuid in uuids if uuid)
+            summaries[node_id] = host, tuple(uuid for uuid in uuids if uuid)
             total = raylet.get("resourcesTotal")
             ends = {"start_time_ms": raylet.get("startTimeMs"), "end_time_ms": raylet.get("endTimeMs")}
             offers[node_id] = {"state": raylet.get("state"), "resources_total": total, **ends}
-    for item in told.of("node"):
+    for item in responses.of("node"):
         offers[str(item["node_id"])] = item
-    return {node_id: _node(told, node_id, item, *seen.get(node_id, (None, ()))) for node_id, item in offers.items()}
+    return {
+        node_id: _node(responses, node_id, item, *summaries.get(node_id, (None, ())))
+        for node_id, item in offers.items()
+    }
 
 
-def _node(told: Told, node_id: str, item: Item, host: str | None, uuids: tuple[str, ...]) -> Node:
+def _node(responses: Responses, node_id: str, item: Item, host: str | None, uuids: tuple[str, ...]) -> Node:
     resources = part(item, "resources_total")
     gpus = number(resources.get("GPU"))
     models = [name.partition(":")[2] for name in resources if name.startswith("accelerator_type:")]
@@ -164,30 +167,30 @@ def _node(told: Told, node_id: str, item: Item, host: str | None, uuids: tuple[s
         item.get("state") != "DEAD",
         gpus,
         models[0] if models and gpus else None,
-        told.moment(item.get("start_time_ms"), 1000),
-        told.moment(item.get("end_time_ms"), 1000),
+        responses.moment(item.get("start_time_ms"), 1000),
+        responses.moment(item.get("end_time_ms"), 1000),
         uuids if len(uuids) == gpus else (),
     )
 
 
 def text(value: object) -> str | None:
-    """A text that is not empty, None for anything else."""
+    """A non-empty text, None for anything else."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) and value else None
 
 
 def number(value: object) -> float:
-    """A finite number of at least 0, 0 for anything else."""
+    """A finite number that is not negative, 0 for anything else."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
     return max(0.0, float(value)) if known and isinstance(value, (int, float)) else 0.0
 
 
 def part(item: Item, name: str) -> Item:
-    """The object under a name, empty for anything else."""
+    """The object under a key, empty for anything else."""
     value = item.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def parts(item: Item, name: str) -> list[Item]:
-    """The objects of the list under a name; what is no object is left out."""
+    """The objects in the list under a key; other values are dropped."""
     value = item.get(name)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.ray.files import read
+from gpuwatch.collectors.ray.files import read_ray_files
 from gpuwatch.collectors.ray.paths import JOBS, NODES, VERSION
 from gpuwatch.collectors.ray.source import LISTS, RaySource, configure
 from gpuwatch.collectors.shared.http_json import Client
@@ -306,7 +306,7 @@ def test_saved_answers_give_the_same_claims_as_the_live_source(head: Head, tmp_p
     for name, path in paths.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(head.get(path)))
     rejects, saved = Rejects(), StoreSink()
-    asyncio.run(saved.commit("import", list(read(Source(str(tmp_path), "c1"), rejects))))
+    asyncio.run(saved.commit("import", list(read_ray_files(Source(str(tmp_path), "c1"), rejects))))
     stop.touch()
 
     columns = "run_key, pod_uid, node, device_count, fraction, user_name, labels"

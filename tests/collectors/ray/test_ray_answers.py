@@ -16,12 +16,12 @@ import pytest
 
 from gpuwatch.collectors.kubernetes.kinds import find_kind
 from gpuwatch.collectors.kubernetes.schedulers.kuberay import groups_of
-from gpuwatch.collectors.ray.changes import HEARTBEAT_US, REFRESH_US, Book
-from gpuwatch.collectors.ray.files import read
+from gpuwatch.collectors.ray.changes import HEARTBEAT_US, REFRESH_US, RayChanges
+from gpuwatch.collectors.ray.files import read_ray_files
 from gpuwatch.collectors.ray.paths import JOBS, VERSION
-from gpuwatch.collectors.ray.rows import picture, rows
+from gpuwatch.collectors.ray.rows import head_state, rows
 from gpuwatch.collectors.ray.source import configure
-from gpuwatch.collectors.ray.state import Told
+from gpuwatch.collectors.ray.state import Responses
 from gpuwatch.collectors.shared.json_fields import Malformed
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Records, Rejects, Source
@@ -44,13 +44,13 @@ def ms(seconds: float) -> int:
 
 def node(host: str | None = "worker-0", gpus: float = 8, state: str = "ALIVE", **words: Any) -> Item:
     resources = {"CPU": 4.0, "GPU": gpus, "accelerator_type:H100": 1.0} if gpus else {"CPU": 4.0}
-    told = {"node_id": NODE_ID, "node_ip": "192.0.2.7", "state": state, "resources_total": resources}
-    return told | {"node_name": host, "is_head_node": True, "start_time_ms": ms(-60), "end_time_ms": 0} | words
+    responses = {"node_id": NODE_ID, "node_ip": "192.0.2.7", "state": state, "resources_total": resources}
+    return responses | {"node_name": host, "is_head_node": True, "start_time_ms": ms(-60), "end_time_ms": 0} | words
 
 
 def job(key: str | None = "sub-a", driver: str | None = "02000000", status: str = "RUNNING", **words: Any) -> Item:
-    told = {"type": "SUBMISSION", "job_id": driver, "submission_id": key, "status": status, "entrypoint": "x"}
-    return told | {"start_time": ms(0), "end_time": None, "metadata": {}, "message": None} | words
+    responses = {"type": "SUBMISSION", "job_id": driver, "submission_id": key, "status": status, "entrypoint": "x"}
+    return responses | {"start_time": ms(0), "end_time": None, "metadata": {}, "message": None} | words
 
 
 def group(*bundles: float, state: str = "CREATED", **words: Any) -> Item:
@@ -63,28 +63,36 @@ def group(*bundles: float, state: str = "CREATED", **words: Any) -> Item:
         for i, gpus in enumerate(bundles)
     ]
     stats = {"creation_request_received_ns": str(us(10) * 1000), "end_to_end_creation_latency_us": "5000"}
-    told = {"placement_group_id": GROUP, "creator_job_id": "02000000", "state": state, "bundles": listed}
-    return told | {"name": "pg", "is_detached": False, "stats": stats | {"scheduling_state": "NO_RESOURCES"}} | words
+    responses = {"placement_group_id": GROUP, "creator_job_id": "02000000", "state": state, "bundles": listed}
+    return (
+        responses | {"name": "pg", "is_detached": False, "stats": stats | {"scheduling_state": "NO_RESOURCES"}} | words
+    )
 
 
 def actor(
     number: int = 1, gpus: float = 1, state: str = "ALIVE", start: float = 20, end: float = 0, **words: Any
 ) -> Item:
-    told = {"actorId": f"{number:032x}", "jobId": "02000000", "className": "W", "state": state, "name": ""}
+    responses = {"actorId": f"{number:032x}", "jobId": "02000000", "className": "W", "state": state, "name": ""}
     address = {"nodeId": NODE_ID if state != "PENDING_CREATION" else "f" * 56, "workerId": f"{number:056x}"}
     times = {"startTime": ms(start) if start else 0, "endTime": ms(end) if end else 0}
-    return told | times | {"address": address, "requiredResources": {"GPU": gpus} if gpus else {}} | words
+    return responses | times | {"address": address, "requiredResources": {"GPU": gpus} if gpus else {}} | words
 
 
 def task(number: int = 1, gpus: float = 0.25, state: str = "RUNNING", **words: Any) -> Item:
-    told = {"task_id": f"{number:048x}", "func_or_class_name": "f", "name": "f", "state": state, "job_id": "02000000"}
+    responses = {
+        "task_id": f"{number:048x}",
+        "func_or_class_name": "f",
+        "name": "f",
+        "state": state,
+        "job_id": "02000000",
+    }
     times = {"creation_time_ms": ms(15), "start_time_ms": ms(30), "end_time_ms": None}
     where = {"type": "NORMAL_TASK", "node_id": NODE_ID, "worker_id": f"{number:056x}", "placement_group_id": None}
-    return told | times | where | {"required_resources": {"GPU": gpus} if gpus else {"CPU": 1.0}} | words
+    return responses | times | where | {"required_resources": {"GPU": gpus} if gpus else {"CPU": 1.0}} | words
 
 
-def told(*items: Item, at: float = 100, session: str | None = "s1") -> Told:
-    gathered = Told(ZoneInfo("UTC"), at_us=us(at), session=session)
+def responses(*items: Item, at: float = 100, session: str | None = "s1") -> Responses:
+    gathered = Responses(ZoneInfo("UTC"), at_us=us(at), session=session)
     rejects = Rejects()
     for item in items:
         gathered.add(item, "test", 1, rejects)
@@ -94,7 +102,7 @@ def told(*items: Item, at: float = 100, session: str | None = "s1") -> Told:
 
 def table(name: str, *items: Item, rejects: Rejects | None = None, **words: Any) -> list[Item]:
     refused = Rejects() if rejects is None else rejects
-    seen = picture(told(*items, **words), "test", refused)
+    seen = head_state(responses(*items, **words), "test", refused)
     found = [row for kind, row in rows(seen, "test", refused) if kind == name]
     assert rejects is not None or not refused.counts
     return found
@@ -173,7 +181,7 @@ def test_an_end_without_a_time_is_refused_by_name() -> None:
     rejects = Rejects()
 
     assert [] == table("claim", node(), job(), actor(state="DEAD"), rejects=rejects)
-    assert {"actor has ended, but no time says when": 1} == rejects.counts
+    assert {"actor has ended, but its end is unknown": 1} == rejects.counts
 
 
 def test_lists_without_details_say_what_is_missing() -> None:
@@ -268,13 +276,13 @@ class Polls:
     """A book and what it says at each poll."""
 
     def __init__(self) -> None:
-        self.book = Book()
+        self.tracker = RayChanges()
 
     def __call__(
         self, at: float, *items: Item, cut: tuple[str, ...] = (), session: str = "s1"
     ) -> list[tuple[str, Item]]:
-        seen, rejects = picture(told(node(), *items, at=at, session=session), "test", Rejects()), Rejects()
-        return self.book.news(rows(seen, "test", rejects), seen, cut, us(at), rejects)
+        seen, rejects = head_state(responses(node(), *items, at=at, session=session), "test", Rejects()), Rejects()
+        return self.tracker.changes(rows(seen, "test", rejects), seen, cut, us(at), rejects)
 
     def claims(self, at: float, *items: Item, **words: Any) -> list[tuple[float, float | None]]:
         """(evidence, end) in seconds of the claims among the news."""
@@ -349,7 +357,7 @@ def test_an_actor_that_came_back_between_two_polls_holds_after_it_was_last_seen(
 
 def test_a_service_that_starts_again_takes_a_return_from_the_last_word_of_the_turn_before() -> None:
     first, polls = Polls(), Polls()
-    polls.book.remember([row for kind, row in first(100, job(), actor(1)) if kind == "claim"], "s1")
+    polls.tracker.remember([row for kind, row in first(100, job(), actor(1)) if kind == "claim"], "s1")
 
     assert [("1/1", 100, 140), ("1", 20, 100)] == spans(polls, 145, job(), again("DEAD", end=140))
 
@@ -383,13 +391,13 @@ def test_a_new_session_ends_what_the_old_one_held_when_it_was_last_seen() -> Non
     polls = Polls()
     polls(100, job(), actor())
 
-    assert [us(100)] == [row["end_us"] for _, row in polls.book.close()]
+    assert [us(100)] == [row["end_us"] for _, row in polls.tracker.close()]
 
 
 def test_a_service_that_starts_again_goes_on_with_the_claims_of_its_session() -> None:
     first, again = Polls(), Polls()
     known = [row for kind, row in first(100, job(), actor()) if kind == "claim"]
-    again.book.remember([known[0] | {"cluster": "c1"}, known[0] | {"run_key": "sub-z@s0", "pod_uid": "other"}], "s1")
+    again.tracker.remember([known[0] | {"cluster": "c1"}, known[0] | {"run_key": "sub-z@s0", "pod_uid": "other"}], "s1")
 
     assert [] == again.claims(115, job(), actor())
     assert [(115, 115)] == again.claims(130, job())
@@ -400,7 +408,7 @@ def test_a_service_that_starts_again_goes_on_with_the_claims_of_its_session() ->
 
 def imported(path: Path, rejects: Rejects) -> dict[str, list[Item]]:
     """Rows by table."""
-    batches = read(Source(str(path), "c1"), rejects)
+    batches = read_ray_files(Source(str(path), "c1"), rejects)
     return {batch.table: batch.rows.to_pylist() for batch in batches if isinstance(batch, Records)}
 
 
@@ -423,23 +431,23 @@ def test_what_the_limit_of_the_api_left_out_is_told(tmp_path: Path) -> None:
     listed = {"total": 12_000, "num_after_truncation": 10_000, "num_filtered": 10_000, "result": [node()]}
     (tmp_path / "nodes.json").write_text(json.dumps({"result": True, "data": {"result": listed}}))
     rejects = Rejects()
-    list(read(Source(str(tmp_path), "c1"), rejects))
+    list(read_ray_files(Source(str(tmp_path), "c1"), rejects))
 
-    assert {"answer was cut at Ray's limit: what lies beyond it is unknown": 1} == rejects.counts
+    assert {"response was truncated at Ray's limit: the rest is unknown": 1} == rejects.counts
 
 
 def test_a_file_of_something_else_is_unreadable(tmp_path: Path) -> None:
     (tmp_path / "pods.json").write_text('{"kind": "PodList", "items": []}')
 
-    with pytest.raises(UnreadableInput, match="no answer of Ray"):
-        list(read(Source(str(tmp_path), "c1"), Rejects()))
+    with pytest.raises(UnreadableInput, match="no response of Ray"):
+        list(read_ray_files(Source(str(tmp_path), "c1"), Rejects()))
 
 
 def test_times_that_the_command_prints_are_of_the_zone_given(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(
         json.dumps([node(start_time_ms="2026-11-21 03:09:21.381000", end_time_ms="1970-01-01 00:00:00")])
     )
-    (batch,) = read(Source(str(tmp_path / "list.json"), "c1", "Europe/Berlin"), Rejects())
+    (batch,) = read_ray_files(Source(str(tmp_path / "list.json"), "c1", "Europe/Berlin"), Rejects())
 
     assert [1_795_226_961_381_000] == batch.rows["since_us"].to_pylist()
 
