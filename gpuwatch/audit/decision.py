@@ -1,4 +1,4 @@
-"""A decision that somebody took, that is left to a default, or that nobody can judge; and how it is weighed. Pure."""
+"""Decisions of the scorecard: taken, left to a default, or unknown; and how they are weighted. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from gpuwatch.rules.layers import DAYS
 Row = Mapping[str, Any]
 
 EXPLICIT, PART, DEFAULT, UNKNOWN, NONE = "explicit", "in part", "default", "not known", "does not arise"
-"""What is known of a decision: taken, taken for some, left to a default, not to be judged, or nothing to decide."""
+"""State of a decision: taken, taken for some, left to a default, cannot be graded, or nothing to decide."""
 HALF = 0.5
-"""What a wish that is not enforced counts: preferred topology, or whole GPUs that nobody wrote down."""
+"""What an unenforced wish counts: a preferred topology, or whole GPUs without a declared MIG strategy."""
 NAMED_MAX = 5
 """Names in a sentence."""
-NOT_GANGS = ("inner", "not told")
-"""Authorities that are none: what runs inside of other work, and what only labels of samples tell."""
+UNDECLARED = "unknown"
+"""The authority of work that is known from labels of samples only: they name no scheduler."""
+NOT_GANGS = ("inner", UNDECLARED)
+"""Not an authority: work inside other work, and work that no scheduler reported."""
 
 OBJECTS = (
     "kubectl get pods,nodes,workloads.kueue.x-k8s.io,podgroups.scheduling.volcano.sh,jobs.batch.volcano.sh -A -o json"
@@ -28,9 +30,9 @@ IMPORT = "into BUNDLE/k8s/, or: gpuwatch import k8s-json FILE --cluster NAME"
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision: `ratio` of it that is taken (0..1, None where that is not known), in words, and what to do.
+    """One decision: the `ratio` of it that was taken (0..1, None if unknown), a sentence (`said`), and what to do.
 
-    `fix` makes it explicit, or where the state is UNKNOWN, known.
+    `fix` makes the decision explicit; in state UNKNOWN it says how to collect what is missing.
     """
 
     id: str
@@ -42,64 +44,64 @@ class Decision:
     effort: str = DAYS
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The decision as JSON."""
         return asdict(self)
 
 
-def scored(id: str, title: str, ratio: float | None, said: str, fix: str, effort: str = DAYS) -> Decision:
-    """A decision by the part of it that is taken; None is UNKNOWN."""
+def scored(id: str, title: str, ratio: float | None, sentence: str, fix: str, effort: str = DAYS) -> Decision:
+    """A decision with the part of it that was taken; None is UNKNOWN."""
     if ratio is None:
-        return Decision(id, title, UNKNOWN, None, said, fix, effort)
+        return Decision(id, title, UNKNOWN, None, sentence, fix, effort)
     state = EXPLICIT if ratio >= 1 else DEFAULT if ratio <= 0 else PART
-    return Decision(id, title, state, ratio, said, "" if state == EXPLICIT else fix, effort)
+    return Decision(id, title, state, ratio, sentence, "" if state == EXPLICIT else fix, effort)
 
 
-def nothing(id: str, title: str, said: str) -> Decision:
+def nothing(id: str, title: str, sentence: str) -> Decision:
     """A decision that does not arise."""
-    return Decision(id, title, NONE, None, said)
+    return Decision(id, title, NONE, None, sentence)
 
 
 def gangs(facts: Row) -> Sequence[Row]:
-    """Kinds of work over several pods or nodes that is told to be one gang."""
+    """Work over several pods or nodes that is declared to be one gang, by kind."""
     return [row for row in facts["gang"] if row["known"]]
 
 
 def no_gangs(id: str, title: str, facts: Row) -> Decision | None:
-    """Where there is nothing to judge by: no scheduler's records, or no gang among them."""
+    """The decision when there is nothing to grade: no scheduler records, or no gang among them. Otherwise None."""
     if not any(row["authority"] not in NOT_GANGS for row in facts["binder"]):
-        return scored(id, title, None, "No scheduler's records tell who placed what.", no_scheduler_fix())
+        return scored(id, title, None, "No scheduler records show who placed what.", no_scheduler_fix())
     if not gangs(facts):
         return nothing(id, title, "No gang over several pods or nodes ran.")
     return None
 
 
 def no_scheduler_fix() -> str:
-    """How schedulers' records come in."""
+    """How to import scheduler records."""
     return f"{OBJECTS} ({IMPORT}); Slurm: sacct -a -P and scontrol show job -d (BUNDLE/slurm/, or gpuwatch import sacct FILE)."
 
 
 def weighed(
-    rows: Iterable[Row], judge: Callable[[Row], float | None], weight: str = "gpu_hours"
+    rows: Iterable[Row], ratio_of: Callable[[Row], float | None], weight: str = "gpu_hours"
 ) -> tuple[float | None, float]:
-    """(the mean of what can be judged, None of nothing; the weight of what cannot)."""
-    taken = judged = unknown = 0.0
+    """The weighted mean of the rows with a ratio (None without any), and the weight of the rows without."""
+    taken = known = unknown = 0.0
     for row in rows:
-        found, size = judge(row), float(row[weight])
-        if found is None:
+        ratio, size = ratio_of(row), float(row[weight])
+        if ratio is None:
             unknown += size
         else:
-            judged += size
-            taken += found * size
-    return (rounded(taken / judged) if judged else None), unknown
+            known += size
+            taken += ratio * size
+    return (rounded(taken / known) if known else None), unknown
 
 
 def rounded(ratio: float) -> float:
-    """Without the dust of floating sums, so that all is all."""
+    """Without floating-point noise, so that everything is exactly 1."""
     return round(ratio, 9)
 
 
 def left(unknown: float) -> str:
-    return f" Of {unknown:,.0f} more GPU-hours nobody says." if unknown >= 1 else ""
+    return f" Unknown for {unknown:,.0f} more GPU-hours." if unknown >= 1 else ""
 
 
 def percent(ratio: float) -> str:

@@ -1,4 +1,4 @@
-"""What the scorecard is made of, read from a store: books, findings, who placed what, what objects and graphs say."""
+"""The facts behind the scorecard, from the store: ledger, findings, placements, queues, MIG and topology."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from gpuwatch.store.database import Store
 from gpuwatch.topology import derive as topology_derive
 
 DEFAULT_US = 7 * DAY_US
-"""Of what is known, the last week is judged."""
+"""The default window: the last week that is known."""
 ROWS_MAX = 10_000
 """Rows of one kind: pools, authorities, kinds of gangs."""
 SAVINGS = ("saving", "saving_per_hour", "saved_a_month")
-"""Words of evidence that say what a remedy saves: in 30 days, for an hour of use, in a month."""
+"""Evidence names for what a remedy saves: in 30 days, per hour of use, in a month."""
 
 Row = dict[str, Any]
 
 
 def last_week(store: Store) -> Window | None:
-    """The last 7 days of the hours that the books know; None where they know none."""
+    """The last 7 days of the ledger; None if it is empty."""
     known = audit_summary.whole_window(store)
     return None if known is None else Window(max(known.start_us, known.end_us - DEFAULT_US), known.end_us)
 
 
-def read(store: Store, state: State, window: Window | None, now_us: int) -> Row:
-    """The facts of a window, for audit_card.card. Prices and teams are those of the last pricing (cost.price_all).
+def read_facts(store: Store, state: State, window: Window | None, now_us: int) -> Row:
+    """The facts of a window, for `scorecard.scorecard`. Prices and teams are those of the last pricing.
 
-    Without a window the last 7 days of what is known; `window` is None in the answer where the books are empty. Only
-    whole hours are judged. Money is exact: Decimal or Fraction. `advice` says whom fixes are for.
+    Without a window, the last 7 days of the ledger; `window` is None in the result if the ledger is empty. Only whole
+    hours count. Money is exact: Decimal or Fraction.
     """
     known = audit_summary.whole_window(store)
     span = _within(window or last_week(store), known)
     facts: Row = {"window": span, "known": known, "asked": window}
     if span is None:
         return facts
-    words = {"since_us": span.start_us, "until_us": span.end_us, "limit": ROWS_MAX}
-    books = chargeback.ledger(store, state, span)
+    scope = {"since_us": span.start_us, "until_us": span.end_us, "limit": ROWS_MAX}
+    ledger = chargeback.ledger(store, state, span)
     facts |= {
-        "buckets": _buckets(books),
-        "cost": books.cost if not books.unpriced_gpu_seconds else None,
-        "currency": books.currency,
-        "capacity_gpu_hours": Fraction(books.capacity_gpu_seconds) / 3600,
-        "unpriced_gpu_hours": Fraction(books.unpriced_gpu_seconds) / 3600,
-        "findings": _findings(store, state, span, now_us, words),
+        "buckets": _buckets(ledger),
+        "cost": ledger.cost if not ledger.unpriced_gpu_seconds else None,
+        "currency": ledger.currency,
+        "capacity_gpu_hours": Fraction(ledger.capacity_gpu_seconds) / 3600,
+        "unpriced_gpu_hours": Fraction(ledger.unpriced_gpu_seconds) / 3600,
+        "findings": _findings(store, state, span, now_us, scope),
     }
     try:
-        store.run("views/run_placer", cluster=None, **words)
-        store.run("audit/placed", **words)
+        store.run("views/run_placer", cluster=None, **scope)
+        store.run("audit/placed", **scope)
         for name in ("binder", "shared_pool", "gang", "mig", "topology", "fabric"):
-            facts[name] = store.rows(f"audit/{name}", **words)
+            facts[name] = store.rows(f"audit/{name}", **scope)
     finally:
         store.run("audit/drop")
     facts["queues"] = [_queue(row) for row in queues.queues(store, state, span.end_us)]
@@ -69,7 +69,7 @@ def read(store: Store, state: State, window: Window | None, now_us: int) -> Row:
 
 
 def _within(window: Window | None, known: Window | None) -> Window | None:
-    """The whole hours of the window that the books know."""
+    """The whole hours of the window that the ledger has."""
     if window is None or known is None:
         return None
     start = max(-(-window.start_us // HOUR_US) * HOUR_US, known.start_us)
@@ -77,29 +77,29 @@ def _within(window: Window | None, known: Window | None) -> Window | None:
     return Window(start, end) if start < end else None
 
 
-def _buckets(books: records.Ledger) -> dict[str, Row]:
-    """GPU-hours and cost of each bucket; cost None where some of it has no rate, or currencies differ."""
+def _buckets(ledger: records.Ledger) -> dict[str, Row]:
+    """GPU-hours and cost of each bucket; the cost is None where some of it has no rate, or currencies differ."""
     found: dict[str, Row] = {}
-    for row in books.items:
+    for row in ledger.items:
         sums = found.setdefault(row.bucket, {"gpu_hours": Fraction(0), "cost": Decimal(0)})
         sums["gpu_hours"] += Fraction(row.gpu_seconds) / 3600
         lacks = row.cost is None and row.gpu_seconds
         sums["cost"] = None if lacks or sums["cost"] is None else sums["cost"] + (row.cost or 0)
-    if books.currency is None:
+    if ledger.currency is None:
         for sums in found.values():
             sums["cost"] = None
     return found
 
 
-def _findings(store: Store, state: State, span: Window, now_us: int, words: Mapping[str, Any]) -> list[Row]:
+def _findings(store: Store, state: State, span: Window, now_us: int, scope: Mapping[str, Any]) -> list[Row]:
     """Findings that touch the window, with what they claimed of it: GPU-hours by bucket and exact money."""
     claims: dict[str, list[Row]] = defaultdict(list)
-    for row in store.rows("audit/claimed", **words):
+    for row in store.rows("audit/claimed", **scope):
         claims[row["key"]].append(row)
-    told = []
-    said = Actions(state).current(now_us)
-    let_be = {key for key, one in said.items() if one.action == "exempt" or one.verdict == "false_positive"}
-    for found in findings_read.read(store, window=span, actions=said):
+    rows = []
+    current = Actions(state).current(now_us)
+    let_be = {key for key, one in current.items() if one.action == "exempt" or one.verdict == "false_positive"}
+    for found in findings_read.read(store, window=span, actions=current):
         hours: dict[str, Fraction] = defaultdict(Fraction)
         costs: dict[str, Fraction] = defaultdict(Fraction)
         unpriced = Fraction(0)
@@ -110,7 +110,7 @@ def _findings(store: Store, state: State, span: Window, now_us: int, words: Mapp
                 unpriced += part
             else:
                 costs[row["currency"]] += part * Fraction(row["usd_per_gpu_hour"])
-        told.append(
+        rows.append(
             {
                 "key": found.key,
                 "detector": found.detector,
@@ -131,11 +131,11 @@ def _findings(store: Store, state: State, span: Window, now_us: int, words: Mapp
                 "saving_currency": found.evidence.get("currency"),
             }
         )
-    return told
+    return rows
 
 
 def _queue(row: Row) -> Row:
-    """What the scorecard asks of a queue: whether it has a quota, and what it says of preemption."""
+    """What the scorecard needs of a queue: whether it has a quota, and its preemption settings."""
     names = ("cluster", "scheduler", "kind", "name", "namespace", "parent", "state")
     limits = [row, *row["flavors"]]
     detail = row["detail"]

@@ -1,4 +1,4 @@
-"""What to do over all layers: remedies by the money at stake, then decisions to take. Pure."""
+"""The action plan over all layers: remedies by the money at stake, then decisions to take. Pure."""
 
 from __future__ import annotations
 
@@ -15,57 +15,58 @@ from gpuwatch.rules.rule import effort_of, layer_of
 Row = Mapping[str, Any]
 
 MONTH_US = 30 * DAY_US
-"""A month of money at stake."""
+"""The month that amounts are scaled to."""
 WINDOW_US_MIN = DAY_US
-"""A shorter window says nothing of a month."""
+"""No monthly amount is given for a shorter window."""
 KEYS_MAX = 50
-"""Keys of findings that an action names; the count is of all."""
+"""Finding keys listed in an action; its count covers all of them."""
 FINDING, SAVING, DECISION = "finding", "saving", "decision"
-"""What an action is made of: waste that findings counted, money that another choice would save, a default."""
+"""Kinds of actions: waste counted by findings, money that another choice would save, a decision left to a default."""
 
 
 def a_month(amount: Fraction, window_us: int) -> Fraction | None:
-    """An amount of a window as that of 30 such days; None where the window is shorter than a day."""
+    """An amount of a window scaled to 30 days; None for a window shorter than a day."""
     return amount * MONTH_US / window_us if window_us >= WINDOW_US_MIN else None
 
 
-def asks(found: Row) -> bool:
-    """Whether anything is to be done about a finding: not while its owner exempts it or calls it false, whether it is open
-    or resolved. One that is snoozed asks: its waste goes on.
+def needs_action(found: Row) -> bool:
+    """Whether a finding, open or resolved, needs action: not while its owner exempts it or calls it a false positive.
+
+    A snoozed one does: its waste continues.
     """
     return not found["let_be"]
 
 
 def actions(findings: Iterable[Row], decided: Mapping[str, Sequence[Decision]], window_us: int) -> list[dict[str, Any]]:
-    """Every action, the most money a month first; what costs nothing that is known by severity, decisions last.
+    """Every action: the most money a month first, then by severity where no cost is known, decisions last.
 
-    Findings of one detector are one action, what its remedy is worth is what its findings claimed; of those that ask
-    (`asks`). Money: {currency: Fraction} in `costs`, of the window; `saves` likewise, a month.
+    The findings of one detector that need action are one action, worth what they claimed. `costs` is {currency: Fraction}
+    of the window; `saves_a_month` likewise, a month.
     """
     groups: dict[str, list[Row]] = {}
     for found in findings:
-        if asks(found):
+        if needs_action(found):
             groups.setdefault(found["detector"], []).append(found)
-    told = [_of_findings(detector, rows, window_us) for detector, rows in sorted(groups.items())]
-    told += [
+    ranked = [_of_findings(detector, rows, window_us) for detector, rows in sorted(groups.items())]
+    ranked += [
         _of_decision(layer, one)
         for layer, many in decided.items()
         for one in many
         if one.state in (DEFAULT, PART) and one.fix
     ]
-    told.sort(key=_order)
-    return [{"rank": rank, **action} for rank, action in enumerate(told, 1)]
+    ranked.sort(key=_order)
+    return [{"rank": rank, **action} for rank, action in enumerate(ranked, 1)]
 
 
-def dearest(rows: Iterable[Row]) -> list[Row]:
-    """Findings by what they claimed of the window, then by severity."""
+def most_expensive(rows: Iterable[Row]) -> list[Row]:
+    """Findings by what they claimed of the window, then by severity; the largest first."""
     return sorted(
         rows, key=lambda f: (-sum(f["costs"].values()), -_rank(f["severity"]), -sum(f["hours"].values()), f["key"])
     )
 
 
 def _of_findings(detector: str, rows: Sequence[Row], window_us: int) -> dict[str, Any]:
-    ranked = dearest(rows)
+    ranked = most_expensive(rows)
     costs, saves = _added(row["costs"] for row in rows), _added(saving(row, window_us) for row in rows)
     still = [row for row in ranked if row["state"] != "resolved"]
     monthly = {name: found for name, cost in costs.items() if (found := a_month(cost, window_us)) is not None}
@@ -111,14 +112,14 @@ def _of_decision(layer: str, decision: Decision) -> dict[str, Any]:
 
 
 def saving(found: Row, window_us: int) -> dict[str, Fraction]:
-    """What following a finding saves in a month: as its evidence says. Nothing where it says nothing, or no money."""
-    told, currency = found["saving"], found["saving_currency"]
+    """What following a finding's advice saves in a month, from its evidence: {currency: amount}. Empty without an amount."""
+    evidence, currency = found["saving"], found["saving_currency"]
     if not currency:
         return {}
     for name in ("saved_a_month", "saving"):
-        if (amount := _number(told.get(name))) is not None:
+        if (amount := _number(evidence.get(name))) is not None:
             return {str(currency): amount}
-    hourly, hours = _number(told.get("saving_per_hour")), _number(found["saving_hours"])
+    hourly, hours = _number(evidence.get("saving_per_hour")), _number(found["saving_hours"])
     if hourly is None or hours is None:
         return {}
     held = min(hours, Fraction(window_us, HOUR_US))

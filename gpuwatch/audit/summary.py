@@ -1,4 +1,4 @@
-"""The demonstration: what a fleet's books say, as lines for a person."""
+"""The demo's summary of a fleet: funnel, waterfall, largest findings and bill, as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwatch.output.terminal import as_table
 from gpuwatch.store.database import Store
 
 LARGEST = 3
-"""Findings that are shown."""
+"""Findings shown."""
 
 STEP_WORDS = {
     "total": "Owned",
@@ -23,35 +23,37 @@ STEP_WORDS = {
     "active": "Active",
     "effective": "Effective",
 }
-"""What a step of the funnel is called on screen: of held time, that which nobody measured is not in `allocated`."""
+"""Names of the funnel's steps. Held time that was not measured is not in `allocated`."""
 
 
 def whole_window(store: Store) -> Window | None:
-    """From the first to the last whole hour that the books know; None when they are empty."""
+    """From the first to the last whole hour of the ledger; None if it is empty."""
     low, high = store.sql("select min(hour_us), max(hour_us) from ledger_hour")[0]
     return None if low is None else Window(low, high + HOUR_US)
 
 
-def funnel(books: Ledger) -> Listing:
-    """From what is owned to what works: each step is part of the one before."""
-    return _listing("step", {STEP_WORDS[step]: amount for step, amount in books.funnel.items()}, books)
+def funnel(ledger: Ledger) -> Listing:
+    """From owned to effective GPU-hours: each step is part of the one before."""
+    return _listing("step", {STEP_WORDS[step]: amount for step, amount in ledger.funnel.items()}, ledger)
 
 
-def waterfall(books: Ledger) -> Listing:
+def waterfall(ledger: Ledger) -> Listing:
     """Where the money went, bucket by bucket."""
     sums: dict[str, list[Decimal]] = defaultdict(lambda: [Decimal(0), Decimal(0)])
-    for row in books.items:
+    for row in ledger.items:
         sums[row.bucket][0] += row.gpu_seconds
         sums[row.bucket][1] += row.cost or 0
-    one_currency = books.cost is not None
+    one_currency = ledger.cost is not None
     return _listing(
-        "bucket", {name: Amount(sums[name][0], sums[name][1] if one_currency else None) for name in BUCKET_WORDS}, books
+        "bucket",
+        {name: Amount(sums[name][0], sums[name][1] if one_currency else None) for name in BUCKET_WORDS},
+        ledger,
     )
 
 
-def _listing(name: str, amounts: dict[str, Amount], books: Ledger) -> Listing:
-    total = books.capacity_gpu_seconds
-    currency = books.currency or "cost"
+def _listing(name: str, amounts: dict[str, Amount], ledger: Ledger) -> Listing:
+    total = ledger.capacity_gpu_seconds
+    currency = ledger.currency or "cost"
     items = [
         {
             name: word,
@@ -63,7 +65,7 @@ def _listing(name: str, amounts: dict[str, Amount], books: Ledger) -> Listing:
         }
         for word, amount in amounts.items()
     ]
-    lacking = books.unpriced_gpu_seconds
+    lacking = ledger.unpriced_gpu_seconds
     foot = [f"{_hours(lacking)} GPU-hours have no rate"] if lacking else []
     return Listing([name, "gpu_hours", currency, "percent"], items, foot=foot)
 
@@ -72,7 +74,7 @@ def _hours(seconds: Decimal) -> str:
     return format_quantity(seconds * SECOND_US / HOUR_US, 1)
 
 
-def story(books: Ledger, findings: list[Finding], bill: Listing, width: int) -> str:
+def story(ledger: Ledger, findings: list[Finding], bill: Listing, width: int) -> str:
     """The funnel, the waterfall, the largest findings and the bill."""
     largest = [
         f"{n}. {f.wasted_cost or '?'} {f.currency or ''} {f.severity}: {f.title}. {f.summary} "
@@ -80,8 +82,8 @@ def story(books: Ledger, findings: list[Finding], bill: Listing, width: int) -> 
         for n, f in enumerate(findings[:LARGEST], 1)
     ]
     parts = [
-        "From owned to effective GPU-hours\n" + as_table(funnel(books), width),
-        "Where the money went\n" + as_table(waterfall(books), width),
+        "From owned to effective GPU-hours\n" + as_table(funnel(ledger), width),
+        "Where the money went\n" + as_table(waterfall(ledger), width),
         "\n".join(["The largest findings", *(visible(line) for line in largest or ["none"]), ""]),
         "Who pays\n" + as_table(bill, width),
     ]

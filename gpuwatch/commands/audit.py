@@ -212,8 +212,8 @@ def _judged(
 ) -> dict[str, Any]:
     """Analyses what is new, prices it, and makes the card."""
     from gpuwatch.analysis.pipeline import analyze
-    from gpuwatch.audit.facts import read
-    from gpuwatch.audit.scorecard import card
+    from gpuwatch.audit.facts import read_facts
+    from gpuwatch.audit.scorecard import scorecard
     from gpuwatch.billing.chargeback import price_all
 
     at_us = now_us(context)
@@ -221,7 +221,7 @@ def _judged(
     for text in report.failed_rules:
         say(f"gpuwatch: rule failed, the others ran: {text}")
     price_all(store, state)
-    return card(read(store, state, span, at_us))
+    return scorecard(read_facts(store, state, span, at_us))
 
 
 def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str | None) -> None:

@@ -1,4 +1,4 @@
--- Ends a scorecard.
+-- Drops the temporary tables of a scorecard.
 drop table if exists audit_used;
 
 drop table if exists audit_placed;

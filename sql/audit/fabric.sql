@@ -1,5 +1,5 @@
--- A row is a cluster: how much of the time in which jobs held several GPUs its links were measured, and what devices say of
--- their links' health. Device-hours; NULL-read fields count as not measured.
+-- A row is a cluster: for how much of the time in which jobs held several GPUs its links were measured, and the links' health
+-- as the devices report it. Device-hours; a NULL field counts as not measured.
 with wide as (
     select run_id, hour_us from workload_hour
     where hour_us >= $since_us and hour_us < $until_us

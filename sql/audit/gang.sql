@@ -1,6 +1,6 @@
 -- A row is a kind of gangs that ran in the window: work that held GPUs in several pods or on several nodes at once.
--- told: an object says of the gang how it starts. whole: it starts with all of its pods or not at all (NULL not told).
--- topology: what it asks for (required, preferred, none; NULL not told). known: that it is one gang is told.
+-- declared: an object describes how the gang starts. whole: it starts with all of its pods or not at all (NULL: unknown).
+-- topology: what it asks for (required, preferred, none; NULL: unknown). known: records show that it is one gang.
 with unit as (
     select
         p.run_id,
@@ -33,7 +33,7 @@ most as (
     group by run_id
     having max(units) > 1 and max(devices) > 1
 ),
-asked as (
+requested as (
     select
         cluster,
         job_id,
@@ -42,12 +42,12 @@ asked as (
         max(min_count) as least,
         bool_or(
             coalesce(contains(json_extract(detail, '$.pod_sets[*].topology')::varchar, '"required"'), false)
-            or coalesce(detail ->> '$.network_topology.mode' = 'hard', false)
-            or (json_extract(detail, '$.network_topology') is not null and detail ->> '$.network_topology.mode' is null)
+            or coalesce((detail ->> '$.network_topology.mode') = 'hard', false)
+            or (json_extract(detail, '$.network_topology') is not null and (detail ->> '$.network_topology.mode') is null)
         ) as required,
         bool_or(
             coalesce(contains(json_extract(detail, '$.pod_sets[*].topology')::varchar, '"preferred"'), false)
-            or coalesce(detail ->> '$.network_topology.mode' = 'soft', false)
+            or coalesce((detail ->> '$.network_topology.mode') = 'soft', false)
         ) as preferred
     from workload
     where job_id is not null and scheduler <> 'slurm'
@@ -59,7 +59,7 @@ held as (
     where s.run_id in (select run_id from most) and s.start_us < $until_us and s.end_us > $since_us
     group by s.run_id
 ),
-judged as (
+described as (
     select
         p.cluster,
         p.scheduler,
@@ -67,7 +67,7 @@ judged as (
         p.gate,
         p.job_id,
         h.gpu_us,
-        a.job_id is not null as told,
+        a.job_id is not null as declared,
         case
             when p.scheduler = 'slurm' then true
             when a.job_id is not null then a.gated or coalesce(a.least >= coalesce(a.pods, m.units) and a.least > 1, false)
@@ -87,21 +87,21 @@ judged as (
     from most m
     join audit_placed p using (run_id)
     join held h using (run_id)
-    left join asked a on a.cluster = p.cluster and a.job_id = p.job_id
+    left join requested a on a.cluster = p.cluster and a.job_id = p.job_id
 )
 select
     cluster,
     scheduler,
     authority,
     gate,
-    told,
+    declared,
     whole,
     topology,
     known,
     count(*) as runs,
     sum(gpu_us) / 3600e6 as gpu_hours,
     (list(distinct job_id order by job_id))[1:5] as jobs
-from judged
+from described
 group by all
 order by gpu_hours desc, cluster, scheduler
 limit $limit;

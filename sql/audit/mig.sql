@@ -1,5 +1,5 @@
--- A row is the GPUs of one model, pool and kind of node that the fleet had in the window: how many are cut into slices, and what
--- their nodes say of MIG. strategy: as the device plugin was told ('none' too), NULL nobody says; set_by: who cuts them, NULL nobody says.
+-- A row is the fleet's GPUs of one model, pool and kind of node in the window: how many are partitioned, and their nodes' MIG
+-- settings. strategy: the device plugin's ('none' too), NULL if unknown; set_by: what partitions them, NULL if unknown.
 with gpu as (
     select
         d.cluster,
@@ -12,7 +12,7 @@ with gpu as (
     where coalesce(d.last_us > $since_us and d.first_us < $until_us, true)
     group by d.cluster, d.parent_id
 ),
-said as (
+node_setting as (
     select
         cluster,
         node,
@@ -21,7 +21,7 @@ said as (
         -- GPU Feature Discovery leaves the label out where the strategy is none.
         coalesce(
             arg_max(mig_strategy, observed_us),
-            case when bool_or(labels ->> '$."nvidia.com/mig.capable"' is not null) then 'none' end
+            case when bool_or((labels ->> '$."nvidia.com/mig.capable"') is not null) then 'none' end
         ) as strategy,
         arg_max(labels ->> '$."nvidia.com/mig.config"', observed_us) filter (where scheduler = 'kubernetes') as config,
         bool_or(scheduler = 'slurm' and regexp_matches(coalesce(devices, ''), '[0-9]+g\.[0-9]+gb')) as in_gres
@@ -39,7 +39,7 @@ select
     count(*) filter (where g.slices > 0) as cut_gpus,
     sum(g.slices)::bigint as slices
 from gpu g
-left join said s on s.cluster = g.cluster and s.node = g.node
+left join node_setting s on s.cluster = g.cluster and s.node = g.node
 group by all
 order by g.cluster, g.pool, g.model, gpus desc
 limit $limit;

@@ -1,11 +1,11 @@
--- A row of audit_placed is a run within the window and who placed it, of run_placer (sql/views): 'not told' was only seen on
--- labels of samples, which name no scheduler.
+-- A row of audit_placed is a run within the window and who placed it, from run_placer (sql/views). 'unknown': the run is only
+-- known from labels of samples, which name no scheduler.
 create or replace temp table audit_placed as
 select
     * replace (
         case
             when authority = 'inner' then 'inner'
-            when not declared then 'not told'
+            when not declared then 'unknown'
             when authority = 'kubernetes' then 'kube-scheduler'
             else authority
         end as authority

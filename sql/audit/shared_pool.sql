@@ -2,7 +2,7 @@
 with by_node as (
     select cluster, pool, node, count(distinct authority) as authorities, list(distinct authority) as names
     from audit_used
-    where authority not in ('inner', 'not told')
+    where authority not in ('inner', 'unknown')
     group by cluster, pool, node
 )
 select

@@ -1,5 +1,5 @@
--- A row is a cluster: of how many of its nodes somebody says what links their GPUs and where in the network they are, who
--- says so, and which schedulers are told of it.
+-- A row is a cluster: for how many of its nodes the links between GPUs and the place in the network are known, from which
+-- sources, and which schedulers have a topology.
 with node_gpus as (
     select cluster, node, count(distinct parent_id) as gpus
     from device
@@ -24,7 +24,7 @@ sources as (
     where valid_until_us is null
     group by cluster
 ),
-told as (
+scheduler_topology as (
     select
         cluster,
         count(distinct a) filter (where level = 'LEVEL') as kueue_topologies,
@@ -37,7 +37,7 @@ flavor as (
     select
         cluster,
         count(distinct name) as flavors,
-        count(distinct name) filter (where detail ->> '$.topology' is not null) as flavors_with_topology
+        count(distinct name) filter (where (detail ->> '$.topology') is not null) as flavors_with_topology
     from queue
     where scheduler = 'kueue' and kind = 'resource_flavor' and state is distinct from 'deleted'
     group by cluster
@@ -60,7 +60,7 @@ from node_gpus g
 left join linked l on l.cluster = g.cluster and l.node = g.node
 left join networked n on n.cluster = g.cluster and n.node = g.node
 left join sources s on s.cluster = g.cluster
-left join told t on t.cluster = g.cluster
+left join scheduler_topology t on t.cluster = g.cluster
 left join flavor f on f.cluster = g.cluster
 group by g.cluster
 order by g.cluster

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.audit.decision import NONE, UNKNOWN, Decision
-from gpuwatch.audit.facts import read
+from gpuwatch.audit.facts import read_facts
 from gpuwatch.audit.plan import actions
 from gpuwatch.audit.scheduling import scheduling
-from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_KNOWN, NOTHING, WASTE, card, grade, worst
+from gpuwatch.audit.scorecard import GRADES, LETTERS, NOT_KNOWN, NOTHING, WASTE, grade, scorecard, worst
 from gpuwatch.billing import chargeback
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 from gpuwatch.core.model import LINK, NODE, QUEUE, WORKLOAD, Records
@@ -49,7 +49,7 @@ def told(world: World, window: Window | None = None) -> dict[str, Any]:
     """Its card, as JSON has it."""
     world.analyze(10_000, detectors=["idle-hoarding"])
     chargeback.price_all(world.store, world.state)
-    found = card(read(world.store, world.state, window, NOW_US))
+    found = scorecard(read_facts(world.store, world.state, window, NOW_US))
     json.dumps(found)
     return found
 
@@ -122,7 +122,7 @@ def test_pods_that_only_labels_tell_have_no_known_authority(world: World) -> Non
 
     found = told(world)
 
-    assert "not told" == found["writers"][0]["writers"][0]["authority"]
+    assert "unknown" == found["writers"][0]["writers"][0]["authority"]
     assert ("not known", None) == decided(found, "one-writer")
 
 
@@ -270,7 +270,7 @@ def test_books_of_an_older_version_do_not_say_that_nothing_was_measured(world: W
     world.store.sql("delete from device_hour")
     world.store.sql("delete from workload_hour")
 
-    found = card(read(world.store, world.state, None, NOW_US))
+    found = scorecard(read_facts(world.store, world.state, None, NOW_US))
 
     assert [("not known", None)] * 2 == [decided(found, id) for id in ("links-measured", "link-health")]
     assert 2 == sum(one["fix"].startswith("gpuwatch analyze --since 2026-01-05T00:00:00Z") for one in found["unknown"])

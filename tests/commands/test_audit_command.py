@@ -130,7 +130,7 @@ def test_ctrl_c_leaves_nothing_behind(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(audit_facts, "read", interrupted)
+    monkeypatch.setattr(audit_facts, "read_facts", interrupted)
 
     assert 130 == run(["audit", "--bundle", str(bundle), "--out", str(tmp_path / "out")])
     assert [] == list(aside.iterdir())

@@ -38,4 +38,4 @@ def test_a_prometheus_is_judged_aside(pods: bool, tmp_path: Path) -> None:
     assert {"placement", "partitioning"} <= {one["layer"] for one in card["unknown"]}
     if not pods:
         assert "not known" == words["scheduling"]
-        assert ["not told"] == [one["authority"] for one in card["writers"][0]["writers"]]
+        assert ["unknown"] == [one["authority"] for one in card["writers"][0]["writers"]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.audit.scorecard import RULE, card
+from gpuwatch.audit.scorecard import RULE, scorecard
 from gpuwatch.core.clock import HOUR_US, Window, parse_window
 from gpuwatch.report.document import Card, Numbers, Table
 from gpuwatch.report.html.markup import escape
@@ -87,9 +87,9 @@ EMPTY = {"window": None, "known": None}
 
 def test_the_first_page_answers_three_questions() -> None:
     """What is wasted, which layer costs most, what to do first."""
-    made = document(card(facts()))
+    made = document(scorecard(facts()))
 
-    said = lead(card(facts())).replace("\u00a0", " ")
+    said = lead(scorecard(facts())).replace("\u00a0", " ")
     assert "This fleet wastes $400 of the $1.00 k paid: 40 % of its GPU time, $1.71 k a month." in said
     assert "Of what findings name, scheduling costs most: $30.00." in said
     (numbers,) = [block for block in made.head if isinstance(block, Numbers)]
@@ -98,7 +98,7 @@ def test_the_first_page_answers_three_questions() -> None:
 
 
 def test_findings_of_a_sites_own_rules_have_no_layer() -> None:
-    found = card(facts())
+    found = scorecard(facts())
 
     assert ("1", "10.00") == (str(found["other"]["findings_count"]), found["other"]["cost"])
     assert "30.00" == found["layers"][2]["cost"]
@@ -106,7 +106,7 @@ def test_findings_of_a_sites_own_rules_have_no_layer() -> None:
 
 @pytest.mark.parametrize("known", [facts(), EMPTY], ids=["a fleet", "nothing known"])
 def test_the_page_fetches_nothing_and_escapes_every_name(known: dict[str, Any]) -> None:
-    html = page(document(card(known), EVIL))
+    html = page(document(scorecard(known), EVIL))
 
     assert [] == re.findall(r"<script|<link|<img|<iframe|<base|src=|href=|url\((?!#)|@import", html)
     assert "default-src &#x27;none&#x27;" in html or "default-src 'none'" in html
@@ -119,7 +119,7 @@ def test_the_page_fetches_nothing_and_escapes_every_name(known: dict[str, Any]) 
 @pytest.mark.parametrize("known", [facts(), EMPTY], ids=["a fleet", "nothing known"])
 def test_the_pdf_opens_and_says_the_same(known: dict[str, Any], paper: str) -> None:
     pypdf = pytest.importorskip("pypdf", reason="pypdf is not installed: the PDF is not read back")
-    made = {file.name: file.content for file in files(card(known), "", paper)}
+    made = {file.name: file.content for file in files(scorecard(known), "", paper)}
 
     pages = [p.extract_text().replace("\u00a0", " ") for p in pypdf.PdfReader(io.BytesIO(made["scorecard.pdf"])).pages]
 
@@ -134,7 +134,7 @@ def test_the_table_says_the_waste_that_the_first_sentence_says() -> None:
     cents = {"stalled": "66.40", "communication": "75.40", "gap": "91.40", "hoarded": "66.40"}
     cents |= {"compute": "333.90", "memory_roof": "333.90", "below_roof": "333.90"}
     buckets = {name: {"gpu_hours": Fraction(10), "cost": Decimal(cost)} for name, cost in cents.items()}
-    known = card(facts(buckets=buckets, cost=Decimal("1301.30"), findings=[]))
+    known = scorecard(facts(buckets=buckets, cost=Decimal("1301.30"), findings=[]))
     (where,) = [section for section in document(known).sections if section.title.startswith("Where")]
     (table,) = [block for block in where.blocks if isinstance(block, Table)]
     shown = [str(one.cells[2].text) for one in table.rows]
@@ -150,26 +150,26 @@ def test_what_a_table_leaves_out_is_said() -> None:
         gang=[gang | {"authority": f"scheduler {n}"} for n in range(POOLS_MAX + 1)],
         findings=[finding("idle-hoarding", str(cost)) for cost in range(1, FINDINGS_MAX + 3)],
     )
-    html = page(document(card(many)))
+    html = page(document(scorecard(many)))
 
     assert "1 more kinds of gangs are in scorecard.json." in html
     assert "The dearest are shown; gpuwatch findings tells the 2 others." in html
-    assert "The dearest are shown" not in page(document(card(facts())))
+    assert "The dearest are shown" not in page(document(scorecard(facts())))
 
 
 @pytest.mark.parametrize(
     ("asked", "what"),
     [
-        pytest.param(Window(0, HOUR_US), "The books know nothing of this window.", id="an hour of before"),
+        pytest.param(Window(0, HOUR_US), "The ledger has no data for this window.", id="an hour of before"),
         pytest.param(
             Window(HOUR_US + 1, 2 * HOUR_US + 1),
-            "This window has no whole hour: only such are judged.",
+            "This window has no whole hour; only whole hours are graded.",
             id="no whole hour",
         ),
     ],
 )
-def test_a_window_without_books_says_what_they_know(asked: Window, what: str) -> None:
-    known = card({"window": None, "known": Window(24 * HOUR_US, 48 * HOUR_US), "asked": asked})
+def test_a_window_without_data_names_the_window_that_has_some(asked: Window, what: str) -> None:
+    known = scorecard({"window": None, "known": Window(24 * HOUR_US, 48 * HOUR_US), "asked": asked})
 
     assert [what] == [one["what"] for one in known["unknown"]]
     assert known["unknown"][0]["fix"].endswith("--window 1970-01-02T00:00:00Z,1970-01-03T00:00:00Z")
@@ -177,7 +177,7 @@ def test_a_window_without_books_says_what_they_know(asked: Window, what: str) ->
 
 
 def test_several_currencies_and_no_price_are_said() -> None:
-    two = card(
+    two = scorecard(
         facts(
             currency=None, cost=None, unpriced_gpu_hours=Fraction(5),
             buckets={"hoarded": {"gpu_hours": Fraction(40), "cost": None}},

@@ -132,7 +132,7 @@ def _partitioning(card: Told) -> list[Block]:
 
 def words_of(authority: str, gate: str | None) -> str:
     """Who places, and who lets in before: `kube-scheduler behind kueue`."""
-    said = {"inner": "inside of other jobs", "not told": "nobody tells (labels of samples)"}.get(authority, authority)
+    said = {"inner": "inside of other jobs", "unknown": "unknown (labels of samples)"}.get(authority, authority)
     return name(said if gate is None else f"{said} behind {gate}")
 
 

@@ -27,10 +27,10 @@ def audit_card(
     with what they claimed of the window, and one plan of actions over all of them. `waste` is the sum over buckets of the
     books; findings' money is a part of it. null and `unknown`: what nobody knows, with the fix. Whole hours are judged.
     """
-    from gpuwatch.audit.facts import read
-    from gpuwatch.audit.scorecard import card
+    from gpuwatch.audit.facts import read_facts
+    from gpuwatch.audit.scorecard import scorecard
 
     now_us = service.now_us()
     span = None if window is None else window_of(window, now_us)
     with service.reader() as store:
-        return answer(card(read(store, service.state, span, now_us)))
+        return answer(scorecard(read_facts(store, service.state, span, now_us)))
