@@ -13,7 +13,6 @@ from fastapi import APIRouter, FastAPI, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -21,14 +20,10 @@ from starlette.responses import JSONResponse, Response
 from gpuwatch.api import browse, errors
 from gpuwatch.api import routes as packaged
 from gpuwatch.api.auth import Guard
+from gpuwatch.api.bodies import body_models
 from gpuwatch.api.codes import CODES
 from gpuwatch.api.envelope import Envelope
 from gpuwatch.api.limits import BODY_SECONDS_MAX, Bounds, Clock, InFlight
-from gpuwatch.api.schema import budgets as schema_budgets
-from gpuwatch.api.schema import detectors as schema_detectors
-from gpuwatch.api.schema import policies as schema_policies
-from gpuwatch.api.schema import rates as schema_rates
-from gpuwatch.api.schema import requests as schema_requests
 
 if TYPE_CHECKING:
     from gpuwatch.service.service import Service
@@ -36,23 +31,6 @@ if TYPE_CHECKING:
 OPENAPI = "/api/openapi.json"
 ABOUT = """Where the GPU-seconds of a fleet went. Times are RFC 3339 UTC, ratios 0..1, money is decimal text beside its
 currency. Lists answer `items` and `next`; errors answer `error` with `code`, `message`, `hint` and maybe `field`."""
-BODIES: tuple[type[BaseModel], ...] = (
-    schema_budgets.BudgetsBody,
-    schema_detectors.BacktestBody,
-    schema_detectors.DetectorsBody,
-    schema_policies.PoliciesBody,
-    schema_requests.ActionBody,
-    schema_requests.ChannelsBody,
-    schema_requests.PeriodBody,
-    schema_requests.RatesBody,
-    schema_requests.RecipientsBody,
-    schema_requests.ReopenBody,
-    schema_requests.SignBody,
-    schema_requests.TeamsBody,
-    schema_rates.FxBody,
-    schema_rates.OwnedBody,
-)
-"""Bodies that routes read themselves, so that who asks is known before what they sent is looked at."""
 OPEN = frozenset({"/healthz", "/readyz"})
 """Paths that need no token."""
 
@@ -123,7 +101,7 @@ def _described(app: FastAPI, version: str) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=version, description=ABOUT, routes=app.routes)
     parts: dict[str, Any] = document.setdefault("components", {})
     _, definitions = models_json_schema(
-        [(model, "validation") for model in BODIES], ref_template="#/components/schemas/{model}"
+        [(model, "validation") for model in body_models()], ref_template="#/components/schemas/{model}"
     )
     schemas: dict[str, Any] = parts.setdefault("schemas", {})
     schemas |= {name: found for name, found in definitions["$defs"].items() if name not in schemas}

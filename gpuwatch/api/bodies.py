@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from anyio import CapacityLimiter, to_thread
@@ -25,18 +25,26 @@ _RATIO_MAX = 64
 """What a byte of snappy becomes at most (three bytes copy 64)."""
 
 POLICY_KINDS = ("application/json", "application/toml")
-POLICY_DOCUMENT = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"$ref": "#/components/schemas/PoliciesBody"}},
-            "application/toml": {"schema": {"type": "string"}},
-        },
-    }
-}
-"""What OpenAPI says of a body that is a document of policies."""
-
 M = TypeVar("M", bound=BaseModel)
+_models: dict[str, type[BaseModel]] = {}
+
+
+def request_body(model: type[BaseModel], *text_types: str) -> dict[str, Any]:
+    """`openapi_extra` of a route that reads its body itself: JSON of `model`, or text of another media type.
+
+    Such a route checks the caller's rights before it looks at the body.
+    """
+    known = _models.setdefault(model.__name__, model)
+    if known is not model:
+        raise ValueError(f"two request bodies are called {model.__name__}: {known.__module__} and {model.__module__}")
+    content: dict[str, Any] = {"application/json": {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
+    content |= {text_type: {"schema": {"type": "string"}} for text_type in text_types}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def body_models() -> list[type[BaseModel]]:
+    """The models that routes named to `request_body`."""
+    return list(_models.values())
 
 
 def media_type(request: Request) -> tuple[str, dict[str, str]]:

@@ -22,13 +22,6 @@ SOURCE = "PUT"
 T = TypeVar("T")
 
 
-def documented(model: str) -> dict[str, Any]:
-    """OpenAPI of a body that is JSON of a model, or CSV."""
-    schema = {"$ref": f"#/components/schemas/{model}"}
-    csv = {"schema": {"type": "string"}}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}, "text/csv": csv}}}
-
-
 def listed(items: list[dict[str, Any]], version: int, limit: int, cursor: str | None, **more: Any) -> Response:
     """A page of a card. A cursor of another version would point into another list."""
     asked = question({"version": version})

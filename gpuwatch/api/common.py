@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from gpuwatch.api.errors import ApiError
-from gpuwatch.api.schema.answers import Error
+from gpuwatch.api.schema.common import Error
 from gpuwatch.core.clock import Window, parse_rfc3339, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 

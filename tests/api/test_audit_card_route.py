@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from typer.testing import CliRunner
 
-from gpuwatch.api.schema.scorecard import AuditCard
+from gpuwatch.api.schema.findings.scorecard import AuditCard
 from gpuwatch.cli import app as cli
 from gpuwatch.store import lockfile
 from tests.worlds.api import Api

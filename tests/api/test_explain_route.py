@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.api.schema.charges import Explained, Under
+from gpuwatch.api.schema.billing.charges import Explained, Under
 from gpuwatch.billing.charge_id import decode, encode
 from gpuwatch.core.clock import Window
 from tests.worlds.api import BLUE_WORDS, Api

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gpuwatch.api.schema.answers import JobDetail
+from gpuwatch.api.schema.capacity.jobs import JobDetail
 from gpuwatch.core.model import CLAIM, LINK, Records
 from tests.api.conftest import opened
 from tests.worlds.api import Api

@@ -11,7 +11,7 @@ from gpuwatch.api.auth import Admin
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.requests import Audit
+from gpuwatch.api.schema.admin.audit_log import Audit
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.state.audit_log import entries, entry_words

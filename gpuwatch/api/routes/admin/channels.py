@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Admin, FleetReader
-from gpuwatch.api.bodies import json_body
+from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema.requests import ChannelItems, ChannelsBody, Sent
+from gpuwatch.api.schema.admin.channels import ChannelItems, ChannelsBody, Sent
 from gpuwatch.core.errors import SourceUnreachable
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
@@ -31,12 +31,7 @@ def channels(access: FleetReader, service: Svc, limit: Limit = 100, cursor: Curs
     "/channels",
     response_model=ChannelItems,
     responses=errors(415),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ChannelsBody"}}},
-        }
-    },
+    openapi_extra=request_body(ChannelsBody),
     summary="Replaces the alert channels",
 )
 async def put_channels(request: Request, access: Admin, service: Svc) -> Response:

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from gpuwatch.api.auth import anyone, guard_of
 from gpuwatch.api.common import Svc, answer, errors
 from gpuwatch.api.errors import ApiError
-from gpuwatch.api.schema.answers import Live, Ready
+from gpuwatch.api.schema.admin.health import Live, Ready
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import GpuwatchError
 

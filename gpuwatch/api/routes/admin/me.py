@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.auth import Anyone, guard_of
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
-from gpuwatch.api.schema.answers import Me
+from gpuwatch.api.schema.admin.me import Me
 
 router = APIRouter(prefix=PREFIX, tags=["access"])
 

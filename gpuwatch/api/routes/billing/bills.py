@@ -13,7 +13,7 @@ from gpuwatch.api.auth import Admin, FleetReader
 from gpuwatch.api.common import PREFIX, Name, Svc, WindowText, answer, errors, window_of
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.answers import Money, Shape, Span
+from gpuwatch.api.schema.common import Money, Shape, Span
 from gpuwatch.billing.reconcile.compare import reconcile
 from gpuwatch.billing.reconcile.listing import reconcile_answer, reconcile_listing
 from gpuwatch.core.errors import StoreError
@@ -46,7 +46,7 @@ Beside = Annotated[
 router = APIRouter(prefix=PREFIX, tags=["books"])
 
 
-class Sums(Shape):
+class BillSums(Shape):
     """What both sides say; the parts that follow add up to `difference`."""
 
     currency: str | None
@@ -66,7 +66,7 @@ class Sums(Shape):
     unexplained: Money
 
 
-class SumsOfGroup(Sums):
+class SumsOfGroup(BillSums):
     final: bool
 
 
@@ -85,7 +85,7 @@ class Reconciled(Shape):
     window: Span
     by: Literal["day", "node", "account"]
     cost: Literal["effective", "billed"]
-    totals: list[Sums]
+    totals: list[BillSums]
     suggestions: list[PriceOfBill]
     notes: list[str]
     next: str | None
@@ -128,7 +128,7 @@ def reconciled(
     return answer({**told, "items": items, "next": following})
 
 
-class Refused(Shape):
+class RefusedLine(Shape):
     reason: str
     count: int
     file: str
@@ -142,7 +142,7 @@ class BillImported(Shape):
     records: int
     rejected: int
     unreadable: int
-    examples: list[Refused]
+    examples: list[RefusedLine]
 
 
 @router.post(

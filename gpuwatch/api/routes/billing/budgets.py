@@ -9,11 +9,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Admin, Reader
-from gpuwatch.api.bodies import expect, json_body
-from gpuwatch.api.card_bodies import KINDS, SOURCE, documented, from_csv, from_json, refused, replaced
+from gpuwatch.api.bodies import expect, json_body, request_body
+from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, refused, replaced
 from gpuwatch.api.common import PREFIX, Names, Svc, answer, errors, seen, split
-from gpuwatch.api.schema.budgets import Budgets, BudgetsBody, BudgetsSet
-from gpuwatch.api.schema.requests import Replaced
+from gpuwatch.api.schema.billing.budgets import Budgets, BudgetsBody, BudgetsSet
+from gpuwatch.api.schema.common import Replaced
 from gpuwatch.billing import budgets as card
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.known_names import team_doubts, team_names
@@ -42,7 +42,7 @@ def budgets_set(access: Reader, service: Svc) -> Response:
     "/budgets",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=documented("BudgetsBody"),
+    openapi_extra=request_body(BudgetsBody, "text/csv"),
     summary="Replaces the budgets",
 )
 async def put_budgets(request: Request, access: Admin, service: Svc) -> Response:

@@ -9,11 +9,12 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Reader
-from gpuwatch.api.bodies import POLICY_DOCUMENT, POLICY_KINDS, expect, plain
+from gpuwatch.api.bodies import POLICY_KINDS, expect, plain, request_body
 from gpuwatch.api.common import NAME_MAX, PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.charges import Explained, Under
+from gpuwatch.api.schema.billing.charges import Explained, Under
+from gpuwatch.api.schema.billing.policies import PoliciesBody
 from gpuwatch.billing import charge_id, policy_document
 from gpuwatch.billing.explain import charge as explain_charge
 from gpuwatch.billing.explain import counterfactual
@@ -80,7 +81,7 @@ def explained(
     "/charges/{charge}/what-if",
     response_model=Under | None,
     responses=errors(404, 415),
-    openapi_extra=POLICY_DOCUMENT,
+    openapi_extra=request_body(PoliciesBody, "application/toml"),
     summary="What a charge would be under other policies",
 )
 async def what_if(request: Request, access: Reader, service: Svc, charge: ChargeId) -> Response:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.auth import FleetReader
 from gpuwatch.api.common import PREFIX, Svc, WindowText, answer, errors, window_of, words
-from gpuwatch.api.schema.rates import Commitments
+from gpuwatch.api.schema.billing.commitments import Commitments
 from gpuwatch.rates.commitments import commitments as used
 from gpuwatch.rates.commitments import counted, shown
 

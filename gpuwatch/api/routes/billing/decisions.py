@@ -11,7 +11,7 @@ from starlette.responses import Response
 from gpuwatch.api.auth import FleetReader, Reader
 from gpuwatch.api.common import PREFIX, Names, Svc, WindowText, answer, errors, seen, split, window_of
 from gpuwatch.api.errors import ApiError
-from gpuwatch.api.schema.answers import Shape
+from gpuwatch.api.schema.common import Shape
 from gpuwatch.core.errors import UsageError
 
 router = APIRouter(prefix=PREFIX, tags=["decisions"])

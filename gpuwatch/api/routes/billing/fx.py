@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Admin, Reader
-from gpuwatch.api.bodies import expect, json_body
-from gpuwatch.api.card_bodies import KINDS, SOURCE, documented, from_csv, from_json, listed, refused, replaced
+from gpuwatch.api.bodies import expect, json_body, request_body
+from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, listed, refused, replaced
 from gpuwatch.api.common import PREFIX, Svc, errors
 from gpuwatch.api.paging import CursorText, Limit
-from gpuwatch.api.schema.rates import ExchangeRates, FxBody
-from gpuwatch.api.schema.requests import Replaced
+from gpuwatch.api.schema.billing.fx import ExchangeRates, FxBody
+from gpuwatch.api.schema.common import Replaced
 from gpuwatch.core.errors import UsageError
 from gpuwatch.quality.rate_checks import fx_warnings
 from gpuwatch.rates import fx
@@ -38,7 +38,7 @@ def exchange_rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: Cu
     "/fx",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=documented("FxBody"),
+    openapi_extra=request_body(FxBody, "text/csv"),
     summary="Replaces the exchange rates",
 )
 async def put_fx(

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.answers import Chargeback, Ledger
+from gpuwatch.api.schema.billing.ledger import Chargeback, Ledger
 from gpuwatch.billing import chargeback as billing_chargeback
 from gpuwatch.billing.focus import export as focus_export
 from gpuwatch.billing.focus.files import MEDIA

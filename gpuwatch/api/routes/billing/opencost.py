@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import Svc, answer, errors
-from gpuwatch.api.schema.answers import Error
+from gpuwatch.api.schema.common import Error
 from gpuwatch.billing.opencost.allocation import Allocations, allocations
 from gpuwatch.billing.opencost.query import IGNORED, READ, parse_query
 from gpuwatch.billing.opencost.response import allocation_answer, listing, refusal, summary_answer, topline_answer

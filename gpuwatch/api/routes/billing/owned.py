@@ -9,12 +9,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Admin, Reader
-from gpuwatch.api.bodies import expect, json_body
-from gpuwatch.api.card_bodies import KINDS, SOURCE, documented, from_csv, from_json, listed, refused, replaced
+from gpuwatch.api.bodies import expect, json_body, request_body
+from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, listed, refused, replaced
 from gpuwatch.api.common import PREFIX, WINDOW_MAX, Svc, errors, window_of
 from gpuwatch.api.paging import CursorText, Limit
-from gpuwatch.api.schema.rates import OwnedBody, OwnedCard
-from gpuwatch.api.schema.requests import Replaced
+from gpuwatch.api.schema.billing.owned import OwnedBody, OwnedCard
+from gpuwatch.api.schema.common import Replaced
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.quality.rate_checks import rate_warnings
@@ -39,7 +39,7 @@ def hardware(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorTe
     "/owned",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=documented("OwnedBody"),
+    openapi_extra=request_body(OwnedBody, "text/csv"),
     summary="Replaces the owned hardware",
 )
 async def put_owned(request: Request, access: Admin, service: Svc, measure: Measure = None) -> Response:

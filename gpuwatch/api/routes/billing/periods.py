@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import PlainTextResponse, Response
 
 from gpuwatch.api.auth import Admin, FleetReader, Reader
-from gpuwatch.api.bodies import json_body
+from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema.requests import Period, PeriodBody, PeriodRows, Periods, ReopenBody, SignBody
+from gpuwatch.api.schema.billing.periods import Period, PeriodBody, PeriodRows, Periods, ReopenBody, SignBody
 from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.billing.periods.repository import Closing, PeriodConflict, finished
 from gpuwatch.billing.periods.repository import Periods as Stored
@@ -28,11 +28,6 @@ NAME_MAX = 16
 Name = Annotated[str, Path(max_length=NAME_MAX, description="2026-W47 or 2026-11.")]
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
-
-
-def _body(model: str) -> dict[str, Any]:
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}}}
-    return {"requestBody": {"required": True, "content": content}}
 
 
 @router.get("/periods", response_model=Periods, responses=errors(), summary="Periods that were closed")
@@ -52,7 +47,7 @@ def listed(access: Reader, service: Svc, limit: Limit = PAGE, cursor: CursorText
     status_code=201,
     response_model=Period,
     responses=errors(409, 415),
-    openapi_extra=_body("PeriodBody"),
+    openapi_extra=request_body(PeriodBody),
     summary="Closes a week or a month",
 )
 async def close(request: Request, access: Admin, service: Svc) -> Response:
@@ -107,7 +102,7 @@ def content(
     "/periods/{name}/reopen",
     response_model=Period,
     responses=errors(404, 409, 415),
-    openapi_extra=_body("ReopenBody"),
+    openapi_extra=request_body(ReopenBody),
     summary="Opens a closed period again",
 )
 async def reopen(request: Request, access: Admin, service: Svc, name: Name) -> Response:
@@ -128,7 +123,7 @@ async def reopen(request: Request, access: Admin, service: Svc, name: Name) -> R
     "/periods/{name}/sign",
     response_model=Period,
     responses=errors(404, 409, 415),
-    openapi_extra=_body("SignBody"),
+    openapi_extra=request_body(SignBody),
     summary="Signs a closed period",
 )
 async def sign(request: Request, access: Admin, service: Svc, name: Name) -> Response:

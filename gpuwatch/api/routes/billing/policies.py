@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Admin, Reader
-from gpuwatch.api.bodies import POLICY_DOCUMENT, POLICY_KINDS, expect, plain
+from gpuwatch.api.bodies import POLICY_KINDS, expect, plain, request_body
 from gpuwatch.api.common import PREFIX, Svc, WindowText, answer, errors, window_of
 from gpuwatch.api.errors import ApiError
-from gpuwatch.api.schema.policies import Policies, WhatIf
-from gpuwatch.api.schema.requests import Replaced
+from gpuwatch.api.schema.billing.policies import Policies, PoliciesBody, WhatIf
+from gpuwatch.api.schema.common import Replaced
 from gpuwatch.billing import policy_document, what_if
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UnreadableInput
@@ -42,7 +42,7 @@ def policies(access: Reader, service: Svc) -> Response:
     "/policies",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=POLICY_DOCUMENT,
+    openapi_extra=request_body(PoliciesBody, "application/toml"),
     summary="Replaces the policies",
 )
 async def put_policies(request: Request, access: Admin, service: Svc) -> Response:
@@ -56,7 +56,7 @@ async def put_policies(request: Request, access: Admin, service: Svc) -> Respons
     "/policies/what-if",
     response_model=WhatIf,
     responses=errors(415),
-    openapi_extra=POLICY_DOCUMENT,
+    openapi_extra=request_body(PoliciesBody, "application/toml"),
     summary="What teams would pay under other policies",
 )
 async def ask(request: Request, access: Reader, service: Svc, window: WindowText = "7d") -> Response:

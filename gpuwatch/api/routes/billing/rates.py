@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Access, Admin, Reader
-from gpuwatch.api.bodies import expect, json_body
-from gpuwatch.api.card_bodies import KINDS, SOURCE, documented, from_csv, from_json, listed, refused, replaced
+from gpuwatch.api.bodies import expect, json_body, request_body
+from gpuwatch.api.card_bodies import KINDS, SOURCE, from_csv, from_json, listed, refused, replaced
 from gpuwatch.api.common import PREFIX, Svc, errors
 from gpuwatch.api.paging import CursorText, Limit
-from gpuwatch.api.schema.rates import RatesInForce
-from gpuwatch.api.schema.requests import Rates, RatesBody, Replaced, TeamRules, TeamsBody
+from gpuwatch.api.schema.billing.rates import Rates, RatesBody, RatesInForce, TeamRules, TeamsBody
+from gpuwatch.api.schema.common import Replaced
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.policy.known_names import team_names
 from gpuwatch.policy.ownership import Decided, TeamRule, parse_teams
@@ -53,7 +53,7 @@ def rates_in_force(access: Reader, service: Svc, limit: Limit = 1000, cursor: Cu
     "/rates",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=documented("RatesBody"),
+    openapi_extra=request_body(RatesBody, "text/csv"),
     summary="Replaces the rate card",
 )
 async def put_rates(request: Request, access: Admin, service: Svc) -> Response:
@@ -86,7 +86,7 @@ def teams(
     "/teams",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=documented("TeamsBody"),
+    openapi_extra=request_body(TeamsBody, "text/csv"),
     summary="Replaces the ownership rules",
 )
 async def put_teams(request: Request, access: Admin, service: Svc) -> Response:

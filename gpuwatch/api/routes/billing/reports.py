@@ -9,12 +9,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Access, Admin, FleetReader, Reader
-from gpuwatch.api.bodies import json_body
+from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.card_bodies import replaced
 from gpuwatch.api.common import PREFIX, Name, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema.requests import RecipientItems, RecipientsBody, Replaced
+from gpuwatch.api.schema.billing.reports import RecipientItems, RecipientsBody
+from gpuwatch.api.schema.common import Replaced
 from gpuwatch.core.errors import UsageError
 from gpuwatch.policy.known_names import team_doubts, team_names
 from gpuwatch.report import zip_file
@@ -116,12 +117,7 @@ def recipients(access: FleetReader, service: Svc, limit: Limit = 1000, cursor: C
     "/recipients",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RecipientsBody"}}},
-        }
-    },
+    openapi_extra=request_body(RecipientsBody),
     summary="Replaces who gets reports by e-mail",
 )
 async def put_recipients(request: Request, access: Admin, service: Svc) -> Response:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of, words
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.answers import Slices
+from gpuwatch.api.schema.billing.slices import Slices
 from gpuwatch.billing.slices import slices as look
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])

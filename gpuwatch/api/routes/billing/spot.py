@@ -14,8 +14,8 @@ from gpuwatch.api.card_bodies import KINDS, SOURCE, listed, refused, replaced
 from gpuwatch.api.common import PREFIX, Name, Svc, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit
-from gpuwatch.api.schema.rates import SpotPrices
-from gpuwatch.api.schema.requests import Replaced
+from gpuwatch.api.schema.billing.spot import SpotPrices
+from gpuwatch.api.schema.common import Replaced
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.rates import in_force
 from gpuwatch.rates import spot as rates_spot

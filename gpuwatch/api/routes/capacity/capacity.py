@@ -10,7 +10,7 @@ from starlette.responses import Response
 from gpuwatch.api.auth import FleetReader
 from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, answer, errors, instant_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.answers import Money, Ratio, Shape, Time
+from gpuwatch.api.schema.common import Money, Ratio, Shape, Time
 from gpuwatch.capacity.demand import DAYS, DAYS_MAX, DAYS_MIN
 from gpuwatch.core.clock import Window
 

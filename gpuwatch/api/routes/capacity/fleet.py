@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import PREFIX, Names, Svc, answer, errors, seen, split
-from gpuwatch.api.schema.answers import Fleet
+from gpuwatch.api.schema.capacity.fleet import Fleet
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 

@@ -11,7 +11,7 @@ from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import NAME_MAX, PREFIX, Name, Names, Svc, WindowText, answer, errors, seen, split, window_of
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.answers import JobDetail, Jobs
+from gpuwatch.api.schema.capacity.jobs import JobDetail, Jobs
 from gpuwatch.findings.repository import Actions
 
 router = APIRouter(prefix=PREFIX, tags=["jobs"])

@@ -11,7 +11,7 @@ from gpuwatch.api.auth import FleetReader
 from gpuwatch.api.common import PREFIX, Name, Svc, WindowText, answer, errors, instant_of, window_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
 from gpuwatch.api.routes.capacity.capacity import At, Days
-from gpuwatch.api.schema.answers import Money, Ratio, Shape, Time
+from gpuwatch.api.schema.common import Money, Ratio, Shape, Time
 from gpuwatch.capacity.demand import DAYS
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from gpuwatch.api.auth import FleetReader
 from gpuwatch.api.common import PREFIX, WINDOW_MAX, Name, Svc, answer, errors, instant_of
 from gpuwatch.api.paging import Cursor, CursorText, Limit, decode, encode, question
-from gpuwatch.api.schema.answers import Shape, Time
+from gpuwatch.api.schema.common import Shape, Time
 from gpuwatch.core.clock import Window
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Access, Reader
-from gpuwatch.api.bodies import json_body
+from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.common import PREFIX, Svc, answer, errors, window_of
 from gpuwatch.api.errors import ApiError
-from gpuwatch.api.schema.detectors import Backtest, BacktestBody
+from gpuwatch.api.schema.findings.backtest import Backtest, BacktestBody
 
 Id = Annotated[str, Path(pattern=r"^[a-z0-9-]{1,60}$", examples=["idle-hoarding"])]
 router = APIRouter(prefix=PREFIX, tags=["findings"])
@@ -22,12 +22,7 @@ router = APIRouter(prefix=PREFIX, tags=["findings"])
     "/detectors/{rule}/backtest",
     response_model=Backtest,
     responses=errors(404, 415),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BacktestBody"}}},
-        }
-    },
+    openapi_extra=request_body(BacktestBody),
     summary="Who a rule would have flagged",
 )
 async def backtest(request: Request, access: Reader, service: Svc, rule: Id) -> Response:

@@ -10,27 +10,18 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Admin, Reader
-from gpuwatch.api.bodies import POLICY_KINDS, expect, plain
+from gpuwatch.api.bodies import POLICY_KINDS, expect, plain, request_body
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema.detectors import Detectors, DetectorsCard
-from gpuwatch.api.schema.requests import Replaced
+from gpuwatch.api.schema.common import Replaced
+from gpuwatch.api.schema.findings.detectors import Detectors, DetectorsBody, DetectorsCard
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.findings import custom_rules
 from gpuwatch.policy.values import PolicyError
 
 NAMED_MAX = 100
 """Mistakes that an answer names; the others are counted."""
-DOCUMENT = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"$ref": "#/components/schemas/DetectorsBody"}},
-            "application/toml": {"schema": {"type": "string"}},
-        },
-    }
-}
 router = APIRouter(prefix=PREFIX, tags=["findings"])
 
 
@@ -65,7 +56,7 @@ def card(access: Reader, service: Svc) -> Response:
     "/detectors/card",
     response_model=Replaced,
     responses=errors(415),
-    openapi_extra=DOCUMENT,
+    openapi_extra=request_body(DetectorsBody, "application/toml"),
     summary="Sets presets and thresholds",
 )
 async def put_card(request: Request, access: Admin, service: Svc) -> Response:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from gpuwatch.api.auth import Access, Reader
-from gpuwatch.api.bodies import json_body
+from gpuwatch.api.bodies import json_body, request_body
 from gpuwatch.api.common import (
     PREFIX,
     WINDOW_HELP,
@@ -25,8 +25,7 @@ from gpuwatch.api.common import (
 )
 from gpuwatch.api.errors import ApiError
 from gpuwatch.api.paging import CursorText, Limit
-from gpuwatch.api.schema.answers import ActionRow, FindingDetail, Findings
-from gpuwatch.api.schema.requests import ActionBody
+from gpuwatch.api.schema.findings.findings import ActionBody, ActionRow, FindingDetail, Findings
 from gpuwatch.core.clock import parse_rfc3339, rfc3339
 from gpuwatch.findings.repository import Action, Actions
 
@@ -104,12 +103,7 @@ def finding(access: Reader, service: Svc, key: Key) -> Response:
     "/findings/{key}/{action}",
     response_model=ActionRow,
     responses=errors(404, 415),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ActionBody"}}},
-        }
-    },
+    openapi_extra=request_body(ActionBody),
     summary="Acknowledges, snoozes, exempts or reopens a finding",
 )
 async def act(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from gpuwatch.api.auth import Reader
 from gpuwatch.api.common import PREFIX, Name, Names, Svc, answer, errors, seen, split
 from gpuwatch.api.paging import CursorText, Limit, decode, page, question
-from gpuwatch.api.schema.detectors import Reclaims
+from gpuwatch.api.schema.findings.reclaim import Reclaims
 from gpuwatch.core.clock import rfc3339
 
 router = APIRouter(prefix=PREFIX, tags=["findings"])

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.auth import FleetReader
 from gpuwatch.api.common import PREFIX, WINDOW_HELP, WINDOW_MAX, Svc, answer, errors, window_of
-from gpuwatch.api.schema.scorecard import AuditCard
+from gpuwatch.api.schema.findings.scorecard import AuditCard
 
 router = APIRouter(prefix=PREFIX, tags=["fleet"])
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from gpuwatch.api.auth import FleetReader
 from gpuwatch.api.common import PREFIX, Svc, answer, errors
-from gpuwatch.api.schema.answers import Quality
+from gpuwatch.api.schema.sources.quality import Quality
 
 router = APIRouter(prefix=PREFIX, tags=["service"])
 

@@ -1,4 +1,4 @@
-"""Shapes of an opened charge."""
+"""Models of the charges routes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from gpuwatch.api.schema.answers import Bucket, Money, Quantity, Ratio, Shape, Span, Strict, Time
+from gpuwatch.api.schema.common import Bucket, Money, Quantity, Ratio, Shape, Span, Strict, Time
 
 Kind = Literal["allocated", "platform", "shared", "correction"]
 

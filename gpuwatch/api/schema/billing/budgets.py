@@ -1,10 +1,10 @@
-"""Shapes of budgets, as they are set and told."""
+"""Models of the budgets routes."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from gpuwatch.api.schema.answers import Money, Quantity, Shape, Span, Strict, Time
+from gpuwatch.api.schema.common import Money, Quantity, Shape, Span, Strict, Time
 
 
 class BudgetRow(Strict):

@@ -1,10 +1,10 @@
-"""Shapes of policies, as they are sent and seen."""
+"""Models of the policies routes."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from gpuwatch.api.schema.answers import Money, Shape, Span, Strict, Time
+from gpuwatch.api.schema.common import Money, Shape, Span, Strict, Time
 
 
 class PolicyVersion(Strict):

@@ -1,4 +1,4 @@
-"""Shapes of the authority scorecard."""
+"""Models of the scorecard routes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gpuwatch.api.schema.answers import Money, Quantity, Ratio, Severity, Shape, Span
+from gpuwatch.api.schema.common import Money, Quantity, Ratio, Severity, Shape, Span
 
 
 class AuditBucket(Shape):

@@ -1,0 +1,33 @@
+"""Models of the channels routes."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from gpuwatch.api.schema.common import Severity, Shape, Strict
+
+
+class Channel(Shape):
+    name: str
+    kind: str
+    severity_min: Severity
+    enabled: bool
+
+
+class ChannelItems(Shape):
+    items: list[Channel]
+    next: str | None
+
+
+class ChannelBody(Shape):
+    """What a channel may hold, per kind, is on the page about alerts; wrong fields are named."""
+
+    name: str = Field(min_length=1, max_length=64)
+
+
+class ChannelsBody(Strict):
+    items: list[ChannelBody] = Field(max_length=100)
+
+
+class Sent(Shape):
+    ok: bool

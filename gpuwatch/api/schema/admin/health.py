@@ -1,0 +1,25 @@
+"""Models of the health routes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from gpuwatch.api.schema.common import Strict
+
+
+class Live(Strict):
+    status: Literal["ok"]
+
+
+class Analyzer(Strict):
+    ok: bool
+    reason: str | None
+    running: bool
+    lag_s: float | None
+
+
+class Ready(Strict):
+    status: Literal["ready", "unready"]
+    reasons: list[str]
+    analyzer: Analyzer
+    sources: dict[str, Any]

@@ -1,0 +1,94 @@
+"""Models of the periods routes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from gpuwatch.api.schema.common import Money, Quantity, Shape, Span, Strict, Time
+
+
+class FrozenRow(Strict):
+    team: str | None
+    cluster: str | None
+    gpu_model: str | None
+    mig_profile: str | None
+    kind: str
+    cause: str | None = Field(None, description="Of money that no device costs.")
+    currency: str | None
+    gpu_seconds: Quantity
+    cost: Money | None
+
+
+class Closing(Strict):
+    number: int
+    closed_at: Time
+    closed_by: str
+    digest: str
+    forced: bool
+    forced_why: str | None
+    reopened_at: Time | None
+    reopened_by: str | None
+    reason: str | None
+
+
+class Signature(Strict):
+    number: int
+    digest: str
+    signer: str
+    note: str | None = Field(description="Not told to tokens of a team.")
+    signed_at: Time
+
+
+class Period(Strict):
+    period: str
+    state: Literal["closed", "reopened"]
+    number: int = Field(description="Which closing this is: 1, and one more each time it is closed again.")
+    window: Span
+    closed_at: Time
+    closed_by: str
+    digest: str
+    forced: bool = Field(description="Closed in spite of days without books or time without a price.")
+    forced_why: str | None = Field(description="What was missing then.")
+    versions: dict[str, int] = Field(description="Versions of the cards that it was priced with.")
+    gpu_seconds: Quantity
+    cost: Money | None
+    currency: str | None
+    rows: list[FrozenRow]
+    corrections: list[FrozenRow]
+    signatures: list[Signature]
+    closings: list[Closing]
+
+
+class Periods(Strict):
+    items: list[Period]
+    next: str | None
+
+
+class PeriodRow(Shape):
+    currency: str | None
+    gpu_seconds: Quantity
+    cost_exact: Money | None
+
+
+class PeriodRows(Strict):
+    period: Period
+    items: list[PeriodRow]
+    next: str | None
+
+
+class PeriodBody(Strict):
+    period: str = Field(max_length=16, examples=["2026-W47"])
+    force: bool = Field(
+        default=False, description="Also where the books do not cover every day of it, or time has no price."
+    )
+
+
+class ReopenBody(Strict):
+    reason: str = Field(min_length=1, max_length=500, examples=["wrong rates of pool b"])
+
+
+class SignBody(Strict):
+    name: str | None = Field(None, min_length=1, max_length=200, description="Default: the name of the token.")
+    note: str = Field("", max_length=500)

@@ -1,0 +1,52 @@
+"""Models of the reclaim routes."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from gpuwatch.api.schema.common import Money, Quantity, Ratio, Strict, Time
+
+
+class Contended(Strict):
+    gpu_hours: Quantity = Field(
+        description="Of the idle time: while requests waited that these devices would have taken."
+    )
+    cost: Money | None
+    currency: str | None
+    requests: int = Field(description="Requests that waited and would have fitted.")
+    requested_devices_max: int
+
+
+class Reclaim(Strict):
+    key: str
+    cluster: str
+    job: str
+    name: str | None
+    scheduler: str | None
+    team: str
+    user: str | None
+    nodes: list[str]
+    devices: int
+    idle_devices: int
+    idle_since: Time
+    idle_minutes: float
+    step: str
+    step_at: Time | None
+    next_step: str | None
+    next_at: Time | None
+    held_by: str | None = Field(description="snoozed, exempt or acked: nothing is proposed until it ends.")
+    held_until: Time | None
+    action: str = Field(description="end: all of its devices are idle; shrink: some work, and it must not be ended.")
+    preset: str
+    confidence: Ratio
+    wasted_gpu_hours: Quantity
+    wasted_cost: Money | None
+    currency: str | None
+    contention: Contended | None
+    command: str | None = Field(description="For whoever decides to follow the recommendation; nothing runs it.")
+
+
+class Reclaims(Strict):
+    items: list[Reclaim]
+    at: Time
+    next: str | None
