@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gpuwatch.collectors.dcgm.scrape.config import url_of
 from gpuwatch.collectors.dcgm.scrape.discovery import Aside, Place
-from gpuwatch.collectors.dcgm.scrape.discovery_srv import Resolver, lookup, read_resolver
+from gpuwatch.collectors.dcgm.scrape.discovery_srv import lookup, read_resolver
 from gpuwatch.core.errors import SourceUnreachable
+
+if TYPE_CHECKING:
+    import dns.asyncresolver
 
 MAX_TARGETS = 20_000
 
@@ -18,13 +22,13 @@ class Addresses:
     """A and AAAA records of the host of an address, each a target on the same port and path."""
 
     def __init__(self, address: str) -> None:
-        """Raises ValueError for what is no address."""
+        """Raises ValueError for an invalid address."""
         self.shown = f"dns {address}"
         self._parts = urlsplit(url_of(address))
         self._aside = Aside()
 
     async def find(self) -> tuple[Sequence[Place], Sequence[str]]:
-        """The addresses that the name has now."""
+        """The current addresses of the name."""
         host, port = self._parts.hostname or "", self._parts.port
         try:
             found = await self._aside.call(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
@@ -40,7 +44,7 @@ class Addresses:
 class Records:
     """SRV records of a name such as _metrics._tcp.dcgm-exporter.gpu-operator.svc.cluster.local."""
 
-    def __init__(self, name: str, resolver: Callable[[], Resolver] = read_resolver) -> None:
+    def __init__(self, name: str, resolver: Callable[[], dns.asyncresolver.Resolver] = read_resolver) -> None:
         """`name` may have a scheme before it and a path after it."""
         self.shown = f"dns {name}"
         scheme, mark, rest = name.rpartition("://")
@@ -50,7 +54,7 @@ class Records:
         self._resolver = resolver
 
     async def find(self) -> tuple[Sequence[Place], Sequence[str]]:
-        """The hosts and ports that the name has now."""
+        """The current hosts and ports of the name."""
         found = await lookup(self._name, self._resolver())
         return [Place(f"{self._scheme}{host}:{port}{self._path}") for host, port in dict.fromkeys(found)][
             :MAX_TARGETS
@@ -58,5 +62,5 @@ class Records:
 
 
 def finder_of(name: str) -> Addresses | Records:
-    """What finds the targets of a name: SRV records where its first label begins with _. Raises ValueError."""
+    """The finder for a name: SRV records if its first label begins with _. Raises ValueError."""
     return Records(name) if name.rpartition("://")[2].startswith("_") else Addresses(name)

@@ -10,6 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import dns.asyncresolver
+import dns.message
+import dns.name
+import dns.nameserver
 import pytest
 from aiohttp import web
 
@@ -19,15 +23,7 @@ from gpuwatch.collectors.dcgm.scrape.discovery import Claims, Discovery, Place
 from gpuwatch.collectors.dcgm.scrape.discovery_dns import Addresses, Records, finder_of
 from gpuwatch.collectors.dcgm.scrape.discovery_files import Files, read
 from gpuwatch.collectors.dcgm.scrape.discovery_kubernetes import Endpoints
-from gpuwatch.collectors.dcgm.scrape.discovery_srv import (
-    NoSuchName,
-    Resolver,
-    candidates,
-    lookup,
-    query,
-    read_resolver,
-    records,
-)
+from gpuwatch.collectors.dcgm.scrape.discovery_srv import NoSuchName, candidates, lookup, read_resolver
 from gpuwatch.collectors.dcgm.scrape.source import configure
 from gpuwatch.core.errors import SourceUnreachable
 from gpuwatch.core.registry import LiveSource, Sink
@@ -350,9 +346,17 @@ async def name_server(answer: Callable[[bytes, bool], bytes]) -> Any:
 def looked_up(answer: Callable[[bytes, bool], bytes], name: str = "_m._tcp.x.y", *search: str) -> list[tuple[str, int]]:
     async def work() -> list[tuple[str, int]]:
         async with name_server(answer) as server:
-            return await lookup(name, Resolver((server,), search))
+            return await lookup(name, resolver_at(server, *search))
 
     return asyncio.run(work())
+
+
+def resolver_at(server: tuple[str, int], *search: str) -> dns.asyncresolver.Resolver:
+    resolver = dns.asyncresolver.Resolver(configure=False)
+    resolver.nameservers = [dns.nameserver.Do53Nameserver(*server)]
+    resolver.domain = dns.name.root
+    resolver.search = [dns.name.from_text(domain) for domain in search]
+    return resolver
 
 
 def number_of(question: bytes) -> int:
@@ -379,7 +383,12 @@ def test_a_short_name_is_looked_for_in_the_search_domains() -> None:
     def answer(question: bytes, _: bool) -> bytes:
         asked.append(question[12:-4])
         good = question[12:-4] == encoded("_m._tcp.x.y")
-        return message(number_of(question), *([(9400, "n1")] if good else []), flags=0x8180 if good else 0x8183)
+        return message(
+            number_of(question),
+            *([(9400, "n1")] if good else []),
+            flags=0x8180 if good else 0x8183,
+            name=asked_name(question),
+        )
 
     assert [("n1", 9400)] == looked_up(answer, "_m._tcp.x", "z", "y")
     assert [encoded(name) for name in ("_m._tcp.x", "_m._tcp.x.z", "_m._tcp.x.y")] == asked
@@ -390,37 +399,38 @@ def test_a_name_without_records_is_told() -> None:
         looked_up(lambda question, _: message(number_of(question), flags=0x8183))
 
 
-def test_a_name_server_that_is_silent_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuwatch.collectors.dcgm.scrape.discovery_srv.ASK_S", 0.02)
-
-    with pytest.raises(SourceUnreachable, match="gave no answer within"):
-        looked_up(lambda _, __: b"")
-
-
 LOOP = struct.pack(">6H", 7, 0x8180, 1, 1, 0, 0) + b"\xc0\x0c" + bytes(4)
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "problem"),
     [
-        pytest.param(b"\0\7" + bytes(9), id="shorter than its head"),
-        pytest.param(message(8, (1, "n1")), id="another question's"),
-        pytest.param(message(7, (1, "n1"), flags=0x0180), id="a question"),
-        pytest.param(message(7, flags=0x8182), id="a server that failed"),
-        pytest.param(message(7, (1, "n1"))[:-3], id="torn"),
-        pytest.param(LOOP, id="a name that points to itself"),
-        pytest.param(message(7, (1, "n1")).replace(b"\xc0\x0c", b"\xc0\xff"), id="a name that points ahead"),
+        pytest.param(b"", "gave no answer within 0.4 s", id="silence"),
+        pytest.param(b"\0\7" + bytes(9), "gave no answer within", id="shorter than its head"),
+        pytest.param(message(8, (1, "n1")), "gave no answer within", id="another question's"),
+        pytest.param(message(7, (1, "n1"), flags=0x0180), "gave no answer within", id="a question"),
+        pytest.param(message(7, flags=0x8182), "SERVFAIL", id="a server that failed"),
+        pytest.param(message(7, (1, "n1"))[:-3], "gave no answer within", id="torn"),
+        pytest.param(LOOP, "gave no answer within", id="a name that points to itself"),
+        pytest.param(
+            message(7, (1, "n1")).replace(b"\xc0\x0c", b"\xc0\xff"),
+            "gave no answer within",
+            id="a name that points ahead",
+        ),
     ],
 )
-def test_an_answer_that_is_none_is_refused(answer: bytes) -> None:
-    with pytest.raises(SourceUnreachable):
-        records(answer, 7)
+def test_an_answer_that_is_none_is_refused(answer: bytes, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuwatch.collectors.dcgm.scrape.discovery_srv.QUERY_S", 0.2)
+    own = struct.pack(">H", 7)
+
+    with pytest.raises(SourceUnreachable, match=problem):
+        looked_up(lambda question, _: question[:2] + answer[2:] if answer[:2] == own else answer)
 
 
 @pytest.mark.parametrize("name", ["a..b", "x" * 64, ".".join(["abc"] * 70), "ä.b"])
-def test_what_is_no_name_is_not_asked(name: str) -> None:
-    with pytest.raises(SourceUnreachable, match="is no DNS name"):
-        query(name, 1)
+def test_an_invalid_name_is_not_queried(name: str) -> None:
+    with pytest.raises(SourceUnreachable, match="is not a DNS name"):
+        looked_up(lambda question, _: question, name)
 
 
 def test_the_resolver_of_the_machine_is_read(tmp_path: Path) -> None:
@@ -428,15 +438,38 @@ def test_the_resolver_of_the_machine_is_read(tmp_path: Path) -> None:
     file.write_text("# x\nsearch gpu.svc.local svc.local\nnameserver 10.0.0.10\noptions ndots:5 edns0\n")
     found = read_resolver(str(file))
 
-    assert Resolver((("10.0.0.10", 53),), ("gpu.svc.local", "svc.local"), 5) == found
-    assert ["_m._tcp.d.gpu.svc.local", "_m._tcp.d.svc.local", "_m._tcp.d"] == candidates("_m._tcp.d", found)
-    assert ["_m._tcp.d"] == candidates("_m._tcp.d.", found)
+    assert ["10.0.0.10"] == found.nameservers
+    assert ["_m._tcp.d.gpu.svc.local.", "_m._tcp.d.svc.local.", "_m._tcp.d."] == names("_m._tcp.d", found)
+    assert ["_m._tcp.d."] == names("_m._tcp.d.", found)
+
+
+def test_a_machine_without_name_server_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(SourceUnreachable, match="cannot be read, or has no nameserver"):
+        read_resolver(str(tmp_path / "resolv.conf"))
+
+
+def test_an_empty_answer_goes_on_with_the_next_search_domain() -> None:
+    def answer(question: bytes, _: bool) -> bytes:
+        good = question[12:-4] == encoded("_m._tcp.x.y")
+        return message(number_of(question), *([(9400, "n1")] if good else []), name=asked_name(question))
+
+    assert [("n1", 9400)] == looked_up(answer, "_m._tcp.x", "z", "y")
+
+
+def asked_name(question: bytes) -> str:
+    return dns.message.from_wire(question).question[0].name.to_text(omit_final_dot=True)
+
+
+def names(name: str, resolver: dns.asyncresolver.Resolver) -> list[str]:
+    return [full.to_text() for full in candidates(name, resolver)]
 
 
 def test_srv_targets_keep_scheme_and_path() -> None:
     async def work() -> list[str]:
-        async with name_server(lambda question, _: message(number_of(question), (9400, "n1.x"))) as server:
-            found, _ = await Records("https://_m._tcp.x/p", lambda: Resolver((server,))).find()
+        async with name_server(
+            lambda question, _: message(number_of(question), (9400, "n1.x"), name="_m._tcp.x")
+        ) as server:
+            found, _ = await Records("https://_m._tcp.x/p", lambda: resolver_at(server)).find()
             return [place.address for place in found]
 
     assert ["https://n1.x:9400/p"] == asyncio.run(work())
