@@ -4,7 +4,8 @@
 #   make test-fast  the tests that start no server, browser or process of their own and take no more than seconds
 #   make lint    ruff and mypy --strict
 #   make bench   measures and writes bench/RESULTS.md
-#   make accuracy  simulates fleets and writes docs/accuracy.md: who was found, who was accused for nothing
+#   make accuracy  simulates fleets and writes docs/understand/accuracy.md: who was found, who was accused for nothing
+#   make docs    writes the tables of docs/ that come from the code: settings, commands, routes, detectors
 #   make wheel   wheel and sdist into dist/
 #   make lock    writes requirements.lock anew from pyproject.toml
 # Variables: PYTHON=python3.12 (the interpreter to build .venv with), DEMO_ARGS="--gpus 256", PORT=9000, TEST_ARGS="-k mig",
@@ -30,7 +31,7 @@ PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadsc
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BUILD_FILES := pyproject.toml setup.py requirements.lock
 
-.PHONY: demo test test-fast lint bench accuracy wheel lock clean test-servers
+.PHONY: demo test test-fast lint bench accuracy docs wheel lock clean test-servers
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.has-run
@@ -55,7 +56,10 @@ bench: $(VENV)/.has-dev
 	$(BIN)/python -m bench
 
 accuracy: $(VENV)/.has-dev
-	$(BIN)/python -m bench.accuracy --seeds $(ACCURACY_SEEDS) --out docs/accuracy.md
+	$(BIN)/python -m bench.accuracy --seeds $(ACCURACY_SEEDS) --out docs/understand/accuracy.md
+
+docs: $(VENV)/.has-dev
+	$(BIN)/python -m tests.house.docs_tables
 
 wheel: $(VENV)/.has-dev
 	$(BIN)/python -m build --no-isolation --outdir dist

@@ -1,6 +1,6 @@
 """Accuracy of the detectors on simulated fleets: what was planted, what was found, who was accused for nothing.
 
-Run as `python -m bench.accuracy --seeds 301-320 [--variant base ...] [--out docs/accuracy.md]`.
+Run as `python -m bench.accuracy --seeds 301-320 [--variant base ...] [--out docs/understand/accuracy.md]`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.accuracy", description=__doc__)
     parser.add_argument("--seeds", default="301-320", help="first-last, or numbers separated by commas")
     parser.add_argument("--variant", action="append", choices=sorted(VARIANTS), help="default: all")
-    parser.add_argument("--out", type=Path, default=None, help="the page to write, such as docs/accuracy.md")
+    parser.add_argument("--out", type=Path, default=None, help="the page to write, such as docs/understand/accuracy.md")
     parser.add_argument("--scenes", default="", help="one fleet with the scenes of these detectors (commas) or all")
     parser.add_argument("--days", type=float, default=DAYS, help="length of that one fleet")
     parser.add_argument("--core", type=int, default=16, help="its GPUs beside those of the scenes")

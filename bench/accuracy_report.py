@@ -1,4 +1,4 @@
-"""The accuracy page: counts and rates of each detector with their intervals, and what they do not prove."""
+"""The accuracy page: counts and rates of each detector with their intervals, and their limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Z = 1.959963984540054
 """Of a two-sided interval of 95 %."""
 HEADLINE = ("false-utilization", "idle-hoarding", "topology-blind-placement", "fragmentation")
 WRONG_MAX = 12
-"""False findings that are told of a variant."""
+"""False findings listed per variant."""
 PRECISION_GOAL, RECALL_GOAL = 0.95, 0.90
 
 
@@ -52,7 +52,7 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 def report(
     counts: Mapping[str, Counts], titles: Mapping[str, str], seeds: Sequence[int], shapes: Sequence[str] = ()
 ) -> str:
-    """docs/accuracy.md as text; `shapes` are rows of a table of what is planted."""
+    """docs/understand/accuracy.md as text; `shapes` are rows of a table of what is planted."""
     parts = [_HEAD.format(seeds=_range(seeds))]
     for variant, summed in counts.items():
         parts.append(f"## {titles[variant]} (`{variant}`)\n\n{summed.fleets} fleets.{_failed(summed.failed)}\n")
@@ -77,10 +77,10 @@ def _table(counts: Counts) -> str:
 
 
 def _wrong(counts: Counts) -> list[str]:
-    """Every false finding in its own words, so that a reader can judge it."""
+    """The summary of every false finding, so that a reader can check it."""
     told = [f"- `{name}`, {text}" for name, mine in sorted(counts.detectors.items()) for text in mine.wrong]
     more = [f"- and {len(told) - WRONG_MAX} more"] if len(told) > WRONG_MAX else []
-    return ["What was false:\n\n" + "\n".join([*told[:WRONG_MAX], *more]) + "\n"] if told else []
+    return ["False findings:\n\n" + "\n".join([*told[:WRONG_MAX], *more]) + "\n"] if told else []
 
 
 def _rate(hits: int, of: int, goal: float) -> str:
@@ -102,40 +102,43 @@ def _failed(failed: int) -> str:
 
 _HEAD = """# Accuracy
 
-How often the detectors are right, measured on simulated fleets: `make accuracy` writes this page.
+How often the detectors are right, measured on simulated fleets. `make accuracy` writes this page.
 
-Each fleet is simulated by seed (`gpuwatch simulate --scenes all`), imported through the real wire formats and analysed with
-the default settings. It has the cases of the first detectors among healthy work, and the scenes of all detectors: nodes with
-B200, H100, H200, A100, A30, L40S and L4 GPUs, with and without NVLink, whole, partitioned (MIG) and shared in time, under Slurm
-and Kubernetes with Kueue and Volcano objects. Each detector has planted shapes, and decoys: situations that look alike and are not
-what it looks for. A seed is two fleets: one of three days with all scenes that are no longer, and a small one of eight days for those
-that are.
+Each fleet is simulated from a seed (`gpuwatch simulate --scenes all`), imported through the real wire formats and analyzed
+with the default settings. Fleets contain B200, H100, H200, A100, A30, L40S and L4 nodes, with and without NVLink, whole,
+partitioned (MIG) and time-shared, under Slurm and under Kubernetes with Kueue and Volcano objects. For every detector there are
+planted cases, and decoys: situations that look similar but are not what the detector looks for. Each seed is two
+fleets: one of three days, and a small one of eight days for scenes that need more than three days.
 
-Seeds 1-10 were used while rules and scenes were written. Of 101-113, unseen before, two advices of right-sizing were false; of
-201-214 one finding of checkpoint-stall, and where samples were lost one of small-batch and another of checkpoint-stall. Rules were
-changed for these. The seeds below, {seeds}, were not seen before that change, and no rule was changed after it.
+Seeds 1-10 were used while detectors and scenes were written. Seeds 101-113, not used before, gave two false recommendations of
+right-sizing. Seeds 201-214 gave one false finding of checkpoint-stall, and, with lost samples, one of small-batch and another
+of checkpoint-stall. The detectors were changed because of these. The seeds below, {seeds}, were not used before those changes,
+and no detector was changed after them.
 
-**Found**: planted cases with a finding of that detector about that subject at an overlapping time. **False**: findings about
-anything that was not planted for that detector, on the whole fleet. **Hit**: decoys among them. Findings that another one
-suppresses are not counted, nor are those that a case allows either way (truth.json, `allowed`). Rates have Wilson intervals
-of 95 %. Goals: precision 0.95, recall 0.90, and no decoy hit by false-utilization, idle-hoarding, topology-blind-placement
-and fragmentation.
+- **Found**: planted cases with a finding of that detector about that subject at an overlapping time.
+- **False**: findings about anything that was not planted for that detector, on the whole fleet.
+- **Hit**: decoys among the false findings.
+
+Not counted: findings suppressed by another finding, and findings that a case allows either way (`allowed` in truth.json).
+Rates have 95 % Wilson intervals. Goals: precision 0.95, recall 0.90, and no decoy hit by false-utilization, idle-hoarding,
+topology-blind-placement and fragmentation.
 """
 
 _LIMITS = """## The fleets
 
-`gpuwatch simulate --out DIR --scenes all --gpus 400 --days 8 --seed 101` writes one. The same arguments give the same bytes.
+`gpuwatch simulate --out DIR --scenes all --gpus 400 --days 8 --seed 101` writes one fleet. The same arguments give the same
+bytes.
 
-| option | meaning |
+| Option | Description |
 | --- | --- |
-| `--scenes none\\|default\\|all\\|ID,...` | which scenes are staged, on GPUs that count within `--gpus`. `default`: in fleets of 64 GPUs and more, on half of them; `all`: as many as fit beside 8 GPUs; or those of some detectors. The most important come first, and scenes longer than `--days` are left out |
-| `--step S` | seconds between two samples |
-| `--without FIELD` | leaves out the metrics whose name has this word, on the whole fleet |
-| `--drop RATIO` | loses this part of the samples at random, a node's scrapes together |
+| `--scenes none\\|default\\|all\\|ID,...` | Which scenes to stage; their GPUs count towards `--gpus`. `default`: on half of the GPUs of fleets with 64 or more; `all`: as many as fit next to 8 GPUs; or the scenes of the given detectors. The most important come first, and scenes longer than `--days` are left out. |
+| `--step S` | Seconds between two samples. |
+| `--without FIELD` | Leave out metrics whose name contains this word, on the whole fleet. |
+| `--drop RATIO` | Lose this share of the samples at random; the scrapes of a node are lost together. |
 
-A scene is a few nodes of its own with a pool, jobs, loads and scheduler objects, in `gpuwatch/simulate/scenes/<detector>.py`; its nodes
-join the fleet some hours before the end. `truth.json` has `planted` and `decoys` (detector, subject, devices, intervals, and
-why), and `allowed`: what a detector may say or not because both readings are right.
+A scene is a few nodes with their own pool, jobs, loads and scheduler objects, defined in
+`gpuwatch/simulate/scenes/<detector>.py`. Its nodes join the fleet some hours before the end. `truth.json` lists `planted` and
+`decoys` (detector, subject, devices, intervals, and why), and `allowed`: findings that are right either way.
 
 | Detector | Planted | Decoys |
 | --- | --- | --- |
@@ -143,18 +146,19 @@ why), and `allowed`: what a detector may say or not because both readings are ri
 
 ## What this does not prove
 
-- The labels are ours. We wrote the simulator, and chose what a failure looks like from published descriptions; a detector that
-  agrees with it agrees with our reading of them. Scenes were written from the descriptions, by the same
-  team, and their author saw parts of the rules' SQL while looking for misses: they are not independent of the rules.
-- Where no record told what a rule must know, the scene was made to tell it: a pod that waits names a queue like its pool, a Slurm
-  job that bears a spread says so in its comment, a dump has the time of its nodes' heartbeats. Sites without such records have misses
-  that this page does not show.
-- Shapes are few. A seed changes noise, times (by up to 6 %), activity (by up to 4 %), owners and what surrounds a case, not its physics: twenty
-  fleets are not twenty independent sites, and the intervals are narrower than the doubt.
-- Healthy work is simulated too. Real fleets have workloads that no scene has, and precision there is lower until owners' feedback
-  has been read; it is shown for each rule beside its back-test.
-- Without SM_ACTIVE what needs it cannot be judged and is not reported: recall of those detectors falls, precision must not.
-- Losses of 30 % are random in time and hit a node's scrapes together. An exporter that fails for hours is another matter: then
-  time is `unobserved`.
-- Money is not measured here: that the books close is tested exactly elsewhere.
+- The labels are ours. We wrote the simulator and chose what a failure looks like from published descriptions. A detector that
+  agrees with it agrees with our reading of them. The same team wrote scenes and detectors, and the scenes' author saw parts
+  of the SQL while looking for missed cases, so they are not independent.
+- If a detector needs a record that schedulers often lack, the scene has it: a waiting pod names a queue like its
+  pool, a Slurm job that tolerates being spread says so in its comment, a dump contains the times of its nodes' heartbeats. Sites
+  without such records miss cases that this page does not show.
+- There are few kinds of cases. A seed changes noise, times (by up to 6 %), activity (by up to 4 %), owners and
+  surroundings, not the physics. Twenty fleets are not twenty independent sites, and the true uncertainty is larger than the
+  intervals.
+- Healthy work is simulated too. Real fleets have workloads that no scene contains. Expect lower precision until you have read
+  your owners' feedback, which is shown per detector next to its back-test.
+- Without SM_ACTIVE, detectors that need it report nothing. Their recall falls; their precision must not.
+- Lost samples (30 %) are random in time and affect the scrapes of a node together. An exporter that fails for hours is a
+  different case: that time is `unobserved`.
+- Money is not measured here. Other tests check exactly that the ledger adds up.
 """

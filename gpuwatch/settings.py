@@ -90,7 +90,7 @@ def _roofs() -> _Rule:
         except UsageError:
             return False
 
-    return _Rule("MODEL: NAME NUMBER, ...; MODEL: ... as docs/workload-classes.md says", test, str)
+    return _Rule("MODEL: NAME NUMBER, ...; MODEL: ... as docs/understand/workload-classes.md says", test, str)
 
 
 def _about(rule: _Rule, sentence: str, restart: bool = False) -> dict[str, Any]:

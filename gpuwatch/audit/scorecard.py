@@ -295,7 +295,7 @@ def _empty(facts: Row) -> dict[str, Any]:
     known, requested = facts["known"], facts.get("asked")
     what, fix = (
         "The ledger is empty.",
-        "gpuwatch import bundle BUNDLE; gpuwatch analyze. docs/sources.md lists what to import.",
+        "gpuwatch import bundle BUNDLE; gpuwatch analyze. docs/connect/sources.md lists what to import.",
     )
     if known is not None:
         span = f"{rfc3339(known.start_us)},{rfc3339(known.end_us)}"

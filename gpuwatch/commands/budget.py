@@ -63,7 +63,7 @@ def show_(
     none = (
         "No budgets of these teams."
         if wanted
-        else "No budgets: gpuwatch budget set FILE; docs/budgets.md shows the file."
+        else "No budgets: gpuwatch budget set FILE; docs/charge-back/budgets.md shows the file."
     )
     foot = [] if items else [none]
     if choose(form, sys.stdout.isatty()) == "table":

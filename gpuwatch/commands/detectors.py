@@ -72,7 +72,7 @@ def show_(
 @detectors.command("set")
 def set_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML or JSON; see docs/presets.md.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML or JSON; see docs/act/thresholds.md.")],
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
 ) -> None:
@@ -98,7 +98,7 @@ def set_(
 @detectors.command("validate")
 def validate(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A directory of SQL files; see docs/site-detectors.md.")
+        Path, typer.Argument(metavar="DIR", help="A directory of SQL files; see docs/act/site-detectors.md.")
     ],
     form: FormatOption = None,
 ) -> None:

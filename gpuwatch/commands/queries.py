@@ -130,7 +130,7 @@ def chargeback(
         typer.Option(
             "--format",
             metavar="table|json|csv|parquet|xlsx|focus",
-            help="Default: table on a terminal, json when piped. focus: FOCUS rows, see docs/focus.md.",
+            help="Default: table on a terminal, json when piped. focus: FOCUS rows, see docs/charge-back/focus.md.",
         ),
     ] = None,
     focus_version: Annotated[

@@ -68,7 +68,7 @@ def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: Fo
     else:
         with opened(data, config) as (_, state, _settings):
             items = [{"card": c} | shown(rate) for c, kept in in_force.by_card(state).items() for rate in kept]
-    foot = [] if items else ["No rates: nothing has a price. docs/rates.md shows the file."]
+    foot = [] if items else ["No rates: nothing has a price. docs/charge-back/rates.md shows the file."]
     placed = tuple(name for name in PLACES if any(item.get(name) is not None for item in items))
     show(Listing(RATE_COLUMNS, items, shown=(*SHOWN, *placed), foot=foot), form)
 

@@ -103,7 +103,7 @@ def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: Fo
         with opened(data, config) as (_, state, _settings):
             items = Recipients.read(state).rows()
     rows = [{"team": item["team"], "to": " ".join(item["to"])} for item in sorted(items, key=lambda one: one["team"])]
-    foot = [] if rows else ["Nobody: gpuwatch report recipients set FILE; docs/reports.md shows the file."]
+    foot = [] if rows else ["Nobody: gpuwatch report recipients set FILE; docs/act/reports.md shows the file."]
     show(Listing(("team", "to"), rows, foot=foot), form)
 
 

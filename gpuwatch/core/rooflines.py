@@ -1,6 +1,6 @@
 """Roofs of GPU models: what counts as fully used, and what tells one class of work from another.
 
-The figures are those of the classes in docs/workload-classes.md: KempnerPulse's cut-offs (tensor .15 at SM .40, pipes .20,
+The figures are those of the classes in docs/understand/workload-classes.md: KempnerPulse's cut-offs (tensor .15 at SM .40, pipes .20,
 PCIe 1 GB/s below SM .30, busy .40 below SM .25), DCGM's practical peaks (tensor .93, memory .8), and our own where noted.
 """
 

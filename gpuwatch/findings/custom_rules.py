@@ -230,7 +230,7 @@ def _unbound(error: Exception, text: str, line: int) -> SiteRuleError:
     at = re.search(r"^LINE (\d+):", str(error), re.MULTILINE)
     above = text[: len(text) - len(text.lstrip())].count("\n")
     meant = next((part.partition(": ")[2] for part in more if part.startswith("Candidate bindings: ")), None)
-    fix = "see docs/site-detectors.md for tables and columns"
+    fix = "see docs/act/site-detectors.md for tables and columns"
     if meant is not None:
         fix = f"did you mean one of {meant[:200]}? {fix}"
     return SiteRuleError(line if at is None else line + above + int(at[1]) - 1, first[:300], fix)

@@ -38,7 +38,7 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _NO_PLACE = 2**63
 _NO_SELECT = "Only SELECT statements can be serialized to json!"
 
-_FIX = "a site detector reads the store's tables with one select; see docs/site-detectors.md"
+_FIX = "a site detector reads the store's tables with one select; see docs/act/site-detectors.md"
 
 
 @dataclass(frozen=True)

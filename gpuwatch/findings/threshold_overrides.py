@@ -93,7 +93,7 @@ def read(
         # Halves of characters are JSON, and no text: nothing could keep or send them.
         json.dumps(document, default=str, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise UnreadableInput(f"{name}: neither TOML nor JSON ({error}); see docs/presets.md") from error
+        raise UnreadableInput(f"{name}: neither TOML nor JSON ({error}); see docs/act/thresholds.md") from error
     problems: list[Problem] = []
     reader = _Reader("", problems, AnyName(teams=None if teams is None else frozenset(teams)))
     found = _document(document, reader, rules)

@@ -88,7 +88,7 @@ def read(text: str | bytes, name: str, known: Known = ANYTHING) -> tuple[p.Polic
                 raise ValueError("a key has more than 32 parts")
             document = tomllib.loads(plain, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
-        raise UnreadableInput(f"{name}: neither TOML nor JSON ({error}); see docs/policies.md") from error
+        raise UnreadableInput(f"{name}: neither TOML nor JSON ({error}); see docs/charge-back/policies.md") from error
     try:
         return parse(document, known)
     except PolicyError as error:

@@ -131,13 +131,13 @@ def _analysed(store: Store, advice: Advice) -> Check:
     )[0]
     if not devices and (files or stored):
         if _not_looked(store) == NO_GPU:
-            fix = "Let metrics of GPUs come, or records of a scheduler that has GPUs: docs/sources.md."
+            fix = "Let metrics of GPUs come, or records of a scheduler that has GPUs: docs/connect/sources.md."
             return Check("analysis", WARN if advice.live else FAIL, "no record that was analysed names a GPU", fix)
         if advice.live:
             return Check("analysis", WARN, "what has come is not analysed yet", advice.book())
         return Check("analysis", FAIL, "nothing has been analysed", advice.book())
     if not devices and advice.live:
-        fix = "Name what there is in gpuwatch.toml and start the server with --config, or send to it: docs/sources.md."
+        fix = "Name what there is in gpuwatch.toml and start the server with --config, or send to it: docs/connect/sources.md."
         return Check("analysis", FAIL, "nothing has been received", fix)
     if not devices:
         fix = f"{advice.command('import bundle BUNDLE')}\n{advice.book()}"

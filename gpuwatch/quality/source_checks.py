@@ -67,7 +67,7 @@ def unknown(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Ch
     nameless = [cluster for cluster in clusters if cluster not in {s.cluster for s in configured}]
     if nameless:
         lines.append(
-            "Name the scheduler in gpuwatch.toml, [[slurm]] or [[kubernetes]] (docs/sources.md), and send SIGHUP to a "
+            "Name the scheduler in gpuwatch.toml, [[slurm]] or [[kubernetes]] (docs/connect/sources.md), and send SIGHUP to a "
             "server that runs with --config:"
         )
         lines += [f'cluster = "{cluster}"' for cluster in nameless]
@@ -169,5 +169,5 @@ def topology(store: Store, advice: Advice) -> Check:
             for r in disputed
         )
         said.append(f"two sources place {len(disputed)} nodes differently, the first counts: {named(told, '; ')}")
-        fixes.append("Correct the source that is wrong: docs/topology.md has their order.")
+        fixes.append("Correct the source that is wrong: docs/connect/topology.md has their order.")
     return Check("topology", WARN, "; ".join(said), "\n".join(fixes))

@@ -283,11 +283,11 @@ def test_the_operator_may_name_private_hosts() -> None:
     assert [] == problems
 
 
-PAGE = Path(__file__).parents[2] / "docs/alerts.md"
+PAGE = Path(__file__).parents[2] / "docs/act/alerts.md"
 
 
 def test_every_field_and_word_of_a_channel_is_documented() -> None:
-    """In docs/alerts.md, as a user types it."""
+    """In docs/act/alerts.md, as a user types it."""
     text = PAGE.read_text("utf-8")
     fields = {*Channel.__dataclass_fields__, *Timing.__dataclass_fields__, *MORE, "url_file"}
     words = (fields | {*channel_kinds(), *EVENTS, *SEVERITIES, *DIGESTS, *GROUPS, *FIELDS}) - {

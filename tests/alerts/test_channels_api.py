@@ -14,7 +14,7 @@ from gpuwatch.service.after_pass import configured
 from tests.worlds.alerts import SLACK_URL
 from tests.worlds.api import Api, open_api
 
-PAGE = Path(__file__).parents[2] / "docs/alerts.md"
+PAGE = Path(__file__).parents[2] / "docs/act/alerts.md"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HOOK: dict[str, Any] = {
     "name": "hook",

@@ -17,7 +17,7 @@ from gpuwatch.state import State
 from tests.worlds.alerts import T0_US, Clock, add_channel, deliverer, finding, hook, several
 from tests.worlds.patience import PATIENCE_S
 
-PAGE = Path(__file__).parents[2] / "docs/alerts.md"
+PAGE = Path(__file__).parents[2] / "docs/act/alerts.md"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BODY = b'{"test": 2432232314}'
 NOW_S = T0_US // SECOND_US
@@ -69,7 +69,7 @@ def test_a_secret_can_sign(secret: str, expected: bool) -> None:
 
 
 def test_a_receiver_that_does_what_the_page_says_knows_our_messages(tmp_path: Path) -> None:
-    """The example of docs/alerts.md is run as it stands, against messages as they arrive; a retry has the same id."""
+    """The example of docs/act/alerts.md is run as it stands, against messages as they arrive; a retry has the same id."""
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     (tmp_path / "receiver.py").write_text(example)
     told = runpy.run_path(str(tmp_path / "receiver.py"))

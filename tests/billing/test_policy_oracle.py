@@ -1,4 +1,4 @@
-"""Charges under policies against a reading of docs/policies.md in fractions, over fleets of several models and pools."""
+"""Charges under policies against a reading of docs/charge-back/policies.md in fractions, over fleets of several models and pools."""
 
 from __future__ import annotations
 

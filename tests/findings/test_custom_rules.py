@@ -439,7 +439,7 @@ def test_a_column_that_is_misspelt_is_named_at_its_line(store: Store, tmp_path: 
 
 def test_the_tables_of_the_page_are_those_of_the_store(store: Store, checkout: Path) -> None:
     """Every table and column that the page names."""
-    page = (checkout / "docs/site-detectors.md").read_text("utf-8")
+    page = (checkout / "docs/act/site-detectors.md").read_text("utf-8")
     listed = page.partition("| table | a row is | columns |")[2].partition("\n\n")[0].splitlines()[2:]
     told = {}
     for line in listed:
@@ -455,7 +455,7 @@ def test_the_tables_of_the_page_are_those_of_the_store(store: Store, checkout: P
 
 def test_the_example_of_the_page_is_let_in(store: Store, tmp_path: Path) -> None:
     """What people copy must work."""
-    page = (Path(__file__).parents[2] / "docs/site-detectors.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/act/site-detectors.md").read_text("utf-8")
     loaded = read(written(tmp_path, example=page.split("```sql\n")[1].split("```")[0]), store)
 
     assert (["site-low-power"], ()) == ([*loaded.rules], loaded.refused)

@@ -245,8 +245,8 @@ def test_every_published_method_of_every_layout_is_in_the_table() -> None:
 
 
 def doc_rows(header: str) -> list[list[str]]:
-    """The rows of the table of docs/mig.md with this header, without back quotes."""
-    lines = (Path(__file__).parents[2] / "docs" / "mig.md").read_text("utf-8").splitlines()
+    """The rows of the table of docs/understand/mig.md with this header, without back quotes."""
+    lines = (Path(__file__).parents[2] / "docs" / "understand" / "mig.md").read_text("utf-8").splitlines()
     start = lines.index(header) + 2
     table = takewhile(lambda line: line.startswith("|"), lines[start:])
     return [[cell.strip() for cell in line.replace("`", "").strip("|").split("|")] for line in table]

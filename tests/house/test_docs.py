@@ -1,16 +1,14 @@
-"""The documentation names all there is: settings, import kinds, commands, rules, dependencies."""
+"""The documentation is true: generated tables, detector pages, dependencies, links."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.registry import importers
-from gpuwatch.settings import ENV_PREFIX, table
+from tests.house import docs_tables
 
 ROOT = Path(__file__).parents[2]
 RULE_HEADINGS = ["What it says", "Thresholds", "What it does not flag", "Fix"]
@@ -19,42 +17,26 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-def guide() -> str:
-    """Everything a user reads."""
-    return "\n".join(page.read_text("utf-8") for page in PAGES)
+@pytest.mark.parametrize("name", docs_tables.TABLES)
+def test_a_generated_table_says_what_the_code_says(name: str) -> None:
+    """Rows of what exists are up to date; a row that is missing is added by the next `make docs`."""
+    made = {docs_tables.key(row): row for row in docs_tables.TABLES[name][1]()}
+    shown = docs_tables.on_page(name)
+
+    assert shown
+    assert [made.get(docs_tables.key(row)) for row in shown] == shown, "run make docs"
 
 
-def test_every_setting_is_described() -> None:
-    """docs/settings.md is the table of gpuwatch.settings: name, variable, default, sentence."""
-    text = (ROOT / "docs/settings.md").read_text("utf-8")
-    rows = [
-        f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {'' if default is None or default == '' else f'`{default}`'} | {sentence} |"
-        for name, default, sentence in table()
-    ]
+def test_the_tables_are_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the rows between the comments are replaced; the second time nothing changes."""
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- begin t: x -->\n| A |\n| --- |\n| old |\n<!-- end t -->\nafter\n", "utf-8")
+    monkeypatch.setattr(docs_tables, "ROOT", tmp_path)
+    monkeypatch.setattr(docs_tables, "TABLES", {"t": ("page.md", lambda: ["| one |", "| two |"])})
 
-    assert rows == [line for line in text.splitlines() if line.startswith("| `")]
-
-
-def test_every_import_kind_is_described() -> None:
-    """In the guide, as a user types it."""
-    text = guide()
-
-    assert [] == [kind for kind in importers() if f"`{kind}`" not in text]
-
-
-def test_every_command_is_described() -> None:
-    """In the guide, as a user types it."""
-    if importlib.util.find_spec("gpuwatch.cli") is None:
-        pytest.skip("gpuwatch.cli is not there: no commands to look for")
-    from typer.main import get_command
-
-    from gpuwatch.cli import app
-
-    text = guide()
-    commands = sorted(getattr(get_command(app), "commands", {}))
-
-    assert commands
-    assert [] == [name for name in commands if f"gpuwatch {name}" not in text]
+    assert ["t"] == docs_tables.write()
+    assert [] == docs_tables.write()
+    assert "before\n<!-- begin t: x -->\n| A |\n| --- |\n| one |\n| two |\n<!-- end t -->\nafter\n" == page.read_text()
 
 
 @pytest.mark.parametrize("page", RULE_PAGES, ids=[page.stem for page in RULE_PAGES])
@@ -66,14 +48,14 @@ def test_a_rule_page_answers_its_four_questions(page: Path) -> None:
 
 
 def test_every_dependency_has_its_reason() -> None:
-    """docs/dependencies.md names each library that pyproject.toml asks for."""
+    """docs/reference/dependencies.md names each library that pyproject.toml asks for."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = [
         *project["dependencies"],
         *(line for lines in project["optional-dependencies"].values() for line in lines),
     ]
     names = sorted({re.split(r"[<>=\[ ;]", line, maxsplit=1)[0] for line in wanted})
-    text = (ROOT / "docs/dependencies.md").read_text("utf-8")
+    text = (ROOT / "docs/reference/dependencies.md").read_text("utf-8")
 
     assert [] == [name for name in names if f"| `{name}` |" not in text]
 

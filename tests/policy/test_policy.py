@@ -31,7 +31,7 @@ from gpuwatch.store.database import Store
 from tests.ledger.test_ledger_properties import steady
 from tests.worlds.world import HOUR, Gpu, World, minutes, samples, us
 
-PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
+PAGE = Path(__file__).parents[2] / "docs" / "charge-back" / "policies.md"
 KNOWN = Known(frozenset(("a", "b")), (("c1", "batch", "NVIDIA H100 80GB HBM3"),), frozenset(("USD",)))
 HEAD = {"name": "p", "valid_from": "2026-11-01"}
 COST = {"name": "net", "amount": "5", "per": "day", "currency": "USD", "split": "even"}

@@ -279,7 +279,7 @@ def test_pieces_that_live_sources_and_files_refused_are_told_together() -> None:
     [
         pytest.param(
             [live("dcgm", "dcgm http://n1:9400/metrics")],
-            ["gpuwatch.toml, [[slurm]] or [[kubernetes]] (docs/sources.md), and send SIGHUP", 'cluster = "c1"'],
+            ["gpuwatch.toml, [[slurm]] or [[kubernetes]] (docs/connect/sources.md), and send SIGHUP", 'cluster = "c1"'],
             id="no scheduler is configured",
         ),
         pytest.param(

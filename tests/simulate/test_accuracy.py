@@ -94,18 +94,18 @@ def test_the_page_names_seeds_rates_and_what_is_below_its_goal() -> None:
     told = {"straggler": Outcome(planted=20, found=17, right=17, false=0, decoys=40, decoys_hit=0)}
     text = report({"base": Counts(20, 0, told)}, {"base": "All fields"}, list(range(101, 121)))
 
-    assert "The seeds below, 101-120, were not seen before that change" in text
-    assert "What was false" not in text
+    assert "The seeds below, 101-120, were not used before those changes" in text
+    assert "False findings" not in text
     line = next(line for line in text.splitlines() if line.startswith("| `straggler`"))
     assert (
         "| `straggler` | 20 | 17 | 0.850 (0.640-0.948) **below goal** | 17 | 0 | 1.000 (0.816-1.000) | 40 | 0 |" == line
     )
 
 
-def test_every_false_finding_is_told_in_its_words() -> None:
+def test_every_false_finding_is_listed_with_its_summary() -> None:
     told = {"straggler": Outcome(false=14, wrong=[f"seed {n}, hot: job 7: slow" for n in range(14)])}
     text = report({"base": Counts(20, 0, told)}, {"base": "All fields"}, [101])
 
-    assert "What was false:\n\n- `straggler`, seed 0, hot: job 7: slow\n" in text
+    assert "False findings:\n\n- `straggler`, seed 0, hot: job 7: slow\n" in text
     assert 12 == text.count("hot: job 7")
     assert "- and 2 more\n" in text

@@ -69,6 +69,6 @@ def test_the_files_are_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_group() -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
+    page = (ROOT / "docs" / "connect" / "kubernetes.md").read_text("utf-8")
 
     assert [] == [name for name in manifests() if f"`{name.removesuffix('.yaml')}`" not in page]

@@ -386,9 +386,9 @@ def test_a_gang_that_waits_without_pods_does_not_add_to_pods_that_wait() -> None
     assert len(rows(one, "pending")) + 1 == len(rows(both, "pending"))
 
 
-# What docs/api.md says of records.
+# What docs/reference/api.md says of records.
 
-PAGE = (Path(__file__).parents[3] / "docs/api.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/reference/api.md").read_text("utf-8")
 SHAPES = ("claim", "node", "pending", "event")
 
 

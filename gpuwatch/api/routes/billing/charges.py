@@ -114,7 +114,7 @@ def _compared(service: Any, content: bytes, asked: charge_id.Asked, teams: tuple
             named = "; ".join(map(str, error.problems[:NAMED_MAX]))
             raise ApiError(400, named, "correct these and send all", error.problems[0].path) from error
         except UnreadableInput as error:
-            raise ApiError(400, str(error), "docs/policies.md shows a document", "body") from error
+            raise ApiError(400, str(error), "docs/charge-back/policies.md shows a document", "body") from error
         try:
             return answer(counterfactual.under(store, service.state, asked, rules, teams))
         except explain_charge.NoSuchCharge as error:

@@ -94,7 +94,7 @@ def _checked(do: Callable[[], Any]) -> Any:
             400, f"nothing was changed: {named}{more}", "correct these and send all", error.problems[0].path
         ) from error
     except UnreadableInput as error:
-        raise ApiError(400, str(error), "docs/policies.md shows a document", "body") from error
+        raise ApiError(400, str(error), "docs/charge-back/policies.md shows a document", "body") from error
 
 
 def _of_teams(item: dict[str, Any], teams: tuple[str, ...]) -> dict[str, Any]:

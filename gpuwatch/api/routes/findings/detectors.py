@@ -82,7 +82,7 @@ def _put(service: Any, content: bytes, actor: str) -> Response:
             400, f"nothing was changed: {named}{more}", "correct these and send all", error.problems[0].path
         ) from error
     except UnreadableInput as error:
-        raise ApiError(400, str(error), "docs/presets.md shows a document", "body") from error
+        raise ApiError(400, str(error), "docs/act/thresholds.md shows a document", "body") from error
     done = put(service.state, found, "PUT", actor, service.now_us())
     if done["changed"]:
         service.wake()
