@@ -21,7 +21,9 @@ REQUESTS = (
     "([[slurm]], [[kubernetes]])."
 )
 SIZES = "Import sacct with AllocTRES and ReqTRES, or pods as JSON: there stands how many GPUs are asked for."
-GEOMETRY = "See docs/understand/mig.md: the GPU's name must tell its memory, and its slices must be profiles of that model."
+GEOMETRY = (
+    "See docs/understand/mig.md: the GPU's name must tell its memory, and its slices must be profiles of that model."
+)
 PRICED = "price"
 
 

@@ -33,7 +33,9 @@ policy = typer.Typer(help="Policies: which team pays for what.", rich_markup_mod
 COLUMNS = ("name", "valid_from", "valid_to", "basis", "payers", "more")
 CHANGES = ("team", "now", "then", "difference", "currency")
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="TOML or JSON with policies; see docs/charge-back/policies.md.")]
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="TOML or JSON with policies; see docs/charge-back/policies.md.")
+]
 
 
 @policy.command("show")

@@ -35,7 +35,8 @@ FormatOption = Annotated[
     typer.Option("--format", metavar="table|json|csv", help="Default: table on a terminal, json when piped."),
 ]
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="Settings, e.g. gpuwatch.toml; see docs/reference/settings.md.")
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings, e.g. gpuwatch.toml; see docs/reference/settings.md."),
 ]
 WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11 or START,END (RFC 3339)."
 WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]

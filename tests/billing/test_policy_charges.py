@@ -309,7 +309,11 @@ def test_a_policy_charges(day: tuple[World, State, Window], case: str) -> None:
 
 def test_the_worked_example_of_the_page(day: tuple[World, State, Window]) -> None:
     world, state, window = day
-    page = (Path(__file__).parents[2] / "docs" / "charge-back" / "policies.md").read_text().partition("## Worked example")[2]
+    page = (
+        (Path(__file__).parents[2] / "docs" / "charge-back" / "policies.md")
+        .read_text()
+        .partition("## Worked example")[2]
+    )
     rows = re.findall(r"^\| ([^|]*) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
     rules = (
         {},

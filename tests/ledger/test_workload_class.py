@@ -147,7 +147,9 @@ def test_hours_of_jobs_have_classes(tmp_path: Path) -> None:
 
 def test_the_page_lists_every_number(checkout: Path) -> None:
     """Names and defaults of the table are those of the code."""
-    rows = (line.split("|") for line in (checkout / "docs/understand/workload-classes.md").read_text("utf-8").splitlines())
+    rows = (
+        line.split("|") for line in (checkout / "docs/understand/workload-classes.md").read_text("utf-8").splitlines()
+    )
     told_rows = {
         cells[1].strip(" `"): cells[2].strip() for cells in rows if len(cells) == 5 and cells[1].startswith(" `")
     }

@@ -22,7 +22,9 @@ CARD, NODES, OWNED, FX = re.findall(r"```csv\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_rate_card_of_the_page_is_one() -> None:
-    assert [3.5, 2.1] == [float(rate.usd_per_gpu_hour) for rate in whole(parse_rates, CARD, "docs/charge-back/rates.md")]
+    assert [3.5, 2.1] == [
+        float(rate.usd_per_gpu_hour) for rate in whole(parse_rates, CARD, "docs/charge-back/rates.md")
+    ]
 
 
 def test_the_price_by_node_of_the_page() -> None:
