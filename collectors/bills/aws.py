@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpuwatch.collectors.bills.cells import Cells, wanted
 from gpuwatch.collectors.bills.lines import PERIOD, amounts, key_of, lines, whole_number, zero
-from gpuwatch.collectors.bills.tables import SUFFIXES, Cells, wanted
+from gpuwatch.collectors.bills.tables import SUFFIXES
 from gpuwatch.collectors.bills.values import (
     added,
     ends,
@@ -66,8 +67,8 @@ INSTANCE_USAGE = (
     r"(^|-)((BoxUsage|SpotUsage|DedicatedUsage|HostBoxUsage|HostUsage|UnusedBox|UnusedDed|Reservation|Host)(:|$)"
     r"|(Train|Cluster):ml\.)"
 )
-"""Hours of machines: of EC2, and of SageMaker's endpoints, training jobs and HyperPod clusters."""
-CALLED = {
+"""Hours of instances: of EC2, and of SageMaker's endpoints, training jobs and HyperPod clusters."""
+SOURCE_COLUMNS = {
     "billed_cost": ("lineItem/UnblendedCost",),
     "effective_cost": ("savingsPlan/SavingsPlanEffectiveCost", "reservation/EffectiveCost"),
     "list_cost": ("pricing/publicOnDemandCost",),
@@ -81,23 +82,23 @@ _WANT = wanted(OTHERS, NEEDED, tags="resourcetags")
 
 
 @importer(KIND, "AWS Cost and Usage Report 1.0 or 2.0: CSV or Parquet, .gz too", SUFFIXES)
-def read(source: Source, rejects: Rejects) -> Rows:
-    """Yields the lines of a CUR file; the billing period it tells replaces the older one. Raises UnreadableInput.
+def read_aws_bill(source: Source, rejects: Rejects) -> Rows:
+    """Yields the lines of a CUR file, which replaces older ones of its billing period. Raises UnreadableInput.
 
-    billed_cost is the unblended cost. effective_cost is AWS's amortised cost: what a covered hour took of its
-    Reserved Instance or Savings Plan, of the recurring fees only what was not used, of upfront fees nothing
+    billed_cost is the unblended cost. effective_cost is AWS's amortised cost: for a covered hour its share of the
+    Reserved Instance or Savings Plan, for recurring fees only the unused part, for upfront fees nothing
     (docs.aws.amazon.com/cur: SavingsPlanEffectiveCost, RecurringFee, UnusedRecurringFee).
     """
-    yield from lines(source, rejects, KIND, PERIOD, _WANT, draft, CALLED)
+    yield from lines(source, rejects, KIND, PERIOD, _WANT, draft_columns, SOURCE_COLUMNS)
 
 
-def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
-    """The columns of BILL that a CUR tells."""
+def draft_columns(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
+    """The columns of BILL in a CUR."""
     kind = cells.get("line_item_line_item_type")
     usage_type, product = cells.get("line_item_usage_type"), cells.get("product")
     instance = _first(cells.get("product_instance_type"), json_key(product, "instance_type", "instanceType"))
     start = cells.get("line_item_usage_start_date")
-    # Storage, traffic and the like of an instance are no hours of it.
+    # Storage and traffic of an instance are not instance hours.
     of_instance = pc.or_(matches(usage_type, INSTANCE_USAGE), one_of(kind, ("RIFee", "SavingsPlanRecurringFee")))
     named = joined([instance, usage_type])
     columns = {
@@ -142,7 +143,7 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
 
 
 def _effective(cells: Cells, kind: pa.Array) -> pa.Array:
-    """AWS's amortised cost of each line, NULL where the report lacks the column it is in."""
+    """AWS's amortised cost of each line, NULL if the report lacks its column."""
     none = zero(cells.rows)
 
     def part(name: str) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Import kind `bill-azure`: cost details of Azure, actual or amortized, and those of enterprise agreements."""
+"""Import kind `bill-azure`: cost details of Azure, actual or amortized, also of enterprise agreements."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpuwatch.collectors.bills.cells import Cells, wanted
 from gpuwatch.collectors.bills.lines import DAYS, amounts, key_of, lines, zero
 from gpuwatch.collectors.bills.months import month_start
-from gpuwatch.collectors.bills.tables import SUFFIXES, Cells, wanted
+from gpuwatch.collectors.bills.tables import SUFFIXES
 from gpuwatch.collectors.bills.values import ends, joined, json_key, one_of, same, tags_of, times, units, words
 from gpuwatch.core.model import MONEY, Rejects, Rows, Source
 from gpuwatch.core.registry import importer
@@ -36,14 +37,14 @@ CATEGORIES = {
     "credit": "Credit",
 }
 OTHER_CATEGORY = "Adjustment"
-"""Refunds and roundings."""
+"""Refunds and rounding."""
 PRICINGS = {
     "ondemand": "Standard",
     "spot": "Dynamic",
     **dict.fromkeys(("reservation", "savingsplan", "savings plan"), "Committed"),
 }
 UNUSED = ("UnusedReservation", "UnusedSavingsPlan")
-CALLED = {
+SOURCE_COLUMNS = {
     "billed_cost": ("CostInBillingCurrency", "Cost", "PreTaxCost"),
     "effective_cost": ("CostInBillingCurrency", "Cost", "PreTaxCost"),
     "quantity": ("Quantity", "UsageQuantity"),
@@ -57,18 +58,18 @@ _WANT = wanted(OTHERS, NEEDED)
 @importer(
     KIND, "Azure cost details, actual or amortized, or of an enterprise agreement: CSV or Parquet, .gz too", SUFFIXES
 )
-def read(source: Source, rejects: Rejects) -> Rows:
-    """Yields the lines of an Azure export; the days it tells replace those of an older one. Raises UnreadableInput.
+def read_azure_bill(source: Source, rejects: Rejects) -> Rows:
+    """Yields the lines of an Azure export, whose days replace those of older ones. Raises UnreadableInput.
 
-    Which of the two exports it is, each line says: hours that a reservation or savings plan covers have a cost in the
-    amortized one only, where that is their effective_cost and nothing of it is billed; purchases are billed and have
-    no effective_cost. Dates are whole UTC days, months' ends inclusive.
+    Actual and amortized exports are distinguished by line: hours covered by a reservation or savings plan only have a
+    cost in an amortized export, where it is their effective_cost and they are billed nothing; purchases are billed and
+    have no effective_cost. Dates are whole UTC days, and the last day of a month is included.
     """
-    yield from lines(source, rejects, KIND, DAYS, _WANT, draft, CALLED)
+    yield from lines(source, rejects, KIND, DAYS, _WANT, draft_columns, SOURCE_COLUMNS)
 
 
-def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
-    """The columns of BILL that an Azure export tells."""
+def draft_columns(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
+    """The columns of BILL in an Azure export."""
     kind, model = cells.get("ChargeType"), cells.get("PricingModel")
     date = cells.get("Date", "UsageDateTime", "UsageDate")
     cost = cells.get("CostInBillingCurrency", "Cost", "PreTaxCost")
@@ -114,14 +115,14 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
 def _costs(
     cells: Cells, kind: pa.Array, model: pa.Array, commitment: pa.Array, cost: pa.Array
 ) -> tuple[pa.Array, pa.Array]:
-    """(billed as text or amount, effective): what a commitment covers was billed when that was bought."""
+    """(billed as text or amount, effective): what a commitment covers was billed when the commitment was bought."""
     unused = one_of(kind, UNUSED)
     covered = pc.and_(one_of(kind, ("Usage",)), pc.equal(words(model, PRICINGS, "Other"), "Committed"))
     covered = pc.or_(pc.fill_null(covered, False), unused)
     bought = pc.and_(one_of(kind, ("Purchase", "Refund")), pc.is_valid(commitment))
     amount = amounts(cost)
     nothing = pc.equal(amount, pa.scalar(0).cast(MONEY))
-    # A covered hour without a cost is one of the actual export: what it took of the commitment is not told there.
+    # A covered hour without a cost is from an actual export, which lacks its share of the commitment.
     spread = pc.if_else(nothing, pa.scalar(None, MONEY), amount)
     billed = pc.if_else(covered, "0", cost)
     effective = pc.if_else(covered, spread, pc.if_else(bought, zero(cells.rows), amount))

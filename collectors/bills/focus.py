@@ -1,4 +1,4 @@
-"""Import kind `bill-focus`: bills in the FinOps Foundation's FOCUS, versions 1.0 to 1.4, of any provider."""
+"""Import kind `bill-focus`: bills of any provider in the FinOps Foundation's FOCUS format, versions 1.0 to 1.4."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpuwatch.collectors.bills.cells import Cells, wanted
 from gpuwatch.collectors.bills.lines import BY_PROVIDER, key_of, lines, whole_number
 from gpuwatch.collectors.bills.months import month_end, month_start
-from gpuwatch.collectors.bills.tables import SUFFIXES, Cells, wanted
+from gpuwatch.collectors.bills.tables import SUFFIXES
 from gpuwatch.collectors.bills.values import by_gpu, by_value, ends, joined, json_key, tags_of, times, units
 from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer
@@ -24,12 +25,12 @@ NEEDED = (
     ("ProviderName", "ServiceProviderName", "InvoiceIssuerName", "HostProviderName"),
 )
 INSTANCE_KEYS = ("InstanceType", "x_InstanceType", "ServiceType", "MachineType", "VmSize", "InstanceSize", "Shape")
-"""Keys of SkuPriceDetails and x_SkuDetails that hold an instance type; ServiceType is Azure's."""
+"""Keys of SkuPriceDetails and x_SkuDetails with an instance type; ServiceType is Azure's."""
 NAMING = (
     *("x_InstanceType", "SkuMeter", "x_SkuMeterName", "x_SkuMeterSubcategory", "x_UsageType", "ChargeDescription"),
     *("x_SkuDescription", "ResourceType", "x_ResourceType", "SkuId", "SkuPriceId", "x_SkuPartNumber"),
 )
-"""Columns that may name the machine, in the order in which they are asked."""
+"""Columns that may name the instance type, in order of preference."""
 OTHERS = (
     *("BillingAccountId", "SubAccountId", "InvoiceId", "BillingPeriodStart", "BillingPeriodEnd", "ResourceId"),
     *("ResourceName", "ResourceType", "ServiceName", "SkuId", "SkuPriceId", "SkuMeter", "SkuPriceDetails"),
@@ -45,7 +46,7 @@ PROVIDERS = (
     ("gcp", ("google", "gcp")),
     ("oci", ("oracle",)),
 )
-CALLED = {
+SOURCE_COLUMNS = {
     "billed_cost": ("BilledCost",),
     "effective_cost": ("EffectiveCost",),
     "list_cost": ("ListCost",),
@@ -59,15 +60,15 @@ _WANT = wanted(OTHERS, NEEDED)
 
 
 @importer(KIND, "FOCUS 1.0 to 1.4 of any provider: CSV or Parquet, .gz too", SUFFIXES)
-def read(source: Source, rejects: Rejects) -> Rows:
-    """Yields the lines of a FOCUS file. The days that it tells of a sub-account replace those of an older export,
-    except for providers whose exports add lines. Raises UnreadableInput.
+def read_focus_bill(source: Source, rejects: Rejects) -> Rows:
+    """Yields the lines of a FOCUS file. Its days of a sub-account replace those of older exports, except for
+    providers whose exports add lines. Raises UnreadableInput.
     """
-    yield from lines(source, rejects, KIND, BY_PROVIDER, _WANT, draft, CALLED)
+    yield from lines(source, rejects, KIND, BY_PROVIDER, _WANT, draft_columns, SOURCE_COLUMNS)
 
 
-def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
-    """The columns of BILL that a FOCUS file tells."""
+def draft_columns(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
+    """The columns of BILL in a FOCUS file."""
     details, kind = cells.get("SkuPriceDetails", "x_SkuDetails"), cells.get("ChargeCategory")
     category = by_value(kind, _category, pa.string())
     start_text, billed = cells.get("ChargePeriodStart"), cells.get("BilledCost")
@@ -77,8 +78,8 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
     description = cells.get("ChargeDescription")
     unit_text = cells.get("PricingUnit", "ConsumedUnit")
     unit = units(unit_text)
-    # Traffic and storage name the machine too: only what is billed by the hour is time of it. A bill that tells no unit
-    # at all tells of a machine what it cost, and no hours.
+    # Traffic and storage also name the instance type, but only what is billed by the hour is instance time. A line
+    # without any unit has the cost of an instance, but no hours.
     timed = pc.fill_null(pc.equal(unit, "Hours"), True)
     named = joined([instance, *(cells.get(name) for name in NAMING)])
     columns = {

@@ -9,9 +9,10 @@ from decimal import Decimal, InvalidOperation, localcontext
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpuwatch.collectors.bills.cells import Cells, wanted
 from gpuwatch.collectors.bills.lines import LINES, amounts, key_of, lines, zero
 from gpuwatch.collectors.bills.months import month_end, month_start
-from gpuwatch.collectors.bills.tables import SUFFIXES, Cells, wanted
+from gpuwatch.collectors.bills.tables import SUFFIXES
 from gpuwatch.collectors.bills.values import (
     LARGEST,
     added,
@@ -20,6 +21,7 @@ from gpuwatch.collectors.bills.values import (
     joined,
     json_key,
     matches,
+    moment,
     same,
     tags_of,
     times,
@@ -47,10 +49,10 @@ OTHERS = (
 CATEGORIES = {"regular": "Usage", "tax": "Tax"}
 OTHER_CATEGORY = "Adjustment"
 """adjustment and rounding_error."""
-GIFTS = ("PROMOTION", "FREE_TIER")
-"""Credits that are money given, not a lower price."""
+PROMOTIONS = ("PROMOTION", "FREE_TIER")
+"""Credits that are granted money, not a lower price."""
 COMMITTED = r"COMMITTED_USAGE|SUBSCRIPTION_BENEFIT|FEE_UTILIZATION"
-CALLED = {
+SOURCE_COLUMNS = {
     "billed_cost": ("cost",),
     "effective_cost": ("cost",),
     "list_cost": ("cost_at_list",),
@@ -68,28 +70,28 @@ _WANT = wanted(OTHERS, NEEDED)
     "Google Cloud billing export (standard or detailed): JSON lines, CSV or Parquet, .gz too",
     (*SUFFIXES, ".json", ".json.gz"),
 )
-def read(source: Source, rejects: Rejects) -> Rows:
-    """Yields the lines of an export; exports add to each other, a row that was seen before is the same row.
+def read_gcp_bill(source: Source, rejects: Rejects) -> Rows:
+    """Yields the lines of an export. Exports add lines to each other; a repeated row counts once.
 
-    Credits are a list within a row. Those that lower its price (sustained and committed use, negotiated and resellers'
-    discounts) are in the row's billed and effective cost; promotions and free tiers are a line of category Credit. So
-    billed costs add up to `cost` plus all credits. Raises UnreadableInput.
+    Each row has a list of credits. Those that lower its price (sustained and committed use, negotiated and resellers'
+    discounts) are included in its billed and effective cost; promotions and free tiers become a line of category
+    Credit. This way billed costs add up to `cost` plus all credits. Raises UnreadableInput.
     """
-    yield from lines(source, rejects, KIND, LINES, _WANT, draft, CALLED)
+    yield from lines(source, rejects, KIND, LINES, _WANT, draft_columns, SOURCE_COLUMNS)
 
 
-def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
-    """The columns of BILL that an export tells: a line a row, and one for its gifts."""
+def draft_columns(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
+    """The columns of BILL in an export: one line per row, and another one for its promotions."""
     credits, sku = cells.get("credits"), cells.get("sku.description")
     start_text, cost = cells.get("usage_start_time"), cells.get("cost")
     kind, start = cells.get("cost_type"), times(start_text)
     kind = pc.coalesce(kind, same("regular", cells.rows))
     invoice = cells.get("invoice.month")
     period = pc.coalesce(by_value(invoice, _first_day, pa.int64()), month_start(start))
-    machine = _labelled(cells.get("system_labels"), "compute.googleapis.com/machine_spec")
-    lowered, given = (by_value(credits, _credits(gifts), MONEY) for gifts in (False, True))
+    machine = json_key(cells.get("system_labels"), "compute.googleapis.com/machine_spec")
+    discount, promotion = (by_value(credits, _credits(promotions), MONEY) for promotions in (False, True))
     amount = amounts(cost)
-    net = pc.if_else(pc.is_null(lowered), amount, added(amount, pc.coalesce(lowered, zero(cells.rows))))
+    net = pc.if_else(pc.is_null(discount), amount, added(amount, pc.coalesce(discount, zero(cells.rows))))
     committed = matches(credits, COMMITTED)
     pricing = pc.if_else(
         matches(sku, r"\b(spot|preemptible)\b"), "Dynamic", pc.if_else(committed, "Committed", "Standard")
@@ -118,7 +120,7 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
         "pricing": pricing,
         "commitment": commitment,
         "commitment_status": pc.if_else(committed, "Used", pa.scalar(None, pa.string())),
-        # A cost that is no number stays text here and is refused.
+        # A cost that is not a number stays text here and is rejected later.
         "billed_cost": net if amount.null_count == cost.null_count else pc.if_else(pc.is_null(amount), cost, net.cast(pa.string())),
         "effective_cost": net,
         "list_cost": cells.get("cost_at_list"),
@@ -127,7 +129,7 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
         "quantity": cells.get("usage.amount_in_pricing_units", "usage.amount"),
         "unit": units(cells.get("usage.pricing_unit", "usage.unit")),
         "tags": tags_of(cells.get("labels")),
-        # Machine types are no SKU of their own: GPUs, processors and memory of one are billed each.
+        # There is no SKU per machine type: its GPUs, processors and memory are billed separately.
         "gpu": joined([sku]),
         "key": key_of(
             cells.get("billing_account_id"), cells.get("project.id"), start_text, cells.get("usage_end_time"),
@@ -135,26 +137,24 @@ def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
             cells.get("usage.amount"), credits, cells.get("export_time"),
         ),
     }  # fmt: skip
-    gifts = pc.is_valid(given)
-    if not pc.any(gifts).as_py():
+    promoted = pc.is_valid(promotion)
+    if not pc.any(promoted).as_py():
         return [(columns, cells.lines)]
-    gift = columns | {
+    credit = columns | {
         "category": same("Credit", cells.rows),
-        "charge_type": by_value(credits, _gift_name, pa.string()),
-        "billed_cost": given,
-        "effective_cost": given,
+        "charge_type": by_value(credits, _promotion_type, pa.string()),
+        "billed_cost": promotion,
+        "effective_cost": promotion,
         "list_cost": pa.nulls(cells.rows, MONEY),
         "contracted_cost": pa.nulls(cells.rows, MONEY),
         "quantity": pa.nulls(cells.rows, MONEY),
         "gpu": pa.nulls(cells.rows, pa.string()),
     }
-    return [(columns, cells.lines), ({n: c.filter(gifts) for n, c in gift.items()}, cells.lines.filter(gifts))]
+    return [(columns, cells.lines), ({n: c.filter(promoted) for n, c in credit.items()}, cells.lines.filter(promoted))]
 
 
 def _first_day(month: str) -> int | None:
-    """202411 as the first instant of that month."""
-    from gpuwatch.collectors.bills.values import moment
-
+    """The start of the month 202411."""
     return moment(f"{month[:4]}-{month[4:6]}-01") if len(month) == 6 else moment(month)
 
 
@@ -166,15 +166,15 @@ def _listed(text: str) -> list[dict[str, object]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _is_gift(credit: Mapping[str, object]) -> bool:
-    return str(credit.get("type") or "PROMOTION").upper() in GIFTS
+def _is_promotion(credit: Mapping[str, object]) -> bool:
+    return str(credit.get("type") or "PROMOTION").upper() in PROMOTIONS
 
 
-def _credits(gifts: bool) -> Callable[[str], Decimal | None]:
-    """The sum of the credits that are gifts, or of those that are not; None where there are none."""
+def _credits(promotions: bool) -> Callable[[str], Decimal | None]:
+    """A function for the sum of the credits that are promotions, or of the others; None without any."""
 
     def add(text: str) -> Decimal | None:
-        chosen = [credit for credit in _listed(text) if _is_gift(credit) == gifts]
+        chosen = [credit for credit in _listed(text) if _is_promotion(credit) == promotions]
         with localcontext(prec=80):
             try:
                 total = sum((Decimal(str(credit.get("amount") or 0)) for credit in chosen), Decimal(0))
@@ -185,15 +185,11 @@ def _credits(gifts: bool) -> Callable[[str], Decimal | None]:
     return add
 
 
-def _gift_name(text: str) -> str | None:
-    return next((str(c.get("type") or "PROMOTION") for c in _listed(text) if _is_gift(c)), None)
+def _promotion_type(text: str) -> str | None:
+    return next((str(c.get("type") or "PROMOTION") for c in _listed(text) if _is_promotion(c)), None)
 
 
 def _commitment(text: str) -> str | None:
-    """What a row's committed use is called."""
-    named = (c for c in _listed(text) if str(c.get("type")).startswith("COMMITTED_USAGE"))
-    return next((str(c.get("id") or c.get("name")) for c in named), None)
-
-
-def _labelled(labels: pa.Array, key: str) -> pa.Array:
-    return json_key(labels, key)
+    """The id or name of a row's committed use."""
+    committed = (c for c in _listed(text) if str(c.get("type")).startswith("COMMITTED_USAGE"))
+    return next((str(c.get("id") or c.get("name")) for c in committed), None)

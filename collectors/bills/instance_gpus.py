@@ -1,7 +1,7 @@
-"""GPUs of the instance types and SKUs that clouds bill: how many, and of which model.
+"""Number and model of the GPUs in the instance types and SKUs that clouds bill.
 
-Counts and models: the vendors' pages of instance types (AWS EC2 accelerated computing, Azure NC/ND/NV sizes, Google
-Cloud GPU machine types, OCI GPU shapes). A part of a GPU (NV6ads, g6f) is in no list: it is not a number of GPUs.
+From the vendors' documentation of instance types (AWS EC2 accelerated computing, Azure NC/ND/NV sizes, Google Cloud GPU
+machine types, OCI GPU shapes). Instances with a fraction of a GPU (NV6ads, g6f) are not listed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 MAX_TEXTS = 65_536
-"""Distinct words of bills whose answer is remembered."""
+"""The number of distinct texts whose result is cached."""
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """GPUs of one unit of what is billed; a count of 0 is the processors or memory of a machine with GPUs."""
+    """GPUs per billed unit; a count of 0 means the processors or memory of an instance with GPUs."""
 
     instance_type: str | None
     count: int
@@ -118,10 +118,10 @@ _A100_MEMORY = re.compile(r"a100[ -]?(?:80 ?gb|v2|- v2)|80 ?gb[ -]?a100|a100 - v
 
 @lru_cache(MAX_TEXTS)
 def gpus_of(text: str) -> Gpus | None:
-    """The GPUs that an instance type, SKU or description names; None where it names none.
+    """The GPUs named by an instance type, SKU or description, None if there are none.
 
-    An instance type or shape counts those of one instance; a SKU such as `Nvidia H100 80GB GPU running in Iowa` is
-    billed by GPU, so it counts 1.
+    An instance type or shape has the GPUs of one instance; a SKU such as `Nvidia H100 80GB GPU running in Iowa` is
+    billed per GPU, so it counts as 1.
     """
     lower = text.lower()
     plain = re.sub(r"standard_|low priority|spot", "", lower)

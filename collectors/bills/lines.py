@@ -1,4 +1,4 @@
-"""Lines of bills as records: what every kind has in common once its columns are named."""
+"""Turns the mapped columns of any kind of bill into rows of BILL, and rejects invalid ones."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpuwatch.collectors.bills.cells import Cells, Wanted
 from gpuwatch.collectors.bills.instance_gpus import gpus_of
-from gpuwatch.collectors.bills.tables import Cells, Wanted, batches
+from gpuwatch.collectors.bills.tables import batches
 from gpuwatch.collectors.bills.values import by_value, decimals, joined, same
 from gpuwatch.core.model import BILL, BILL_FILE, MONEY, Records, Rejects, Rows, Source, hash64
 
 PERIOD, DAYS, LINES = "period", "days", "lines"
-"""What a file restates: a billing period, the days of its rows, or nothing (it adds lines)."""
+"""What a file replaces: a billing period, the days of its rows, or nothing (it adds lines)."""
 BY_PROVIDER = "by provider"
 ADDING = ("gcp", "oci")
-"""Providers whose exports add lines; those of the others are told anew."""
+"""Providers whose exports add lines; those of the others replace older ones."""
 READ_BYTES = 1 << 20
 COSTS = ("billed_cost", "effective_cost", "list_cost", "contracted_cost", "quantity")
 
-Called = Mapping[str, tuple[str, ...]]
-"""Columns of BILL as the provider calls them, for what is told of bad rows."""
+SourceColumns = Mapping[str, tuple[str, ...]]
+"""The provider's names for columns of BILL, for messages about rejected rows."""
 Draft = Callable[[Cells], list[tuple[Mapping[str, pa.Array], pa.Array]]]
-"""Turns cells into drafts: (columns of BILL as text or, for times, microseconds; the record's numbers). `gpu` is text
-that names GPUs, `key` text that is the line's own; a record may be in several drafts, which are its parts."""
+"""Maps cells to (columns of BILL as text, or microseconds for times; record numbers). `gpu` is text that names GPUs,
+`key` is text that identifies the line. If a record has several lines, each is in a list element of its own."""
 
 _ASSEMBLY = re.compile(
     r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9]{8}T[0-9]{6}Z?|[0-9]{4}-[0-9]{2}-[0-9]{2}T.*", re.IGNORECASE
@@ -37,33 +38,35 @@ _PART = re.compile(r"(?:[-_.]?part[-_.]?|[-_.])[0-9]{1,12}$|0[0-9]{2,11}$", re.I
 _DATED = re.compile(
     r"(?<![0-9])20[0-9]{2}[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12][0-9]|3[01])(?:T?[0-9]{4,6}Z?)?)?$"
 )
-"""A date at the end of a name tells one delivery from another; it is no number of a part."""
+"""A date at the end of a name identifies a delivery; it is not the number of a part."""
 _ENDINGS = (".gz", ".snappy", ".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".snappy")
 
 
-def lines(source: Source, rejects: Rejects, kind: str, scope: str, want: Wanted, draft: Draft, called: Called) -> Rows:
-    """Yields the lines of a file, then the file itself: only then they count. A bad row is refused with its line.
+def lines(
+    source: Source, rejects: Rejects, kind: str, scope: str, want: Wanted, draft: Draft, source_columns: SourceColumns
+) -> Rows:
+    """Yields the lines of a file, then the file itself, which makes them count. An invalid row is rejected.
 
-    `scope` is what the file restates; BY_PROVIDER: lines where all its lines are of a provider of ADDING, else days.
+    `scope` is what the file replaces; BY_PROVIDER means LINES if all lines are of providers in ADDING, else DAYS.
     """
     file_id = _content(source.path)
     records = 0
     adding = True
     for cells in batches(source.path, kind, want, rejects):
         for part, (columns, numbers) in enumerate(draft(cells)):
-            rows = _rows(columns, numbers, part, file_id, source.path, rejects, _Bad(cells, called))
+            rows = _rows(columns, numbers, part, file_id, source.path, rejects, _RejectText(cells, source_columns))
             records += rows.num_rows
             if rows.num_rows:
                 adding = adding and set(rows.column("provider").unique().to_pylist()) <= set(ADDING)
                 yield Records("bill", rows)
     if scope == BY_PROVIDER:
         scope = LINES if adding and records else DAYS
-    told = {"file_id": file_id, "kind": kind, "name": base_name(source.path), "assembly": assembly(source)}
-    yield Records("bill_file", pa.Table.from_pylist([told | {"scope": scope, "records": records}], schema=BILL_FILE))
+    file = {"file_id": file_id, "kind": kind, "name": base_name(source.path), "assembly": assembly(source)}
+    yield Records("bill_file", pa.Table.from_pylist([file | {"scope": scope, "records": records}], schema=BILL_FILE))
 
 
 def assembly(source: Source) -> str:
-    """What a file is a part of: the folder that names a delivery, else the files that are imported together."""
+    """The delivery that a file is part of: the folder named after it, else the files that are imported together."""
     path = Path(source.path)
     for folder in reversed(path.parts[:-1]):
         if _ASSEMBLY.fullmatch(folder):
@@ -73,7 +76,7 @@ def assembly(source: Source) -> str:
 
 
 def base_name(path: str) -> str:
-    """Name of a file without what says how it is packed."""
+    """The name of a file without the endings of its format and compression."""
     name = Path(path).name
     for ending in _ENDINGS:
         name = name.removesuffix(ending)
@@ -81,7 +84,7 @@ def base_name(path: str) -> str:
 
 
 def _stem(path: str) -> str:
-    """A file's name with `#` for the number of a part."""
+    """The name of a file with `#` in place of the number of a part."""
     name = base_name(path)
     return name if _DATED.search(name) else _PART.sub("#", name)
 
@@ -95,22 +98,22 @@ def _content(path: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Bad:
-    """Words for the rows of `cells` that are refused: columns as the file spells them, with what they hold."""
+class _RejectText:
+    """Describes rejected rows with the file's own column names and values."""
 
     cells: Cells
-    called: Called
+    source_columns: SourceColumns
 
     def name(self, *columns: str) -> str:
-        """The names of columns of BILL in the file."""
-        return " and ".join(dict.fromkeys(self.cells.spelling(*self.called.get(c, ())) or c for c in columns))
+        """The file's names for columns of BILL."""
+        return " and ".join(dict.fromkeys(self.cells.spelling(*self.source_columns.get(c, ())) or c for c in columns))
 
     def example(self, row: Mapping[str, object], columns: tuple[str, ...]) -> str:
-        """What these columns hold in a row of BILL, and whose row it is."""
+        """The values of these columns in a row of BILL, and what identifies the row."""
         place = pc.index(self.cells.lines, pa.scalar(row["line"], self.cells.lines.type)).as_py()
-        held = {self.name(c): self.cells.get(*self.called.get(c, ()))[place].as_py() for c in columns}
-        told = [f"{name} {row[name]}" for name in ("account", "resource", "charge_type") if row[name] is not None]
-        return ", ".join([*(f"{name}={value or ''}" for name, value in held.items()), *told])
+        values = {self.name(c): self.cells.get(*self.source_columns.get(c, ()))[place].as_py() for c in columns}
+        owner = [f"{name} {row[name]}" for name in ("account", "resource", "charge_type") if row[name] is not None]
+        return ", ".join([*(f"{name}={value or ''}" for name, value in values.items()), *owner])
 
 
 def _rows(
@@ -120,9 +123,9 @@ def _rows(
     file_id: int,
     path: str,
     rejects: Rejects,
-    words: _Bad,
+    words: _RejectText,
 ) -> pa.Table:
-    """A draft as rows of BILL, without those that cannot be right."""
+    """The valid rows of a draft."""
     count = len(numbers)
     typed: dict[str, pa.Array] = {"line": numbers}
     wrong: list[tuple[str, tuple[str, ...], pa.Array]] = []
@@ -165,7 +168,7 @@ def _rows(
 
 
 def _unknown(amounts: pa.Array, given: pa.Array | None) -> pa.Array:
-    """Rows without an amount; a text that is none is told as such."""
+    """Rows without any amount; text that is not a number has its own message."""
     return pc.is_null(amounts) if given is None else pc.and_(pc.is_null(amounts), pc.is_null(given))
 
 
@@ -177,8 +180,8 @@ def _keys(texts: pa.Array) -> pa.Array:
     )
 
 
-def _gpus(texts: pa.Array, instance_type: pa.Array | None, told: pa.Array | None) -> dict[str, pa.Array]:
-    """Instance type, number and model of GPUs; a number that the bill tells itself comes first."""
+def _gpus(texts: pa.Array, instance_type: pa.Array | None, billed_count: pa.Array | None) -> dict[str, pa.Array]:
+    """Instance type, number and model of GPUs; a number in the bill itself is preferred."""
     nothing = pa.nulls(len(texts), pa.string())
     coded = texts.dictionary_encode()
     found = [None if text is None else gpus_of(text) for text in coded.dictionary.to_pylist()]
@@ -189,8 +192,8 @@ def _gpus(texts: pa.Array, instance_type: pa.Array | None, told: pa.Array | None
     kinds = column([None if g is None else g.instance_type for g in found], pa.string())
     counts = column([None if g is None else g.count for g in found], pa.int32())
     models = column([None if g is None else g.model for g in found], pa.string())
-    if told is not None:
-        counts = pc.coalesce(told, counts)
+    if billed_count is not None:
+        counts = pc.coalesce(billed_count, counts)
     return {
         "instance_type": pc.coalesce(instance_type if instance_type is not None else nothing, kinds),
         "gpu_count": counts,
@@ -199,20 +202,20 @@ def _gpus(texts: pa.Array, instance_type: pa.Array | None, told: pa.Array | None
 
 
 def whole_number(column: pa.Array) -> pa.Array:
-    """Numbers of GPUs that a bill tells; NULL for none and for what is no whole number."""
+    """The numbers of GPUs in a column, NULL for anything but a positive whole number."""
     return by_value(column, lambda text: int(text) if re.fullmatch(r"[1-9][0-9]{0,3}", text) else None, pa.int32())
 
 
 def key_of(*columns: pa.Array) -> pa.Array:
-    """Text that is the line's own where the provider gives it no id."""
+    """Text that identifies a line for which the provider has no id."""
     return joined(list(columns))
 
 
 def zero(rows: int) -> pa.Array:
-    """No money, as an amount."""
+    """Amounts of 0."""
     return same("0", rows).cast(MONEY)
 
 
 def amounts(column: pa.Array) -> pa.Array:
-    """Amounts of a column whose bad cells are refused elsewhere, here NULL."""
+    """The amounts of a column; invalid cells, which are rejected elsewhere, become NULL."""
     return decimals(column)[0]

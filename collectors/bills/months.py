@@ -1,4 +1,4 @@
-"""Calendar months of times: the billing period where a bill does not tell it."""
+"""Calendar months of times, which are the billing period of bills without one."""
 
 from __future__ import annotations
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpuwatch.collectors.bills.cells import Cells, wanted
 from gpuwatch.collectors.bills.lines import LINES, key_of, lines
 from gpuwatch.collectors.bills.months import month_end, month_start
-from gpuwatch.collectors.bills.tables import SUFFIXES, Cells, wanted
+from gpuwatch.collectors.bills.tables import SUFFIXES
 from gpuwatch.collectors.bills.values import by_gpu, ends, joined, one_of, same, tags_of_columns, times, units
 from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer
@@ -27,7 +28,7 @@ OTHERS = (
     *("product/compartmentName", "product/region", "product/resourceId", "product/Description", "cost/productSku"),
     *("usage/billedQuantity", "cost/billingUnitReadable", "cost/skuUnitDescription", "cost/overageFlag"),
 )
-CALLED = {
+SOURCE_COLUMNS = {
     "billed_cost": ("cost/myCost",),
     "effective_cost": ("cost/myCost",),
     "quantity": ("usage/billedQuantity",),
@@ -39,16 +40,16 @@ _WANT = wanted(OTHERS, NEEDED, tags="tags")
 
 
 @importer(KIND, "Oracle Cloud cost report: CSV, .gz too", SUFFIXES)
-def read(source: Source, rejects: Rejects) -> Rows:
-    """Yields the lines of an OCI cost report; reports add to each other, a correction is a line of its own.
+def read_oci_bill(source: Source, rejects: Rejects) -> Rows:
+    """Yields the lines of an OCI cost report. Reports add lines to each other; a correction is a separate line.
 
-    A report does not tell list prices. OCI bills GPU shapes by the GPU-hour. Raises UnreadableInput.
+    Reports have no list prices. OCI bills GPU shapes by the GPU-hour. Raises UnreadableInput.
     """
-    yield from lines(source, rejects, KIND, LINES, _WANT, draft, CALLED)
+    yield from lines(source, rejects, KIND, LINES, _WANT, draft_columns, SOURCE_COLUMNS)
 
 
-def draft(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
-    """The columns of BILL that a cost report tells."""
+def draft_columns(cells: Cells) -> list[tuple[Mapping[str, pa.Array], pa.Array]]:
+    """The columns of BILL in a cost report."""
     corrected = one_of(cells.get("lineItem/isCorrection"), ("true",))
     start, resource = times(cells.get("lineItem/intervalUsageStart")), cells.get("product/resourceId")
     sku, cost = cells.get("cost/productSku"), cells.get("cost/myCost")

@@ -1,4 +1,4 @@
-"""Columns of a bill as values: exact decimals, microseconds, JSON; a function runs once a distinct text, not once a row."""
+"""Parses columns of bills: exact decimals, times, units and tags. Functions run once per distinct text, not per row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gpuwatch.core.model import MONEY
 
 PLACES = 18
 MAX_NUMBER = 64
-"""Characters of a number: no export prints more."""
+"""The most characters of a number."""
 MAX_TIMES = 100_000
 MAX_TAGS = 64 << 10
-"""Bytes of the tags of one line; more are kept as none."""
+"""The most bytes of the tags of a line; longer ones are dropped."""
 _UNIT = Decimal(1).scaleb(-PLACES)
 LARGEST = Decimal(10) ** 15
-"""Amounts of this many units and more are refused: their sums would not fit."""
+"""Larger amounts are rejected because their sums would not fit."""
 _SUMMAND = pa.decimal128(37, PLACES)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _AMERICAN = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})(.*)", re.DOTALL)
@@ -33,11 +33,11 @@ _HOURS = re.compile(r"(?:1 )?(?:(?:instance|vm|gpus?)[ -])?(?:per[ -])?(?:hours?
 _GPU_HOURS = re.compile(r"(?:1 )?gpus?[ -](?:per[ -])?(?:hours?|hrs?)", re.IGNORECASE)
 
 Strings = pa.Array
-"""A column of text with NULL for what is missing."""
+"""A column of text, NULL where a value is missing."""
 
 
 def by_value(column: pa.Array, function: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
-    """`function` of each distinct text; NULL stays NULL."""
+    """Applies `function` to each distinct text; NULL stays NULL."""
     coded = column.dictionary_encode()
     values = [function(text) for text in coded.dictionary.to_pylist()]
     if pa.types.is_string(kind):
@@ -46,7 +46,7 @@ def by_value(column: pa.Array, function: Callable[[str], Any], kind: pa.DataType
 
 
 def strings(values: Sequence[str | None]) -> pa.Array:
-    """A text column; halves of a character, which JSON can escape and UTF-8 cannot hold, become question marks."""
+    """A text column. Lone surrogates, which JSON can escape but UTF-8 cannot encode, become question marks."""
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
@@ -54,17 +54,17 @@ def strings(values: Sequence[str | None]) -> pa.Array:
 
 
 def joined(columns: list[pa.Array]) -> pa.Array:
-    """Texts of several columns as one, with a blank between them."""
+    """The texts of several columns, joined with a blank."""
     return pc.binary_join_element_wise(*columns, " ", null_handling="replace", null_replacement="")
 
 
 def matches(column: pa.Array, pattern: str) -> pa.Array:
-    """Whether the text has the pattern, case ignored; false where there is none."""
+    """Whether the text contains the pattern, ignoring case; false for NULL."""
     return pc.fill_null(pc.match_substring_regex(column, pattern, ignore_case=True), False)
 
 
 def one_of(column: pa.Array, values: tuple[str, ...]) -> pa.Array:
-    """Whether the text is one of the values, case ignored; false where there is none."""
+    """Whether the text is one of the values, ignoring case; false for NULL."""
     return pc.is_in(pc.utf8_lower(column), value_set=pa.array([value.lower() for value in values]))
 
 
@@ -74,14 +74,14 @@ def same(text: str, rows: int) -> pa.Array:
 
 
 def words(column: pa.Array, known: Mapping[str, str], other: str | None = None) -> pa.Array:
-    """Texts in the words of a table, case ignored; `other` for one that it does not have."""
+    """Texts translated by a table, ignoring case; `other` for those that it lacks."""
     return by_value(column, lambda text: known.get(text.lower(), other), pa.string())
 
 
 def decimals(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """(amounts, which rows hold text that is no number). NULL stays NULL.
+    """(amounts, which rows have text that is not a number). NULL stays NULL.
 
-    Exact to 18 places; more are rounded half to even there: such digits come from floats of the provider.
+    Exact to 18 places; further digits, which come from the provider's floats, are rounded half to even.
     """
     try:
         amounts = column.cast(MONEY)
@@ -93,12 +93,12 @@ def decimals(column: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def added(one: pa.Array, other: pa.Array) -> pa.Array:
-    """The sum of two amounts, NULL where either is."""
+    """The sum of two amounts, NULL if either is NULL."""
     return pc.add(one.cast(_SUMMAND), other.cast(_SUMMAND))
 
 
 def subtracted(one: pa.Array, other: pa.Array) -> pa.Array:
-    """An amount without another, NULL where either is."""
+    """The difference of two amounts, NULL if either is NULL."""
     return pc.subtract(one.cast(_SUMMAND), other.cast(_SUMMAND))
 
 
@@ -114,18 +114,18 @@ def _amount(text: str) -> Decimal | None:
 
 
 def times(column: pa.Array) -> pa.Array:
-    """Microseconds; a time without a zone is UTC, a date its midnight. NULL where the text is no time."""
+    """Times in microseconds; a time without a zone is UTC, a date is its midnight. NULL for anything else."""
     return by_value(column, moment, pa.int64())
 
 
 def ends(column: pa.Array, *, inclusive_dates: bool) -> pa.Array:
-    """Microseconds of half-open ends: 23:59:59 is the midnight after it, and so is a date where dates are inclusive."""
+    """Half-open ends in microseconds: 23:59:59 and, if dates are inclusive, a date mean the following midnight."""
     return by_value(column, lambda text: end_moment(text, inclusive_dates), pa.int64())
 
 
 @lru_cache(MAX_TIMES)
 def moment(text: str) -> int | None:
-    """Microseconds of a time as clouds write it: ISO 8601, `2024-09-18 22:00:00 UTC`, or `9/30/2023` (month first)."""
+    """A time in one of the clouds' formats: ISO 8601, `2024-09-18 22:00:00 UTC` or `9/30/2023` (month first)."""
     text = text.strip().removesuffix(" UTC")
     if american := _AMERICAN.fullmatch(text):
         month, day, year, rest = american.groups()
@@ -138,30 +138,30 @@ def moment(text: str) -> int | None:
 
 
 def end_moment(text: str, inclusive_dates: bool) -> int | None:
-    """Microseconds of a half-open end."""
+    """A half-open end in microseconds."""
     at_us = moment(text)
     if at_us is None:
         return None
     if inclusive_dates and _DATE.fullmatch(text.strip()):
         return at_us + DAY_US
-    # An end that was meant to be within: 23:59:59, 22:59:59.999.
+    # An inclusive end such as 23:59:59 or 22:59:59.999.
     if -at_us % (3600 * SECOND_US) <= SECOND_US:
         return at_us + -at_us % (3600 * SECOND_US)
     return at_us
 
 
 def units(column: pa.Array) -> pa.Array:
-    """Units as told, those that are hours of an instance or a GPU as `Hours`."""
+    """The units, with those that are hours of an instance or a GPU as `Hours`."""
     return by_value(column, lambda text: "Hours" if _HOURS.fullmatch(text.strip()) else text, pa.string())
 
 
 def by_gpu(column: pa.Array) -> pa.Array:
-    """1 where a unit is hours of a GPU, whatever machine it is in; NULL for all others."""
+    """1 for a unit that is hours of a GPU, NULL for all others."""
     return by_value(column, lambda text: 1 if _GPU_HOURS.fullmatch(text.strip()) else None, pa.int32())
 
 
 def tags_of(column: pa.Array) -> pa.Array:
-    """Tags as a JSON object: of JSON, of the pairs without braces that Azure prints, of lists of key and value."""
+    """Tags as a JSON object, from JSON, from Azure's pairs without braces, or from lists of key and value."""
     return by_value(column, _tags, pa.string())
 
 
@@ -182,11 +182,11 @@ def _tags(text: str) -> str | None:
 
 
 def tags_of_columns(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
-    """Tags that have a column each, as a JSON object; keys without a value are left out."""
+    """Tags with a column each as a JSON object, without those that have no value."""
     if not columns:
         return pa.nulls(rows, pa.string())
     pairs = [by_value(column, _pair(key), pa.string()) for key, column in sorted(columns.items())]
-    # Arrow's own way to leave out what is missing drops the rows that have nothing.
+    # Arrow's null_handling="skip" would drop rows without any tag.
     inner = pc.binary_join_element_wise(*pairs, "", null_handling="replace", null_replacement="")
     some = pc.greater(pc.utf8_length(inner), 0)
     object_ = pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(inner, 2), "}", "")
@@ -199,7 +199,7 @@ def _pair(key: str) -> Callable[[str], str]:
 
 
 def json_key(column: pa.Array, *names: str) -> pa.Array:
-    """The first of these keys of a JSON object, as text; NULL where the text is none or lacks them."""
+    """The first of these keys of a JSON object, as text; NULL if the text is not an object or lacks them."""
 
     def find(text: str) -> str | None:
         try:

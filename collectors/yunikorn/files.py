@@ -1,4 +1,4 @@
-"""Import kind `yunikorn-json`: what YuniKorn's REST API answers, saved in files."""
+"""Import kind `yunikorn-json`: saved responses of YuniKorn's REST API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mappings, string
 from gpuwatch.collectors.shared.json_stream import pieces
-from gpuwatch.collectors.shared.records import Columns, table_batches
+from gpuwatch.collectors.shared.records import Columns, Row, table_batches
 from gpuwatch.collectors.yunikorn.applications import application_row, claim_rows
 from gpuwatch.collectors.yunikorn.rows import event_row, partition_row, queue_rows, usage_rows
 from gpuwatch.core.errors import UnreadableInput
@@ -15,8 +15,8 @@ from gpuwatch.core.model import Rejects, Rows, Source
 from gpuwatch.core.registry import importer
 
 LISTS = ("partitions", "queues", "applications", "nodes", "EventRecords", "users", "groups")
-"""Members of a whole answer (a state dump, a batch of events) whose items are told one by one."""
-UNTOLD = {
+"""Members of a larger response (a state dump, a batch of events) that contain separate items."""
+UNSUPPORTED = {
     "HealthChecks": "health check",
     "rmBuildInformation": "cluster information",
     "totalApplications": "history of counts",
@@ -27,9 +27,9 @@ UNTOLD = {
     "parameters": "placement rule",
     "rules": "placement rule",
 }
-"""Answers of YuniKorn that say nothing of queues or GPUs, by a member that only they have."""
+"""Responses of YuniKorn without queues or GPUs, by a member that only they have."""
 MAX_ITEMS = 5_000_000
-"""Items of one file."""
+"""The most items in one file."""
 IGNORED = "ignored"
 
 Tables = dict[str, list[Columns]]
@@ -37,13 +37,13 @@ Tables = dict[str, list[Columns]]
 
 @importer(
     "yunikorn-json",
-    "YuniKorn's REST answers: partitions, queues, applications, nodes, users, groups, events",
+    "YuniKorn's REST responses: partitions, queues, applications, nodes, users, groups, events",
     suffixes=(".json", ".json.gz"),
 )
-def read(source: Source, rejects: Rejects) -> Rows:
-    """Reads one file into queue, workload, claim and event batches; what is ignored is counted by what it is.
+def read_yunikorn_json(source: Source, rejects: Rejects) -> Rows:
+    """Reads a file into queue, workload, claim and event batches; ignored items are counted by kind.
 
-    Nothing is yielded before the whole file has been read. Raises UnreadableInput.
+    Rows are yielded once the whole file has been read. Raises UnreadableInput.
     """
     tables: Tables = {}
     known, seen = 0, 0
@@ -52,111 +52,126 @@ def read(source: Source, rejects: Rejects) -> Rows:
         if seen > MAX_ITEMS:
             raise UnreadableInput(f"{source.path}: more than {MAX_ITEMS} items; split it")
         try:
-            said = take(item, tables, source.observed_us)
+            ignored = add_rows(item, tables, source.observed_us)
         except Malformed as error:
-            rejects.add(f"{what(item)}: {error}", source.path, line, name_of(item))
+            rejects.add(f"{kind_of(item)}: {error}", source.path, line, name_of(item))
             known += 1
             continue
-        known += said is not None
-        if said is None:
-            rejects.add("not an answer of YuniKorn", source.path, line, ", ".join(list(item)[:5]))
-        elif said:
-            rejects.add(f"{IGNORED}: {said}", source.path, line, name_of(item))
+        known += ignored is not None
+        if ignored is None:
+            rejects.add("not a response of YuniKorn", source.path, line, ", ".join(list(item)[:5]))
+        elif ignored:
+            rejects.add(f"{IGNORED}: {ignored}", source.path, line, name_of(item))
     if seen and not known:
         raise UnreadableInput(
-            f"{source.path}: no answer of YuniKorn; save what /ws/v1/partitions, .../queues, .../applications give"
+            f"{source.path}: no response of YuniKorn; save those of /ws/v1/partitions, .../queues and .../applications"
         )
     for table, rows in tables.items():
         yield from table_batches(table, rows, source.cluster)
 
 
 def documents(path: str, rejects: Rejects) -> Iterator[tuple[int, Object]]:
-    """(line, object) of every item: of a list at the top, of the lists of a whole answer, else the object itself.
+    """Yields (line, object) for every item of a list at the top or in a larger response, else for the object itself.
 
     Raises UnreadableInput.
     """
-    parts: Object = {}
+    members: Object = {}
     first = 1
     for line, key, value in pieces(path, rejects):
         if key is None:
-            parts |= {name: [] for name in value if name not in parts and name not in LISTS}
-            if parts and not set(parts) <= {"timestamp", "InstanceUUID", "LowestID", "HighestID"}:
-                yield first, parts
-            parts = {}
-            continue
-        if key == "" or (key in LISTS and isinstance(value, dict) and _alone(value)):
+            members |= {name: [] for name in value if name not in members and name not in LISTS}
+            if members and not set(members) <= _DUMP_MEMBERS:
+                yield first, members
+            members = {}
+        elif key == "" or (key in LISTS and isinstance(value, dict) and _is_item(value)):
             if isinstance(value, dict):
                 yield from ((line, item) for item in _unwrapped(value))
             else:
                 rejects.add("item is not an object", path, line, str(value))
-            continue
-        first = first if parts else line
-        if isinstance(parts.get(key), list):
-            parts[key].append(value)
         else:
-            parts[key] = [value] if key in _LISTED else value
+            first = first if members else line
+            _add_member(members, key, value)
 
 
-def take(item: Object, tables: Tables, observed_us: int | None) -> str | None:
-    """Adds the rows of one item; "" when it was read, what it is when it is ignored, None for what is none of these.
-
-    Raises Malformed, having added nothing.
-    """
-    rows: list[tuple[str, Columns]] = []
-    if "applicationID" in item and "applicationState" in item:
-        own = string(item, "applicationID"), string(item, "queueName"), string(item, "user")
-        rows.append(("workload", application_row(item, observed_us)))
-        rows += [("claim", row) for row in claim_rows(mappings(item, "allocations"), observed_us, *own)]
-    elif "queuename" in item:
-        rows += queue_rows(item, observed_us)
-    elif "nodeID" in item:
-        rows += [("claim", row) for row in claim_rows(mappings(item, "allocations"), observed_us)]
-    elif "userName" in item or "groupName" in item:
-        rows += usage_rows(item, observed_us)
-    elif "timestampNano" in item:
-        rows.append(("event", event_row(item)))
-    elif "totalNodes" in item or ("clusterId" in item and "capacity" in item):
-        rows.append(("queue", partition_row(item, observed_us)))
+def _add_member(members: Object, key: str, value: Any) -> None:
+    if isinstance(members.get(key), list):
+        members[key].append(value)
     else:
-        return next((word for key, word in UNTOLD.items() if key in item), None)
+        members[key] = [value] if key in _LIST_MEMBERS else value
+
+
+def add_rows(item: Object, tables: Tables, observed_us: int | None) -> str | None:
+    """Adds the rows of an item to the tables. Raises Malformed, having added nothing.
+
+    Returns "" for a supported item, a description for one that is ignored, and None for anything else.
+    """
+    rows = _rows_of(item, observed_us)
+    if rows is None:
+        return next((description for key, description in UNSUPPORTED.items() if key in item), None)
     for table, row in rows:
         tables.setdefault(table, []).append(row)
     return ""
 
 
-def what(item: Object) -> str:
-    """A word for an item, for people."""
-    words = {
+def _rows_of(item: Object, observed_us: int | None) -> list[Row] | None:
+    """The rows of an item by its kind, None for an unsupported one. Raises Malformed."""
+    if "applicationID" in item and "applicationState" in item:
+        own = string(item, "applicationID"), string(item, "queueName"), string(item, "user")
+        application: Row = ("workload", application_row(item, observed_us))
+        return [application, *_allocations(item, observed_us, *own)]
+    if "queuename" in item:
+        return list(queue_rows(item, observed_us))
+    if "nodeID" in item:
+        return _allocations(item, observed_us)
+    if "userName" in item or "groupName" in item:
+        return list(usage_rows(item, observed_us))
+    if "timestampNano" in item:
+        return [("event", event_row(item))]
+    if "totalNodes" in item or ("clusterId" in item and "capacity" in item):
+        return [("queue", partition_row(item, observed_us))]
+    return None
+
+
+def _allocations(item: Object, observed_us: int | None, *own: str | None) -> list[Row]:
+    return [("claim", row) for row in claim_rows(mappings(item, "allocations"), observed_us, *own)]
+
+
+def kind_of(item: Object) -> str:
+    """The kind of an item, for messages."""
+    kinds = {
         "applicationID": "application", "queuename": "queue", "nodeID": "node", "userName": "user",
         "groupName": "group", "timestampNano": "event",
     }  # fmt: skip
-    return next((word for key, word in words.items() if key in item), "partition")
+    return next((kind for key, kind in kinds.items() if key in item), "partition")
 
 
 def name_of(item: Object) -> str:
-    """What an item is called, for people."""
+    """The name of an item, for messages."""
     keys = ("applicationID", "queuename", "nodeID", "userName", "groupName", "objectID", "name", "partition")
     return next((str(item[key])[:200] for key in keys if item.get(key)), "(no name)")
 
 
-_LISTED = frozenset(
+_DUMP_MEMBERS = frozenset({"timestamp", "InstanceUUID", "LowestID", "HighestID"})
+"""Members around the lists of a larger response."""
+
+_LIST_MEMBERS = frozenset(
     {
         "children", "allocations", "requests", "stateLog", "placeholderData", "foreignAllocations", "groups",
         "reservations", "allocatingAcceptedApps", "HealthChecks", "Partitions", "rules", "applications",
         "rmBuildInformation",
     }
 )  # fmt: skip
-"""Members that are lists, of an object that stands alone."""
+"""Members of single objects that are lists."""
 
 
 def _unwrapped(value: Object) -> list[Object]:
-    """A state dump has its nodes a partition at a time."""
+    """The nodes of a partition in a state dump, else the object itself."""
     nodes = value.get("nodesInfo")
     return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else [value]
 
 
-def _alone(value: dict[str, Any]) -> bool:
-    """Whether a member of a list is itself something that is told, not a part of the object round it."""
+def _is_item(value: dict[str, Any]) -> bool:
+    """Whether an element of a list is an item of its own, not a part of the object around it."""
     keys = (
         "applicationID", "queuename", "nodeID", "nodesInfo", "userName", "groupName", "timestampNano", "totalNodes",
         "clusterId",

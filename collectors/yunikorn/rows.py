@@ -1,4 +1,4 @@
-"""Rows of YuniKorn's partitions, queues, users and groups, and its units: times in nanoseconds, GPUs as plain counts."""
+"""Rows of YuniKorn's partitions, queues, users, groups and events, and its units of time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gpuwatch.collectors.shared.resource_lists import Devices, devices_of, json_
 from gpuwatch.core.model import hash64
 
 MAX_QUEUES = 100_000
-"""Queues of one tree."""
+"""The most queues in one tree."""
 DEFAULT = "default"
 EARLIEST_S, LATEST_S = 946_684_800, 4_102_444_800
-"""2000 to 2100: a number outside, in whatever unit, is no instant."""
+"""2000 to 2100: a number outside, in any unit, is not a valid time."""
 OBJECTS = {1: "Request", 2: "Application", 3: "Node", 4: "Queue", 5: "UserGroup"}
 CHANGES = {0: "NONE", 1: "SET", 2: "ADD", 3: "REMOVE"}
 DETAILS = {
@@ -28,13 +28,13 @@ DETAILS = {
     500: "ALLOC_CANCEL", 501: "ALLOC_PREEMPT", 502: "ALLOC_TIMEOUT", 503: "ALLOC_REPLACED",
     504: "ALLOC_NODEREMOVED",
 }  # fmt: skip
-"""What changed, by YuniKorn's number for it; a number that is not here is told as it is."""
+"""The names of YuniKorn's codes; an unknown code is kept as a number."""
 
 
 def instant(value: object) -> int | None:
-    """Microseconds of a time in nanoseconds, milliseconds or seconds, as a number or its text; None where it is none.
+    """A time in nanoseconds, milliseconds or seconds, as a number or text, in microseconds; None if it is not valid.
 
-    The unit is told by size. A number far outside of this century (a typing error, or 0 for "not yet") is unknown.
+    The unit follows from the size. A number far outside of this century (a mistake, or 0 for "not yet") is not valid.
     """
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
@@ -49,17 +49,17 @@ def instant(value: object) -> int | None:
 
 
 def devices(parent: Object, key: str) -> tuple[Devices, dict[str, Any]]:
-    """Devices of a resource map; see queue_devices.devices_of. Raises Malformed."""
+    """Devices of a resource map; see resource_lists.devices_of. Raises Malformed."""
     return devices_of(mapping(parent, key))
 
 
-def placed_in(partition: str | None, name: str) -> str:
-    """A name in a partition: those of the default partition stand for themselves, as Kubernetes has only that one."""
+def qualified_name(partition: str | None, name: str) -> str:
+    """A name with its partition, without the default partition, the only one on Kubernetes."""
     return name if partition in (None, "", DEFAULT) else f"[{partition}]{name}"
 
 
-def counted(parent: Object, key: str) -> int | None:
-    """A whole number, None where there is none; raises Malformed."""
+def integer_of(parent: Object, key: str) -> int | None:
+    """The whole number under `key`, None when absent; raises Malformed for anything else."""
     value = parent.get(key)
     if value is None:
         return None
@@ -69,13 +69,13 @@ def counted(parent: Object, key: str) -> int | None:
 
 
 def partition_row(item: Object, observed_us: int | None) -> Columns:
-    """A partition as a queue of everything. Raises Malformed."""
+    """A partition as the queue of everything in it. Raises Malformed."""
     name = string(item, "name")
     if name is None:
         raise Malformed("a partition has no name")
     capacity, applications = mapping(item, "capacity"), mapping(item, "applications")
     quota, other = devices(capacity, "capacity")
-    waiting = [counted(applications, state) for state in ("New", "Accepted", "Pending")]
+    waiting = [integer_of(applications, state) for state in ("New", "Accepted", "Pending")]
     return {
         "scheduler": "yunikorn",
         "kind": "partition",
@@ -86,13 +86,13 @@ def partition_row(item: Object, observed_us: int | None) -> Columns:
         "quota_max": json_or_none(quota),
         "used": _used(capacity, "usedCapacity", quota),
         "pending_count": None if waiting == [None] * 3 else sum(n or 0 for n in waiting),
-        "running_count": counted(applications, "Running"),
+        "running_count": integer_of(applications, "Running"),
         "preemption": json_or_none(_kept(item, ("preemptionEnabled", "quotaPreemptionEnabled"))),
         "detail": json_or_none(
             non_empty(
                 other=other,
-                nodes=counted(item, "totalNodes"),
-                containers=counted(item, "totalContainers"),
+                nodes=integer_of(item, "totalNodes"),
+                containers=integer_of(item, "totalContainers"),
                 applications=applications,
                 node_sorting=string(mapping(item, "nodeSortingPolicy"), "type"),
                 state_since_us=instant(item.get("lastStateTransitionTime")),
@@ -103,33 +103,33 @@ def partition_row(item: Object, observed_us: int | None) -> Columns:
 
 
 def queue_rows(item: Object, observed_us: int | None) -> Rows:
-    """A row a queue of the tree below and with `item`. What it uses beyond its guarantee counts as borrowed.
+    """One row per queue of the tree `item`. Usage beyond the guarantee counts as borrowed.
 
-    Raises Malformed: no queue of a tree with a broken one is told, since their sums would not add up.
+    Raises Malformed for the whole tree if one queue is invalid, because the sums would not add up.
     """
-    waiting = [item]
+    remaining = [item]
     rows: list[tuple[str, Columns]] = []
-    while waiting:
-        told = waiting.pop()
-        waiting += mappings(told, "children")[::-1]
-        rows.append(("queue", _queue(told, observed_us)))
+    while remaining:
+        queue = remaining.pop()
+        remaining += mappings(queue, "children")[::-1]
+        rows.append(("queue", _queue(queue, observed_us)))
         if len(rows) > MAX_QUEUES:
             raise Malformed(f"more than {MAX_QUEUES} queues in one tree")
     return rows
 
 
 def usage_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Columns]]:
-    """A row a queue that a user or group has a part in. Raises Malformed."""
+    """One row per queue that a user or group uses. Raises Malformed."""
     user, group = string(item, "userName"), string(item, "groupName")
-    waiting, told = [mapping(item, "queues")], 0
-    while waiting:
-        place = waiting.pop()
-        waiting += mappings(place, "children")[::-1]
+    remaining, count = [mapping(item, "queues")], 0
+    while remaining:
+        place = remaining.pop()
+        remaining += mappings(place, "children")[::-1]
         path = string(place, "queuePath") or string(place, "queuename")
         if path is None:
             continue
-        told += 1
-        if told > MAX_QUEUES:
+        count += 1
+        if count > MAX_QUEUES:
             raise Malformed(f"more than {MAX_QUEUES} queues in one tree")
         most, other = devices(place, "maxResources")
         used, other_used = devices(place, "resourceUsage")
@@ -148,7 +148,7 @@ def usage_rows(item: Object, observed_us: int | None) -> Iterator[tuple[str, Col
                 "detail": json_or_none(
                     non_empty(
                         other=non_empty(quota_max=other, used=other_used),
-                        applications_max=counted(place, "maxApplications"),
+                        applications_max=integer_of(place, "maxApplications"),
                     )
                 ),
             },
@@ -160,7 +160,7 @@ def event_row(item: Object) -> Columns:
     at_us = instant(item.get("timestampNano"))
     if at_us is None:
         raise Malformed("timestampNano is not a time")
-    kind, change, detail = (counted(item, key) for key in ("type", "eventChangeType", "eventChangeDetail"))
+    kind, change, detail = (integer_of(item, key) for key in ("type", "eventChangeType", "eventChangeDetail"))
     name, reference, message = string(item, "objectID"), string(item, "referenceID"), string(item, "message")
     what = DETAILS.get(detail or 0, str(detail) if detail else None)
     how = CHANGES.get(change or 0, str(change))
@@ -190,16 +190,16 @@ def _queue(item: Object, observed_us: int | None) -> Columns:
     return {
         "scheduler": "yunikorn",
         "kind": "queue",
-        "name": placed_in(partition, name),
-        "parent": placed_in(partition, parent) if parent else None,
+        "name": qualified_name(partition, name),
+        "parent": qualified_name(partition, parent) if parent else None,
         "observed_us": observed_us,
         "state": string(item, "status"),
-        "priority": counted(item, "priorityOffset"),
+        "priority": integer_of(item, "priorityOffset"),
         "quota": json_or_none(quota),
         "quota_max": json_or_none(most),
         "used": _used(item, "allocatedResource", quota | most),
         "borrowed": json_or_none({kind: max(0, n - quota[kind]) for kind, n in used.items() if kind in quota}),
-        "running_count": counted(item, "runningApps"),
+        "running_count": integer_of(item, "runningApps"),
         "preemption": json_or_none(
             _kept(
                 item,
@@ -214,9 +214,9 @@ def _queue(item: Object, observed_us: int | None) -> Columns:
                 partition=partition,
                 pending=pending,
                 other=non_empty(quota=other_quota, quota_max=other_most, pending=other_pending),
-                leaf=_yes(item.get("isLeaf")),
-                managed=_yes(item.get("isManaged")),
-                applications_max=counted(item, "maxRunningApps"),
+                leaf=_flag(item.get("isLeaf")),
+                managed=_flag(item.get("isManaged")),
+                applications_max=integer_of(item, "maxRunningApps"),
                 allocating=len(accepted) if isinstance(accepted, list) else None,
                 sorting=string(item, "sortingPolicy"),
                 properties=mapping(item, "properties"),
@@ -226,14 +226,14 @@ def _queue(item: Object, observed_us: int | None) -> Columns:
 
 
 def _used(parent: Object, key: str, kinds: Devices) -> str | None:
-    """What is in use: none of a kind that may be used and is not listed, unknown where there is no list at all."""
+    """The devices in use: 0 of a kind in `kinds` that is not listed, unknown without any list."""
     if parent.get(key) is None:
         return None
     return json_or_none(dict.fromkeys(sorted(kinds), 0) | devices(parent, key)[0])
 
 
-def _yes(value: object) -> bool | None:
-    """YuniKorn writes some flags as text."""
+def _flag(value: object) -> bool | None:
+    """A flag, which YuniKorn sometimes writes as text."""
     return {"true": True, "false": False}.get(str(value).lower())
 
 

@@ -52,7 +52,7 @@ def test_only_an_admin_imports(api: Api, scope: str) -> None:
         pytest.param({}, "", None, "focus.csv: empty", id="nothing"),
         pytest.param({}, "a,b\n1,2\n", None, "focus.csv: no column BilledCost", id="no bill"),
         pytest.param(
-            {}, gzip.compress(bill("1").encode())[:-9], None, "none of it counts", id="a file that breaks off"
+            {}, gzip.compress(bill("1").encode())[:-9], None, "nothing is imported", id="a file that breaks off"
         ),
     ],
 )

@@ -435,14 +435,14 @@ def test_other_columns_are_refused_with_those_of_the_kind(tmp_path: Path, kind: 
         pytest.param(b"", "empty", id="an empty file"),
         pytest.param(b"BilledCost;BillingCurrency\n1,5;EUR\n", "separated by semicolons", id="saved by a spreadsheet"),
         pytest.param(b"PK\x03\x04abc", "unpack", id="a ZIP archive"),
-        pytest.param(b' [{"BilledCost": "1"}]', "takes one object a line", id="a JSON list"),
+        pytest.param(b' [{"BilledCost": "1"}]', "needs one object per line", id="a JSON list"),
         pytest.param(b"\0\1\2\3" * 100, "neither CSV nor Parquet", id="a binary file"),
         pytest.param(
-            gzip.compress(table([focus()] * 2000).encode())[:-300], "none of it counts", id="gzip that breaks off"
+            gzip.compress(table([focus()] * 2000).encode())[:-300], "nothing is imported", id="gzip that breaks off"
         ),
-        pytest.param(b"PAR1 and no more", "none of it counts", id="Parquet that is none"),
+        pytest.param(b"PAR1 and no more", "nothing is imported", id="Parquet that is none"),
         pytest.param(
-            (table([focus()]) + '2,"' + "z" * (9 << 20) + '"\n').encode(), "none of it counts", id="a field of 9 MiB"
+            (table([focus()]) + '2,"' + "z" * (9 << 20) + '"\n').encode(), "nothing is imported", id="a field of 9 MiB"
         ),
     ],
 )
@@ -706,7 +706,7 @@ def test_a_later_state_among_files_that_are_named_together_holds(tmp_path: Path)
 
 
 def test_a_bill_of_several_providers_is_told_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuwatch.collectors.bills.tables.JSON_ROWS", 1)
+    monkeypatch.setattr("gpuwatch.collectors.bills.json_lines.JSON_ROWS", 1)
     books = Books(tmp_path)
     for name, cost in (("early", "2"), ("late", "3")):
         lines = [focus("1", ProviderName="Google Cloud"), focus(cost, ProviderName="AWS")]

@@ -178,7 +178,7 @@ WHOLE: dict[str, tuple[Callable[[Json], Iterable[tuple[str, Json]]], Json]] = {
 def taken(item: Json) -> list[tuple[str, Json]]:
     """Rows that yunikorn.take adds."""
     tables: dict[str, list[Json]] = {}
-    yunikorn_files.take(item, tables, AT)
+    yunikorn_files.add_rows(item, tables, AT)
     return [(table, row) for table, rows in tables.items() for row in rows]
 
 

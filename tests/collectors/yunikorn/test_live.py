@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.yunikorn.changes import HEARTBEAT_US, REFRESH_US, Book
+from gpuwatch.collectors.yunikorn.changes import HEARTBEAT_US, REFRESH_US, YunikornChanges
 from gpuwatch.collectors.yunikorn.source import YunikornSource, configure
 from gpuwatch.core.errors import StoreBusy
 from gpuwatch.core.model import Points, Records, Rejects
@@ -332,7 +332,7 @@ def test_two_tables_of_one_cluster_are_refused() -> None:
     problems: list[str] = []
     configure([{"url": "http://a:1"}, {"url": "http://b:1"}], problems)
 
-    assert ["[[yunikorn]] 2 cluster: must be there and differ from the other [[yunikorn]] tables"] == problems
+    assert ["[[yunikorn]] 2 cluster: is required and must differ from the other [[yunikorn]] tables"] == problems
 
 
 def test_it_is_registered() -> None:
@@ -352,7 +352,7 @@ def claim(pod: str = "p") -> tuple[str, Json]:
     ],
 )
 def test_what_does_not_change_is_told_seldom(after_us: int, written: int) -> None:
-    book = Book()
-    book.take([claim("a"), claim("b")], AT)
+    tracker = YunikornChanges()
+    tracker.changes([claim("a"), claim("b")], AT)
 
-    assert written == len(book.take([claim("a"), claim("b")], AT + after_us))
+    assert written == len(tracker.changes([claim("a"), claim("b")], AT + after_us))

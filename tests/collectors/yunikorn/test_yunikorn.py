@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.collectors.yunikorn.files import read
+from gpuwatch.collectors.yunikorn.files import read_yunikorn_json
 from gpuwatch.collectors.yunikorn.rows import instant
 from gpuwatch.core.clock import parse_rfc3339
 from gpuwatch.core.errors import UnreadableInput
@@ -24,7 +24,7 @@ Tables = dict[str, list[Json]]
 
 def tables_of(path: Path) -> tuple[Tables, Rejects]:
     rejects, found = Rejects(), Tables()
-    for batch in read(Source(str(path), "c1", observed_us=AT), rejects):
+    for batch in read_yunikorn_json(Source(str(path), "c1", observed_us=AT), rejects):
         assert isinstance(batch, Records)
         found.setdefault(batch.table, []).extend(batch.rows.to_pylist())
     return found, rejects
@@ -222,7 +222,7 @@ def test_an_odd_item_is_refused_and_the_rest_is_kept(tmp_path: Path, odd: Json, 
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableInput, match="no answer of YuniKorn"):
+    with pytest.raises(UnreadableInput, match="no response of YuniKorn"):
         told(tmp_path, [{"apiVersion": "v1"}])
 
 
