@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from gpuwatch.collectors.shared.credentials import tls_context
 from gpuwatch.collectors.shared.http_json import bounded
 from gpuwatch.collectors.shared.json_fields import Object
-from gpuwatch.collectors.shared.tls_files import context_of
 from gpuwatch.core.errors import SourceUnreachable
 
 if TYPE_CHECKING:
@@ -215,4 +215,4 @@ def _tls(access: Access) -> ssl.SSLContext | bool:
     if not access.server.startswith("https:"):
         return True
     insecure = access.insecure_skip_verify
-    return context_of(access.ca_file, access.cert_file, access.key_file, insecure, "[[kubernetes]]")
+    return tls_context(access.ca_file, access.cert_file, access.key_file, insecure, "[[kubernetes]]")

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
-from urllib.parse import urlsplit
 
+from gpuwatch.collectors.kubernetes.access import access_options
 from gpuwatch.collectors.kubernetes.api_groups import FORBIDDEN, NOT_FOUND, versions_of
 from gpuwatch.collectors.kubernetes.changes import ClusterChanges
 from gpuwatch.collectors.kubernetes.client import Access, Client, Refused, missing_rule
@@ -22,8 +22,6 @@ from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import SourceUnreachable
 from gpuwatch.core.registry import LiveSource, Sink, live
 
-ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/"
-"""Folder of the service account's token and the cluster's CA in a pod."""
 WATCH_S = 240
 """Requested duration of a watch. Its clean end proves that a quiet cluster is alive."""
 BEAT_S = 15.0
@@ -39,9 +37,6 @@ MAX_WAIT_S = 60.0
 SETTLED_US = 30 * SECOND_US
 """A connection that lasted this long does not count as a failure."""
 MAX_CLUSTERS = 100
-NOWHERE = Access("https://invalid.invalid")
-"""Stands for an invalid server address; the source never runs, since its settings are refused."""
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @live("kubernetes", "Kubernetes: Pods, Nodes, Events, queues, gangs and jobs of an API server, listed and watched")
@@ -53,7 +48,7 @@ def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Seque
     for number, table in enumerate(tables[:MAX_CLUSTERS], start=1):
         options = Options(table, f"[[kubernetes]] {number}", problems)
         cluster = options.text("cluster", "default")
-        source = KubernetesSource(cluster, _access(options, os.environ), options)
+        source = KubernetesSource(cluster, access_options(options, os.environ), options)
         options.finish()
         if not cluster or cluster in sources:
             options.wrong("cluster", "must be set and differ from the other [[kubernetes]] tables")
@@ -236,32 +231,3 @@ def selected_kinds(options: Options) -> frozenset[str]:
         if name != NO_KINDS and name not in known and name not in known.values():
             options.wrong("kinds", f"{name!r} is not supported; choose from {NO_KINDS}, {', '.join(sorted(known))}")
     return frozenset(ident for ident, kind in known.items() if ident in names or kind in names)
-
-
-def _access(options: Options, environment: Mapping[str, str]) -> Access:
-    """Where and how to connect; the default is the cluster this process runs in."""
-    server = options.text("server").rstrip("/")
-    token, ca = options.path("bearer_token_file"), options.path("ca_file")
-    cert, key = options.path("cert_file"), options.path("key_file")
-    insecure = options.flag("insecure_skip_verify", False)
-    if not server:
-        host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
-        if not host:
-            options.wrong("server", "is missing, and this process does not run in a pod: set the URL of the API server")
-            return NOWHERE
-        server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-        token, ca = token or f"{ACCOUNT}token", ca or (f"{ACCOUNT}ca.crt" if os.path.isfile(f"{ACCOUNT}ca.crt") else "")
-    try:
-        parts = urlsplit(server)
-        plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
-        invalid = "@" in parts.netloc or (parts.port or 1) < 1
-    except ValueError:
-        plain, invalid = None, True
-    if not plain or invalid:
-        options.wrong("server", "must be http(s)://host[:port] without a name or password")
-        return NOWHERE
-    if parts.scheme == "http" and token and parts.hostname not in LOOPBACK:
-        options.wrong("server", "is http: a token would be sent in the clear; use https")
-    if bool(cert) != bool(key):
-        options.wrong("cert_file", "needs key_file, and key_file needs cert_file")
-    return Access(server, token, ca, cert, key, insecure)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from gpuwatch.collectors.shared.credentials import Secret
+from gpuwatch.collectors.shared.credentials import ANONYMOUS, Credentials
 from gpuwatch.core.errors import SourceUnreachable, UnreadableInput
 
 CONNECT_S = 10.0
@@ -79,9 +79,7 @@ class Access:
 
     url: str
     """Without trailing slash and without /api/v1."""
-    username: str = ""
-    password: Secret | None = None
-    bearer_token: Secret | None = None
+    credentials: Credentials = ANONYMOUS
     tenant: str = ""
     """X-Scope-OrgID of Mimir."""
     ca_file: str = ""
@@ -240,17 +238,10 @@ class _Credentials:
         self._access = access
 
     def __call__(self, request: Any) -> Any:
-        from requests.auth import HTTPBasicAuth
-
-        access = self._access
         try:
-            if access.bearer_token is not None:
-                request.headers["Authorization"] = f"Bearer {access.bearer_token.read()}"
-            elif access.password is not None:
-                user, password = access.username.encode(), access.password.read().encode()
-                return HTTPBasicAuth(user, password)(request)
+            request.headers.update(self._access.credentials.headers())
         except ValueError as error:
-            raise Refused(f"{access.url}: {error}", NEVER) from None
+            raise Refused(f"{self._access.url}: {error}", NEVER) from None
         return request
 
 

@@ -1,70 +1,84 @@
-"""A table of gpuwatch.toml read by name: every wrong value is told, none stops the others."""
+"""Reads a table of gpuwatch.toml by option name; every wrong value is reported, and none stops the others."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import random
 from collections.abc import Mapping
 from typing import Any
 
 MAX_NAMES = 1000
+MAX_TEXT = 4_096
 
 
 class Options:
-    """Takes options out of one table; what is wrong goes to `problems` with the table and the option's name."""
+    """The options of one table. Problems are collected in `problems`, with the names of table and option."""
 
     def __init__(self, table: Mapping[str, Any], where: str, problems: list[str]) -> None:
         self._table, self._where, self._problems = dict(table), where, problems
+        self._known: list[str] = []
 
     def wrong(self, name: str, what: str) -> None:
-        """Adds a problem of one option."""
+        """Reports a problem of one option."""
         self._problems.append(f"{self._where} {name}: {what}")
 
+    def take(self, name: str, default: Any = None) -> Any:
+        """The value as it is; the caller checks it."""
+        self._known.append(name)
+        return self._table.pop(name, default)
+
     def text(self, name: str, default: str = "") -> str:
-        """A text without line breaks; `default` when absent or wrong."""
-        value = self._table.pop(name, default)
-        if isinstance(value, str) and not any(char in value for char in "\r\n\0"):
+        """A text without line breaks; `default` if absent or wrong."""
+        value = self.take(name, default)
+        if isinstance(value, str) and len(value) <= MAX_TEXT and not any(char in value for char in "\r\n\0"):
             return value.strip()
-        self.wrong(name, "must be a text on one line")
+        self.wrong(name, "must be text on one line")
         return default
 
     def number(self, name: str, default: float, low: float, high: float) -> float:
-        """A number within [low, high]; `default` when absent or wrong."""
-        value = self._table.pop(name, default)
+        """A number within [low, high]; `default` if absent or wrong."""
+        value = self.take(name, default)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high:
             return float(value)
         self.wrong(name, f"must be a number from {low:g} to {high:g}, not {value!r}")
         return default
 
     def flag(self, name: str, default: bool) -> bool:
-        """true or false; `default` when absent or wrong."""
-        value = self._table.pop(name, default)
+        """true or false; `default` if absent or wrong."""
+        value = self.take(name, default)
         if isinstance(value, bool):
             return value
         self.wrong(name, f"must be true or false, not {value!r}")
         return default
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of different texts that are not empty; none when absent or wrong."""
-        value = self._table.pop(name, [])
-        if isinstance(value, list) and len(value) <= MAX_NAMES and all(isinstance(v, str) and v for v in value):
+    def texts(self, name: str, most: int = MAX_NAMES) -> tuple[str, ...]:
+        """A list of at most `most` non-empty texts, without duplicates; none if absent or wrong."""
+        value = self.take(name, [])
+        if (
+            isinstance(value, list)
+            and len(value) <= most
+            and all(isinstance(v, str) and 0 < len(v) <= MAX_TEXT for v in value)
+        ):
             return tuple(dict.fromkeys(value))
-        self.wrong(name, "must be a list of texts")
+        self.wrong(name, f"must be a list of at most {most} texts")
         return ()
 
     def path(self, name: str, folder: bool = False) -> str:
-        """A file (or folder) that exists, empty when absent."""
+        """The path of an existing file (or folder), empty if absent."""
         path = self.text(name)
         if path and not (os.path.isdir(path) if folder else os.path.isfile(path)):
             self.wrong(name, f"there is no {'folder' if folder else 'file'} {path}")
         return path
 
     def finish(self) -> None:
-        """Tells the options that nobody asked for: misspelt ones."""
+        """Reports the options that were not read: they are misspelt or unknown."""
         for name in self._table:
-            self.wrong(name, "is not an option of this table; remove it or correct its spelling")
+            close = difflib.get_close_matches(name, self._known, 1, cutoff=0.8)
+            fix = f"did you mean {close[0]}?" if close else "remove it or correct its spelling"
+            self.wrong(name, f"is not an option of this table; {fix}")
 
 
 def backoff_s(failures: int, first_s: float, most_s: float) -> float:
-    """Seconds to wait after so many failures in a row: doubling up to `most_s`, of which a random half is left out."""
+    """Seconds to wait after so many failures in a row: doubles up to `most_s`, times a random factor of 0.5 to 1."""
     return min(most_s, first_s * 2.0 ** min(max(failures - 1, 0), 30)) * random.uniform(0.5, 1.0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from gpuwatch.collectors.shared.tls_files import context_of
+from gpuwatch.collectors.shared.credentials import tls_context
 from gpuwatch.core.errors import SourceUnreachable
 
 if TYPE_CHECKING:
@@ -180,4 +180,4 @@ def _tls(access: Access) -> Any:
     if not access.url.startswith("https:"):
         return True
     insecure = access.insecure_skip_verify
-    return context_of(access.ca_file, access.cert_file, access.key_file, insecure, "[[slurm]]")
+    return tls_context(access.ca_file, access.cert_file, access.key_file, insecure, "[[slurm]]")

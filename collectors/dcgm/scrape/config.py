@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from gpuwatch.collectors.shared.credentials import Secret, Tls
+from gpuwatch.collectors.shared.credentials import ANONYMOUS, Credentials, Tls, credential_options, tls_options
+from gpuwatch.collectors.shared.live_options import MAX_TEXT, Options
 
 DEFAULT_CLUSTER = "default"
 DEFAULT_PORT = 9400
@@ -23,47 +22,23 @@ MAX_TARGETS = 100_000
 MAX_DISCOVERIES = 100
 """Patterns, names and services of one table."""
 MAX_LABELS = 32
-MAX_TEXT = 4_096
 
-KEYS = (
-    "cluster",
-    "targets",
-    "file_sd",
-    "dns",
-    "kubernetes",
-    "refresh_s",
-    "interval_s",
-    "timeout_s",
-    "max_bytes",
-    "username",
-    "password",
-    "password_file",
-    "bearer_token",
-    "bearer_token_file",
-    "ca_file",
-    "cert_file",
-    "key_file",
-    "insecure_skip_verify",
-    "labels",
-)
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Target:
-    """One endpoint and how it is scraped."""
+    """One endpoint and how to scrape it."""
 
     url: str
     cluster: str = DEFAULT_CLUSTER
     interval_s: float = DEFAULT_INTERVAL_S
     timeout_s: float = DEFAULT_TIMEOUT_S
     max_bytes: int = DEFAULT_MAX_BYTES
-    username: str = ""
-    password: Secret | None = None
-    bearer_token: Secret | None = None
+    credentials: Credentials = ANONYMOUS
     tls: Tls | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Target labels, with `instance`; as in Prometheus they displace a label of the page to `exported_<name>`."""
+    """Target labels, including `instance`. As in Prometheus, a label of the page with that name becomes `exported_<name>`."""
 
     @property
     def shown(self) -> str:
@@ -71,7 +46,7 @@ class Target:
         return self.url.partition("?")[0]
 
     def at(self, url: str, labels: Mapping[str, str] | None = None) -> Target:
-        """The same at an address that url_of gave, with further labels."""
+        """The same target at an address from url_of, with further labels."""
         return replace(
             self,
             url=url,
@@ -82,12 +57,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Group:
-    """What one table names: its targets, and how to find others."""
+    """One table: its targets, and how to discover others."""
 
     number: int
-    """Of the table, from 1."""
+    """Number of the table, from 1."""
     template: Target
-    """A target of it without an address."""
+    """A target without an address."""
     targets: tuple[Target, ...] = ()
     file_sd: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
@@ -96,173 +71,91 @@ class Group:
 
 
 def groups_of(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> list[Group]:
-    """What all tables name; every wrong value is added to `problems` and its target or table left out."""
+    """Reads all tables; every wrong value is added to `problems` and its target or table is skipped."""
     groups: list[Group] = []
     found: set[str] = set()
     for number, table in enumerate(tables, 1):
-        wrong: list[str] = []
-        group = _Table(table, wrong).group(number)
+        options = Options(table, f"[[dcgm]] table {number}:", problems)
+        group = _group(options, number)
+        options.finish()
         kept: list[Target] = []
         for target in group.targets:
             if target.shown in found:
-                wrong.append(f"targets: {target.shown} is listed twice: remove one")
+                options.wrong("targets", f"{target.shown} is listed twice: remove one")
             elif len(found) >= MAX_TARGETS:
-                wrong.append(f"targets: more than {MAX_TARGETS}")
+                options.wrong("targets", f"more than {MAX_TARGETS}")
                 break
             else:
                 found.add(target.shown)
                 kept.append(target)
         groups.append(replace(group, targets=tuple(kept)))
-        problems += [f"[[dcgm]] table {number}: {text}" for text in wrong]
     return groups
 
 
-class _Table:
-    """One table, read value by value; what is wrong goes to `wrong`."""
+def _group(options: Options, number: int) -> Group:
+    """What one table names; without targets if none is valid."""
+    cluster = options.text("cluster", DEFAULT_CLUSTER)
+    if not cluster:
+        options.wrong("cluster", "must not be empty")
+    interval_s = options.number("interval_s", DEFAULT_INTERVAL_S, MIN_INTERVAL_S, MAX_INTERVAL_S)
+    timeout_s = options.number("timeout_s", min(DEFAULT_TIMEOUT_S, 0.8 * interval_s), 0.1, MAX_INTERVAL_S)
+    if timeout_s >= interval_s:
+        options.wrong("timeout_s", f"{timeout_s:g} must be less than interval_s ({interval_s:g})")
+    template = Target(
+        url="",
+        cluster=cluster,
+        interval_s=interval_s,
+        timeout_s=timeout_s,
+        max_bytes=int(options.number("max_bytes", DEFAULT_MAX_BYTES, LEAST_MAX_BYTES, MOST_MAX_BYTES)),
+        credentials=credential_options(options),
+        tls=tls_options(options),
+        labels=_labels(options),
+    )
+    file_sd, dns = options.texts("file_sd", MAX_DISCOVERIES), options.texts("dns", MAX_DISCOVERIES)
+    kubernetes = _kubernetes_tables(options)
+    targets = [template.at(url) for url in _urls(options, required=not (file_sd or dns or kubernetes))]
+    refresh_s = options.number("refresh_s", DEFAULT_REFRESH_S, MIN_REFRESH_S, MAX_REFRESH_S)
+    return Group(number, template, tuple(targets), file_sd, dns, kubernetes, refresh_s)
 
-    def __init__(self, table: Mapping[str, Any], wrong: list[str]) -> None:
-        self._table = table
-        self._wrong = wrong
 
-    def group(self, number: int) -> Group:
-        """What it names; without targets when there is no good one."""
-        for name in self._table:
-            if name not in KEYS:
-                close = difflib.get_close_matches(name, KEYS, 1)
-                self._wrong.append(f"unknown name {name!r}" + (f": did you mean {close[0]}?" if close else ""))
-        cluster = self._text("cluster", DEFAULT_CLUSTER)
-        interval_s = self._number("interval_s", DEFAULT_INTERVAL_S, MIN_INTERVAL_S, MAX_INTERVAL_S)
-        default = min(DEFAULT_TIMEOUT_S, 0.8 * interval_s)
-        timeout_s = self._number("timeout_s", default, 0.1, MAX_INTERVAL_S)
-        if timeout_s >= interval_s:
-            self._wrong.append(f"timeout_s: {timeout_s:g} must be less than interval_s ({interval_s:g})")
-        max_bytes = int(self._number("max_bytes", DEFAULT_MAX_BYTES, LEAST_MAX_BYTES, MOST_MAX_BYTES))
-        username, password, token = self._credentials()
-        tls = self._tls()
-        template = Target(
-            url="",
-            cluster=cluster,
-            interval_s=interval_s,
-            timeout_s=timeout_s,
-            max_bytes=max_bytes,
-            username=username,
-            password=password,
-            bearer_token=token,
-            tls=tls,
-            labels=self._labels(),
-        )
-        file_sd, dns, kubernetes = self._texts("file_sd"), self._texts("dns"), self._tables("kubernetes")
-        return Group(
-            number,
-            template,
-            tuple(template.at(url) for url in self._urls(bool(file_sd or dns or kubernetes))),
-            file_sd,
-            dns,
-            kubernetes,
-            self._number("refresh_s", DEFAULT_REFRESH_S, MIN_REFRESH_S, MAX_REFRESH_S),
-        )
-
-    def _urls(self, finds: bool) -> list[str]:
-        given = self._table.get("targets")
-        if given is None and finds:
-            return []
-        if not isinstance(given, list) or not given:
-            self._wrong.append('targets: must be a list of addresses such as ["http://n1:9400/metrics", "n2:9400"]')
-            return []
-        urls = []
-        for text in given:
-            try:
-                urls.append(url_of(text))
-            except ValueError as error:
-                self._wrong.append(f"targets: {error}")
-        return urls
-
-    def _texts(self, name: str) -> tuple[str, ...]:
-        given = self._table.get(name, [])
-        listed = isinstance(given, list) and len(given) <= MAX_DISCOVERIES
-        if listed and all(isinstance(text, str) and text and len(text) <= MAX_TEXT for text in given):
-            return tuple(dict.fromkeys(given))
-        self._wrong.append(f"{name}: must be a list of at most {MAX_DISCOVERIES} texts")
-        return ()
-
-    def _tables(self, name: str) -> tuple[Mapping[str, Any], ...]:
-        given = self._table.get(name, [])
-        tables = [given] if isinstance(given, Mapping) else given
-        if isinstance(tables, list) and len(tables) <= MAX_DISCOVERIES and all(isinstance(t, Mapping) for t in tables):
-            return tuple(tables)
-        self._wrong.append(
-            f'{name}: must be a table such as {{ namespace = "gpu-operator", service = "dcgm-exporter" }}'
-        )
-        return ()
-
-    def _credentials(self) -> tuple[str, Secret | None, Secret | None]:
-        username = self._text("username")
-        password, token = self._secret("password"), self._secret("bearer_token")
-        if bool(username) != (password is not None):
-            self._wrong.append("username and password (or password_file) belong together")
-        if ":" in username:
-            self._wrong.append("username: must not hold a colon")
-        if token is not None and (username or password is not None):
-            self._wrong.append("give username and password, or bearer_token, not both")
-        return username, password, token
-
-    def _secret(self, name: str) -> Secret | None:
-        text, file = self._text(name), self._text(f"{name}_file")
-        if text and file:
-            self._wrong.append(f"give {name} or {name}_file, not both")
-            return Secret(text)
-        if not text and not file:
-            return None
-        secret = Secret(text, file)
-        self._try(f"{name}_file" if file else name, secret.read)
-        return secret
-
-    def _tls(self) -> Tls:
-        ca, cert, key = self._text("ca_file"), self._text("cert_file"), self._text("key_file")
-        insecure = self._table.get("insecure_skip_verify", False)
-        if not isinstance(insecure, bool):
-            self._wrong.append(f"insecure_skip_verify: {insecure!r} must be true or false")
-        if key and not cert:
-            self._wrong.append("key_file: needs cert_file")
-        tls = Tls(ca, cert, key, insecure is True)
-        if ca or cert:
-            self._try("TLS", tls.context)
-        return tls
-
-    def _try(self, name: str, read: Callable[[], object]) -> None:
+def _urls(options: Options, required: bool) -> list[str]:
+    given = options.take("targets")
+    if given is None and not required:
+        return []
+    if not isinstance(given, list) or not given:
+        options.wrong("targets", 'must be a list of addresses such as ["http://n1:9400/metrics", "n2:9400"]')
+        return []
+    urls = []
+    for text in given:
         try:
-            read()
+            urls.append(url_of(text))
         except ValueError as error:
-            self._wrong.append(f"{name}: {error}")
+            options.wrong("targets", str(error))
+    return urls
 
-    def _labels(self) -> dict[str, str]:
-        given = self._table.get("labels", {})
-        if not isinstance(given, Mapping) or len(given) > MAX_LABELS:
-            self._wrong.append(f'labels: must be at most {MAX_LABELS} names with text, such as {{ node = "n1" }}')
-            return {}
-        for name, value in given.items():
-            if not (_LABEL_NAME.fullmatch(name) and isinstance(value, str) and len(value) <= MAX_TEXT):
-                self._wrong.append(f"labels: {name} = {value!r} is no label: a name of letters, digits and _, and text")
-        return {name: str(value) for name, value in given.items()}
 
-    def _text(self, name: str, default: str = "") -> str:
-        value = self._table.get(name, default)
-        if isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable() and (value or not default):
-            return value
-        self._wrong.append(f"{name}: must be text of one line")
-        return default
+def _kubernetes_tables(options: Options) -> tuple[Mapping[str, Any], ...]:
+    given = options.take("kubernetes", [])
+    tables = [given] if isinstance(given, Mapping) else given
+    if isinstance(tables, list) and len(tables) <= MAX_DISCOVERIES and all(isinstance(t, Mapping) for t in tables):
+        return tuple(tables)
+    options.wrong("kubernetes", 'must be a table such as { namespace = "gpu-operator", service = "dcgm-exporter" }')
+    return ()
 
-    def _number(self, name: str, default: float, least: float, most: float) -> float:
-        value = self._table.get(name, default)
-        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if good and least <= value <= most:
-            return float(value)
-        self._wrong.append(f"{name}: {value!r} must be a number from {least:g} to {most:g}")
-        return default
+
+def _labels(options: Options) -> dict[str, str]:
+    given = options.take("labels", {})
+    if not isinstance(given, Mapping) or len(given) > MAX_LABELS:
+        options.wrong("labels", f'must be at most {MAX_LABELS} names with text, such as {{ node = "n1" }}')
+        return {}
+    for name, value in given.items():
+        if not (_LABEL_NAME.fullmatch(name) and isinstance(value, str) and len(value) <= MAX_TEXT):
+            options.wrong("labels", f"{name} = {value!r} is not a label: a name of letters, digits and _, and text")
+    return {name: str(value) for name, value in given.items()}
 
 
 def url_of(text: object) -> str:
-    """The whole address of a target: "n1" and "n1:9400" are http://n1:9400/metrics. Raises ValueError."""
+    """The full address of a target: "n1" and "n1:9400" become http://n1:9400/metrics. Raises ValueError."""
     if not isinstance(text, str) or not text or len(text) > MAX_TEXT or not text.isprintable() or " " in text:
         raise ValueError("an address must be text without spaces, such as n1:9400")
     plain = "://" not in text
@@ -270,13 +163,13 @@ def url_of(text: object) -> str:
         parts = urlsplit(f"http://{text}" if plain else text)
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"{_without_secret(text)} is no address: {error}") from None
+        raise ValueError(f"{_without_secret(text)} is not an address: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{_without_secret(text)} is no address: write http://host:port/path or host:port")
+        raise ValueError(f"{_without_secret(text)} is not an address: write http://host:port/path or host:port")
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"{_without_secret(text)}: credentials belong in username and password, not in the address")
     if parts.fragment:
-        raise ValueError(f"{_without_secret(text)}: an address has no #fragment")
+        raise ValueError(f"{_without_secret(text)}: an address must not have a #fragment")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     if port is None:
         port = DEFAULT_PORT if plain else 443 if parts.scheme == "https" else 80
@@ -285,6 +178,6 @@ def url_of(text: object) -> str:
 
 
 def _without_secret(text: str) -> str:
-    """An address to show: no user, no query."""
+    """An address without user and query, for messages."""
     scheme, mark, rest = text.rpartition("://")
     return f"{scheme}{mark}{rest.partition('?')[0].rpartition('@')[2]}"

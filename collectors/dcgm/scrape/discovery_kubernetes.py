@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuwatch.collectors.dcgm.scrape.discovery import Place
-from gpuwatch.collectors.kubernetes.client import Access, Client
+from gpuwatch.collectors.kubernetes.access import access_options
+from gpuwatch.collectors.kubernetes.client import Client
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.core.errors import SourceUnreachable
 
-ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/"
 GROUP = "/apis/discovery.k8s.io/v1"
 SERVICE = "kubernetes.io/service-name"
 """The label of a slice that names its service."""
@@ -36,7 +36,7 @@ class Endpoints:
         self._port = options.text("port")
         self._scheme = options.text("scheme", "http")
         self._path = options.text("path", "/metrics")
-        self._access = _access(options)
+        self._access = access_options(options, os.environ)
         options.finish()
         if bool(self._service) == bool(selector):
             options.wrong("service", 'give service = "dcgm-exporter", or selector = "app=dcgm-exporter"')
@@ -103,19 +103,3 @@ def _ready(slices: Sequence[Object]) -> Iterator[tuple[Object, Object]]:
 
 def _object(value: object) -> Object:
     return value if isinstance(value, dict) else {}
-
-
-def _access(options: Options) -> Access:
-    """The API server; without one, that of the cluster this process is a pod of."""
-    server = options.text("server").rstrip("/")
-    token, ca = options.path("bearer_token_file"), options.path("ca_file")
-    access = (options.path("cert_file"), options.path("key_file"), options.flag("insecure_skip_verify", False))
-    if server:
-        if not server.startswith(("https://", "http://")):
-            options.wrong("server", "must be http(s)://host[:port]")
-        return Access(server, token, ca, *access)
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    if not host:
-        options.wrong("server", "is missing, and this is no pod: give the URL of the API server")
-    name = f"[{host}]" if ":" in host else host
-    return Access(f"https://{name}:{port}", token or f"{ACCOUNT}token", ca or f"{ACCOUNT}ca.crt", *access)

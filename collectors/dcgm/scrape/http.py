@@ -1,11 +1,10 @@
-"""One page over HTTP: bounded in time and in bytes, and every way to fail in words."""
+"""Fetches a page over HTTP within bounds of time and size; every failure names its cause and fix."""
 
 from __future__ import annotations
 
 import resource
 import ssl
 import zlib
-from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -27,17 +26,17 @@ HTML = ("text/html", "application/xhtml+xml")
 
 _HINTS = {
     401: "check username and password, or bearer_token",
-    403: "these credentials may not read it",
+    403: "these credentials have no read permission",
     404: "check the path: dcgm-exporter serves /metrics",
-    429: "it is asked too often: raise interval_s",
+    429: "too many requests: raise interval_s",
 }
 
 
 class Client:
-    """The one HTTP session that the sources of a configuration share while they run."""
+    """The HTTP session that the sources of a configuration share while they run."""
 
     def __init__(self, targets: int) -> None:
-        """`targets` is how many connections there may be."""
+        """`targets` is the maximum number of connections."""
         self._targets = targets
         self._session: aiohttp.ClientSession | None = None
         self._users = 0
@@ -48,7 +47,7 @@ class Client:
         self._users += 1
         try:
             if self._session is None:
-                self._session = self._opened()
+                self._session = self._open()
             yield self._session
         finally:
             self._users -= 1
@@ -56,14 +55,14 @@ class Client:
                 session, self._session = self._session, None
                 await session.close()
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open(self) -> aiohttp.ClientSession:
         # Imported here: every command loads the collectors by name, only the service scrapes.
         import aiohttp
 
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         few_files = files != resource.RLIM_INFINITY and self._targets > files // 2
         connector = aiohttp.TCPConnector(
-            limit=0,  # one target has one connection at most; a shared limit would let those that hang stop the others
+            limit=0,  # each target has at most one connection; with a shared limit, hanging targets would block the others
             ttl_dns_cache=DNS_CACHE_S,
             dns_cache_max_size=max(self._targets, 1),
             force_close=few_files,
@@ -72,22 +71,22 @@ class Client:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,  # done below, where the size is watched
+            auto_decompress=False,  # done below, with a size limit
             headers={"Accept": ACCEPT, "Accept-Encoding": "gzip", "User-Agent": AGENT},
         )
 
 
 async def fetch(session: aiohttp.ClientSession, target: Target, dated: Callable[[str], None] | None = None) -> bytes:
-    """The page of a target, decompressed. Raises SourceUnreachable that says what failed, and what to do.
+    """The decompressed page of a target. Raises SourceUnreachable with cause and fix.
 
-    `dated` is told the header Date of a good answer at the moment it arrives.
+    `dated` is called with the Date header of a good answer when it arrives.
     """
     import aiohttp
 
     try:
-        headers, tls = _authorization(target), True if target.tls is None else target.tls.context()
+        headers, tls = target.credentials.headers(), True if target.tls is None else target.tls.context()
     except ValueError as error:
-        raise SourceUnreachable(f"{target.shown} was not asked: {error}") from None
+        raise SourceUnreachable(f"{target.shown} was not scraped: {error}") from None
     try:
         async with session.get(
             target.url,
@@ -103,9 +102,9 @@ async def fetch(session: aiohttp.ClientSession, target: Target, dated: Callable[
     except SourceUnreachable as error:
         why = str(error)
     except TimeoutError:
-        why = f"gave no whole answer within {target.timeout_s:g} s; check its load, or raise timeout_s"
+        why = f"gave no complete answer within {target.timeout_s:g} s; check its load, or raise timeout_s"
     except aiohttp.ClientConnectorDNSError:
-        why = "has a host name that is not known; check targets and DNS"
+        why = "has an unknown host name; check targets and DNS"
     except aiohttp.ClientSSLError as error:
         why = f"failed the TLS handshake ({_tls_reason(error)}); check ca_file, or cert_file and key_file"
     except aiohttp.ClientConnectorError as error:
@@ -114,27 +113,18 @@ async def fetch(session: aiohttp.ClientSession, target: Target, dated: Callable[
             reason = "connection refused"
         why = f"cannot be reached ({reason}); check that dcgm-exporter runs and its port is open"
     except aiohttp.ClientPayloadError:
-        why = "broke off in the middle of its answer; the scrape is dropped"
+        why = "broke off its answer; the scrape is dropped"
     except (aiohttp.ServerDisconnectedError, ConnectionError):
         why = "closed the connection without an answer; check that dcgm-exporter runs"
     except aiohttp.ClientResponseError as error:
-        why = f"does not speak HTTP as expected ({error.message.splitlines()[0] if error.message else 'bad answer'})"
+        why = f"did not answer in valid HTTP ({error.message.splitlines()[0] if error.message else 'bad answer'})"
     except (aiohttp.ClientError, OSError, ValueError) as error:
         why = f"failed: {type(error).__name__}: {error}"
     raise SourceUnreachable(f"{target.shown} {why}")
 
 
-def _authorization(target: Target) -> dict[str, str]:
-    if target.bearer_token is not None:
-        return {"Authorization": f"Bearer {target.bearer_token.read()}"}
-    if target.password is not None:
-        pair = f"{target.username}:{target.password.read()}".encode()
-        return {"Authorization": f"Basic {b64encode(pair).decode()}"}
-    return {}
-
-
 def _check(response: aiohttp.ClientResponse) -> None:
-    """Refuses an answer that is no page of metrics by its status or its kind."""
+    """Refuses an answer whose status or content type shows that it is not a page of metrics."""
     status = response.status
     if 300 <= status < 400:
         where = urlsplit(response.headers.get("Location", ""))
@@ -151,31 +141,31 @@ async def _body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     """The whole body, at most `max_bytes` of it after decompression."""
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip"):
-        raise SourceUnreachable(f"answered in encoding {encoding[:40]!r}, which was not asked for")
+        raise SourceUnreachable(f"answered in encoding {encoding[:40]!r}, which was not requested")
     unpack = zlib.decompressobj(GZIP_BITS) if "gzip" in encoding else None
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
-    async for piece in response.content.iter_any():
+    async for chunk in response.content.iter_any():
         if unpack is not None:
             try:
-                piece = unpack.decompress(piece, max_bytes - size + 1)
+                chunk = unpack.decompress(chunk, max_bytes - size + 1)
             except zlib.error:
-                raise SourceUnreachable("sent gzip data that is damaged; the scrape is dropped") from None
-        size += len(piece)
+                raise SourceUnreachable("sent damaged gzip data; the scrape is dropped") from None
+        size += len(chunk)
         if size > max_bytes:
             raise SourceUnreachable(f"answered with more than max_bytes ({max_bytes:,}); is it an exporter?")
-        pieces.append(piece)
+        chunks.append(chunk)
     if unpack is not None and not unpack.eof:
-        raise SourceUnreachable("broke off in the middle of its answer; the scrape is dropped")
-    body = b"".join(pieces)
+        raise SourceUnreachable("broke off its answer; the scrape is dropped")
+    body = b"".join(chunks)
     measured = unpack is not None or "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
     if not measured and not body.endswith(b"\n"):
-        raise SourceUnreachable("broke off in the middle of its answer; the scrape is dropped")
+        raise SourceUnreachable("broke off its answer; the scrape is dropped")
     return body
 
 
 def _tls_reason(error: Exception) -> str:
-    """Words of OpenSSL, without addresses."""
+    """OpenSSL's reason, without addresses."""
     seen: BaseException | None = error
     while seen is not None:
         found = getattr(seen, "certificate_error", seen)
@@ -184,4 +174,4 @@ def _tls_reason(error: Exception) -> str:
         if isinstance(found, ssl.SSLError) and (reason := getattr(found, "reason", "")):
             return str(reason).lower().replace("_", " ")
         seen = getattr(seen, "os_error", None) or seen.__cause__
-    return "no TLS there"
+    return "not a TLS server"

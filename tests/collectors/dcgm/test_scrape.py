@@ -24,7 +24,7 @@ from gpuwatch.collectors.dcgm.scrape.clock import offset_us
 from gpuwatch.collectors.dcgm.scrape.config import Target
 from gpuwatch.collectors.dcgm.scrape.http import Client, fetch
 from gpuwatch.collectors.dcgm.scrape.source import MAX_PAUSE_US, DcgmSource, Page, Pages, configure
-from gpuwatch.collectors.shared.credentials import Secret, Tls
+from gpuwatch.collectors.shared.credentials import Credentials, Secret, Tls
 from gpuwatch.core.clock import SECOND_US
 from gpuwatch.core.errors import SourceUnreachable, StoreBusy, UnreadableInput
 from gpuwatch.core.model import Points, Records, Rejects
@@ -193,10 +193,14 @@ def fetched(answer: Answer, **more: Any) -> bytes:
         pytest.param(raw(b"HTTP/1.0 200 OK\r\n\r\n" + PAGE), {}, id="until the connection closes"),
         pytest.param(
             only_with("Basic " + b64encode(b"me:s3cret").decode()),
-            {"username": "me", "password": Secret("s3cret")},
+            {"credentials": Credentials("me", Secret("s3cret"))},
             id="basic authentication",
         ),
-        pytest.param(only_with("Bearer t0ken"), {"bearer_token": Secret("t0ken")}, id="bearer token"),
+        pytest.param(
+            only_with("Bearer t0ken"),
+            {"credentials": Credentials(bearer_token=Secret("t0ken"))},
+            id="bearer token",
+        ),
         pytest.param(says(PAGE), {"max_bytes": len(PAGE)}, id="as large as allowed"),
         pytest.param(packed(PAGE), {"max_bytes": len(PAGE)}, id="as large as allowed after decompression"),
     ],
@@ -205,14 +209,16 @@ def test_a_page_is_read(answer: Answer, more: dict[str, Any]) -> None:
     assert PAGE == fetched(answer, **more)
 
 
-BROKE_OFF = "broke off in the middle of its answer"
+BROKE_OFF = "broke off its answer"
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
         pytest.param(only_with("Bearer other"), "answered 401 Unauthorized; check username and password", id="401"),
-        pytest.param(says(b"", "403 Forbidden"), "answered 403 Forbidden; these credentials may not read it", id="403"),
+        pytest.param(
+            says(b"", "403 Forbidden"), "answered 403 Forbidden; these credentials have no read permission", id="403"
+        ),
         pytest.param(says(b"", "404 Not Found"), "answered 404 Not Found; check the path", id="404"),
         pytest.param(
             says(PAGE, "500 Internal Server Error"), "answered 500 Internal Server Error; see its log", id="500"
@@ -222,10 +228,10 @@ BROKE_OFF = "broke off in the middle of its answer"
             r"answered 302, a redirect to http://n2/x; put the final address into targets",
             id="a redirect",
         ),
-        pytest.param(hang, r"gave no whole answer within 0\.5 s", id="no answer"),
+        pytest.param(hang, r"gave no complete answer within 0\.5 s", id="no answer"),
         pytest.param(
             raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", *(b"#" for _ in range(50)), pause_s=0.02),
-            r"gave no whole answer within 0\.5 s",
+            r"gave no complete answer within 0\.5 s",
             id="a slow drip",
         ),
         pytest.param(says(PAGE + b"#" * 1000), r"answered with more than max_bytes \(1,000\)", id="too large"),
@@ -248,18 +254,16 @@ BROKE_OFF = "broke off in the middle of its answer"
         pytest.param(
             says(gzip.compress(PAGE)[:-9], "200 OK", "Content-Encoding: gzip"), BROKE_OFF, id="torn in its gzip data"
         ),
-        pytest.param(
-            says(PAGE, "200 OK", "Content-Encoding: gzip"), "sent gzip data that is damaged", id="no gzip at all"
-        ),
+        pytest.param(says(PAGE, "200 OK", "Content-Encoding: gzip"), "sent damaged gzip data", id="no gzip at all"),
         pytest.param(says(PAGE, "200 OK", "Content-Encoding: br"), "answered in encoding 'br'", id="another encoding"),
         pytest.param(raw(), "closed the connection without an answer", id="closed at once"),
-        pytest.param(raw(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not speak HTTP", id="another protocol"),
+        pytest.param(raw(b"SSH-2.0-OpenSSH_9.2\r\n"), "did not answer in valid HTTP", id="another protocol"),
     ],
 )
 def test_a_failure_says_what_and_what_to_do(answer: Answer, words: str) -> None:
     with pytest.raises(SourceUnreachable, match=r"^http://127\.0\.0\.1:\d+/metrics " + words) as error:
-        timeout_s = 0.5 if "whole answer" in words else 5.0
-        fetched(answer, max_bytes=1_000, timeout_s=timeout_s, bearer_token=Secret("t0ken"))
+        timeout_s = 0.5 if "complete answer" in words else 5.0
+        fetched(answer, max_bytes=1_000, timeout_s=timeout_s, credentials=Credentials(bearer_token=Secret("t0ken")))
 
     assert not {"t0ken", "s3cret"} & set(str(error.value).replace("=", " ").split())
 
@@ -304,8 +308,8 @@ def test_a_secret_that_is_gone_is_told_and_nobody_is_asked(tmp_path: Path) -> No
     secret = Secret(file=str(tmp_path / "token"))
     (tmp_path / "token").unlink()
 
-    with pytest.raises(SourceUnreachable, match="was not asked: .*token: No such file or directory"):
-        fetched(says(PAGE), bearer_token=secret)
+    with pytest.raises(SourceUnreachable, match="was not scraped: .*token: No such file or directory"):
+        fetched(says(PAGE), credentials=Credentials(bearer_token=secret))
 
 
 def read(pages: Pages, body: bytes, at_us: int = NOW_US) -> tuple[list[dict[str, Any]], list[tuple[str, int, float]]]:
@@ -722,29 +726,39 @@ def test_a_table_makes_a_source_a_target() -> None:
     [
         pytest.param({}, "targets: must be a list", id="no targets"),
         pytest.param({"targets": "n1:9400"}, "targets: must be a list", id="targets as text"),
-        pytest.param({"targets": ["ftp://n1"]}, "ftp://n1 is no address", id="another scheme"),
-        pytest.param({"targets": ["n1:x"]}, "n1:x is no address", id="a port that is no number"),
+        pytest.param({"targets": ["ftp://n1"]}, "ftp://n1 is not an address", id="another scheme"),
+        pytest.param({"targets": ["n1:x"]}, "n1:x is not an address", id="a port that is no number"),
         pytest.param({"targets": [7]}, "an address must be text", id="a number"),
         pytest.param({"targets": ["http://u:s3cret@n1"]}, "http://n1: credentials belong in", id="credentials in it"),
         pytest.param({"targets": ["n1", "n1:9400"]}, "http://n1:9400/metrics is listed twice", id="the same twice"),
-        pytest.param({"interval_s": 0}, "interval_s: 0 must be a number from 1 to 3600", id="no interval"),
-        pytest.param({"interval_s": "15s"}, "interval_s: '15s' must be a number", id="an interval in words"),
+        pytest.param({"interval_s": 0}, "interval_s: must be a number from 1 to 3600, not 0", id="no interval"),
+        pytest.param(
+            {"interval_s": "15s"}, "interval_s: must be a number from 1 to 3600, not '15s'", id="an interval in words"
+        ),
         pytest.param({"timeout_s": 15}, r"timeout_s: 15 must be less than interval_s \(15\)", id="a long timeout"),
-        pytest.param({"max_bytes": 10}, "max_bytes: 10 must be", id="no room"),
-        pytest.param({"username": "me"}, "username and password .* belong together", id="no password"),
+        pytest.param({"max_bytes": 10}, r"max_bytes: must be a number from 1000 to 2.56e\+08, not 10", id="no room"),
+        pytest.param({"username": "me"}, "username: belongs together with password", id="no password"),
         pytest.param(
             {"bearer_token": "x", "username": "u", "password": "p"}, "not both", id="two kinds of credentials"
         ),
         pytest.param({"bearer_token": "x", "bearer_token_file": __file__}, "not both", id="a secret twice"),
         pytest.param({"bearer_token_file": "/no/such"}, "/no/such: No such file", id="no token file"),
-        pytest.param({"ca_file": "/no/such"}, "TLS: /no/such: No such file|TLS: .*: No such file", id="no ca_file"),
+        pytest.param(
+            {"ca_file": "/no/such"},
+            "ca_file, cert_file, key_file: (/no/such|ca_file, cert_file or key_file): No such file",
+            id="no ca_file",
+        ),
         pytest.param({"ca_file": __file__}, "holds no PEM certificate", id="a ca_file that is none"),
         pytest.param({"key_file": "/k"}, "key_file: needs cert_file", id="a key alone"),
         pytest.param({"insecure_skip_verify": "yes"}, "must be true or false", id="no truth value"),
-        pytest.param({"labels": {"a-b": "x"}}, "labels: a-b = 'x' is no label", id="a bad label"),
+        pytest.param({"labels": {"a-b": "x"}}, "labels: a-b = 'x' is not a label", id="a bad label"),
         pytest.param({"labels": ["a"]}, "labels: must be", id="labels that are a list"),
-        pytest.param({"cluster": ""}, "cluster: must be text", id="an empty cluster"),
-        pytest.param({"intervall_s": 1}, "unknown name 'intervall_s': did you mean interval_s", id="a misspelling"),
+        pytest.param({"cluster": ""}, "cluster: must not be empty", id="an empty cluster"),
+        pytest.param(
+            {"intervall_s": 1},
+            r"intervall_s: is not an option of this table; did you mean interval_s\?",
+            id="a misspelling",
+        ),
     ],
 )
 def test_a_wrong_value_is_named(table: dict[str, Any], words: str) -> None:

@@ -198,7 +198,7 @@ def test_targets_are_bounded_and_bad_ones_told(monkeypatch: pytest.MonkeyPatch) 
     told = Told()
 
     assert [["n1", "n2"]] == asyncio.run(after(1, discovery(Answers(places("n1", "ftp://x", "n2", "n3"))), sink=told))
-    assert "ftp://x is no address" in told.failures[0] and "more than 2 targets" in told.failures[1]
+    assert "ftp://x is not an address" in told.failures[0] and "more than 2 targets" in told.failures[1]
 
 
 def test_a_discovery_that_is_stopped_ends_what_it_started() -> None:
@@ -603,7 +603,7 @@ def test_a_table_may_name_targets_and_ways_to_find_more() -> None:
     ("table", "words"),
     [
         pytest.param({"file_sd": "a.json"}, "file_sd: must be a list", id="a text for a list"),
-        pytest.param({"dns": ["ftp://x"]}, "dns: ftp://x is no address", id="another scheme"),
+        pytest.param({"dns": ["ftp://x"]}, "dns: ftp://x is not an address", id="another scheme"),
         pytest.param({"kubernetes": "dcgm"}, "kubernetes: must be a table", id="a text for a table"),
         pytest.param({"kubernetes": {"server": "https://k"}}, "give service", id="neither service nor selector"),
         pytest.param({"kubernetes": {"service": "d", "sevrer": "x"}}, "sevrer: is not an option", id="misspelt"),

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.collectors.kubernetes.access import access_options
 from gpuwatch.collectors.kubernetes.changes import ClusterChanges
 from gpuwatch.collectors.kubernetes.client import _fix
 from gpuwatch.collectors.kubernetes.feeds import Pods
-from gpuwatch.collectors.kubernetes.source import _access, all_watches, configure, selected_kinds
+from gpuwatch.collectors.kubernetes.source import all_watches, configure, selected_kinds
 from gpuwatch.collectors.shared.json_fields import Malformed
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
@@ -290,7 +291,7 @@ def test_a_token_is_not_sent_in_the_clear(tmp_path: Path) -> None:
 
 def test_within_a_cluster_nothing_needs_to_be_set() -> None:
     problems: list[str] = []
-    access = _access(
+    access = access_options(
         Options({}, "t", problems), {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
     )
 

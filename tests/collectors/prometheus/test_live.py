@@ -80,7 +80,9 @@ def run(table: dict[str, Any], rounds: int, clock: Callable[[], int]) -> Sink:
             {"url": "http://p", "match": "up"}, "[[prometheus]] 1 match: 'up' is no selector", id="no selector"
         ),
         pytest.param(
-            {"url": "http://p", "username": "u"}, "[[prometheus]] 1 username: and password_file", id="no password"
+            {"url": "http://p", "username": "u"},
+            "[[prometheus]] 1 username: belongs together with password",
+            id="no password",
         ),
         pytest.param(
             {"url": "http://p", "interval_s": 0}, "[[prometheus]] 1 interval_s: must be a number", id="no pause"

@@ -19,7 +19,7 @@ from gpuwatch.collectors.prometheus.chunking import Asker, matchers_of
 from gpuwatch.collectors.prometheus.http import LARGE, LATER, NEVER, Access, Client, Refused, base_url, refusal
 from gpuwatch.collectors.prometheus.metrics import History
 from gpuwatch.collectors.prometheus.response import matrix
-from gpuwatch.collectors.shared.credentials import Secret
+from gpuwatch.collectors.shared.credentials import Credentials, Secret
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Points
 
@@ -349,7 +349,12 @@ def test_credentials_go_with_every_query_and_into_no_message(tmp_path: Path) -> 
         return 403, {}, b"forbidden"
 
     with serving(reply) as server:
-        history = History(Asker(Client(Access(server.url, bearer_token=Secret(file=str(token)), tenant="t1"))), "c1")
+        history = History(
+            Asker(
+                Client(Access(server.url, credentials=Credentials(bearer_token=Secret(file=str(token))), tenant="t1"))
+            ),
+            "c1",
+        )
         messages = []
         for text in ("first-secret", "second-secret!"):
             token.write_text(text)

@@ -542,6 +542,7 @@ def test_every_wrong_option_is_told_at_once(tmp_path: Path) -> None:
             {"url": "head:8265", "interval_s": 0, "bearer_token": "a", "bearer_token_file": "/nowhere", "colour": 1},
             {"url": "http://head:8265", "bearer_token": "s3cr3t", "username": "u"},
             {"url": "https://head:8265", "bearer_token_file": str(tmp_path / "empty")},
+            {"url": "https://other:8265", "bearer_token_file": "/nowhere"},
         ],
         problems,
     )
@@ -549,12 +550,12 @@ def test_every_wrong_option_is_told_at_once(tmp_path: Path) -> None:
     assert [
         "[[ray]] 1 interval_s: must be a number from 1 to 3600, not 0",
         "[[ray]] 1 bearer_token: give it or bearer_token_file, not both",
-        "[[ray]] 1 bearer_token_file: /nowhere: No such file or directory",
-        "[[ray]] 1 url: must be an address like http://ray-head:8265, without a name or password in it",
+        "[[ray]] 1 url: must be an address like http://ray-head:8265, without user name or password",
         "[[ray]] 1 colour: is not an option of this table; remove it or correct its spelling",
         "[[ray]] 2 username: belongs together with password or password_file",
         "[[ray]] 2 url: is http: a secret would be sent in the clear; use https",
         f"[[ray]] 3 bearer_token_file: {tmp_path}/empty: holds no secret of one line",
+        "[[ray]] 4 bearer_token_file: /nowhere: No such file or directory",
     ] == problems
     assert "s3cr3t" not in " ".join(problems)
 
