@@ -1,4 +1,4 @@
-"""One thing that doctor looked at, and the words that its checks share."""
+"""The result of one doctor check, and helpers for its text."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 NAMED_MAX = 8
-"""Nodes, owners or reasons that one check names; it counts the rest."""
+"""Nodes, owners or reasons that one check lists by name; the rest are counted."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: `fix` is empty when all is well."""
+    """The result of one check; `fix` is empty if its status is ok."""
 
     id: str
     status: str
@@ -21,7 +21,7 @@ class Check:
     fix: str = ""
 
     def as_dict(self) -> dict[str, str]:
-        """The check as JSON has it."""
+        """The check as JSON."""
         return asdict(self)
 
 
@@ -31,7 +31,7 @@ def place(row: dict[str, Any]) -> str:
 
 
 def named(values: Iterable[str], between: str = ", ") -> str:
-    """The first NAMED_MAX of them, and how many more."""
+    """The first NAMED_MAX values, and how many more there are."""
     every = list(values)
     more = f" and {len(every) - NAMED_MAX} more" if len(every) > NAMED_MAX else ""
     return between.join(every[:NAMED_MAX]) + more

@@ -1,4 +1,4 @@
-"""Which clocks differ from ours: told by what answers with a date, or found in the times of what is pushed."""
+"""Clocks that differ from ours: from answers with a date, or from the times of pushed samples."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from gpuwatch.core.clock import MINUTE_US, SECOND_US
 from gpuwatch.core.model import Points, Records
 
 CLOCKS_MAX = 20_000
-"""Clocks that are followed; the one longest unheard gives way."""
+"""Clocks tracked at a time; the one not seen for the longest is dropped first."""
 SENDERS_MAX = 1_000
-LOOKS = 16
-"""The last looks at a clock that count."""
-LOOKS_LEAST = 3
-"""Nothing is said of a clock after fewer looks."""
-LOOK_EVERY_US = 10 * SECOND_US
-"""How often the times of a sender's samples are looked at."""
+READINGS = 16
+"""Readings kept of a clock: the latest."""
+READINGS_MIN = 3
+"""A clock with fewer readings is not reported."""
+READ_EVERY_US = 10 * SECOND_US
+"""How often the times of a sender's samples are read."""
 FRESH_US = 15 * MINUTE_US
-"""A clock unheard for longer is not spoken of."""
+"""A clock not read for longer is not reported."""
 AHEAD_US = 5 * SECOND_US
-"""A clock further off than this is wrong: readings and scheduler times of its node no longer meet."""
+"""A clock further off than this is wrong: samples and scheduler records of its node no longer match."""
 BEHIND_OTHERS_US = MINUTE_US
-"""Pushed samples are late by their way too: a node counts as behind only beside others of its sender."""
+"""Pushed samples are also late by their transport, so a node is behind only relative to others of its sender."""
 
 
 @dataclass(frozen=True)
 class WrongClock:
-    """A node, or a source, whose clock is ahead of ours (offset above 0) or behind."""
+    """A node or source whose clock is ahead of ours (offset above 0) or behind."""
 
     cluster: str
     name: str
@@ -43,46 +43,46 @@ class WrongClock:
 class _Clock:
     sender: str
     at_us: int = 0
-    offsets: deque[int] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    offsets: deque[int] = field(default_factory=lambda: deque(maxlen=READINGS))
 
 
 class Clocks:
-    """Offsets of clocks from ours, in microseconds; safe in threads."""
+    """Offsets of other clocks from ours, in microseconds. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._clocks: OrderedDict[tuple[str, str], _Clock] = OrderedDict()
-        self._looked: OrderedDict[str, int] = OrderedDict()
+        self._read_at: OrderedDict[str, int] = OrderedDict()
 
-    def heard(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
-        """A clock was read directly: it differs by `offset_us` from ours."""
+    def record(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
+        """Records a clock that was read directly: it differs by `offset_us` from ours."""
         with self._lock:
             self._note(cluster, name, "", offset_us, at_us)
 
-    def pushed(self, sender: str, batches: Sequence[Records | Points], now_us: int) -> None:
-        """Looks, now and then, at the newest sample of every node in what a sender pushed."""
+    def record_pushed(self, sender: str, batches: Sequence[Records | Points], now_us: int) -> None:
+        """Records the newest sample time of every node that a sender pushed, at most every READ_EVERY_US."""
         with self._lock:
-            if now_us - self._looked.get(sender, -LOOK_EVERY_US) < LOOK_EVERY_US:
+            if now_us - self._read_at.get(sender, -READ_EVERY_US) < READ_EVERY_US:
                 return
-            self._looked[sender] = now_us
-            self._looked.move_to_end(sender)
-            if len(self._looked) > SENDERS_MAX:
-                self._looked.popitem(last=False)
+            self._read_at[sender] = now_us
+            self._read_at.move_to_end(sender)
+            if len(self._read_at) > SENDERS_MAX:
+                self._read_at.popitem(last=False)
         newest = _newest(batches)
         with self._lock:
             for (cluster, node), at_us in newest.items():
                 self._note(cluster, node, sender, at_us - now_us, now_us)
 
     def wrong(self, now_us: int) -> list[WrongClock]:
-        """Every clock that is off for certain, the furthest first.
+        """Every clock that is certainly wrong, the furthest off first.
 
-        A sample from the future is certain; one from the past may only be late, unless the sender's other nodes are not.
+        A sample from the future is proof. One from the past may just be late, unless the sender's other nodes are not.
         """
         with self._lock:
             every = [
                 (cluster, name, clock.sender, _offset(clock))
                 for (cluster, name), clock in self._clocks.items()
-                if len(clock.offsets) >= LOOKS_LEAST and now_us - clock.at_us <= FRESH_US
+                if len(clock.offsets) >= READINGS_MIN and now_us - clock.at_us <= FRESH_US
             ]
         usual: dict[str, list[int]] = {}
         for _, _, sender, offset_us in every:
@@ -99,7 +99,7 @@ class Clocks:
 
     def _note(self, cluster: str, name: str, sender: str, offset_us: int, at_us: int) -> None:
         clock = self._clocks.setdefault((cluster, name), _Clock(sender))
-        if clock.sender != sender:  # another one speaks of it: its way is another
+        if clock.sender != sender:  # reported by another sender, over another path
             clock = self._clocks[cluster, name] = _Clock(sender)
         clock.at_us = at_us
         clock.offsets.append(offset_us)
@@ -109,7 +109,7 @@ class Clocks:
 
 
 def _offset(clock: _Clock) -> int:
-    """Read directly: the middle of the looks. Of pushed samples: the least late."""
+    """The median of direct readings; of pushed samples, the least late."""
     return max(clock.offsets) if clock.sender else round(median(clock.offsets))
 
 

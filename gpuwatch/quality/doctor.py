@@ -1,4 +1,4 @@
-"""What is missing or wrong in the inputs, each with the fix to paste."""
+"""Doctor: what is missing or wrong in the inputs, each with a fix to paste."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwatch.billing.prices import FAR_FUTURE_US
 from gpuwatch.core.clock import HOUR_US, SECOND_US, rfc3339
 from gpuwatch.core.errors import BooksDoNotClose
 from gpuwatch.findings import custom_rules, evaluate
-from gpuwatch.ledger import hours as ledger_hours
+from gpuwatch.ledger.hours import check as check_ledger
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.quality import rate_checks, source_checks
 from gpuwatch.quality.check import FAIL, NAMED_MAX, OK, WARN, Check, named, place
@@ -33,17 +33,17 @@ COUNTERS = {
     "lacks_tensor": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, Ratio of cycles the tensor pipe is active.",
     "lacks_dram": "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the device memory interface is active.",
 }
-"""Lines of dcgm-exporter's counters file by what is missing without them."""
+"""Lines of dcgm-exporter's counters file, by what is missing without them."""
 NEEDED = tuple(name for name in COUNTERS if name != "lacks_sm_occupancy")
-"""Those without which a verdict cannot be reached."""
+"""Fields that detectors cannot do without."""
 
 
 FILES = Advice()
 OPEN_HOURS = 2
-"""Hours that a server may owe the books without anything wrong: the one that runs, and the one before."""
-NOT_LOOKED = "not looked at: nothing has been analysed"
-NO_GPU = "not looked at: no record names a GPU"
-OF_BOOKS = (
+"""Hours that a healthy server may still have to compute: the current one, and the one before."""
+NOT_ANALYSED = "not checked: nothing has been analysed"
+NO_GPU = "not checked: no record names a GPU"
+AFTER_ANALYSIS = (
     "counters",
     "verdicts",
     "detectors",
@@ -61,11 +61,11 @@ OF_BOOKS = (
     "topology",
     "books",
 )
-"""Checks that read what the analysis wrote, in their order."""
+"""Checks that read the results of the analysis, in order."""
 
 
 def wrong(checks: Iterable[Check]) -> bool:
-    """Whether anything needs a fix: doctor's exit code."""
+    """Whether any check needs a fix: doctor's exit code."""
     return any(check.status != OK for check in checks)
 
 
@@ -76,18 +76,18 @@ def examine(
     sources: Sequence[SourceStatus] = (),
     state: State | None = None,
 ) -> list[Check]:
-    """Every check over what the store holds; prices and teams are those of the last pricing.
+    """Every check of the store, from `since_us` (the start of an hour) on. Prices and teams are those of the last pricing.
 
-    `advice` says whom the fixes are for, `sources` are those of a running service; `state` has the rules and exchange rates. From `since_us`, the start of an
-    hour, on: what is measured and held before is left out. Where nothing has been analysed although records are
-    stored, every check of the books says NOT_LOOKED; NO_GPU where they were and name none.
+    `advice` decides how fixes are phrased, `sources` come from a running service, and `state` has ownership rules and
+    exchange rates. If records are stored but not analysed, every check in AFTER_ANALYSIS answers NOT_ANALYSED; if the
+    analysed records name no GPU, NO_GPU.
     """
-    told = [_analysed(store, advice), source_checks.rejects(store, advice, sources)]
-    if (why := _not_looked(store)) is not None:
-        return told + [Check(name, WARN, why, told[0].fix) for name in OF_BOOKS]
+    first = [_analysed(store, advice), source_checks.rejects(store, advice, sources)]
+    if (why := _not_checked(store)) is not None:
+        return first + [Check(name, WARN, why, first[0].fix) for name in AFTER_ANALYSIS]
     holds = store.rows("quality/doctor_holds", since_us=since_us)
     return [
-        *told,
+        *first,
         _fields(store, since_us),
         _unjudged(store),
         _rules(store),
@@ -108,7 +108,7 @@ def examine(
 
 
 def clocks(wrong_clocks: Sequence[WrongClock]) -> Check:
-    """Clocks that a running service found to differ from its own."""
+    """Clocks that differ from the running service's own."""
     if not wrong_clocks:
         return Check("clocks", OK, "no node's clock is known to be wrong")
     differing = (
@@ -120,7 +120,7 @@ def clocks(wrong_clocks: Sequence[WrongClock]) -> Check:
 
 
 def missing_fields(row: dict[str, Any]) -> list[str]:
-    """Names in COUNTERS of the readings that verdicts need and a row of reports/doctor_fields lacks."""
+    """Names in NEEDED that a row of quality/doctor_fields lacks."""
     return [name for name in NEEDED if row[name]]
 
 
@@ -130,25 +130,25 @@ def _analysed(store: Store, advice: Advice) -> Check:
         " (select count(*) from device), exists(from context) or exists(from claim) or exists(from node)"
     )[0]
     if not devices and (files or stored):
-        if _not_looked(store) == NO_GPU:
-            fix = "Let metrics of GPUs come, or records of a scheduler that has GPUs: docs/connect/sources.md."
-            return Check("analysis", WARN if advice.live else FAIL, "no record that was analysed names a GPU", fix)
+        if _not_checked(store) == NO_GPU:
+            fix = "Send GPU metrics, or records of a scheduler with GPUs: docs/connect/sources.md."
+            return Check("analysis", WARN if advice.live else FAIL, "no analysed record names a GPU", fix)
         if advice.live:
-            return Check("analysis", WARN, "what has come is not analysed yet", advice.book())
+            return Check("analysis", WARN, "received data is not analysed yet", advice.book())
         return Check("analysis", FAIL, "nothing has been analysed", advice.book())
     if not devices and advice.live:
-        fix = "Name what there is in gpuwatch.toml and start the server with --config, or send to it: docs/connect/sources.md."
+        fix = "Name your sources in gpuwatch.toml and start the server with --config, or push data to it: docs/connect/sources.md."
         return Check("analysis", FAIL, "nothing has been received", fix)
     if not devices:
         fix = f"{advice.command('import bundle BUNDLE')}\n{advice.book()}"
         return Check("analysis", FAIL, "nothing has been imported", fix)
     if hours and not (advice.live and hours <= OPEN_HOURS):
-        return Check("analysis", WARN, f"{hours} hours are newer than the books", advice.book())
-    return Check("analysis", OK, f"{files} files imported, {devices} devices, books up to date")
+        return Check("analysis", WARN, f"{hours} hours are not analysed yet", advice.book())
+    return Check("analysis", OK, f"{files} files imported, {devices} devices, ledger up to date")
 
 
-def _not_looked(store: Store) -> str | None:
-    """Why the checks of the books have nothing to read although records are stored; None where they have, or none are."""
+def _not_checked(store: Store) -> str | None:
+    """Why the checks in AFTER_ANALYSIS have nothing to read although records are stored; None if they have, or none are."""
     devices, stored, analysed = store.sql(
         "select exists(from device),"
         " exists(from import_file) or exists(from context) or exists(from claim) or exists(from node),"
@@ -156,17 +156,17 @@ def _not_looked(store: Store) -> str | None:
     )[0]
     if devices or not stored:
         return None
-    return NO_GPU if analysed else NOT_LOOKED
+    return NO_GPU if analysed else NOT_ANALYSED
 
 
 def _fields(store: Store, since_us: int) -> Check:
     lacking = [r for r in store.rows("quality/doctor_fields", since_us=since_us) if missing_fields(r)]
     if not lacking:
-        return Check("counters", OK, "every node with held GPUs gives the readings that verdicts need")
+        return Check("counters", OK, "every node with held GPUs delivers the fields that detectors need")
     missing = [name for name in COUNTERS if any(r[name] for r in lacking)]
     fields = ", ".join(COUNTERS[name].split(",")[0] for name in missing)
     devices = sum(r["devices"] for r in lacking)
-    what = f"{devices} held devices give no {fields}: {named(place(r) for r in lacking)}"
+    what = f"{devices} held devices deliver no {fields}: {named(place(r) for r in lacking)}"
     fix = ["Add to the counters file of dcgm-exporter (option -f) on these nodes:"]
     return Check("counters", FAIL, what, "\n".join([*fix, *(COUNTERS[name] for name in missing)]))
 
@@ -174,7 +174,7 @@ def _fields(store: Store, since_us: int) -> Check:
 def _unjudged(store: Store) -> Check:
     rows = store.rows("quality/doctor_unjudged")
     if not rows:
-        return Check("verdicts", OK, "every verdict could be reached")
+        return Check("verdicts", OK, "every detector had the data it needs")
     reasons = [
         f"{r['detector']} on {r['devices']} devices for {r['device_us'] / HOUR_US:.1f} device-hours: {r['reason']}"
         for r in rows
@@ -186,22 +186,24 @@ def _unjudged(store: Store) -> Check:
         fix = ["Add to the counters file of dcgm-exporter (option -f):", *lines]
     else:
         fix = ["Import metrics of these devices: see the checks counters and unmeasured."]
-    return Check("verdicts", WARN, f"could not be judged: {named(reasons, '; ')}", "\n".join(fix))
+    return Check("verdicts", WARN, f"could not be evaluated: {named(reasons, '; ')}", "\n".join(fix))
 
 
 def _rules(store: Store) -> Check:
-    told = [f"{one['detector']} in {one['cluster']}: {one['reason']}" for one in evaluate.failures(store)]
-    told += [str(refusal) for refusal in custom_rules.refused()]
-    if not told:
-        return Check("detectors", OK, "every detector judged")
-    fix = "Mend the named file of detectors_dir, or report it where the detector is ours; it judges what it owes with the next analysis."
-    return Check("detectors", FAIL, f"detectors that could not judge: {named(told, '; ')}", fix)
+    failures = [f"{one['detector']} in {one['cluster']}: {one['reason']}" for one in evaluate.failures(store)]
+    failures += [str(refusal) for refusal in custom_rules.refused()]
+    if not failures:
+        return Check("detectors", OK, "every detector ran")
+    fix = (
+        "Correct the named file in detectors_dir, or report a bug in a built-in detector; the next analysis catches up."
+    )
+    return Check("detectors", FAIL, f"detectors that failed: {named(failures, '; ')}", fix)
 
 
 def _unmeasured(store: Store, advice: Advice) -> Check:
     rows = [r for r in store.rows("quality/doctor_devices") if r["unmeasured"]]
     if not rows:
-        return Check("unmeasured", OK, "every GPU that a scheduler knows is measured")
+        return Check("unmeasured", OK, "every GPU known to a scheduler is measured")
     what = f"{sum(r['unmeasured'] for r in rows)} GPUs are known to a scheduler and were never measured: "
     then = "name it in targets of [[dcgm]] or let its sender push here" if advice.live else "import its metrics"
     fix = f"Run dcgm-exporter on these nodes for every GPU (option -d f), check that it is scraped, and {then}."
@@ -219,7 +221,7 @@ def _owners(store: Store, since_us: int, advice: Advice) -> Check:
 
 
 def _team_line(row: dict[str, Any]) -> str | None:
-    """A rule that gives this owner a team, by the widest name it has."""
+    """An ownership rule that gives this owner a team, by the widest name it has."""
     for kind, column in (("account", "account"), ("namespace", "namespace"), ("user", "user_name"), ("queue", "queue")):
         if row[column]:
             return f"{kind},{row[column]},TEAM"
@@ -236,7 +238,7 @@ def _rates(store: Store, advice: Advice) -> Check:
 
 
 def _rate_lines(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Lines of rates.csv for the spans without a price: no two of them, nor one and a line there is, are valid at once."""
+    """Lines of rates.csv for the spans without a price; they overlap neither each other nor existing lines."""
     spans: dict[frozenset[str], list[tuple[str, int, int]]] = {}
     for row in sorted(rows, key=lambda row: (row["from_us"], row["to_us"])):
         known = spans.setdefault(model_tokens(row["model"]), [])
@@ -254,14 +256,14 @@ def _rate_lines(rows: Iterable[dict[str, Any]]) -> list[str]:
 def _estimated(holds: Sequence[dict[str, Any]], advice: Advice) -> Check:
     rows = [r for r in holds if r["estimated_us"]]
     if not rows:
-        return Check("placement", OK, "which device each job held is known")
+        return Check("placement", OK, "the devices of every job are known")
     hours = sum(r["estimated_us"] for r in rows) / HOUR_US
-    what = f"{hours:.1f} device-hours are held by a job whose devices on the node are estimated: {named(place(r) for r in rows)}"
+    what = f"{hours:.1f} device-hours belong to jobs whose devices on the node are estimated: {named(place(r) for r in rows)}"
     fix = "Start dcgm-exporter with --hpc-job-mapping-dir and let the Slurm prolog write there, or "
     if advice.live:
         fix += "name [[slurm]] in gpuwatch.toml: it asks scontrol while jobs run."
     else:
-        fix += "import what scontrol says while jobs run:"
+        fix += "import the output of scontrol while jobs run:"
         for cluster in sorted({r["cluster"] for r in rows})[:NAMED_MAX]:
             words = f"import scontrol jobs.txt --cluster {shlex.quote(cluster)}"
             fix += f"\nscontrol show job -d > jobs.txt && {advice.command(words)}"
@@ -271,9 +273,9 @@ def _estimated(holds: Sequence[dict[str, Any]], advice: Advice) -> Check:
 def _conflicts(holds: Sequence[dict[str, Any]]) -> Check:
     rows = [r for r in holds if r["conflict_us"]]
     if not rows:
-        return Check("conflicts", OK, "no device is claimed by two jobs at once")
+        return Check("conflicts", OK, "no device is allocated to two jobs at once")
     hours = sum(r["conflict_us"] for r in rows) / HOUR_US
-    what = f"{hours:.1f} device-hours are claimed by two jobs at once, charged to the newer: {named(place(r) for r in rows)}"
+    what = f"{hours:.1f} device-hours are allocated to two jobs at once and charged to the newer: {named(place(r) for r in rows)}"
     fix = "Check that one scheduler owns these nodes and that their records use one time zone (import --timezone)."
     return Check("conflicts", WARN, what, fix)
 
@@ -286,16 +288,14 @@ def _gaps(holds: Sequence[dict[str, Any]]) -> Check:
         )
     shares = (f"{place(r)} ({100 * r['unobserved_us'] / r['held_us']:.0f} %)" for r in bad)
     fix = "Check that dcgm-exporter runs there, that its target is scraped, and that profiling is not paused (dcgmi profile --resume)."
-    return Check("telemetry", WARN, f"held time that nobody measured: {named(shares)}", fix)
+    return Check("telemetry", WARN, f"held time that was not measured: {named(shares)}", fix)
 
 
 def _books(store: Store, since_us: int, advice: Advice) -> Check:
     clusters = store.sql("select cluster, min(start_us), max(end_us) from segment group by 1 order by 1")
     for cluster, start_us, end_us in clusters:
         try:
-            ledger_hours.check(
-                store, cluster, max(start_us // HOUR_US * HOUR_US, since_us), -(-end_us // HOUR_US) * HOUR_US
-            )
+            check_ledger(store, cluster, max(start_us // HOUR_US * HOUR_US, since_us), -(-end_us // HOUR_US) * HOUR_US)
         except BooksDoNotClose as error:
             return Check("books", FAIL, str(error), advice.book())
     return Check("books", OK, "every GPU-microsecond is in exactly one bucket")

@@ -1,4 +1,4 @@
-"""What to do about a live source that is silent or fails: by its kind, its name and its last error."""
+"""Fixes for a live source that is silent or fails, by its kind, name and last error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 from gpuwatch.quality.status import SourceStatus
 
 CONFIGURATION = "gpuwatch.toml"
-"""Kind of the entry that stands for a configuration which could not be taken over."""
+"""Kind of the entry for a configuration that could not be applied."""
 FIXES = {
     "dcgm": "Check that dcgm-exporter runs there and answers: curl -s {url}",
     "prometheus": "Check the URL and its credentials in gpuwatch.toml: curl -s '{url}/api/v1/query?query=up'",
@@ -21,23 +21,23 @@ FIXES = {
     "slurmrestd runs and the token is not expired",
     "kubernetes": "Check that the API server answers: curl -sk {url}/version",
     CONFIGURATION: "Correct gpuwatch.toml, then: gpuwatch serve --check --config gpuwatch.toml\n"
-    "and let the server read it again: kill -HUP PID (or systemctl reload gpuwatch)",
+    "and reload the server: kill -HUP PID (or systemctl reload gpuwatch)",
 }
-"""What to look at when a live source of a kind is silent; its address stands in its name."""
-ANY_FIX = "Check its table in gpuwatch.toml, and that what it names answers"
+"""What to check when a live source of a kind is silent. `{url}` is the address in its name."""
+ANY_FIX = "Check its table in gpuwatch.toml, and that the address in it answers"
 REFUSED = re.compile(r": 40[13]\b")
-"""In an error of Kubernetes: the account is not known, or may not."""
+"""In a Kubernetes error: the account is unknown or lacks a right."""
 SLURMRESTD = re.compile(r"slurmrestd (\S*?)(?:/slurm/\S*|/slurmdb/\S*|/openapi\S*)?:(?: |$)")
-"""The address, or the socket's path, in an error of slurmrestd; empty where it tells only what was asked."""
+"""The address or socket path in a slurmrestd error; empty if the error names only the request."""
 DISCOVERY = re.compile(r"dcgm discovery (\d+)")
 
 
 def source_fix(source: SourceStatus) -> str:
-    """What to look at, with the command to paste; the error need not be there."""
+    """What to check, with a command to paste. Works without an error too."""
     error = source.error or ""
     address = next((word for word in source.name.split() if "://" in word), "URL")
     if source.kind == "dcgm" and (table := DISCOVERY.fullmatch(source.name)):
-        return f"Check file_sd, dns or kubernetes of [[dcgm]] table {table[1]} in gpuwatch.toml: they find its targets"
+        return f"Check file_sd, dns or kubernetes of [[dcgm]] table {table[1]} in gpuwatch.toml: which find its targets"
     if source.kind == "slurm" and error.startswith("slurmrestd"):
         return f"Check that slurmrestd answers and the token is not expired: {_slurmrestd(error)}"
     if source.kind == "kubernetes" and REFUSED.search(error):
@@ -46,7 +46,7 @@ def source_fix(source: SourceStatus) -> str:
 
 
 def _slurmrestd(error: str) -> str:
-    """A request to the slurmrestd of an error."""
+    """A curl command for the slurmrestd named in an error."""
     found = SLURMRESTD.match(error)
     where = found[1] if found else ""
     curl = 'curl -s -H "X-SLURM-USER-TOKEN: $SLURM_JWT"'

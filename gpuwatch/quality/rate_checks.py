@@ -1,4 +1,4 @@
-"""What is not wrong in itself but has no effect: rates for models that are not there, rules that match nothing."""
+"""Prices and ownership rules without effect: rates for absent models, rules that match nothing."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 WARNINGS_MAX = 100
-"""Sentences that one answer has; the rest is counted."""
+"""Warnings listed in one answer; the rest are counted."""
 MODELS_NAMED = 20
 OVERLAPS_MAX = 100
-"""Names that two rules match of which are told."""
+"""Names matched by two rules that are reported."""
 
 SPOT_DAYS_MAX = 7
-"""A spot price that nobody has renewed for longer is named: clouds change theirs every few days at most."""
+"""Older spot prices are reported: clouds change theirs at least every few days."""
 
 Names = Mapping[str, frozenset[str]]
-"""Names that runs have, by the kind of rule that matches them."""
+"""Names of runs, by the kind of rule that matches them."""
 
 
 def checks(store: Store, state: State, advice: Advice) -> list[Check]:
-    """What the prices and rules in force lack, for `gpuwatch doctor`; prices are those of the last pricing."""
+    """Problems of the prices and rules in force, for `gpuwatch doctor`. Prices are those of the last pricing."""
     return [_rules(store, state, advice), _currencies(store, Fx.read(state)), *_spot_prices(store, state)]
 
 
 def rate_warnings(store: Store, rates: Sequence[Rate]) -> list[str]:
-    """A sentence a model that no GPU of the fleet has: its rates are kept, since hardware comes later than its price."""
+    """A warning for each model that no GPU of the fleet has. Its rates are kept: hardware may arrive later."""
     models = [model for (model,) in store.sql("select distinct model from device where model is not null order by 1")]
     if not models:
         return []
@@ -47,52 +47,51 @@ def rate_warnings(store: Store, rates: Sequence[Rate]) -> list[str]:
             first.setdefault(rate.gpu_model, rate)
     has = ", ".join(models[:MODELS_NAMED])
     return _bounded(
-        f"{_line(rate.line)}no GPU of the fleet is a {model!r}: the rate is kept and prices nothing yet; it has {has}"
+        f"{_line(rate.line)}the fleet has no {model!r}, so this rate has no effect yet; it has {has}"
         for model, rate in first.items()
     )
 
 
 def fx_warnings(state: State, fx: Fx, now_us: int) -> list[str]:
-    """A sentence a currency whose prices now stay in it although another one is reported in, with the line to add; and
-    one where no price is in the reported currency and no exchange rate leads to it. What doctor tells of the fleet's own
-    prices follows once they are computed.
+    """A warning for each currency that cannot be converted to the reporting currency, with the line to add; and one if
+    neither a price nor an exchange rate uses the reporting currency. `doctor` reports the fleet's own prices once computed.
     """
     if fx.currency is None:
         return []
     rates = [rate for rate in in_force.in_force(state) if rate.valid_to_us is None or rate.valid_to_us > now_us]
     priced = {rate.currency for rate in rates}
-    told = []
+    warnings = []
     for currency in sorted(priced - {fx.currency}):
         try:
             fx.at(currency, fx.currency, now_us)
         except UsageError as error:
-            told.append(f"prices in {currency} are not told in {fx.currency} but stay in {currency}: {error}")
-    if fx.currency not in priced and not told and all(one.quote != fx.currency for one in fx.rates):
-        told.append(f"no price is in {fx.currency} and no exchange rate leads to it: is it the currency you mean?")
-    return _bounded(told)
+            warnings.append(f"prices in {currency} are not converted to {fx.currency} but stay in {currency}: {error}")
+    if fx.currency not in priced and not warnings and all(one.quote != fx.currency for one in fx.rates):
+        warnings.append(f"no price is in {fx.currency} and no exchange rate leads to it: is it the right currency?")
+    return _bounded(warnings)
 
 
 def team_warnings(store: Store, rules: Sequence[TeamRule]) -> list[str]:
-    """A sentence a rule that no run matches, and a name that two rules give to two teams."""
+    """A warning for each rule that no run matches, and for each name that two rules give to two teams."""
     names = names_of(store)
     if not any(names.values()):
         return []
     idle = (
-        f"{_line(rule.line)}{rule.match_kind},{rule.match},{rule.team} matches no run: check its spelling, case counts"
+        f"{_line(rule.line)}{rule.match_kind},{rule.match},{rule.team} matches no run: check its spelling (case matters)"
         for rule in unmatched(rules, names)
     )
     return _bounded([*idle, *(_overlap(*found) for found in two_ways(rules, names))])
 
 
 def names_of(store: Store) -> Names:
-    """The names that runs have; of labels by `label:<key>`."""
+    """The names of runs, by kind; labels as `label:<key>`."""
     found: dict[str, set[str]] = {}
     for row in store.rows("quality/owner_word"):
         kind, value = row["kind"], row["value"]
         if kind == "own":
-            for word, said in parse_labels(value).items():
+            for word, name in parse_labels(value).items():
                 if word != "labels":
-                    found.setdefault("user" if word == "user_name" else word, set()).add(said)
+                    found.setdefault("user" if word == "user_name" else word, set()).add(name)
             value = parse_labels(value).get("labels")
         if kind in ("labels", "own"):
             for key, label in parse_labels(value).items():
@@ -108,8 +107,10 @@ def unmatched(rules: Iterable[TeamRule], names: Names) -> list[TeamRule]:
 
 
 def two_ways(rules: Sequence[TeamRule], names: Names) -> list[tuple[str, TeamRule, TeamRule]]:
-    """(name, the rule that decides, another one) of names that two rules with stars give to two teams, where neither is
-    the other's special case and no rule before them is for that name: once a pair of rules, at most OVERLAPS_MAX.
+    """Names that two wildcard rules give to two teams: (name, the rule that decides, the other one).
+
+    Neither rule is a special case of the other, and no earlier rule names it exactly. One name for each pair of rules, at
+    most OVERLAPS_MAX.
     """
     found: dict[tuple[int, int], tuple[str, TeamRule, TeamRule]] = {}
     wild: dict[str, list[tuple[int, TeamRule]]] = {}
@@ -131,39 +132,39 @@ def two_ways(rules: Sequence[TeamRule], names: Names) -> list[tuple[str, TeamRul
 
 def _overlap(name: str, first: TeamRule, other: TeamRule) -> str:
     kind = first.match_kind
-    return f"{kind} {name!r} is matched two ways: by {_rule(first)}, which decides, and by {_rule(other)}"
+    return f"{kind} {name!r} matches two rules: {_rule(first)}, which decides, and {_rule(other)}"
 
 
 def _rules(store: Store, state: State, advice: Advice) -> Check:
-    told = team_warnings(store, load_team_rules(state))
-    if not told:
-        return Check("rules", OK, f"every ownership rule matches a run (runs' own label {TEAM_LABEL} comes first)")
-    fix = "Correct these rules or leave them out, and send the whole list again"
+    warnings = team_warnings(store, load_team_rules(state))
+    if not warnings:
+        return Check("rules", OK, f"every ownership rule matches a run (a run's own label {TEAM_LABEL} comes first)")
+    fix = "Correct or remove these rules, and send the whole list again"
     fix += ": " + (f"PUT {advice.url}/api/v1/teams" if advice.live else advice.command("import bundle BUNDLE"))
-    return Check("rules", WARN, f"ownership rules without effect: {named(told, '; ')}", fix)
+    return Check("rules", WARN, f"ownership rules without effect: {named(warnings, '; ')}", fix)
 
 
 def _currencies(store: Store, fx: Fx) -> Check:
     if fx.currency is None:
-        return Check("currencies", OK, "prices are told in the currency of their rate")
+        return Check("currencies", OK, "prices are shown in the currency of their rate")
     rows = store.rows("quality/doctor_fx", currency=fx.currency)
     if not rows:
         return Check("currencies", OK, f"every price is in {fx.currency}")
-    told, fixes = [], ["Add these lines to the file of exchange rates and set it again (gpuwatch rates fx FILE):"]
+    spans, fixes = [], ["Add these lines to the file of exchange rates and set it again (gpuwatch rates fx FILE):"]
     for row in rows:
         try:
             fx.at(row["currency"], fx.currency, row["from_us"])
             why = f"exchange rates do not reach to {rfc3339(row['to_us'])}"
         except UsageError as error:
             why = str(error)
-        told.append(f"{row['currency']} from {rfc3339(row['from_us'])} to {rfc3339(row['to_us'])} ({why})")
+        spans.append(f"{row['currency']} from {rfc3339(row['from_us'])} to {rfc3339(row['to_us'])} ({why})")
         fixes.append(f"{row['currency']},{fx.currency},RATE,{rfc3339(row['from_us'])}")
-    what = f"prices that are not in {fx.currency} and stay in their own currency: {named(told, '; ')}"
+    what = f"prices that are not in {fx.currency} and stay in their own currency: {named(spans, '; ')}"
     return Check("currencies", WARN, what, "\n".join(fixes))
 
 
 def _spot_prices(store: Store, state: State) -> list[Check]:
-    """Whether spot prices reach to the end of the books: the last one holds until somebody imports the next."""
+    """Whether spot prices reach to the end of the ledger: the last one applies until the next is imported."""
     prices = in_force.spot_prices(state)
     ends_us = store.sql("select max(end_us) from capacity")[0][0]
     if not prices or ends_us is None:
@@ -177,11 +178,11 @@ def _spot_prices(store: Store, state: State) -> list[Check]:
         if at_us < ends_us - SPOT_DAYS_MAX * DAY_US
     ]
     if not old:
-        return [Check("spot", OK, "spot prices reach to the end of the books")]
+        return [Check("spot", OK, "spot prices reach to the end of the ledger")]
     what = f"spot prices that are older than {SPOT_DAYS_MAX} days and still charged: {named(old, '; ')}"
     return [
         Check(
-            "spot", WARN, what, "Import what aws ec2 describe-spot-price-history tells since: gpuwatch rates spot FILE"
+            "spot", WARN, what, "Import newer output of aws ec2 describe-spot-price-history: gpuwatch rates spot FILE"
         )
     ]
 

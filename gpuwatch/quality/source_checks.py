@@ -1,4 +1,4 @@
-"""What doctor finds in what was said: refused input, GPUs that a side does not know, exporters and names at odds."""
+"""Doctor's checks of the sources: refused input, GPUs known to one side only, conflicting exporters and names."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import shlex
 from collections.abc import Sequence
 from fractions import Fraction
 
-from gpuwatch.hardware import shares as hardware_shares
+from gpuwatch.hardware import shares
 from gpuwatch.output.fix_hints import Advice
 from gpuwatch.quality.check import NAMED_MAX, OK, WARN, Check, named, place
 from gpuwatch.quality.fixes import source_fix
 from gpuwatch.quality.status import SourceStatus
 from gpuwatch.store.database import Store
-from gpuwatch.topology import derive as topology_derive
+from gpuwatch.topology.derive import conflicts, missing
 
 IGNORED = "ignored: "
-"""How a reason begins that is no mistake of the input."""
+"""Prefix of reasons that are no fault of the input."""
 SCHEDULERS = ("slurm", "kubernetes", "ray")
-"""Kinds of live sources that say which nodes a scheduler has."""
+"""Live sources that know a scheduler's nodes."""
 
 
 def rejects(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Check:
-    """What files and live sources gave that could not be used, the most frequent first."""
+    """Input of files and live sources that could not be used, the most frequent reason first."""
     found = [
         (row["times"], row["reason"], f"{row['path']}:{row['line']}", row["example"])
         for row in store.rows("quality/doctor_rejects")
@@ -44,12 +44,12 @@ def rejects(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Ch
         else "Correct these and import the files again:"
     )
     reasons = len({reason for _, reason, _, _ in found})
-    what = f"{sum(entry[0] for entry in found)} pieces of input refused for {reasons} reasons"
+    what = f"{sum(entry[0] for entry in found)} input items were refused for {reasons} reasons"
     return Check("rejects", WARN, what, "\n".join([first, *lines]))
 
 
 def unknown(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Check:
-    """GPUs of nodes that no scheduler record names: a source that fails is told before one that is not there."""
+    """GPUs on nodes that no scheduler record names; failing schedulers are listed before missing ones."""
     rows = [r for r in store.rows("quality/doctor_devices") if r["unknown"]]
     if not rows:
         return Check("unscheduled", OK, "a scheduler knows every node that is measured")
@@ -75,7 +75,7 @@ def unknown(store: Store, advice: Advice, sources: Sequence[SourceStatus]) -> Ch
 
 
 def _scheduler(source: SourceStatus) -> list[str]:
-    """What to do about a configured scheduler that names no such nodes."""
+    """What to do about a configured scheduler that does not know these nodes."""
     about = f"The scheduler of {source.cluster} is configured ({source.name})"
     if source.error is not None:
         return [f"{about} and fails: {source.error}", source_fix(source)]
@@ -85,14 +85,14 @@ def _scheduler(source: SourceStatus) -> list[str]:
 
 
 def clusters(store: Store, since_us: int) -> Check:
-    """GPUs that two clusters measure at the same time: one exporter read under two names."""
+    """GPUs measured in two clusters at the same time: one exporter read under two names."""
     rows = store.rows("quality/doctor_clusters", since_us=since_us)
     if not rows:
         return Check("clusters", OK, "every GPU is measured in one cluster")
     what = f"{len(rows)} GPUs are measured in two clusters at once and count twice: "
     fix = (
-        "One exporter is read under two names: give all its tables and senders one cluster name, or name it in one of "
-        "them only."
+        "One exporter is read under two cluster names: use one name in all its tables and senders, or remove all but "
+        "one of them."
     )
     return Check("clusters", WARN, what + named(f"{r['gpu']} ({', '.join(r['clusters'])})" for r in rows), fix)
 
@@ -101,11 +101,14 @@ def exporters(store: Store, since_us: int) -> list[Check]:
     """Two exporters of one GPU, and owner labels that come and go."""
     rows = store.rows("quality/doctor_exporters", since_us=since_us)
     twice, absent = [r for r in rows if r["exporters"]], [r for r in rows if not r["exporters"]]
-    found = [Check("exporters", OK, "one exporter speaks for every GPU"), Check("labels", OK, "owner labels stay")]
+    found = [
+        Check("exporters", OK, "every GPU is read by one exporter"),
+        Check("labels", OK, "owner labels are stable"),
+    ]
     if twice:
-        what = f"{sum(r['devices'] for r in twice)} GPUs are read twice, of which one reading counts: "
+        what = f"{sum(r['devices'] for r in twice)} GPUs are read twice; only one reading counts: "
         fix = (
-            "Keep one exporter and one scrape job for these nodes. Which ones there are: "
+            "Keep one exporter and one scrape job for these nodes. To list them: "
             "count by (instance, job) (DCGM_FI_DEV_FB_USED) in Prometheus, or "
             "kubectl get pods -A -o wide | grep dcgm-exporter"
         )
@@ -113,61 +116,59 @@ def exporters(store: Store, since_us: int) -> list[Check]:
     if absent:
         what = f"pod or job labels of {sum(r['devices'] for r in absent)} GPUs come and go: "
         fix = (
-            "dcgm-exporter loses them where it does not reach the kubelet in time. Check its log for pod-resources, and that "
-            "/var/lib/kubelet/pod-resources is mounted. The owner is held meanwhile."
+            "dcgm-exporter loses them when it does not reach the kubelet in time. Check its log for pod-resources, and that "
+            "/var/lib/kubelet/pod-resources is mounted. Meanwhile the last owner is kept."
         )
         found[1] = Check("labels", WARN, what + named(place(r) for r in absent), fix)
     return found
 
 
 def profiles(store: Store) -> list[Check]:
-    """MIG profiles that their GPU does not have; and, where there are any, those of GPUs that are not known."""
+    """MIG profiles that their GPU does not have, and profiles of unknown GPU models, if any."""
     rows = store.rows("quality/doctor_profiles")
-    meant = {id(row): hardware_shares.misnamed(row["model"], row["profile"]) for row in rows}
-    told = (
+    meant = {id(row): shares.misnamed(row["model"], row["profile"]) for row in rows}
+    misnamed = (
         f"{row['profile']} on {row['model']} ({row['slices']} slices on {place(row)}"
         f"{f', counted as {meant[id(row)]}' if meant[id(row)] else ''})"
         for row in rows
         if meant[id(row)] is not None
     )
-    check = Check("profiles", OK, "every MIG profile is one of its GPU's")
+    check = Check("profiles", OK, "every MIG profile exists on its GPU")
     if any(name is not None for name in meant.values()):
         fix = (
-            "Older exporters print a neighbour's name (1g.11gb for 1g.12gb): upgrade dcgm-exporter. What the driver has: "
+            "Older exporters print a neighbour's name (1g.11gb for 1g.12gb): upgrade dcgm-exporter. The driver's own list: "
             "nvidia-smi mig -lgip; nvidia-smi -L"
         )
-        check = Check("profiles", WARN, f"MIG profiles that their GPU does not have: {named(told, '; ')}", fix)
+        check = Check("profiles", WARN, f"MIG profiles that their GPU does not have: {named(misnamed, '; ')}", fix)
     guessed = [
-        f"{row['profile']} on {row['model'] or 'a GPU without a model'} ({Fraction(share.units, hardware_shares.SHARE_UNITS)} of a GPU)"
+        f"{row['profile']} on {row['model'] or 'a GPU without a model'} ({Fraction(share.units, shares.SHARE_UNITS)} of a GPU)"
         for row in rows
         if meant[id(row)] is None
-        and (share := hardware_shares.share(row["model"], row["profile"])) is not None
+        and (share := shares.share(row["model"], row["profile"])) is not None
         and share.estimated
     ]
     if not guessed:
         return [check]
-    what = f"MIG profiles of GPUs that gpuwatch does not know, counted by their names: {named(guessed, '; ')}"
-    fix = (
-        "Compare these shares with what the driver has (nvidia-smi mig -lgip), and upgrade gpuwatch once it knows them."
-    )
+    what = f"MIG profiles of unknown GPU models, sized by their names: {named(guessed, '; ')}"
+    fix = "Compare these shares with the driver's list (nvidia-smi mig -lgip), and upgrade gpuwatch when it supports them."
     return [check, Check("shares", WARN, what, fix)]
 
 
 def topology(store: Store, advice: Advice) -> Check:
-    """Nodes whose links or place in the network nobody tells, or two tell differently."""
-    lacking, disputed = topology_derive.missing(store, advice=advice), topology_derive.conflicts(store)
+    """Nodes whose links or network position are unknown, or on which sources disagree."""
+    lacking, disputed = missing(store, advice=advice), conflicts(store)
     if not lacking and not disputed:
-        return Check("topology", OK, "what links the GPUs of every node is known")
-    said, fixes = [], []
-    for what, words in (("links", "what links the GPUs of"), ("network", "the place in the network of")):
+        return Check("topology", OK, "the GPU links of every node are known")
+    problems, fixes = [], []
+    for what, words in (("links", "GPU links"), ("network", "the network position")):
         if rows := [r for r in lacking if r["what"] == what]:
-            said.append(f"{words} {len(rows)} nodes is not known ({named(place(r) for r in rows)})")
+            problems.append(f"{words} of {len(rows)} nodes unknown ({named(place(r) for r in rows)})")
             fixes.append(rows[0]["fix"])
     if disputed:
-        told = (
+        places = (
             f"{r['cluster']}/{r['child']} in {r['parent']} ({r['source']}) or {r['told']} ({r['told_source']})"
             for r in disputed
         )
-        said.append(f"two sources place {len(disputed)} nodes differently, the first counts: {named(told, '; ')}")
+        problems.append(f"sources disagree about {len(disputed)} nodes, the first one counts: {named(places, '; ')}")
         fixes.append("Correct the source that is wrong: docs/connect/topology.md has their order.")
-    return Check("topology", WARN, "; ".join(said), "\n".join(fixes))
+    return Check("topology", WARN, "; ".join(problems), "\n".join(fixes))

@@ -1,4 +1,4 @@
-"""The quality of the inputs: per source what arrives, what is refused or missing, and the exact fix."""
+"""Data quality: for each source what arrives, what is refused or missing, and the exact fix."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from gpuwatch.state.tokens import Tokens
 from gpuwatch.store.database import Store
 
 SPAN_US = 7 * DAY_US
-"""The last part of the books over which shares and checks are taken."""
+"""The last part of the ledger that shares and checks cover."""
 LATE_US_MIN = 5 * MINUTE_US
-"""No source or node is late before this."""
+"""No source or node is late before this time."""
 LATE_INTERVALS = 3
 REJECTS_MAX = 20
-"""Reasons that a source lists, the most frequent; all are counted."""
+"""Reasons listed for a source, the most frequent first; all are counted."""
 NODES_MAX = 200
-"""Nodes with something wrong that are listed, the longest silent first."""
+"""Nodes with problems that are listed, the longest silent first."""
 RATIO_PLACES = 6
 METRIC_KINDS = ("dcgm", "prometheus", "remote-write", "otlp", "openmetrics", "backfill")
-"""Kinds whose fields verdicts need."""
+"""Source kinds that deliver the fields detectors need."""
 
 Row = dict[str, Any]
 
@@ -41,11 +41,11 @@ def quality(
     url: str = LOCAL,
     clocks: Sequence[WrongClock] = (),
 ) -> dict[str, Any]:
-    """Live sources, imports and nodes with something wrong, doctor's checks and two shares: the answer of GET /quality.
+    """Live sources, imports and nodes with problems, doctor's checks and two shares: the answer of GET /quality.
 
-    `sources` and `clocks` are those of the running service, empty without one. Shares and checks are of the last SPAN_US of the
-    books; a share is None where nothing was held. `missing_fields` of a source are those that no node of its cluster
-    gives; of a node, its own. Prices and teams are those of the last pricing; `state` says whether `url` asks for a token.
+    `sources` and `clocks` come from the running service and are empty without one. Shares and checks cover the last SPAN_US
+    of the ledger; a share is None if nothing was held. `missing_fields` of a source are those that no node of its cluster
+    delivers; of a node, its own. Prices and teams are those of the last pricing; `state` shows whether `url` needs a token.
     """
     since_us = _since(store)
     advice = Advice(url=url, token=state is not None and Tokens(state).exist())
@@ -71,7 +71,7 @@ def quality(
 
 
 def _since(store: Store) -> int:
-    """The start of the last SPAN_US of the books."""
+    """The start of the last SPAN_US of the ledger."""
     newest = store.sql("select max(hour_us) from ledger_hour")[0][0]
     return 0 if newest is None else int(newest) + HOUR_US - SPAN_US
 
@@ -85,7 +85,7 @@ def _live(source: SourceStatus, everywhere: dict[str, set[str]], now_us: int) ->
     seen_us = source.last_success_us
     state = source.state(now_us)
     if state == "late" and seen_us is not None and now_us - seen_us <= LATE_US_MIN:
-        state = "ok"  # who pushes has no interval of ours
+        state = "ok"  # a pushing sender has no interval that we know
     missing = sorted(everywhere.get(source.cluster, ())) if source.kind in METRIC_KINDS else []
     silent = source_fix(source) if state != "ok" else None
     return {
@@ -100,12 +100,12 @@ def _live(source: SourceStatus, everywhere: dict[str, set[str]], now_us: int) ->
         "rejects": rejects[:REJECTS_MAX],
         "missing_fields": missing,
         "error": source.error,
-        "fix": _fix(silent, _corrected(rejects, "at its source"), _counters(missing)),
+        "fix": _fix(silent, _correction(rejects, "at its source"), _counters(missing)),
     }
 
 
 def _imports(store: Store, everywhere: dict[str, set[str]], now_us: int) -> list[Row]:
-    """History from files, a row a kind and cluster: never late, failing where nothing of it could be used."""
+    """Imported files by kind and cluster: never late, and failing if nothing could be used."""
     refused: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in store.rows("quality/reject"):
         refused[row["kind"], row["cluster"]].append(
@@ -132,9 +132,9 @@ def _imports(store: Store, everywhere: dict[str, set[str]], now_us: int) -> list
                 "rejected": sum(reject["count"] for reject in rejects),
                 "rejects": rejects[:REJECTS_MAX],
                 "missing_fields": missing,
-                "error": f"nothing of {row['path']} could be used" if empty else None,
+                "error": f"nothing in {row['path']} could be used" if empty else None,
                 "fix": _fix(
-                    _corrected(rejects, "and import the files again while the server is stopped"), _counters(missing)
+                    _correction(rejects, "and import the files again while the server is stopped"), _counters(missing)
                 ),
                 "files": row["files"],
             }
@@ -152,8 +152,8 @@ def _nodes(store: Store, lacking: dict[tuple[str, str], list[str]], now_us: int)
         if not late and not missing:
             continue
         silent = (
-            f"Check that dcgm-exporter runs on {row['node']} and that its target is scraped; without need of it any "
-            "more, drain the node in the scheduler"
+            f"Check that dcgm-exporter runs on {row['node']} and that its target is scraped; if the node is "
+            "no longer needed, drain it in the scheduler"
         )
         items.append(
             {
@@ -176,7 +176,7 @@ def _nodes(store: Store, lacking: dict[tuple[str, str], list[str]], now_us: int)
 
 
 def _field(name: str) -> str:
-    """The field as DCGM calls it, by its name in doctor.COUNTERS."""
+    """The DCGM name of a field in doctor.COUNTERS."""
     return doctor.COUNTERS[name].split(",")[0]
 
 
@@ -185,7 +185,7 @@ def _counters(fields: Sequence[str]) -> str | None:
     return "\n".join(["Add to the counters file of dcgm-exporter (option -f):", *lines]) if lines else None
 
 
-def _corrected(rejects: Sequence[Row], where: str) -> str | None:
+def _correction(rejects: Sequence[Row], where: str) -> str | None:
     if not rejects:
         return None
     first = rejects[0]

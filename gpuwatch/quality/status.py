@@ -1,4 +1,4 @@
-"""How each live source fares: what readiness, quality and the metrics tell."""
+"""The status of each live source, as readiness, quality and the service's metrics report it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threading import Lock
 from gpuwatch.core.model import Rejects
 
 SOURCES_MAX = 20_000
-"""Sources that are kept apart; a flood of further names is counted under OTHERS."""
+"""Sources tracked separately; any further names are counted under OTHERS."""
 OTHERS = "others"
 UNREADABLE = "body cannot be read"
 LATE_INTERVALS = 3
@@ -18,7 +18,7 @@ LATE_INTERVALS = 3
 
 @dataclass
 class SourceStatus:
-    """One source since this process started. Times are microseconds, None where it never happened."""
+    """One source since this process started. Times are microseconds; None: never."""
 
     name: str
     kind: str
@@ -49,17 +49,17 @@ class Sources:
         self._known: dict[str, SourceStatus] = {}
 
     def add(self, name: str, kind: str, cluster: str, interval_s: float) -> None:
-        """Names a source before it has said anything."""
+        """Registers a source before its first round."""
         with self._lock:
             self._get(name, kind, cluster, interval_s)
 
     def forget(self, name: str) -> None:
-        """A source that is read no more."""
+        """Removes a source that is no longer read."""
         with self._lock:
             self._known.pop(name, None)
 
     def succeeded(self, name: str, at_us: int, samples: int, kind: str = "", cluster: str = "") -> None:
-        """A round went well."""
+        """Records a successful round."""
         with self._lock:
             source = self._get(name, kind, cluster, 0.0)
             source.last_attempt_us = source.last_success_us = at_us
@@ -67,14 +67,14 @@ class Sources:
             source.samples += samples
 
     def failed(self, name: str, at_us: int, error: str, kind: str = "", cluster: str = "") -> None:
-        """A round failed."""
+        """Records a failed round."""
         with self._lock:
             source = self._get(name, kind, cluster, 0.0)
             source.last_attempt_us = at_us
             source.error = " ".join(error.split())
 
     def rejected(self, name: str, rejects: Rejects, kind: str = "", cluster: str = "") -> None:
-        """Pieces of its input were refused."""
+        """Records refused input items."""
         with self._lock:
             mine = self._get(name, kind, cluster, 0.0).rejects
             for reason, count in rejects.counts.items():
@@ -82,18 +82,19 @@ class Sources:
                 mine.add(reason, where, line, example, count)
 
     def unreadable(self, name: str, at_us: int, error: str, kind: str = "", cluster: str = "") -> None:
-        """A body that was pushed could not be read: that sender's mistake. It is refused like a piece of input where its
-        sender was understood before, and a failure where it never was.
+        """Records a pushed body that could not be read.
+
+        It counts as refused input if an earlier body of the source was readable, and as a failure otherwise.
         """
-        told = Rejects()
-        told.add(UNREADABLE, name, 0, " ".join(error.split()))
+        rejects = Rejects()
+        rejects.add(UNREADABLE, name, 0, " ".join(error.split()))
         with self._lock:
             source = self._get(name, kind, cluster, 0.0)
             source.last_attempt_us = at_us
-            understood = source.last_success_us is not None
-        if not understood:
+            readable_before = source.last_success_us is not None
+        if not readable_before:
             self.failed(name, at_us, error, kind, cluster)
-        self.rejected(name, told, kind, cluster)
+        self.rejected(name, rejects, kind, cluster)
 
     def all(self) -> list[SourceStatus]:
         """A copy of every status, by name."""

@@ -189,7 +189,7 @@ class Collectors:
 
     def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
         """A clock was read."""
-        self._clocks.heard(cluster, name, offset_us, at_us)
+        self._clocks.record(cluster, name, offset_us, at_us)
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
         """The newest record of each pod or run on a node that no record has ended."""

@@ -326,7 +326,7 @@ class Service:
                 self._receivers[name] = make_receiver(name)
             now_us = self.now_us()
             batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
-            self._clocks.pushed(source, batches, now_us)
+            self._clocks.record_pushed(source, batches, now_us)
             # Contexts are repeated in every request: they are no news.
             rows = sum(b.rows.num_rows for b in batches if isinstance(b, Points) or b.table != "context")
             refused = rejects.total

@@ -1,4 +1,4 @@
--- A row is a GPU that two clusters measured over the same time: gpu, and their names.
+-- A row is a GPU measured in two clusters at the same time, and the names of the clusters.
 with seen as (
     select gpu, cluster, greatest(min(first_us), $since_us) as first_us, max(last_us) as last_us
     from device

@@ -1,5 +1,5 @@
 -- A row is a node and its GPUs that only one side knows: the scheduler (never measured) or the exporter (no record).
-with told as (
+with scheduled as (
     select cluster, node from node
     union
     select cluster, node from claim where node is not null
@@ -15,7 +15,7 @@ select
     count(*) filter (where not g.measured) as unmeasured,
     count(*) filter (where g.measured and t.node is null) as unknown
 from gpu g
-left join told t on t.cluster = g.cluster and t.node = g.node
+left join scheduled t on t.cluster = g.cluster and t.node = g.node
 group by all
 having unmeasured > 0 or unknown > 0
 order by all;

@@ -1,5 +1,5 @@
--- A row is a node whose GPUs are read by two label sets at other instants of one hour. exporters: the label sets differ
--- in what a workload does not change, so two exporters (or two scrapers) speak; else the owner's labels come and go.
+-- A row is a node whose GPUs are sampled with two label sets at different instants of one hour. exporters: the label sets
+-- differ in labels that a workload does not change, so there are two exporters (or scrapers); else owner labels come and go.
 with alternating as (
     select
         s.device_id,

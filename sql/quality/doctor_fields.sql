@@ -1,4 +1,4 @@
--- A row is a node with held devices that were sampled, and which of the fields that verdicts need never came from it.
+-- A row is a node with held, sampled devices, and which of the fields that detectors need it never delivered.
 select
     d.cluster,
     coalesce(d.node, '?') as node,

@@ -1,4 +1,4 @@
--- A row is a currency, other than the reporting one, in which a part of the fleet's time is priced, and from when to when.
+-- A row is a currency other than the reporting one in which part of the fleet's time is priced, and from when to when.
 with owned as (
     select k.cluster, k.class_id, min(c.start_us) as start_us, max(c.end_us) as end_us
     from device_class k

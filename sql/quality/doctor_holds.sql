@@ -1,4 +1,4 @@
--- A row is a node and the device time on it whose holder is estimated or claimed twice, and what nobody measured.
+-- A row is a node: its device time with an estimated holder, with two holders, and unmeasured.
 with gap as (
     select d.cluster, d.node, sum(l.unobserved_us) as unobserved_us
     from ledger_hour l

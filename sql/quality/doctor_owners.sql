@@ -1,4 +1,4 @@
--- A row is an owner of held time that no rule gives to a team; all_held_us is the held time of everybody.
+-- A row is an owner of held time without a team; all_held_us is the held time of all owners.
 with held as (
     select
         r.account,

@@ -1,4 +1,4 @@
--- A row is a reason for which input was refused, how often, and the first piece of it.
+-- A row is a reason for refused input, how often it occurred, and the first example.
 select
     kind,
     reason,

@@ -1,4 +1,4 @@
--- A row is a reason for which verdicts could not be reached, on how many devices and for how long.
+-- A row is a reason why detectors could not evaluate devices: how many devices, and for how long.
 select
     cluster,
     detector,

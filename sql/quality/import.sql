@@ -1,4 +1,4 @@
--- A row is an import kind of a cluster: its files, when the last came, and what they held.
+-- A row is an import kind of a cluster: its files, the time of the last import, and their records.
 select
     kind,
     cluster,

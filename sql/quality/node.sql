@@ -1,4 +1,4 @@
--- A row is a node that is measured: its newest sample beside that of its cluster, and its slowest usual interval.
+-- A row is a measured node: its newest sample, that of its cluster, and its longest usual interval.
 with last_sample as (
     select device_id, max(observed_us) as last_us
     from sample_tail

@@ -1,4 +1,4 @@
--- A row is a name that a run has, by the kind of rule that would match it; of labels, all labels of a run as JSON.
+-- A row is a name of a run, by the kind of ownership rule that would match it; for labels, all labels of a run as JSON.
 select distinct kind, value
 from (
     select unnest(['queue', 'namespace', 'account', 'user', 'labels', 'own']) as kind,

@@ -1,4 +1,4 @@
--- A row is a reason for which pieces of imported files were refused, how often, and the first piece of it.
+-- A row is a reason for refused items of imported files, how often it occurred, and the first example.
 select
     kind,
     cluster,

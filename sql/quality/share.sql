@@ -1,4 +1,4 @@
--- A row is the held time of the books since an hour: all of it, what no team owns, and what nobody measured.
+-- A row is the held time of the ledger since an hour: in total, without a team, and unmeasured.
 select
     sum(units) as held,
     sum(units) filter (where lacking) as unattributed,

@@ -54,14 +54,16 @@ def test_a_currency_that_prices_cannot_be_told_in_is_warned_of(books: Api) -> No
     told = [send(books, f"fx?currency={code}", FX)[1]["warnings"] for code in ("USD", "GPB")]
 
     assert [[], 2] == [told[0], len(told[1])]
-    assert told[1][0].startswith("prices in EUR are not told in GPB but stay in EUR: no exchange rate EUR to GPB at ")
+    assert told[1][0].startswith(
+        "prices in EUR are not converted to GPB but stay in EUR: no exchange rate EUR to GPB at "
+    )
     assert "add a line USD,GPB,RATE," in told[1][1]
 
 
 def test_a_currency_that_nothing_leads_to_is_warned_of(api: Api) -> None:
     told = [send(api, f"fx?currency={code}", FX)[1]["warnings"] for code in ("USD", "GPB")]
 
-    assert [[], ["no price is in GPB and no exchange rate leads to it: is it the currency you mean?"]] == told
+    assert [[], ["no price is in GPB and no exchange rate leads to it: is it the right currency?"]] == told
 
 
 def test_a_price_without_an_exchange_rate_stays_and_is_named(books: Api) -> None:
@@ -182,7 +184,7 @@ def test_the_command_line_does_the_same(tmp_path: Path, capsys: pytest.CaptureFi
     assert (0, "exchange rates: 1 rows, in force") == told("fx", "--max-age-days", "3660")
     assert (2, True) == (refused := told("fx", "--currency", "usd"))[:1] + ("three-letter" in refused[1],)
     warned = told("fx", "--currency", "GPB")[1].splitlines()
-    assert (3, True) == (len(warned), warned[0].startswith("exchange rates: prices in EUR are not told in GPB"))
+    assert (3, True) == (len(warned), warned[0].startswith("exchange rates: prices in EUR are not converted to GPB"))
     assert (0, "exchange rates: 1 rows, in force") == told("fx", "--currency", "USD", "--max-age-days", "3660")
     found = told("fx")[1]
     assert ("USD", 3660) == (found["currency"], found["max_age_days"])

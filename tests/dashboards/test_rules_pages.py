@@ -228,9 +228,7 @@ def test_a_rule_that_could_not_judge_is_shown() -> None:
     owners = {"id": "rules", "status": "warn", "what": "ownership rules without effect: line 2"}
 
     assert "straggler in sim: no column x" in text(rules_list.troubles([], [check | {"fix": "Mend it."}, owners]))
-    assert None is rules_list.troubles(
-        [], [owners, {"id": "detectors", "status": "ok", "what": "every detector judged"}]
-    )
+    assert None is rules_list.troubles([], [owners, {"id": "detectors", "status": "ok", "what": "every detector ran"}])
 
 
 def test_limits_of_pools_and_teams_are_listed() -> None:

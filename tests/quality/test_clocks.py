@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.core.clock import parse_rfc3339, rfc3339
 from gpuwatch.core.model import CONTEXT, POINT, SERIES, Points, Records
 from gpuwatch.quality import doctor
-from gpuwatch.quality.clocks import FRESH_US, LOOK_EVERY_US, LOOKS_LEAST, SENDERS_MAX, Clocks, WrongClock
+from gpuwatch.quality.clocks import FRESH_US, READ_EVERY_US, READINGS_MIN, SENDERS_MAX, Clocks, WrongClock
 
 T0_US = 1_793_577_600_000_000
 S = 1_000_000
@@ -28,13 +28,13 @@ def push(newest_us: dict[str, int]) -> list[Records | Points]:
     ]
 
 
-def pushed(offsets_s: dict[str, float], looks: int = LOOKS_LEAST) -> list[WrongClock]:
+def pushed(offsets_s: dict[str, float], looks: int = READINGS_MIN) -> list[WrongClock]:
     """What is said of nodes whose newest samples are that far from now, after some looks."""
     clocks = Clocks()
     for look in range(looks):
-        now_us = T0_US + look * LOOK_EVERY_US
-        clocks.pushed("sender", push({node: now_us + round(s * S) for node, s in offsets_s.items()}), now_us)
-    return clocks.wrong(T0_US + looks * LOOK_EVERY_US)
+        now_us = T0_US + look * READ_EVERY_US
+        clocks.record_pushed("sender", push({node: now_us + round(s * S) for node, s in offsets_s.items()}), now_us)
+    return clocks.wrong(T0_US + looks * READ_EVERY_US)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_pushes_that_say_nothing_of_a_clock(offsets_s: dict[str, float]) -> None
 
 
 def test_one_look_is_not_enough() -> None:
-    assert [] == pushed({"n1": 600}, looks=LOOKS_LEAST - 1)
+    assert [] == pushed({"n1": 600}, looks=READINGS_MIN - 1)
 
 
 def test_samples_from_the_future_are_a_clock_ahead() -> None:
@@ -68,8 +68,10 @@ def test_a_node_far_behind_the_others_of_its_sender_is_behind() -> None:
 def test_one_late_delivery_among_timely_ones_is_no_wrong_clock() -> None:
     clocks = Clocks()
     for look, late_s in enumerate((5, 4, 400, 5, 5)):
-        now_us = T0_US + look * LOOK_EVERY_US
-        clocks.pushed("sender", push({"n1": now_us - late_s * S, "n2": now_us - 4 * S, "n3": now_us - 4 * S}), now_us)
+        now_us = T0_US + look * READ_EVERY_US
+        clocks.record_pushed(
+            "sender", push({"n1": now_us - late_s * S, "n2": now_us - 4 * S, "n3": now_us - 4 * S}), now_us
+        )
 
     assert [] == clocks.wrong(now_us)
 
@@ -77,7 +79,7 @@ def test_one_late_delivery_among_timely_ones_is_no_wrong_clock() -> None:
 def test_a_clock_that_was_read_is_off_by_the_middle_of_its_looks() -> None:
     clocks = Clocks()
     for offset_s in (-11, -12, -300):
-        clocks.heard("c1", "dcgm n1:9400", offset_s * S, T0_US)
+        clocks.record("c1", "dcgm n1:9400", offset_s * S, T0_US)
 
     assert [WrongClock("c1", "dcgm n1:9400", -12 * S)] == clocks.wrong(T0_US)
     assert [] == clocks.wrong(T0_US + FRESH_US + 1)
@@ -86,9 +88,9 @@ def test_a_clock_that_was_read_is_off_by_the_middle_of_its_looks() -> None:
 def test_senders_without_end_are_forgotten() -> None:
     clocks = Clocks()
     for number in range(SENDERS_MAX + 10):
-        clocks.pushed(f"sender {number}", [], T0_US)
+        clocks.record_pushed(f"sender {number}", [], T0_US)
 
-    assert SENDERS_MAX == len(clocks._looked)
+    assert SENDERS_MAX == len(clocks._read_at)
 
 
 def test_the_check_names_them_and_the_fix() -> None:

@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.core.model import CONTEXT, Records, Rejects, context_key, device_key
 from gpuwatch.ledger import attribution
 from gpuwatch.output.fix_hints import Advice
-from gpuwatch.quality.doctor import NO_GPU, NOT_LOOKED, OF_BOOKS, Check, _rate_lines, examine, wrong
+from gpuwatch.quality.doctor import AFTER_ANALYSIS, NO_GPU, NOT_ANALYSED, Check, _rate_lines, examine, wrong
 from gpuwatch.quality.status import SourceStatus
 from gpuwatch.rates.card import parse_rates
 from gpuwatch.store.database import Store
@@ -138,7 +138,7 @@ def test_two_exporters_of_one_node_are_named() -> None:
     check = checks(world.store)["exporters"]
 
     assert "warn" == check.status
-    assert "1 GPUs are read twice, of which one reading counts: c1/n1 (1)" == check.what
+    assert "1 GPUs are read twice; only one reading counts: c1/n1 (1)" == check.what
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_gpus_of_a_node_whose_links_nobody_tells_are_named_with_the_command() ->
 
     check = checks(world.store)["topology"]
 
-    assert ("warn", "what links the GPUs of 1 nodes is not known (c1/n1)") == (check.status, check.what)
+    assert ("warn", "GPU links of 1 nodes unknown (c1/n1)") == (check.status, check.what)
     assert "nvidia-smi topo -m" in check.fix
 
 
@@ -209,8 +209,8 @@ def test_an_analysed_store_was_looked_at() -> None:
 
     found = examine(world.store)
 
-    assert [] == [check.id for check in found if check.what == NOT_LOOKED]
-    assert set(OF_BOOKS) | {"analysis", "rejects"} == {check.id for check in found}
+    assert [] == [check.id for check in found if check.what == NOT_ANALYSED]
+    assert set(AFTER_ANALYSIS) | {"analysis", "rejects"} == {check.id for check in found}
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_what_is_stored_and_not_analysed_was_not_looked_at(advice: Advice, statu
         found = {check.id: check for check in examine(world.store, advice=advice)}
 
     assert status == found["analysis"].status
-    assert {(name, "warn", NOT_LOOKED, fix) for name in OF_BOOKS} == {
-        (check.id, check.status, check.what, check.fix) for check in found.values() if check.id in OF_BOOKS
+    assert {(name, "warn", NOT_ANALYSED, fix) for name in AFTER_ANALYSIS} == {
+        (check.id, check.status, check.what, check.fix) for check in found.values() if check.id in AFTER_ANALYSIS
     }
     assert "ok" == found["rejects"].status
 
@@ -239,8 +239,8 @@ def test_a_fleet_without_gpus_is_not_sent_to_the_analysis_again() -> None:
     topology_derive.derive(world.store, "c1")
     found = checks(world.store)
 
-    assert ("fail", "no record that was analysed names a GPU") == (found["analysis"].status, found["analysis"].what)
-    assert {("warn", NO_GPU)} == {(check.status, check.what) for check in found.values() if check.id in OF_BOOKS}
+    assert ("fail", "no analysed record names a GPU") == (found["analysis"].status, found["analysis"].what)
+    assert {("warn", NO_GPU)} == {(check.status, check.what) for check in found.values() if check.id in AFTER_ANALYSIS}
     assert "analyze" not in found["books"].fix
 
 
@@ -267,7 +267,7 @@ def test_pieces_that_live_sources_and_files_refused_are_told_together() -> None:
         store.sql("insert into reject values ('d', 'sacct', 'c1', 'dump.txt', 'no end time', 2, 4, '12|')")
         found = {check.id: check for check in examine(store, advice=SERVER, sources=[source])}
 
-    assert ("warn", "7 pieces of input refused for 2 reasons") == (found["rejects"].status, found["rejects"].what)
+    assert ("warn", "7 input items were refused for 2 reasons") == (found["rejects"].status, found["rejects"].what)
     assert [
         "dcgm http://n1:9400/metrics:7: not a number (5 times): DCGM_FI_DEV_GPU_UTIL x",
         "dump.txt:4: no end time (2 times): 12|",
@@ -344,4 +344,4 @@ def test_a_gpu_that_is_read_under_two_clusters_counts_twice() -> None:
     assert ("warn", "1 GPUs are measured in two clusters at once and count twice: GPU-a (c1, c2)") == (
         check.status, check.what,
     )  # fmt: skip
-    assert "one cluster name" in check.fix
+    assert "use one name" in check.fix

@@ -132,7 +132,7 @@ def test_an_import_of_which_nothing_could_be_used_failed(store: Store) -> None:
     imported(store, "sacct", 0, 3)
     item = only(quality(store, None, [], NOW_US))
 
-    assert ("failing", "nothing of dump.txt could be used") == (item["state"], item["error"])
+    assert ("failing", "nothing in dump.txt could be used") == (item["state"], item["error"])
 
 
 def test_nodes_that_report_all_fields_are_not_listed() -> None:
@@ -225,5 +225,5 @@ def test_what_live_sources_refused_is_in_the_checks(store: Store) -> None:
     status.rejects.add("not a number", URL, 7, "x", 2)
     check = next(one for one in quality(store, None, [status], NOW_US)["checks"] if one["id"] == "rejects")
 
-    assert ("warn", "2 pieces of input refused for 1 reasons") == (check["status"], check["what"])
+    assert ("warn", "2 input items were refused for 1 reasons") == (check["status"], check["what"])
     assert f"{URL}:7: not a number (2 times): x" in check["fix"]
