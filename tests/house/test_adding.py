@@ -54,7 +54,7 @@ THROW_AWAY = register(
 ''',
     "sql/detectors/throw_away.sql": "-- A row is a device hour.\nselect 1 as one;\n",
     "tests/detectors/test_throw_away.py": '"""The throw-away rule."""\n',
-    "docs/detectors/throw-away.md": "# throw-away\n\n## What it says\n\n## Thresholds\n\n## What it does not flag\n\n## Fix\n",
+    "docs/detectors/throw-away.md": "# throw-away\n\n## What it reports\n\n## Thresholds\n\n## What it does not flag\n\n## Fix\n",
 }
 SOURCE = {
     "collectors/throw_away/__init__.py": '"""Throw-away source."""\n',

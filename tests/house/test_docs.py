@@ -11,7 +11,7 @@ import pytest
 from tests.house import docs_tables
 
 ROOT = Path(__file__).parents[2]
-RULE_HEADINGS = ["What it says", "Thresholds", "What it does not flag", "Fix"]
+RULE_HEADINGS = ["What it reports", "Thresholds", "What it does not flag", "Fix"]
 RULE_PAGES = sorted(path for path in (ROOT / "docs/detectors").glob("*.md") if path.stem != "README")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -39,9 +39,19 @@ def test_the_tables_are_written_in_place(tmp_path: Path, monkeypatch: pytest.Mon
     assert "before\n<!-- begin t: x -->\n| A |\n| --- |\n| one |\n| two |\n<!-- end t -->\nafter\n" == page.read_text()
 
 
+def test_the_docs_are_plain_english() -> None:
+    """Words that the project does not use; ids that are public, such as `links-told`, are the exception."""
+    words = re.compile(r"(?<![-`\w])(?:told|said|spoken|reckon\w*|anew|dear|dearest)(?![-`\w])", re.IGNORECASE)
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+
+    assert [] == [
+        f"{page.relative_to(ROOT)}: {word}" for page in pages for word in words.findall(page.read_text("utf-8"))
+    ]
+
+
 @pytest.mark.parametrize("page", RULE_PAGES, ids=[page.stem for page in RULE_PAGES])
 def test_a_rule_page_answers_its_four_questions(page: Path) -> None:
-    """What it says, from which numbers on, what it leaves alone, and what to do."""
+    """What it reports, from which numbers on, what it leaves alone, and what to do."""
     headings = re.findall(r"^#+ (.+?)\s*$", page.read_text("utf-8"), re.MULTILINE)
 
     assert RULE_HEADINGS == [heading for heading in headings if heading in RULE_HEADINGS]

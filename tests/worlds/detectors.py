@@ -289,12 +289,12 @@ def printed_thresholds(rule: Rule) -> dict[str, str]:
 
 
 PAGE_HEADINGS: Sequence[str] = (
-    "What it says",
+    "What it reports",
     "Why it matters",
     "How it decides",
     "Thresholds",
     "What it does not flag",
-    "Not judgeable",
+    "What it cannot evaluate",
     "Fix",
     "Example",
 )
