@@ -196,7 +196,7 @@ def sign(
 
 @period.command("verify")
 def verify(name: Name, data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
-    """Computes the digest of every closing anew; exit code 1 where one does not hold."""
+    """Computes the digest of every closing again; exit code 1 if one does not match."""
     from gpuwatch.billing.periods.frozen import digest_of
 
     choose(form, True)

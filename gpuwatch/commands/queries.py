@@ -56,7 +56,7 @@ def findings(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Findings, open and resolved, the dearest first. A table shows keys where there is room; --format json always has them."""
+    """Findings, open and resolved, highest cost first. A table shows keys where there is room; --format json always has them."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.findings.read import FIELDS, read
     from gpuwatch.findings.repository import Actions
