@@ -1,4 +1,4 @@
-"""Asking a Prometheus server for all of something in pieces that it answers: smaller ones, and later, when it refuses."""
+"""Reads everything from a Prometheus server: splits queries that are too large, and retries those that come too early."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gpuwatch.collectors.prometheus.http import LARGE, LATER, NEVER, Client, Refused
-from gpuwatch.collectors.prometheus.response import Matrix, matrix
+from gpuwatch.collectors.prometheus.http import Client
+from gpuwatch.collectors.prometheus.refusals import LARGE, LATER, NEVER, Refused
+from gpuwatch.collectors.prometheus.response import Matrix, parse_matrix
 from gpuwatch.collectors.shared.live_options import backoff_s
 from gpuwatch.core.clock import SECOND_US
 
 TRIES = 8
 FIRST_WAIT_S, MOST_WAIT_S = 1.0, 60.0
 LEAST_SAMPLES = 100
-"""A server that refuses so few is not asked for fewer."""
+"""The lower limit for the samples of one query."""
 LEAST_S = 1
 GROW_AFTER, GROWTH = 50, 1.25
 MAX_NAMES = 1_000
 MARGIN_S = 1
-"""Prometheus before 3 takes a range with both its ends, from 3 on without its start: more is asked for, and cut here."""
+"""Ranges include their start before Prometheus 3, and exclude it from 3 on: this margin is requested and cut off here."""
 MAX_QUERY_BYTES = 4_000
-"""Proxies refuse addresses of more than 8 KiB, VictoriaMetrics queries of more than 16."""
+"""Proxies refuse addresses above 8 KiB, VictoriaMetrics queries above 16 KiB."""
 _MATCHER = r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*'
 _MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*,?\s*")
 T = TypeVar("T")
 
 
-class Asker:
-    """Queries one server patiently. May be used from many threads: what one learns of a limit holds for all."""
+class QueryRunner:
+    """Queries one server with retries. Threads share it, and the limits that it learns."""
 
     def __init__(
         self,
@@ -42,28 +43,28 @@ class Asker:
         stop: threading.Event | None = None,
         tries: int = TRIES,
     ) -> None:
-        """`match` are further matchers (see matchers_of); `most_samples` is the most to ask for in one query; `tries`
-        is how often to ask a server that says "later"."""
+        """`match` are additional matchers (see matchers_of); `most_samples` is the limit for one query; `tries`
+        is the number of attempts while a server answers "later"."""
         self.client = client
         self.match = match
         self._tries = tries
-        self.most_samples = self._wished = most_samples
+        self.most_samples = self._max_samples = most_samples
         self._good = 0
         self._of_series = False
         self._answered = False
-        """Whether the server ever did: one that cannot be reached at first is told at once."""
+        """Whether the server ever answered: if it is unreachable at first, there is no retry."""
         self._stop = stop or threading.Event()
 
     def selector(self, names: Sequence[str], more: str = "") -> str:
-        """The series of some metrics that this source is about."""
+        """A selector of the series of some metrics."""
         if len(names) == 1:
             found = [f'__name__="{names[0]}"']
         else:
             found = [f'__name__=~"{"|".join(map(re.escape, names))}"']
         return "{" + ",".join([*found, *filter(None, (self.match, more))]) + "}"
 
-    def patient(self, ask: Callable[[], T]) -> T:
-        """What `ask` answers, tried again after a pause where that helps. Raises Refused."""
+    def with_retries(self, ask: Callable[[], T]) -> T:
+        """The result of `ask`, retried after a pause if that helps. Raises Refused."""
         for attempt in range(1, self._tries + 1):
             try:
                 found = ask()
@@ -71,38 +72,38 @@ class Asker:
                 return found
             except Refused as refused:
                 first = not self._answered and not refused.status
-                if refused.helps != LATER or first or attempt == self._tries or self._stop.is_set():
+                if refused.remedy != LATER or first or attempt == self._tries or self._stop.is_set():
                     raise
-                told = (refused.retry_after_s or 0.0) + random.random()
-                self._stop.wait(max(backoff_s(attempt, FIRST_WAIT_S, MOST_WAIT_S), told))
+                requested_s = (refused.retry_after_s or 0.0) + random.random()
+                self._stop.wait(max(backoff_s(attempt, FIRST_WAIT_S, MOST_WAIT_S), requested_s))
         raise AssertionError("no tries")
 
-    def raw(
+    def raw_samples(
         self, names: Sequence[str], start_us: int, end_us: int, samples_a_second: float, more: str = ""
     ) -> Iterator[tuple[Matrix, int]]:
         """Every raw sample of [start_us, end_us), whole seconds, as matrices with the bytes of their answers.
 
-        `samples_a_second` is about what a query of all names meets. What is no number is left out.
-        Raises Refused when the server does not answer the smallest question either.
+        `samples_a_second` is an estimate for all names together. Values that are not numbers are left out.
+        Raises Refused if the server refuses the smallest query too.
         """
         each = samples_a_second / max(len(names), 1)
-        todo = [_Piece(group, start_us, end_us) for group in _groups(names, self._share(each, start_us, end_us))]
+        todo = [_Query(group, start_us, end_us) for group in _groups(names, self._share(each, start_us, end_us))]
         todo.reverse()
         while todo:
-            piece = todo.pop()
+            query = todo.pop()
             if self._stop.is_set():
                 raise Refused(f"{self.client.access.url}: stopped", NEVER)
-            expected = each * piece.weight
-            if expected > self.most_samples and (halves := piece.halves(self._of_series)):
+            expected = each * query.weight
+            if expected > self.most_samples and (halves := query.halves(self._of_series)):
                 todo += reversed(halves)
                 continue
-            seconds = math.ceil((piece.end_us - piece.start_us) / SECOND_US) + MARGIN_S
-            selector = self.selector(piece.names, ",".join(filter(None, (more, *piece.matchers))))
-            query, at_s = f"{selector}[{seconds}s]", math.ceil(piece.end_us / SECOND_US)
+            seconds = math.ceil((query.end_us - query.start_us) / SECOND_US) + MARGIN_S
+            selector = self.selector(query.names, ",".join(filter(None, (more, *query.matchers))))
+            text, at_s = f"{selector}[{seconds}s]", math.ceil(query.end_us / SECOND_US)
             try:
-                body = self.patient(lambda query=query, at=at_s: self.client.matrix(query, at))  # type: ignore[misc]
+                body = self.with_retries(lambda text=text, at=at_s: self.client.matrix(text, at))  # type: ignore[misc]
             except Refused as refused:
-                halves = piece.halves(refused.of_series) if refused.helps == LARGE else []
+                halves = query.halves(refused.of_series) if refused.remedy == LARGE else []
                 self._of_series |= refused.of_series
                 if not halves:
                     raise
@@ -110,28 +111,28 @@ class Asker:
                 todo += reversed(halves)
             else:
                 self._learn(None)
-                yield matrix(body).within(piece.start_us, piece.end_us), len(body)
+                yield parse_matrix(body).within(query.start_us, query.end_us), len(body)
 
     def _learn(self, refused: float | None) -> None:
-        """Asks for less from now on after a refusal, and for a little more after many answers: it may have been slow."""
+        """Lowers the limit after a refusal, and raises it slowly after many answers: the server may have been busy."""
         if refused is not None:
             self._good = 0
             if refused > 0:
                 self.most_samples = min(self.most_samples, max(int(refused / 2), LEAST_SAMPLES))
             return
         self._good += 1
-        if self._good >= GROW_AFTER and self.most_samples < self._wished:
+        if self._good >= GROW_AFTER and self.most_samples < self._max_samples:
             self._good = 0
-            self.most_samples = min(self._wished, math.ceil(self.most_samples * GROWTH))
+            self.most_samples = min(self._max_samples, math.ceil(self.most_samples * GROWTH))
 
     def _share(self, each: float, start_us: int, end_us: int) -> int:
-        """How many metrics to ask for at a time: as many as stay below the limit over the whole span."""
+        """How many metrics fit into one query over the whole span."""
         one = each * (end_us - start_us) / SECOND_US
         return max(int(self.most_samples / one), 1) if one > 0 else MAX_NAMES
 
 
 def _groups(names: Sequence[str], size: int) -> list[list[str]]:
-    """Names in groups of at most `size`, whose queries are not too long either."""
+    """Names in groups of at most `size`, and short enough for one query."""
     groups: list[list[str]] = [[]]
     length = 0
     for name in names:
@@ -144,8 +145,8 @@ def _groups(names: Sequence[str], size: int) -> list[list[str]]:
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """A question: some metrics in a span, of the devices that matchers leave."""
+class _Query:
+    """A query: some metrics in a span, of the devices that match."""
 
     names: list[str]
     start_us: int
@@ -157,10 +158,10 @@ class _Piece:
         """Its share of the samples of a metric in a second, times seconds."""
         return len(self.names) * (self.end_us - self.start_us) / SECOND_US / (1 << len(self.matchers))
 
-    def halves(self, of_series: bool) -> list[_Piece]:
-        """The question in two: by metrics, then one metric by time, then by devices; `of_series` changes the last two.
+    def halves(self, of_series: bool) -> list[_Query]:
+        """Splits the query by metrics; a single metric by time, then by devices; with `of_series` by devices first.
 
-        None where it cannot be smaller.
+        Empty if it cannot be split.
         """
         if len(self.names) > 1:
             middle = len(self.names) // 2
@@ -168,16 +169,16 @@ class _Piece:
         ways = [self._by_time, self._by_devices]
         return next((found for way in (reversed(ways) if of_series else ways) if (found := way())), [])
 
-    def _by_time(self) -> list[_Piece]:
+    def _by_time(self) -> list[_Query]:
         seconds = (self.end_us - self.start_us) // SECOND_US
         at_us = self.start_us + seconds // 2 * SECOND_US
         return [replace(self, end_us=at_us), replace(self, start_us=at_us)] if seconds > LEAST_S else []
 
-    def _by_devices(self) -> list[_Piece]:
+    def _by_devices(self) -> list[_Query]:
         if len(self.matchers) >= len(_DEVICES):
             return []
         devices = _DEVICES[len(self.matchers)]
-        both = (f'UUID{sign}"{devices}"' for sign in ("=~", "!~"))  # the second has also what has no such label
+        both = (f'UUID{sign}"{devices}"' for sign in ("=~", "!~"))  # the second also matches series without that label
         return [replace(self, matchers=(*self.matchers, one)) for one in both]
 
 
@@ -189,14 +190,14 @@ _DEVICES = tuple(
 """Regular expressions of about half of all UUIDs each, independent of each other: a bit of their last digits."""
 
 
-def matchers_of(text: str) -> str:
-    """Label matchers as they stand in a selector, with or without its braces. Raises ValueError for anything else."""
+def parse_matchers(text: str) -> str:
+    """Checks label matchers of a selector, with or without braces. Raises ValueError."""
     inside = text.strip()
     if inside.startswith("{") and inside.endswith("}"):
         inside = inside[1:-1]
     inside = inside.strip().rstrip(",")
     if inside and not _MATCHERS.fullmatch(inside):
-        raise ValueError(f'{text!r} is no selector of labels; write {{cluster="c1",job="dcgm-exporter"}}')
+        raise ValueError(f'{text!r} is not a label selector; write {{cluster="c1",job="dcgm-exporter"}}')
     if "__name__" in inside:
-        raise ValueError(f"{text!r} names metrics: gpuwatch asks for those that it needs itself")
+        raise ValueError(f"{text!r} names metrics: gpuwatch selects the metrics it needs itself")
     return inside

@@ -1,14 +1,12 @@
 """Queries to a server of the Prometheus API through prometheus-api-client, bounded in time and size.
 
-The client reads whole answers and parses them with the stock JSON parser; a hook of its session reads them piece by
-piece up to a bound, turns refusals into one error that says what helps, and hands matrices over as bytes
-(see prometheus_wire).
+The library reads whole answers and parses them with the standard JSON parser. A hook of its session instead reads them
+in chunks up to a limit, turns refusals into one error with a remedy, and hands matrices over as bytes (see response).
 """
 
 from __future__ import annotations
 
 import io
-import json
 import math
 import re
 import threading
@@ -19,31 +17,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from gpuwatch.collectors.prometheus.refusals import CHECK_PATH, LARGE, LATER, NEVER, Refused, refusal
 from gpuwatch.collectors.shared.credentials import ANONYMOUS, Credentials
-from gpuwatch.core.errors import SourceUnreachable, UnreadableInput
+from gpuwatch.core.errors import UnreadableInput
 
 CONNECT_S = 10.0
 DEFAULT_TIMEOUT_S = 120.0
-"""Between two pieces of an answer: Prometheus gives up on a query after two minutes."""
+"""Time between two chunks of an answer: Prometheus gives up on a query after two minutes."""
 WHOLE_FACTOR = 3
-"""A whole answer may take that many timeouts."""
+"""A complete answer may take this many timeouts."""
 MAX_BYTES = 32 * 1024 * 1024
 READ_BYTES = 1 << 20
 MAX_ERROR_BYTES = 64 * 1024
-MAX_ERROR_TEXT = 300
-MAX_WAIT_S = 300.0
-"""Of a Retry-After that is believed."""
-
-LARGE, LATER, NEVER = "large", "later", "never"
-"""What helps after a refusal: to ask for less, to ask later, nothing but a change of the settings."""
-_LARGE_TEXT = re.compile(
-    r"too many (?:samples|series|chunks|points|bytes|time ?series)|too large|exceed|limit|time-?out|timed out|deadline"
-    r"|-search\.max(?:Samples|Unique|Export|Series|Memory)|larger than|cannot select more|not enough memory",
-    re.IGNORECASE,
-)
-_SERIES_TEXT = re.compile(r"-search\.max|series|chunks", re.IGNORECASE)
-_TIMEOUT_TEXT = re.compile(r"time-?out|timed out|deadline", re.IGNORECASE)
-CHECK_PATH = "check the address: the path of Mimir ends in /prometheus, that of a VictoriaMetrics cluster in /select/0/prometheus"
 _REASONS = (
     "connection refused",
     "name or service not known",
@@ -57,25 +42,9 @@ _REASONS = (
 _API_PATH = re.compile(r"/api/v1(?:/query(?:_range)?)?/*$|/+$")
 
 
-class Refused(SourceUnreachable):
-    """A query that was not answered. `helps` is LARGE, LATER or NEVER; `status` is 0 where no HTTP answer came."""
-
-    @property
-    def of_series(self) -> bool:
-        """Whether it is about how many series were asked for: less time may not help, VictoriaMetrics counts whole
-        blocks of hours of a series."""
-        return self.helps == LARGE and _SERIES_TEXT.search(str(self)) is not None
-
-    def __init__(self, text: str, helps: str, retry_after_s: float | None = None, status: int = 0) -> None:
-        super().__init__(text)
-        self.status = status
-        self.helps = helps
-        self.retry_after_s = retry_after_s
-
-
 @dataclass(frozen=True)
 class Access:
-    """Where the API is and how to be let in. Secrets are in no repr."""
+    """Address, credentials and bounds of a server. Secrets appear in no repr."""
 
     url: str
     """Without trailing slash and without /api/v1."""
@@ -91,7 +60,7 @@ class Access:
 
 
 class Client:
-    """One server, asked from any number of threads: as many connections as ask at a time, used again and again."""
+    """One server, queried from any number of threads; each concurrent query has a connection from a pool."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -101,30 +70,30 @@ class Client:
 
     def matrix(self, query: str, at_s: int) -> bytes:
         """The body of the answer to an instant query for a range of raw samples. Raises Refused."""
-        # Without `nocache` VictoriaMetrics moves a query for the last half minute into the past.
+        # Without `nocache`, VictoriaMetrics shifts queries about the last 30 seconds into the past.
         params = {"time": str(at_s), "nocache": "1"}
-        answer: bytes = self._asked(lambda library: library.custom_query(query, params), as_bytes=True)
+        answer: bytes = self._query(lambda library: library.custom_query(query, params), as_bytes=True)
         return answer
 
     def vector(self, query: str, at_s: int) -> list[tuple[dict[str, str], float]]:
-        """(labels, value) of an instant query, without what is no finite number. Raises Refused, UnreadableInput."""
-        rows = self._asked(lambda library: library.custom_query(query, {"time": str(at_s), "nocache": "1"}))
+        """(labels, value) of an instant query; values that are not finite are left out. Raises Refused, UnreadableInput."""
+        rows = self._query(lambda library: library.custom_query(query, {"time": str(at_s), "nocache": "1"}))
         try:
-            found = [(texts_of(row["metric"]), float(row["value"][1])) for row in rows]
+            found = [(string_labels(row["metric"]), float(row["value"][1])) for row in rows]
         except (KeyError, TypeError, ValueError, IndexError):
-            raise UnreadableInput(f"{self.access.url}: an answer is no vector of the Prometheus API") from None
+            raise UnreadableInput(f"{self.access.url}: the answer is not a vector of the Prometheus API") from None
         return [(labels, value) for labels, value in found if math.isfinite(value)]
 
     def names(self, match: str, start_s: int, end_s: int) -> list[str]:
         """Metric names of the series that match within a span of seconds. Raises Refused, UnreadableInput."""
         params = {"match[]": match, "start": str(start_s), "end": str(end_s)}
-        found = self._asked(lambda library: library.get_label_values("__name__", params))
+        found = self._query(lambda library: library.get_label_values("__name__", params))
         if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-            raise UnreadableInput(f"{self.access.url}: the answer is no list of metric names of the Prometheus API")
+            raise UnreadableInput(f"{self.access.url}: the answer is not a list of metric names of the Prometheus API")
         return found
 
     def close(self) -> None:
-        """Closes the connections; one that is in use then closes after its answer."""
+        """Closes the connections; one in use is closed after its answer."""
         with self._lock:
             self._closed = True
             free, self._free = self._free, []
@@ -133,7 +102,7 @@ class Client:
 
     @contextmanager
     def _connection(self) -> Iterator[_Connection]:
-        """A connection that nobody else uses meanwhile."""
+        """A connection for exclusive use."""
         with self._lock:
             connection = self._free.pop() if self._free else None
         connection = connection or _connect(self.access)
@@ -147,8 +116,8 @@ class Client:
             if closed:
                 connection.library.close()
 
-    def _asked(self, ask: Callable[[Any], Any], as_bytes: bool = False) -> Any:
-        """The answer of the library, with `as_bytes` the whole body, or Refused: its own errors repeat the whole query."""
+    def _query(self, ask: Callable[[Any], Any], as_bytes: bool = False) -> Any:
+        """The library's answer, or with `as_bytes` the whole body. Raises Refused: the library's errors repeat the query."""
         from requests import exceptions as failed
         from urllib3 import exceptions as broken
 
@@ -165,34 +134,34 @@ class Client:
         except failed.SSLError as error:
             raise Refused(f"{url}: {_tls(str(error))}", NEVER) from None
         except (KeyError, TypeError, ValueError, RecursionError):  # of JSON too
-            raise UnreadableInput(f"{url}: the answer is not of the Prometheus API; {CHECK_PATH}") from None
+            raise UnreadableInput(f"{url}: this is not an answer of the Prometheus API; {CHECK_PATH}") from None
         except broken.HTTPError:
-            # VictoriaMetrics ends a connection when an answer that it has begun grows beyond a limit.
-            raise Refused(f"{url} broke off its answer; see its log for a limit that was reached", LARGE) from None
-        except OSError as error:  # the library's errors are of it too
+            # VictoriaMetrics closes the connection when a started answer exceeds a limit.
+            raise Refused(f"{url} broke off its answer; see its log for an exceeded limit", LARGE) from None
+        except OSError as error:  # includes the library's errors
             why = next((text for text in _REASONS if text.lower() in str(error).lower()), type(error).__name__)
             raise Refused(f"{url} cannot be reached: {why}; check that it runs, and the address", LATER) from None
 
 
 def base_url(text: str) -> str:
-    """The address to put before /api/v1. Raises ValueError that says what is wrong, without any secret in it."""
+    """The address without /api/v1. Raises ValueError with the problem and without any secret."""
     try:
         parts = urlsplit(text.strip())
-        named = parts.username is not None or parts.password is not None
+        has_credentials = parts.username is not None or parts.password is not None
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        raise ValueError("is no address; write http(s)://host[:port][/path]") from None
-    if named:
-        raise ValueError("holds a name or password: give them apart, the password in a file")
+        raise ValueError("is not an address; write http(s)://host[:port][/path]") from None
+    if has_credentials:
+        raise ValueError("contains a user name or password: set them separately, the password in a file")
     if not good or not text.strip().isprintable() or " " in text.strip():
-        raise ValueError("is no address; write http(s)://host[:port][/path]")
+        raise ValueError("is not an address; write http(s)://host[:port][/path]")
     if parts.query or parts.fragment:
         raise ValueError("must end with its path, without ? and #")
     return f"{parts.scheme}://{parts.netloc}{_API_PATH.sub('', parts.path)}"
 
 
-def texts_of(labels: Any) -> dict[str, str]:
-    """A label set of an answer. Raises ValueError where it is none, or a label is no text."""
+def string_labels(labels: Any) -> dict[str, str]:
+    """The label set of an answer. Raises ValueError if it is not an object of texts."""
     if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
         raise ValueError("labels are not text")
     return labels
@@ -200,7 +169,7 @@ def texts_of(labels: Any) -> dict[str, str]:
 
 @dataclass
 class _Connection:
-    """An object of the client library and what reads its answers."""
+    """An object of the client library and the hook that reads its answers."""
 
     library: Any
     hook: _Hook
@@ -224,7 +193,7 @@ def _connect(access: Access) -> _Connection:
         access.url,
         headers={"X-Scope-OrgID": access.tenant} if access.tenant else {},
         session=session,
-        retry=Retry(0, read=False),  # what is tried again is decided by who asks
+        retry=Retry(0, read=False),  # the caller decides about retries
         auth=_Credentials(access),
         timeout=(CONNECT_S, access.timeout_s),
     )
@@ -232,7 +201,7 @@ def _connect(access: Access) -> _Connection:
 
 
 class _Credentials:
-    """Puts a secret on each request as it is now; a name in ~/.netrc never replaces it."""
+    """Adds the current secret to each request, so that ~/.netrc never replaces it."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -247,7 +216,7 @@ class _Credentials:
 
 @dataclass
 class _Hook:
-    """Reads an answer up to a bound, and raises Refused where it is none."""
+    """Reads an answer up to a limit, and raises Refused for an error."""
 
     access: Access
     as_bytes: bool = field(default=False)
@@ -270,12 +239,12 @@ class _Hook:
 
     def _read(self, response: Any, most: int, cut: bool) -> bytes:
         deadline = time.monotonic() + WHOLE_FACTOR * self.access.timeout_s
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
-        # What has come so far: stream() would wait for all of READ_BYTES, however slowly they drip.
-        while piece := response.raw.read1(READ_BYTES, decode_content=True):
-            pieces.append(piece)
-            size += len(piece)
+        # read1 returns what has arrived; stream() would wait for READ_BYTES, however slowly they come.
+        while chunk := response.raw.read1(READ_BYTES, decode_content=True):
+            chunks.append(chunk)
+            size += len(chunk)
             if size > most:
                 if cut:
                     break
@@ -283,68 +252,12 @@ class _Hook:
             if time.monotonic() > deadline:
                 seconds = WHOLE_FACTOR * self.access.timeout_s
                 raise Refused(f"{self.access.url} did not end its answer within {seconds:g} s", LARGE)
-        return b"".join(pieces)
-
-
-def refusal(url: str, status: int, body: bytes, retry_after: str | None) -> Refused:
-    """The error of an answer that is not 200: what was said, what helps, and what to do."""
-    text, helps = _judged(url, status, body)
-    return Refused(text, helps, _seconds(retry_after) if helps == LATER else None, status)
-
-
-def _judged(url: str, status: int, body: bytes) -> tuple[str, str]:
-    """(what to tell, what helps)."""
-    kind, text = _error_of(body)
-    said = f"{url} answered {status}" + (f": {_short(text)}" if text else "")
-    if status == 429:
-        return f"{said}; it asks for a pause", LATER
-    if status in (401, 403):
-        return f"{said}; check user and password, token, tenant or client certificate", NEVER
-    if status == 404:
-        return f"{said}; there is no Prometheus API: {CHECK_PATH}", NEVER
-    if 300 <= status < 400:
-        return f"{said}; it redirects: give the address that it points to", NEVER
-    if status == 503:
-        if kind == "timeout" or _TIMEOUT_TEXT.search(text):
-            return said, LARGE
-        return f"{said}; it is not ready or overloaded", LATER
-    if status in (413, 504) or _LARGE_TEXT.search(text):
-        return f"{said}; raise that limit of the server", LARGE
-    if status >= 500 or status == 408:
-        return said, LATER
-    return said, NEVER
-
-
-def _error_of(body: bytes) -> tuple[str, str]:
-    """(errorType, error) of an error answer; the first line of any other."""
-    try:
-        answer = json.loads(body)
-        kind, text = str(answer.get("errorType") or ""), str(answer.get("error") or answer.get("message") or "")
-    except (ValueError, AttributeError, RecursionError):
-        kind, text = "", body.decode(errors="replace")
-        text = "" if text.lstrip()[:1] == "<" else text
-    line = " ".join(text.split())
-    return kind, line
-
-
-def _short(text: str) -> str:
-    """An error text without its middle: VictoriaMetrics tells the query first and the cause last."""
-    if len(text) <= MAX_ERROR_TEXT:
-        return text
-    return f"{text[: MAX_ERROR_TEXT // 3]} ... {text[-MAX_ERROR_TEXT * 2 // 3 :]}"
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """A Retry-After in seconds, bounded; a date counts as not told."""
-    text = (retry_after or "").strip()
-    return min(float(text), MAX_WAIT_S) if text.isascii() and text.isdigit() and len(text) < 9 else None
+        return b"".join(chunks)
 
 
 def _tls(text: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in text:
         why = re.search(r"certificate verify failed: ([^(\"']+)", text)
-        return (
-            f"its certificate is not trusted ({why[1].strip() if why else 'unknown issuer'}); give the file of its CA"
-        )
+        return f"its certificate is not trusted ({why[1].strip() if why else 'unknown issuer'}); set the file of its CA"
     match = re.search(r"\[SSL: ([A-Z0-9_]+)\]", text)
     return f"TLS failed ({match[1] if match else 'handshake'}); check http or https, CA and client certificate"

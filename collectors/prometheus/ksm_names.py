@@ -1,4 +1,4 @@
-"""What Prometheus and kube-state-metrics did to names: back to labels, resources and objects as Kubernetes writes them."""
+"""Restores the Kubernetes names of labels and resources that Prometheus and kube-state-metrics rewrote."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gpuwatch.collectors.kubernetes.nodes import POOL_LABELS
 from gpuwatch.collectors.kubernetes.owner import QUEUE_KEYS, USER_KEYS
 
 RESOURCES = r"nvidia_com_.*|nvidia\\.com/.*"
-"""Regular expression of GPU resources as a matcher writes it: kube-state-metrics' names, and the scheduler's own."""
+"""Matcher for GPU resources: the names of kube-state-metrics and of the scheduler."""
 OWN_LABELS = ("namespace", "pod", "node", "container", "uid", "job_name")
-"""Labels that Prometheus renames to exported_... where the scrape target has one of that name."""
+"""Labels that Prometheus renames to exported_... if the scrape target has one of that name."""
 _OTHER_KEYS = (
     "app.kubernetes.io/name",
     "app.kubernetes.io/instance",
@@ -79,8 +79,8 @@ def _sanitised(key: str) -> str:
 _KEYS = {_sanitised(key): key for key in (*_OTHER_KEYS, *POOL_LABELS, *USER_KEYS, *QUEUE_KEYS)}
 
 
-def key_of(label: str) -> str:
-    """The Kubernetes label key of what stands after `label_`: the known one, else the name as it is."""
+def label_key(label: str) -> str:
+    """The Kubernetes label key of a name after `label_`; an unknown name is returned unchanged."""
     if key := _KEYS.get(label):
         return key
     if mig := _MIG_LABEL.fullmatch(label):
@@ -88,17 +88,17 @@ def key_of(label: str) -> str:
     return next((real + label[len(flat) :] for flat, real in _PREFIXES.items() if label.startswith(flat)), label)
 
 
-def labels_of(series: Mapping[str, str]) -> dict[str, str]:
+def kubernetes_labels(series: Mapping[str, str]) -> dict[str, str]:
     """The Kubernetes labels of a series of kube_pod_labels or kube_node_labels."""
-    return {key_of(name[6:]): value for name, value in sorted(series.items()) if name.startswith("label_")}
+    return {label_key(name[6:]): value for name, value in sorted(series.items()) if name.startswith("label_")}
 
 
-def resource_of(text: str) -> str:
-    """A resource as Kubernetes names it: `nvidia_com_mig_1g_10gb` -> `nvidia.com/mig-1g.10gb`."""
+def resource_name(text: str) -> str:
+    """The Kubernetes name of a resource: `nvidia_com_mig_1g_10gb` -> `nvidia.com/mig-1g.10gb`."""
     for start in ("requests", "limits"):
         for mark in (".", "_"):
             if text.startswith(f"{start}{mark}nvidia"):
-                return f"{start}.{resource_of(text[len(start) + 1 :])}"
+                return f"{start}.{resource_name(text[len(start) + 1 :])}"
     if not text.startswith("nvidia_com_"):
         return text
     name = text.removeprefix("nvidia_com_")
@@ -107,11 +107,11 @@ def resource_of(text: str) -> str:
     return f"nvidia.com/{name.replace('_', '.')}"
 
 
-def plain(series: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Label sets under the names that kube-state-metrics gave them.
+def original_labels(series: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Label sets with the names that kube-state-metrics gave them.
 
-    A scrape without honor_labels moves its labels to exported_...; where that happened to one series of an answer, the
-    plain name is the target's own in all of them, as an empty value (the node of a pod without one) is not moved.
+    A scrape without honor_labels moves labels to exported_... If any series of an answer has a moved label, the plain
+    name belongs to the target in all of them, since an empty value (e.g. of a pod without node) is not moved.
     """
     found = [dict(labels) for labels in series]
     for name in OWN_LABELS:

@@ -1,7 +1,7 @@
-"""Pods, nodes and quotas as kube-state-metrics told them, put together again as Kubernetes objects.
+"""Rebuilds Kubernetes objects (pods, nodes, quotas) from series of kube-state-metrics.
 
-The objects go through the same code as those of an API server: owners, counts, starts and ends follow the same rules
-by construction.
+The objects go through the same code as those of an API server, so that the same rules apply to owners, counts, starts
+and ends.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.collectors.kubernetes.nodes import CORDON_TAINT
-from gpuwatch.collectors.prometheus.ksm_names import labels_of, resource_of
+from gpuwatch.collectors.prometheus.ksm_names import kubernetes_labels, resource_name
 from gpuwatch.collectors.shared.json_fields import Object
 from gpuwatch.core.clock import rfc3339
 
 PHASES = ("Pending", "Unknown", "Running", "Failed", "Succeeded")
-"""The later one counts where a pod had several within a span."""
+"""In order: if a pod had several phases within a span, the last one in this list counts."""
 ENDED = ("Failed", "Succeeded")
 INIT = "kube_pod_init_container_resource"
 NO_OWNER = ("", "<none>")
@@ -28,8 +28,8 @@ Facts = Mapping[str, Sequence[Fact]]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A series of a span: its labels, its last value, its first and last samples."""
+class SeriesSpan:
+    """A series in a span: its labels, last value, and the times of its first and last samples."""
 
     labels: dict[str, str]
     value: float
@@ -38,67 +38,67 @@ class Seen:
 
     @property
     def target(self) -> tuple[str, str]:
-        """The scrape target that told it."""
+        """The scrape target of the series."""
         return self.labels.get("instance", ""), self.labels.get("job", "")
 
 
 @dataclass
 class Pod:
-    """A pod that asks for GPUs, by the series of what it asks for."""
+    """A pod that requests GPUs, from the series of its requests."""
 
     namespace: str
     name: str
     uid: str
-    """Its UID; `namespace/name` where kube-state-metrics is too old to tell."""
+    """The UID; `namespace/name` if kube-state-metrics is too old to report it."""
     node: str = ""
     first_us: int = 0
     last_us: int = 0
-    """When it was last told of at all."""
+    """The last sample of any series."""
     waited_us: int | None = None
-    """When it was last told of without a node."""
+    """The last sample without a node."""
     target: tuple[str, str] = ("", "")
-    """The scrape target that told of it last."""
-    asked: dict[tuple[bool, str], dict[str, int]] = field(default_factory=dict)
+    """The scrape target of the last sample."""
+    requests: dict[tuple[bool, str], dict[str, int]] = field(default_factory=dict)
     """Devices by resource, by (whether it is an init container, container)."""
 
 
-def pods_of(series: Iterable[Seen]) -> dict[str, Pod]:
+def pods_of(series: Iterable[SeriesSpan]) -> dict[str, Pod]:
     """The pods of series of requests and limits, by UID. Bad counts and series without a pod are left out."""
     pods: dict[str, Pod] = {}
-    for seen in series:
-        labels = seen.labels
+    for span in series:
+        labels = span.labels
         namespace, name = labels.get("namespace", ""), labels.get("pod", "")
-        if not name or not _whole(seen.value):
+        if not name or not _whole(span.value):
             continue
         uid = labels.get("uid") or f"{namespace}/{name}"
-        pod = pods.setdefault(uid, Pod(namespace, name, uid, first_us=seen.first_us))
+        pod = pods.setdefault(uid, Pod(namespace, name, uid, first_us=span.first_us))
         node = labels.get("node", "")
         if node:
             pod.node = node
         else:
-            pod.waited_us = max(pod.waited_us or 0, seen.last_us)
-        pod.first_us = min(pod.first_us, seen.first_us)
-        if seen.last_us >= pod.last_us:
-            pod.last_us, pod.target = seen.last_us, seen.target
-        own = labels.get("__name__", "")
-        container = pod.asked.setdefault((own.startswith(INIT), labels.get("container", "")), {})
-        resource = resource_of(labels.get("resource", ""))
-        container[resource] = max(container.get(resource, 0), int(seen.value))
+            pod.waited_us = max(pod.waited_us or 0, span.last_us)
+        pod.first_us = min(pod.first_us, span.first_us)
+        if span.last_us >= pod.last_us:
+            pod.last_us, pod.target = span.last_us, span.target
+        metric = labels.get("__name__", "")
+        container = pod.requests.setdefault((metric.startswith(INIT), labels.get("container", "")), {})
+        resource = resource_name(labels.get("resource", ""))
+        container[resource] = max(container.get(resource, 0), int(span.value))
     for pod in pods.values():
-        # The scheduler's word on whole pods counts where nothing tells of containers.
-        if len(pod.asked) > 1:
-            pod.asked.pop((False, ""), None)
+        # The scheduler's metrics of whole pods count only without metrics of containers.
+        if len(pod.requests) > 1:
+            pod.requests.pop((False, ""), None)
     return pods
 
 
 def pod_object(pod: Pod, facts: Facts, waiting: bool = False) -> Object:
-    """The Pod object as far as it was told; with `waiting` as it was while it had no node."""
+    """The Pod object as far as it is known; with `waiting`, as it was before it had a node."""
     labels: dict[str, str] = {}
     for series, _ in facts.get("kube_pod_labels", ()):
-        labels |= labels_of(series)
-    asked = sorted(pod.asked.items())
-    containers = [{"name": name, "resources": {"limits": own}} for (init, name), own in asked if not init]
-    inits = [{"name": name, "resources": {"limits": own}} for (init, name), own in asked if init]
+        labels |= kubernetes_labels(series)
+    requests = sorted(pod.requests.items())
+    containers = [{"name": name, "resources": {"limits": limits}} for (init, name), limits in requests if not init]
+    inits = [{"name": name, "resources": {"limits": limits}} for (init, name), limits in requests if init]
     for series, _ in facts.get("kube_pod_init_container_info", ()):
         for container in inits:
             if container["name"] == series.get("container") and series.get("restart_policy") == "Always":
@@ -124,9 +124,9 @@ def pod_object(pod: Pod, facts: Facts, waiting: bool = False) -> Object:
 
 
 def phase_of(facts: Facts) -> str | None:
-    """The latest phase that a pod was told to be in."""
-    told = [series.get("phase", "") for series, value in facts.get("kube_pod_status_phase", ()) if value == 1]
-    return max((phase for phase in told if phase in PHASES), key=PHASES.index, default=None)
+    """The latest phase of a pod."""
+    phases = [series.get("phase", "") for series, value in facts.get("kube_pod_status_phase", ()) if value == 1]
+    return max((phase for phase in phases if phase in PHASES), key=PHASES.index, default=None)
 
 
 def _status(pod: Pod, facts: Facts) -> Object:
@@ -141,11 +141,11 @@ def _status(pod: Pod, facts: Facts) -> Object:
     }
     containers = []
     for name in sorted({*started, *restarts, *([""] if ended_at and not started else [])}):
-        spell = {"startedAt": at} if (at := _text(started.get(name, math.nan))) else {}
+        times = {"startedAt": at} if (at := _text(started.get(name, math.nan))) else {}
         if phase in ENDED:
-            state = {"terminated": spell | ({"finishedAt": ended_at} if ended_at else {})}
+            state = {"terminated": times | ({"finishedAt": ended_at} if ended_at else {})}
         else:
-            state = {"running": spell} if spell else {}
+            state = {"running": times} if times else {}
         count = restarts.get(name, 0.0)
         containers.append({"name": name, "state": state, "restartCount": int(count) if _whole(count) else 0})
     status: Object = {"containerStatuses": containers}
@@ -155,19 +155,19 @@ def _status(pod: Pod, facts: Facts) -> Object:
         status["reason"] = reason
     start = _time(facts, "kube_pod_start_time")
     if start or (phase in (None, "Running") and not started):
-        # Nothing else tells when it began: it was there when it was first told to be on its node.
+        # Without any other start time, the first sample on its node counts.
         status["startTime"] = start or rfc3339(pod.first_us)
     return status
 
 
 def _unscheduled(facts: Facts, at_us: int) -> Object:
-    told = [series for series, value in facts.get("kube_pod_status_unschedulable", ()) if value == 1]
-    said = {"type": "PodScheduled", "status": "False", "lastProbeTime": rfc3339(at_us)}
-    return said | ({"reason": "Unschedulable"} if told else {})
+    unschedulable = [series for series, value in facts.get("kube_pod_status_unschedulable", ()) if value == 1]
+    condition: Object = {"type": "PodScheduled", "status": "False", "lastProbeTime": rfc3339(at_us)}
+    return condition | ({"reason": "Unschedulable"} if unschedulable else {})
 
 
 def _owners(pod: Pod, facts: Facts, labels: Mapping[str, str]) -> list[Object]:
-    """The controller of a pod. Its UID is not told but by labels of a Job: a name stands for it elsewhere."""
+    """The controller of a pod. Only labels of Jobs have its UID; otherwise its name stands for it."""
     pairs = [
         (series.get("owner_kind", ""), series.get("owner_name", ""))
         for series, _ in facts.get("kube_pod_owner", ())
@@ -180,19 +180,19 @@ def _owners(pod: Pod, facts: Facts, labels: Mapping[str, str]) -> list[Object]:
     for kind, name in pairs:
         if kind not in NO_OWNER and name not in NO_OWNER:
             uid = labels.get("batch.kubernetes.io/controller-uid") or labels.get("controller-uid")
-            own = uid if kind == "Job" and uid else f"{kind}/{pod.namespace or 'default'}/{name}"
-            return [{"kind": kind, "name": name, "uid": own, "controller": True}]
+            owner_uid = uid if kind == "Job" and uid else f"{kind}/{pod.namespace or 'default'}/{name}"
+            return [{"kind": kind, "name": name, "uid": owner_uid, "controller": True}]
     return []
 
 
 def node_object(name: str, facts: Facts, ready: bool | None, cordoned: bool, since_us: int | None) -> Object:
-    """The Node object as far as it was told. `since_us` is when it became as it is, None where that is not known."""
+    """The Node object as far as it is known. `since_us` is when its state began, None if unknown."""
     labels: dict[str, str] = {}
     for series, _ in facts.get("kube_node_labels", ()):
-        labels |= labels_of(series)
+        labels |= kubernetes_labels(series)
     status: Object = {}
     for metric, key in (("kube_node_status_capacity", "capacity"), ("kube_node_status_allocatable", "allocatable")):
-        counts = {resource_of(s.get("resource", "")): int(v) for s, v in facts.get(metric, ()) if _whole(v)}
+        counts = {resource_name(s.get("resource", "")): int(v) for s, v in facts.get(metric, ()) if _whole(v)}
         if counts:
             status[key] = counts
     at = {"lastTransitionTime": rfc3339(since_us)} if since_us is not None else {}
@@ -222,12 +222,12 @@ def quota_objects(facts: Sequence[Fact]) -> list[Object]:
         key = series.get("namespace", ""), series.get("resourcequota", "")
         kind = series.get("type", "")
         if all(key) and kind in ("hard", "used") and _whole(value):
-            found.setdefault(key, {}).setdefault(kind, {})[resource_of(series.get("resource", ""))] = int(value)
+            found.setdefault(key, {}).setdefault(kind, {})[resource_name(series.get("resource", ""))] = int(value)
     return [
         {
             "kind": "ResourceQuota",
             "apiVersion": "v1",
-            # kube-state-metrics tells no UID: the name stands for it, as for a pod of which none is told.
+            # kube-state-metrics has no UID of quotas, so the name stands for it, as for pods without UID.
             "metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}"},
             "spec": {},
             "status": status,
@@ -241,7 +241,7 @@ def _whole(value: float) -> bool:
 
 
 def _text(seconds: float) -> str | None:
-    """RFC 3339 of a time that a metric tells in seconds; None for none, or for zero, which is none."""
+    """RFC 3339 of a metric's time in seconds; None for zero and invalid times."""
     return rfc3339(round(seconds * 1_000_000)) if math.isfinite(seconds) and 0 < seconds < _LAST_S else None
 
 

@@ -1,7 +1,7 @@
-"""DCGM metrics of the past out of a server of the Prometheus API: Prometheus, VictoriaMetrics, Thanos, Mimir.
+"""Historical DCGM metrics from a server of the Prometheus API: Prometheus, VictoriaMetrics, Thanos, Mimir.
 
-Raw samples with their own times come from an instant query for a range of a selector. A range query would not do: it
-invents a value at every step, also where nothing was measured.
+Raw samples with their own times come from an instant query for a range selector. A range query is unsuitable: it has a
+value at every step, even where nothing was measured.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuwatch.collectors.dcgm.exposition import MAX_LABELS
-from gpuwatch.collectors.prometheus.chunking import Asker
-from gpuwatch.collectors.prometheus.http import LARGE, Refused, texts_of
+from gpuwatch.collectors.prometheus.chunking import QueryRunner
+from gpuwatch.collectors.prometheus.http import string_labels
+from gpuwatch.collectors.prometheus.refusals import LARGE, Refused
 from gpuwatch.collectors.prometheus.response import Matrix
 from gpuwatch.collectors.shared.device_labels import NOT_DCGM, field_of
 from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers, in_units, of_devices, points
@@ -24,38 +25,37 @@ from gpuwatch.core.fields import FIELDS, Field
 from gpuwatch.core.model import Points, Records, Rejects
 
 EVERY_NAME = '__name__=~"(?i)dcgm_.*"'
-"""DCGM metrics in any spelling: some send them in lower case."""
+"""DCGM metrics in any case: some exporters use lower case."""
 PROBE_S = 300
 PROBES = 5
-"""Instants of a span at which series and their samples in PROBE_S are counted: the most decides how much is asked for
-at a time."""
+"""Instants of a span at which the series and their samples in PROBE_S are counted; the maximum sets the size of queries."""
 USUAL_INTERVAL_S = 15
-"""Between samples, where the first metric has none."""
+"""Assumed interval of samples if the first metric has none."""
 MAX_SERIES = 1_000_000
 MAX_KEY_BYTES = 128 * 1024 * 1024
-"""Series known by their labels, by number and by size; beyond either all are forgotten, and read anew when they come."""
+"""Limits of the series remembered by their labels, in number and size; above either, all are forgotten."""
 _TIME = (1 << 32) - 1
 BAD_LABELS = f"series whose labels are not text, or more than {MAX_LABELS}"
 
 
 @dataclass
 class Chunk:
-    """All of a span: batches for the store, and what is known of them."""
+    """The samples of a span: batches for the store, and their counts."""
 
     batches: list[Records | Points]
     samples: int
     bytes: int
     rejects: Rejects = field(default_factory=Rejects)
     lacking: list[str] = field(default_factory=list)
-    """What the server says that its answers lack: such a span is to be asked for again."""
+    """The server's warnings about incomplete answers: such a span is read again."""
     new: list[Samples] = field(default_factory=list)
-    """With `only_new`: what History.remember is to be told of."""
+    """With `only_new`: the samples to pass to History.remember."""
 
 
 class History:
     """The DCGM samples of one server and cluster, by span of time. Spans may be read by many threads at a time."""
 
-    def __init__(self, asker: Asker, cluster: str) -> None:
+    def __init__(self, asker: QueryRunner, cluster: str) -> None:
         self.name = asker.client.access.url
         self.cluster = cluster
         self.fields: list[str] = []
@@ -68,39 +68,39 @@ class History:
         self._contexts = Contexts(self._numbers)
         self._by_key: dict[bytes, int] = {}
         self._size = 0
-        self._told = np.empty(0, np.int64)
-        """Samples that do not come again, sorted; see _marks()."""
+        self._stored = np.empty(0, np.int64)
+        """Samples that are already stored, sorted; see _marks()."""
 
     def find(self, start_us: int, end_us: int) -> list[str]:
-        """The metric names of the span, all of DCGM; notes those with a stored field. Raises Refused, UnreadableInput.
+        """All DCGM metric names of a span; remembers those with a stored field. Raises Refused, UnreadableInput.
 
-        Where the server has too many series to list their names over the span, it is asked at a few instants of it, and
-        where that is too much too, every name that is known is taken to be there.
+        If the server has too many series to list their names over the span, they are listed at a few instants, and if
+        that fails too, every known name is assumed to exist.
         """
         first, last = start_us // SECOND_US, -(-end_us // SECOND_US)
         names: set[str] = set()
         try:
             names |= self._names(first, last)
         except Refused as refused:
-            if refused.helps != LARGE:
+            if refused.remedy != LARGE:
                 raise
             try:
                 for at_s in _instants(first, last):
                     names |= self._names(max(at_s - PROBE_S, first), at_s)
             except Refused as again:
-                if again.helps != LARGE:
+                if again.remedy != LARGE:
                     raise
                 names |= {name for known in FIELDS for name in _spellings(known)}
         self.fields = sorted(name for name in names if not isinstance(field_of(name), str))
         return sorted(name for name in names if field_of(name) != NOT_DCGM)
 
     def _names(self, start_s: int, end_s: int) -> set[str]:
-        return set(self._asker.patient(lambda: self._asker.client.names(self._every, start_s, end_s)))
+        return set(self._asker.with_retries(lambda: self._asker.client.names(self._every, start_s, end_s)))
 
     def measure(self, start_us: int, end_us: int) -> float:
-        """About the most samples a second within a span; 0 where it has none or the server does not count them.
+        """Estimates the maximum number of samples per second in a span; 0 without samples, or if counting is refused.
 
-        Raises Refused when the server cannot be asked.
+        Raises Refused for any other refusal.
         """
         self.samples_a_second = 0.0
         if not self.fields:
@@ -114,19 +114,19 @@ class History:
         return self.samples_a_second
 
     def chunk(self, start_us: int, end_us: int, only_new: bool = False) -> Chunk:
-        """Every sample of [start_us, end_us), both whole seconds; with `only_new` but those remembered.
+        """Every sample of [start_us, end_us), both whole seconds; with `only_new` without those remembered.
 
         Raises Refused, UnreadableInput.
         """
         answers: list[Matrix] = []
         size = 0
         if self.fields:
-            for answer, length in self._asker.raw(self.fields, start_us, end_us, self.samples_a_second):
+            for answer, length in self._asker.raw_samples(self.fields, start_us, end_us, self.samples_a_second):
                 answers.append(answer)
                 size += length
         chunk = Chunk([], 0, size)
         chunk.lacking = list(dict.fromkeys(text for answer in answers for text in answer.warnings))
-        with self._lock:  # the numbers of series are those of all threads
+        with self._lock:  # series numbers are shared by all threads
             self._bound()
             found = [self._samples(answer, only_new, chunk) for answer in answers]
             rows = list(points(found, self._numbers))
@@ -137,21 +137,21 @@ class History:
         return chunk
 
     def _count(self, query: str, at_s: int) -> float | None:
-        """The one number of an answer, 0 without one; None where the server says that it is too much."""
+        """The single number of an answer, 0 without one; None if the server refuses the query as too large."""
         try:
-            rows = self._asker.patient(lambda: self._asker.client.vector(query, at_s))
+            rows = self._asker.with_retries(lambda: self._asker.client.vector(query, at_s))
         except Refused as refused:
-            if refused.helps != LARGE:
+            if refused.remedy != LARGE:
                 raise
             return None
         return rows[0][1] if rows else 0.0
 
     def _samples(self, answer: Matrix, only_new: bool, chunk: Chunk) -> Samples:
-        """The samples of an answer that mean something, in stored units."""
+        """The usable samples of an answer, in stored units."""
         numbers = np.fromiter(map(self._number, answer.keys), np.int32, len(answer.keys))
         line = answer.series
         samples = Samples(numbers[line], answer.value, answer.time_us, line + 1)
-        if only_new:  # what is refused is remembered too: it is counted once
+        if only_new:  # refused samples are remembered too, so that each is counted once
             samples = samples.where(self._is_new(samples))
             chunk.new.append(samples)
         samples = of_devices(samples, self._numbers, self.name, chunk.rejects)
@@ -159,16 +159,16 @@ class History:
 
     def _is_new(self, samples: Samples) -> NDArray[np.bool_]:
         marks = _marks(samples)
-        place = np.searchsorted(self._told, marks)
-        told = np.append(self._told, np.iinfo(np.int64).max)
-        return np.asarray(told[place] != marks)
+        place = np.searchsorted(self._stored, marks)
+        known = np.append(self._stored, np.iinfo(np.int64).max)
+        return np.asarray(known[place] != marks)
 
     def remember(self, chunk: Chunk, since_us: int) -> None:
-        """Says that a chunk read with `only_new` is on disk: its samples do not come again. Those before `since_us` are
-        forgotten: they are asked for no more."""
-        told = np.concatenate([self._told, *(_marks(part) for part in chunk.new)])
-        age_ms = ((told & _TIME) - since_us // 1000) & _TIME
-        self._told = np.unique(told[age_ms <= _TIME >> 1])
+        """Marks a chunk read with `only_new` as stored, so that its samples are skipped. Samples before `since_us` are
+        forgotten, since they are not queried again."""
+        known = np.concatenate([self._stored, *(_marks(part) for part in chunk.new)])
+        age_ms = ((known & _TIME) - since_us // 1000) & _TIME
+        self._stored = np.unique(known[age_ms <= _TIME >> 1])
 
     def _number(self, key: bytes) -> int:
         """The number of a series by its labels."""
@@ -179,7 +179,7 @@ class History:
 
     def _new(self, key: bytes) -> int:
         try:
-            labels = dict(texts_of(json.loads(key)))
+            labels = dict(string_labels(json.loads(key)))
         except (ValueError, RecursionError):
             return self._numbers.refuse(BAD_LABELS)
         if len(labels) > MAX_LABELS:
@@ -191,21 +191,21 @@ class History:
             self._numbers = SeriesNumbers(self.cluster)
             self._by_key.clear()
             self._contexts = Contexts(self._numbers)
-            self._told = np.empty(0, np.int64)
+            self._stored = np.empty(0, np.int64)
             self._size = 0
 
 
 def _marks(samples: Samples) -> NDArray[np.int64]:
-    """A number for each sample: its series, and its time in milliseconds but for spans of 49 days."""
+    """A number for each sample: its series, and its time in milliseconds modulo 49 days."""
     return samples.series.astype(np.int64) << 32 | samples.time_us // 1000 & _TIME
 
 
 def _instants(start_s: int, end_s: int) -> list[int]:
-    """PROBES instants of a span, its end among them."""
+    """PROBES instants of a span, including its end."""
     return [start_s + (end_s - start_s) * probe // PROBES for probe in range(1, PROBES + 1)]
 
 
 def _spellings(known: Field) -> set[str]:
-    """The names under which a field may be there."""
+    """The names that a field may have."""
     names = {known.name, *known.aliases, *([known.new_name] if known.new_name else [])}
     return names | {name.lower() for name in names}

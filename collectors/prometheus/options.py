@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuwatch.collectors.prometheus.chunking import Asker, matchers_of
+from gpuwatch.collectors.prometheus.chunking import QueryRunner, parse_matchers
 from gpuwatch.collectors.prometheus.http import DEFAULT_TIMEOUT_S, Access, Client, base_url
-from gpuwatch.collectors.prometheus.kube_state_metrics import Records
+from gpuwatch.collectors.prometheus.kube_state_metrics import SchedulerRecords
 from gpuwatch.collectors.prometheus.metrics import History
 from gpuwatch.collectors.shared.credentials import credential_options
 from gpuwatch.collectors.shared.live_options import Options
@@ -19,7 +19,7 @@ DEFAULT_SAMPLES, LEAST_SAMPLES, MOST_SAMPLES = 250_000, 100, 10_000_000
 NOWHERE = Access("https://invalid.invalid")
 """Stands for an invalid address; it is never queried, since the options are refused."""
 
-Opened = tuple[History, Records, str, threading.Event, Callable[[], None]]
+Opened = tuple[History, SchedulerRecords, str, threading.Event, Callable[[], None]]
 
 
 def history(table: Mapping[str, Any], cluster: str, problems: list[str]) -> Opened:
@@ -28,14 +28,20 @@ def history(table: Mapping[str, Any], cluster: str, problems: list[str]) -> Open
     Every wrong option is added to `problems`.
     """
     options = Options(table, "--prometheus", problems)
-    access = access_of(options)
-    match = match_of(options)
-    most = most_of(options)
+    access = access_options(options)
+    match = match_option(options)
+    most = max_samples_option(options)
     options.finish()
     stop = threading.Event()
     client = Client(access)
-    asker = Asker(client, match, most, stop)
-    return History(asker, cluster), Records(asker, cluster), identity(access, match, cluster), stop, client.close
+    asker = QueryRunner(client, match, most, stop)
+    return (
+        History(asker, cluster),
+        SchedulerRecords(asker, cluster),
+        identity(access, match, cluster),
+        stop,
+        client.close,
+    )
 
 
 def identity(access: Access, match: str, cluster: str) -> str:
@@ -43,21 +49,21 @@ def identity(access: Access, match: str, cluster: str) -> str:
     return f"{hash64(access.url, access.tenant, cluster, match) & (1 << 64) - 1:016x}"
 
 
-def match_of(options: Options) -> str:
+def match_option(options: Options) -> str:
     """Additional matchers for every query."""
     try:
-        return matchers_of(options.text("match"))
+        return parse_matchers(options.text("match"))
     except ValueError as error:
         options.wrong("match", str(error))
         return ""
 
 
-def most_of(options: Options) -> int:
+def max_samples_option(options: Options) -> int:
     """Maximum number of samples per query."""
     return int(options.number("max_samples", DEFAULT_SAMPLES, LEAST_SAMPLES, MOST_SAMPLES))
 
 
-def access_of(options: Options) -> Access:
+def access_options(options: Options) -> Access:
     """Address, credentials and TLS; NOWHERE if the address is wrong."""
     timeout_s = options.number("timeout_s", DEFAULT_TIMEOUT_S, 1, 3600)
     credentials, tenant = credential_options(options), options.text("tenant")

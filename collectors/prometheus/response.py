@@ -1,9 +1,9 @@
-"""Answers of the Prometheus query API: a matrix of raw samples to arrays, and what else an answer says.
+"""Parses answers of the Prometheus query API: a matrix of raw samples becomes arrays.
 
-A stock JSON parser makes four Python objects of every sample, which costs more than all the rest of the way to the
-disk. Servers write matrices one way, without spaces and `metric` before `values`: such a body is cut at its fixed
-texts, which cannot stand inside a JSON string since a quote is escaped there, and the numbers are read as CSV. Any
-other JSON is read the stock way.
+The standard JSON parser creates four Python objects per sample, which costs more than all other steps together.
+Servers write matrices in one form, without spaces and with `metric` before `values`. Such a body is split at its fixed
+texts, which cannot occur inside a JSON string since quotes are escaped there, and the numbers are read as CSV. Any
+other JSON is parsed the standard way.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _NUMBERS = pyarrow.csv.ConvertOptions(
 )
 _BLOCK_BYTES = 1 << 24
 _MOST_S = 9e12
-"""Beyond it a time in microseconds has no 64 bits."""
+"""Above it a time in microseconds does not fit into 64 bits."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Raw samples by series: series k has counts[k] of the samples, one after the other. NaN where no number was sent."""
+    """Raw samples by series: the next counts[k] samples belong to series k. NaN stands for a missing value."""
 
     keys: list[bytes]
     """The label set of each series as JSON, the metric name in `__name__`; the same text for the same series."""
@@ -43,15 +43,15 @@ class Matrix:
     time_us: NDArray[np.int64]
     value: NDArray[np.float64]
     warnings: list[str] = field(default_factory=list)
-    """What the server says that the answer lacks. Empty: the answer is whole."""
+    """The server's warnings that the answer is incomplete."""
 
     @property
     def series(self) -> NDArray[np.int64]:
-        """The place among `keys` of each sample."""
+        """The index into `keys` of each sample."""
         return np.repeat(np.arange(len(self.keys)), self.counts)
 
     def within(self, start_us: int, end_us: int) -> Matrix:
-        """The samples of [start_us, end_us) that are numbers: NaN ends a series or says that there is no value."""
+        """The samples of [start_us, end_us) that are numbers: NaN marks the end of a series or a missing value."""
         kept = (self.time_us >= start_us) & (self.time_us < end_us) & ~np.isnan(self.value)
         if kept.all():
             return self
@@ -59,35 +59,35 @@ class Matrix:
         return Matrix(self.keys, counts, self.time_us[kept], self.value[kept], self.warnings)
 
 
-def matrix(body: bytes) -> Matrix:
-    """A matrix answer as arrays. Raises UnreadableInput for a body that is none."""
+def parse_matrix(body: bytes) -> Matrix:
+    """A matrix answer as arrays. Raises UnreadableInput for any other body."""
     try:
-        found = _cut(body)
+        found = _parse_fast(body)
     except (ValueError, RecursionError, pa.ArrowInvalid):
         found = None
-    return _stock(body) if found is None else found
+    return _parse_json(body) if found is None else found
 
 
-def _cut(body: bytes) -> Matrix | None:
-    """The fast way; None, ValueError or ArrowInvalid where the body is written otherwise."""
+def _parse_fast(body: bytes) -> Matrix | None:
+    """The fast way; None, ValueError or ArrowInvalid for a body in another form."""
     if any(text in body for text in _UNUSUAL):
         return None
-    pieces = body.split(_VALUES)
-    head, mark, first = pieces[0].partition(_FIRST)
-    if len(pieces) < 2 or not mark:
+    parts = body.split(_VALUES)
+    head, mark, first = parts[0].partition(_FIRST)
+    if len(parts) < 2 or not mark:
         return None
     keys: list[bytes] = []
     numbers: list[bytes] = []
     before = _NEXT_SERIES + first
-    for piece in pieces[1:]:
+    for part in parts[1:]:
         if not before.startswith(_NEXT_SERIES) or before[-1:] != b",":
             return None
         keys.append(before[len(_NEXT_SERIES) : -1])
-        text, mark, before = piece.partition(_END)
+        text, mark, before = part.partition(_END)
         if not mark:
             return None
         numbers.append(text)
-    # What stands round the series is a small answer of its own, without any.
+    # The text around the series is itself a small answer without series.
     envelope = json.loads(head + _RESULT + before[1:]) if before[:1] == b"}" else None
     if not isinstance(envelope, dict) or envelope.get("status") != "success":
         return None
@@ -103,27 +103,27 @@ def _cut(body: bytes) -> Matrix | None:
     return Matrix(keys, counts, _microseconds(seconds), table.column("v").to_numpy(), warnings_of(envelope))
 
 
-def _stock(body: bytes) -> Matrix:
+def _parse_json(body: bytes) -> Matrix:
     answer = envelope_of(body)
     data = answer.get("data")
     result = data.get("result") if isinstance(data, dict) else None
     if not isinstance(data, dict) or data.get("resultType") != "matrix" or not isinstance(result, list):
-        raise UnreadableInput("the answer is no matrix; check that the address is that of a Prometheus API")
+        raise UnreadableInput("the answer is not a matrix; check that the address is that of a Prometheus API")
     keys, counts, times, values = [], [], [], []
     for series in result:
         try:
             pairs = series.get("values") or []
-            own = np.array([float(at) for at, _ in pairs], np.float64)
-            if not np.isfinite(own).all():
+            seconds = np.array([float(at) for at, _ in pairs], np.float64)
+            if not np.isfinite(seconds).all():
                 raise ValueError("time")
-            read = np.array([_number(text) for _, text in pairs], np.float64)
+            series_values = np.array([_number(text) for _, text in pairs], np.float64)
             key = json.dumps(series["metric"], separators=(",", ":")).encode()
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-            raise UnreadableInput("a series of the answer is not of the Prometheus API's form") from None
+            raise UnreadableInput("a series of the answer is not in the form of the Prometheus API") from None
         keys.append(key)
         counts.append(len(pairs))
-        times.append(own)
-        values.append(read)
+        times.append(seconds)
+        values.append(series_values)
     none = np.empty(0, np.float64)
     return Matrix(
         keys,
@@ -135,27 +135,27 @@ def _stock(body: bytes) -> Matrix:
 
 
 def envelope_of(body: bytes) -> dict[str, Any]:
-    """An answer of the API as parsed JSON. Raises UnreadableInput for a body that is none."""
+    """An answer of the API as parsed JSON. Raises UnreadableInput for any other body."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or answer.get("status") != "success":
-        raise UnreadableInput("the answer is not of the Prometheus API; check the address and its path")
+        raise UnreadableInput("this is not an answer of the Prometheus API; check the address and its path")
     return answer
 
 
 def warnings_of(answer: dict[str, Any]) -> list[str]:
-    """What an answer says that it lacks: stores that Thanos did not reach, nodes that VictoriaMetrics did not."""
-    said = answer.get("warnings")
-    found = [str(text) for text in said[:MAX_WARNINGS]] if isinstance(said, list) else []
+    """The parts that an answer lacks: stores that Thanos, or nodes that VictoriaMetrics could not reach."""
+    warnings = answer.get("warnings")
+    found = [str(text) for text in warnings[:MAX_WARNINGS]] if isinstance(warnings, list) else []
     if answer.get("isPartial") is True:
-        found.append("the server says that the answer is partial")
+        found.append("the server reports a partial answer")
     return found
 
 
 def _number(text: object) -> float:
-    """A value as sent; NaN for what is no finite number, which is a gap."""
+    """A value as sent; NaN, a gap, if it is not a finite number."""
     try:
         value = float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -12,12 +12,21 @@ import numpy as np
 import pytest
 
 from gpuwatch.collectors.kubernetes.files import ObjectReader
-from gpuwatch.collectors.prometheus.chunking import Asker
+from gpuwatch.collectors.prometheus.chunking import QueryRunner
 from gpuwatch.collectors.prometheus.http import Access, Client
-from gpuwatch.collectors.prometheus.ksm_changes import Book
-from gpuwatch.collectors.prometheus.ksm_names import key_of, plain, resource_of
-from gpuwatch.collectors.prometheus.ksm_objects import Facts, Pod, Seen, node_object, pod_object, pods_of, quota_objects
-from gpuwatch.collectors.prometheus.kube_state_metrics import Told, Window, changes, ended
+from gpuwatch.collectors.prometheus.ksm_changes import KsmChanges
+from gpuwatch.collectors.prometheus.ksm_names import label_key, original_labels, resource_name
+from gpuwatch.collectors.prometheus.ksm_objects import (
+    Facts,
+    Pod,
+    SeriesSpan,
+    node_object,
+    pod_object,
+    pods_of,
+    quota_objects,
+)
+from gpuwatch.collectors.prometheus.ksm_window import Window, node_states
+from gpuwatch.collectors.prometheus.kube_state_metrics import SpanRecords, close_claims
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Rejects
 from tests.collectors.prometheus.test_prometheus import serving
@@ -28,10 +37,10 @@ WIRE = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[4] / "share
 WHO = {"namespace": "lab", "pod": "p", "uid": "u"}
 
 
-def asks(count: float = 1, first: int = 0, last: int = 600, **labels: str) -> Seen:
+def asks(count: float = 1, first: int = 0, last: int = 600, **labels: str) -> SeriesSpan:
     """A series of what a container asks for, told from `first` to `last` seconds."""
     own = {"__name__": "kube_pod_container_resource_requests", "resource": "nvidia_com_gpu", "container": "c"}
-    return Seen(own | WHO | labels, count, (T0 + first) * S, (T0 + last) * S)
+    return SeriesSpan(own | WHO | labels, count, (T0 + first) * S, (T0 + last) * S)
 
 
 def facts(**told: Any) -> Facts:
@@ -46,7 +55,7 @@ def facts(**told: Any) -> Facts:
     return found
 
 
-def rows(seen: list[Seen], told: Facts, waiting: bool = False) -> dict[str, list[dict[str, Any]]]:
+def rows(seen: list[SeriesSpan], told: Facts, waiting: bool = False) -> dict[str, list[dict[str, Any]]]:
     """Rows by table of the pods of some series."""
     reader = ObjectReader(None)
     for pod in pods_of(seen).values():
@@ -69,7 +78,7 @@ def rows(seen: list[Seen], told: Facts, waiting: bool = False) -> dict[str, list
     ],
 )
 def test_resources_as_kubernetes_names_them(text: str, expected: str) -> None:
-    assert expected == resource_of(text)
+    assert expected == resource_name(text)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +93,7 @@ def test_resources_as_kubernetes_names_them(text: str, expected: str) -> None:
     ],
 )
 def test_label_keys_as_kubernetes_names_them(text: str, expected: str) -> None:
-    assert expected == key_of(text)
+    assert expected == label_key(text)
 
 
 def test_labels_that_a_scrape_moved_are_moved_back() -> None:
@@ -94,8 +103,8 @@ def test_labels_that_a_scrape_moved_are_moved_back() -> None:
         {"exported_pod": "q", "node": "n9"},
     ]
 
-    assert [{"pod": "p", "node": "n1"}, {"pod": "q", "node": ""}] == plain(moved)
-    assert [{"pod": "p", "node": "n1"}] == plain([{"pod": "p", "node": "n1"}])
+    assert [{"pod": "p", "node": "n1"}, {"pod": "q", "node": ""}] == original_labels(moved)
+    assert [{"pod": "p", "node": "n1"}] == original_labels([{"pod": "p", "node": "n1"}])
 
 
 @pytest.mark.parametrize(
@@ -107,7 +116,7 @@ def test_labels_that_a_scrape_moved_are_moved_back() -> None:
         pytest.param([asks(float("nan"), node="n1")], facts(container_state_started=T0), id="a count that is none"),
     ],
 )
-def test_what_is_no_claim(seen: list[Seen], told: Facts) -> None:
+def test_what_is_no_claim(seen: list[SeriesSpan], told: Facts) -> None:
     assert [] == rows(seen, told)["claim"]
 
 
@@ -189,7 +198,7 @@ def test_where_a_pod_ends(last: int, targets: dict[tuple[str, str], tuple[int, i
     pod = Pod("lab", "p", "u", "n1", 0, last * S, target=("a", ""))
     row = {"pod_uid": "u", "run_key": "u", "start_us": 10 * S, "end_us": None, "evidence_us": 10 * S, "submit_us": None}
     spans = {key: (first * S, until * S) for key, (first, until) in targets.items()}
-    [found] = ended([row], {"u": pod}, spans)
+    [found] = close_claims([row], {"u": pod}, spans)
 
     assert (end, last, "ksm") == (found["end_us"] and found["end_us"] // S, found["evidence_us"] // S, found["kind"])
 
@@ -212,7 +221,7 @@ def test_changes_of_a_node(ready: list[int] | None, cordoned: list[int] | None, 
     def told(states: list[int] | None) -> Any:
         return None if states is None else (np.arange(len(states), dtype=np.int64), np.array(states, np.float64))
 
-    assert expected == changes(told(ready), told(cordoned), 9)
+    assert expected == node_states(told(ready), told(cordoned), 9)
 
 
 def test_a_node_by_what_was_told() -> None:
@@ -253,11 +262,13 @@ def test_only_news_is_written_and_one_sign_of_life() -> None:
         "end_us": None,
         "evidence_us": 5,
     }
-    book = Book([claim | {"pod_uid": "old", "kind": "ksm"}, claim | {"pod_uid": "theirs", "kind": "k8s-json"}])
+    book = KsmChanges([claim | {"pod_uid": "old", "kind": "ksm"}, claim | {"pod_uid": "theirs", "kind": "k8s-json"}])
 
     def news(at_us: int, evidence_us: int, **more: Any) -> list[tuple[Any, ...]]:
-        told = Told({"claim": [claim | {"evidence_us": evidence_us} | more]}, {"u"}, 0, Rejects(), [])
-        return [(r["pod_uid"], r["end_us"], r["evidence_us"]) for r in book.news(told, at_us, True).get("claim", [])]
+        told = SpanRecords({"claim": [claim | {"evidence_us": evidence_us} | more]}, {"u"}, 0, Rejects(), [])
+        return [
+            (r["pod_uid"], r["end_us"], r["evidence_us"]) for r in book.changed_rows(told, at_us, True).get("claim", [])
+        ]
 
     assert 5 == book.newest_us
     assert [("u", None, 6), ("old", 5, 5)] == news(10, 6)
@@ -276,11 +287,11 @@ def test_recorded_text_of_kube_state_metrics() -> None:
                 labels = {"__name__": match[1]} | dict(re.findall(r'(\w+)="([^"]*)"', match[2]))
                 if "nvidia" in labels.get("resource", ""):
                     own = match[1].startswith("kube_node")
-                    (capacity if own else seen).append(Seen(labels, float(match[3]), T0 * S, T0 * S))
+                    (capacity if own else seen).append(SeriesSpan(labels, float(match[3]), T0 * S, T0 * S))
     pods = pods_of(one for one in seen if one.labels["__name__"].endswith("resource_requests"))
     node = {"kube_node_status_capacity": [(s.labels, s.value) for s in capacity if "capacity" in s.labels["__name__"]]}
 
-    assert {"uid1": {"nvidia.com/gpu": 1}} == {uid: pod.asked[(False, "pod1_con1")] for uid, pod in pods.items()}
+    assert {"uid1": {"nvidia.com/gpu": 1}} == {uid: pod.requests[(False, "pod1_con1")] for uid, pod in pods.items()}
     assert ["", True] == [pods["uid1"].node, pods["uid1"].waited_us is not None]
     assert {"nvidia.com/gpu": 4} == node_object("127.0.0.1", node, True, False, None)["status"]["capacity"]
 
@@ -295,7 +306,7 @@ def test_numbers_and_labels_that_are_none_stop_nothing() -> None:
 
     with serving(reply) as server:
         client = Client(Access(server.url))
-        window = Window(Asker(client), T0 * S, (T0 + 60) * S)
+        window = Window(QueryRunner(client), T0 * S, (T0 + 60) * S)
         targets = window.targets()
         with pytest.raises(UnreadableInput, match="labels"):
             window.series(("kube_pod_info",), "")

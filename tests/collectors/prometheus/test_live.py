@@ -69,15 +69,19 @@ def run(table: dict[str, Any], rounds: int, clock: Callable[[], int]) -> Sink:
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        pytest.param({}, "[[prometheus]] 1 url: is no address; write http(s)://host[:port][/path]", id="no address"),
         pytest.param(
-            {"url": "http://u:pw@p"}, "[[prometheus]] 1 url: holds a name or password", id="secret in the address"
+            {}, "[[prometheus]] 1 url: is not an address; write http(s)://host[:port][/path]", id="no address"
+        ),
+        pytest.param(
+            {"url": "http://u:pw@p"},
+            "[[prometheus]] 1 url: contains a user name or password",
+            id="secret in the address",
         ),
         pytest.param(
             {"url": "http://p", "intervall_s": 5}, "[[prometheus]] 1 intervall_s: is not an option", id="misspelt"
         ),
         pytest.param(
-            {"url": "http://p", "match": "up"}, "[[prometheus]] 1 match: 'up' is no selector", id="no selector"
+            {"url": "http://p", "match": "up"}, "[[prometheus]] 1 match: 'up' is not a label selector", id="no selector"
         ),
         pytest.param(
             {"url": "http://p", "username": "u"},

@@ -15,10 +15,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gpuwatch.collectors.prometheus.chunking import Asker, matchers_of
-from gpuwatch.collectors.prometheus.http import LARGE, LATER, NEVER, Access, Client, Refused, base_url, refusal
+from gpuwatch.collectors.prometheus.chunking import QueryRunner, parse_matchers
+from gpuwatch.collectors.prometheus.http import Access, Client, base_url
 from gpuwatch.collectors.prometheus.metrics import History
-from gpuwatch.collectors.prometheus.response import matrix
+from gpuwatch.collectors.prometheus.refusals import LARGE, LATER, NEVER, Refused, refusal
+from gpuwatch.collectors.prometheus.response import parse_matrix
 from gpuwatch.collectors.shared.credentials import Credentials, Secret
 from gpuwatch.core.errors import UnreadableInput
 from gpuwatch.core.model import Points
@@ -66,7 +67,7 @@ def gpu(name: str = POWER, uuid: str = "GPU-a", **labels: str) -> dict[str, str]
     ],
 )
 def test_samples_of_an_answer(body: bytes, expected: list[tuple[int, float | None]]) -> None:
-    found = matrix(body)
+    found = parse_matrix(body)
     values = [None if math.isnan(value) else value for value in found.value.tolist()]
 
     assert expected == list(zip(found.time_us.tolist(), values, strict=True))
@@ -89,7 +90,7 @@ def test_samples_of_an_answer(body: bytes, expected: list[tuple[int, float | Non
 )
 def test_a_body_that_is_no_answer_is_refused(body: bytes) -> None:
     with pytest.raises(UnreadableInput):
-        matrix(body)
+        parse_matrix(body)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +98,11 @@ def test_a_body_that_is_no_answer_is_refused(body: bytes) -> None:
     [
         pytest.param({}, [], id="a whole answer"),
         pytest.param({"warnings": ["store s1 is down"]}, ["store s1 is down"], id="Thanos without one of its stores"),
-        pytest.param(
-            {"isPartial": True}, ["the server says that the answer is partial"], id="a VictoriaMetrics cluster"
-        ),
+        pytest.param({"isPartial": True}, ["the server reports a partial answer"], id="a VictoriaMetrics cluster"),
     ],
 )
 def test_what_an_answer_lacks(more: dict[str, Any], expected: list[str]) -> None:
-    assert expected == matrix(answer((gpu(), [(T0, "1")]), **more)).warnings
+    assert expected == parse_matrix(answer((gpu(), [(T0, "1")]), **more)).warnings
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_what_helps_after_a_refusal(status: int, text: str, helps: str) -> None:
     for body in (text.encode(), json.dumps({"status": "error", "errorType": "x", "error": text}).encode()):
         found = refusal("http://p:9090", status, body, "7")
 
-        assert helps == found.helps
+        assert helps == found.remedy
         assert (7.0 if helps == LATER else None) == found.retry_after_s
         assert str(found).startswith(f"http://p:9090 answered {status}")
 
@@ -147,13 +146,13 @@ def test_what_helps_after_a_refusal(status: int, text: str, helps: str) -> None:
     ],
 )
 def test_matchers(text: str, expected: str) -> None:
-    assert expected == matchers_of(text)
+    assert expected == parse_matchers(text)
 
 
 @pytest.mark.parametrize("text", ["up", 'a="b"} or {c="d"', "a=b", '{__name__="x"}', 'up{a="b"}', 'a="b\n"'])
 def test_other_selectors_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="selector|metrics"):
-        matchers_of(text)
+        parse_matchers(text)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +248,7 @@ def names_and(reply: Callable[[dict[str, str]], Answer]) -> Callable[[str, dict[
 
 def opened(server: Server, **options: Any) -> History:
     """The history of a server, its metrics found."""
-    asker = Asker(Client(Access(server.url, **options)))
+    asker = QueryRunner(Client(Access(server.url, **options)))
     history = History(asker, "c1")
     assert ["DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_OTHER", "DCGM_FI_PROF_SM_ACTIVE"] == history.find(T0 * S, (T0 + 60) * S)
     return history
@@ -309,7 +308,7 @@ def test_a_server_that_refuses_the_least_is_an_error() -> None:
         with pytest.raises(Refused, match="too many samples") as caught:
             history.chunk(T0 * S, (T0 + 60) * S)
 
-    assert LARGE == caught.value.helps
+    assert LARGE == caught.value.remedy
     assert len(server.asked) < 40
 
 
@@ -323,7 +322,7 @@ def test_a_pause_that_is_asked_for_is_kept() -> None:
 
     replies = iter([(429, {"Retry-After": "3"}, b""), (503, {"Retry-After": "5"}, b"")])
     with serving(names_and(lambda query: next(replies, (200, {}, answer((gpu(), [(T0, "1")])))))) as server:
-        asker = Asker(Client(Access(server.url)), stop=Stop())
+        asker = QueryRunner(Client(Access(server.url)), stop=Stop())
         history = History(asker, "c1")
         history.find(T0 * S, (T0 + 60) * S)
         found = readings(history)
@@ -350,7 +349,7 @@ def test_credentials_go_with_every_query_and_into_no_message(tmp_path: Path) -> 
 
     with serving(reply) as server:
         history = History(
-            Asker(
+            QueryRunner(
                 Client(Access(server.url, credentials=Credentials(bearer_token=Secret(file=str(token))), tenant="t1"))
             ),
             "c1",
@@ -370,7 +369,7 @@ def test_credentials_go_with_every_query_and_into_no_message(tmp_path: Path) -> 
 def test_a_redirect_is_not_followed() -> None:
     """The credentials would go elsewhere."""
     with serving(lambda path, query: (302, {"Location": "http://127.0.0.1:1/"}, b"")) as server:
-        history = History(Asker(Client(Access(server.url))), "c1")
+        history = History(QueryRunner(Client(Access(server.url))), "c1")
         with pytest.raises(Refused, match="redirects"):
             history.find(T0 * S, (T0 + 60) * S)
 
