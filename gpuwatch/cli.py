@@ -1,4 +1,4 @@
-"""The `gpuwatch` command: wiring only."""
+"""The `gpuwatch` command: parses the command line, runs the command and reports errors."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ import typer
 from typer.core import TyperGroup
 
 from gpuwatch.commands.registry import add_all
-from gpuwatch.commands.shared import say
+from gpuwatch.commands.shared import print_stderr
 from gpuwatch.core.errors import GpuwatchError
 
 INTERRUPTED = 130
 QUERY_INTERRUPTED = "Query interrupted"
-"""What a Ctrl-C is to who waits for a query of the store outside of a transaction."""
+"""DuckDB's error message when Ctrl-C interrupts a query outside a transaction."""
 BROKEN_PIPE = 141
-"""What a shell reports of a program that SIGPIPE ended."""
+"""The exit code that a shell reports for a program ended by SIGPIPE."""
 USAGE = 2
 _ClickException: type[Any] = typer.BadParameter.__mro__[2]
-"""Base of the parser's own errors; newer Typers bring their own click, so it is not imported by name."""
+"""Base of the parser's errors. Newer Typer versions bundle their own click, so it is not imported by name."""
 
 
 class _Commands(TyperGroup):
-    """Says an error of ours in one line and exits with its code."""
+    """Prints one of our errors in one line and exits with its code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except GpuwatchError as error:
-            say(f"gpuwatch: {' '.join(str(error).split())}")
+            print_stderr(f"gpuwatch: {' '.join(str(error).split())}")
             raise typer.Exit(error.exit_code) from error
         except BrokenPipeError as error:
-            # The reader went away. What is still buffered must not raise again at exit.
+            # The reader closed the pipe. Flushing the rest at exit must not raise again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from error
 
 
 app = typer.Typer(
     cls=_Commands,
-    help="Where the GPU-seconds and dollars of a fleet went.",
+    help="Shows where a fleet's GPU time and money went.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -59,7 +59,7 @@ def _now_us() -> int:
 def root(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
-    """Where the GPU-seconds and dollars of a fleet went."""
+    """Shows where a fleet's GPU time and money went."""
     context.obj = _now_us
     if version:
         from importlib.metadata import version as installed
@@ -71,7 +71,7 @@ def root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line; returns its exit code (contract.md section 2). No error of ours shows a traceback."""
+    """Runs one command line and returns its exit code. Expected errors never show a traceback."""
     try:
         code = app(list(arguments), standalone_mode=False, prog_name="gpuwatch")
     except _ClickException as error:
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         command = next((a for a in arguments if not a.startswith("-")), "")
         known = [c.name for c in app.registered_commands] + [g.name for g in app.registered_groups]
         where = f"gpuwatch {command} --help" if command in known else "gpuwatch --help"
-        say(f"gpuwatch: {' '.join(text.split())} (see {where})")
+        print_stderr(f"gpuwatch: {' '.join(text.split())} (see {where})")
         return USAGE
     except (typer.Abort, KeyboardInterrupt):
         return _interrupted()
@@ -87,13 +87,13 @@ def run(arguments: Sequence[str]) -> int:
         if str(error) != QUERY_INTERRUPTED:
             raise
         return _interrupted()
-    if code == INTERRUPTED:  # Typer has taken the Ctrl-C
+    if code == INTERRUPTED:  # Typer handled the Ctrl-C
         return _interrupted()
     return code if isinstance(code, int) else 0
 
 
 def _interrupted() -> int:
-    say("gpuwatch: interrupted; run it again to continue")
+    print_stderr("gpuwatch: interrupted; run the same command again to continue")
     return INTERRUPTED
 
 

@@ -1,4 +1,4 @@
-"""Settings: one table of name, default and one sentence."""
+"""Settings: one table with name, default and description."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.hardware.shares import SHARE_METHODS, ShareMethod
 
 SECTION = "gpuwatch"
-"""The table of gpuwatch.toml that holds the settings."""
+"""The table in gpuwatch.toml with the settings."""
 
 ENV_PREFIX = "GPUWATCH_"
 
 MAX_FILE_BYTES = 1_000_000
-"""A larger settings file is refused unread."""
+"""A larger settings file is rejected."""
 
 NEAR = 0.8
-"""An unknown environment variable this similar to a setting's is taken for a misspelling."""
+"""An unknown environment variable at least this similar to a setting is treated as a typo."""
 
 SHARING_SPLITS = ("bound", "process")
-"""How a GPU that several pods are bound to is divided among them."""
+"""How to split a GPU that several pods are bound to."""
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:[KMGT]i?B|%)")
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """What a value must be: in words, as a test, and how text from the environment becomes it."""
+    """What a value must be: a description, a test, and a parser for text from the environment."""
 
     words: str
     test: Callable[[Any], bool]
@@ -90,7 +90,7 @@ def _roofs() -> _Rule:
         except UsageError:
             return False
 
-    return _Rule("MODEL: NAME NUMBER, ...; MODEL: ... as docs/understand/workload-classes.md says", test, str)
+    return _Rule("MODEL: NAME NUMBER, ...; MODEL: ... (see docs/understand/workload-classes.md)", test, str)
 
 
 def _about(rule: _Rule, sentence: str, restart: bool = False) -> dict[str, Any]:
@@ -99,14 +99,14 @@ def _about(rule: _Rule, sentence: str, restart: bool = False) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Settings:
-    """Every setting. Raises UsageError that names each bad value, all of them at once."""
+    """All settings. Raises one UsageError that lists every bad value."""
 
     memory_limit: str = field(
-        default="2GB", metadata=_about(_size(), "Most memory the telemetry store may use.", restart=True)
+        default="2GB", metadata=_about(_size(), "Maximum memory of the telemetry store.", restart=True)
     )
     threads: int = field(
         default=0,
-        metadata=_about(_whole(0, 64), "Threads of the telemetry store; 0: as many as there are cores.", restart=True),
+        metadata=_about(_whole(0, 64), "Threads of the telemetry store; 0: one per core.", restart=True),
     )
     temp_directory: str | None = field(
         default=None,
@@ -115,61 +115,68 @@ class Settings:
         ),
     )
     raw_retention_days: int = field(
-        default=14, metadata=_about(_whole(1, 36_500), "Days that raw samples are kept.", restart=True)
+        default=14, metadata=_about(_whole(1, 36_500), "Days to keep raw samples.", restart=True)
     )
     minute_retention_days: int = field(
-        default=395, metadata=_about(_whole(1, 36_500), "Days that minutes are kept, which detectors read.")
+        default=395, metadata=_about(_whole(1, 36_500), "Days to keep the minute data that detectors use.")
     )
     idle_minutes: int = field(
-        default=15, metadata=_about(_whole(2, 30), "Minutes without activity after which a held GPU is hoarded.")
+        default=15,
+        metadata=_about(_whole(2, 30), "Minutes without activity after which an allocated GPU counts as hoarded."),
     )
     warm_up_minutes: int = field(
-        default=10, metadata=_about(_whole(0, 1440), "First minutes of a run that no verdict looks at.")
+        default=10, metadata=_about(_whole(0, 1440), "First minutes of a run that are not evaluated.")
     )
     tensor_roof: float = field(
-        default=0.93, metadata=_about(_ratio(), "Tensor-pipe activity that counts as the compute roof.")
+        default=0.93, metadata=_about(_ratio(), "Tensor-pipe activity that counts as peak compute.")
     )
     dram_roof: float = field(
-        default=0.8, metadata=_about(_ratio(), "Memory-interface activity that counts as the memory roof.")
+        default=0.8, metadata=_about(_ratio(), "Memory-interface activity that counts as peak memory bandwidth.")
     )
     roofs: str = field(
-        default="", metadata=_about(_roofs(), "Roofs of some models, such as H100: dram 0.9; empty: all models alike.")
+        default="",
+        metadata=_about(
+            _roofs(), "Peaks for individual models, such as H100: dram 0.9; empty: the same for all models."
+        ),
     )
     default_interval_s: float = field(
         default=30.0,
-        metadata=_about(_seconds(3600), "Sampling interval assumed where a device has too few samples to tell."),
+        metadata=_about(_seconds(3600), "Sampling interval assumed for a device with too few samples to measure it."),
     )
     analyze_interval_s: float = field(
-        default=60.0, metadata=_about(_seconds(3600), "Seconds between two passes of the analysis while serving.")
+        default=60.0, metadata=_about(_seconds(3600), "Seconds between analysis passes while serving.")
     )
     public_url: str | None = field(
         default=None,
-        metadata=_about(
-            _url(), "Where people reach the pages, for links in messages; unset: the address it serves on."
-        ),
+        metadata=_about(_url(), "Public URL of the pages, for links in messages; unset: the address it listens on."),
     )
     report_directory: str | None = field(
         default=None,
         metadata=_about(
-            _path(), "Where weekly reports are written while serving; unset: none are, unless a channel wants them."
+            _path(),
+            "Directory for weekly reports while serving; unset: reports are only made for channels that send them.",
         ),
     )
     report_paper: str = field(
-        default="a4", metadata=_about(_one_of(("a4", "letter")), "Paper of the reports' PDF: a4 or letter.")
+        default="a4", metadata=_about(_one_of(("a4", "letter")), "Paper size of PDF reports: a4 or letter.")
     )
     mig_share_method: ShareMethod = field(
         default="dominant",
-        metadata=_about(_one_of(SHARE_METHODS), "What a MIG slice pays by: its larger share, compute, memory or SMs."),
+        metadata=_about(
+            _one_of(SHARE_METHODS),
+            "What determines a MIG slice's share: dominant (the larger of compute and memory), compute, memory or sm.",
+        ),
     )
     sharing_split: str = field(
         default="bound",
         metadata=_about(
-            _one_of(SHARING_SPLITS), "How pods that share a GPU pay: equally (bound), or by what their processes used."
+            _one_of(SHARING_SPLITS),
+            "How pods that share a GPU split its cost: equally (bound), or by what their processes used (process).",
         ),
     )
 
     detectors_dir: str | None = field(
-        default=None, metadata=_about(_path(), "Where SQL files of detectors of your own lie; unset: nowhere.")
+        default=None, metadata=_about(_path(), "Directory with SQL files of custom detectors; unset: none.")
     )
 
     def __post_init__(self) -> None:
@@ -185,12 +192,12 @@ class Settings:
 
 
 def table() -> list[tuple[str, Any, str]]:
-    """(name, default, sentence) of every setting, in order: what the documentation lists."""
+    """(name, default, description) of every setting, in the order of the documentation."""
     return [(f.name, f.default, f.metadata["sentence"]) for f in fields(Settings)]
 
 
 def taken_over(running: Settings, wanted: Settings) -> tuple[Settings, list[str], list[str]]:
-    """What a running service can take over of other settings, the names it does, and those that wait for a restart."""
+    """The settings a running service can apply now, their names, and the names that need a restart."""
     changed = [f for f in fields(Settings) if getattr(running, f.name) != getattr(wanted, f.name)]
     later = [f.name for f in changed if f.metadata["restart"]]
     now = [f.name for f in changed if not f.metadata["restart"]]
@@ -202,7 +209,7 @@ def load_settings(
 ) -> Settings:
     """Settings from the [gpuwatch] table of a TOML file, overridden by GPUWATCH_<NAME> in `environ`.
 
-    `other_tables` are tables of the file that something else reads; None: they are not looked at. Raises
+    `other_tables` are tables that other code reads; None: other tables are not checked. Raises
     UnreadableInput for a file that cannot be read or is not TOML, and UsageError with every unknown name (and the
     nearest known one) and every bad value.
     """
@@ -210,7 +217,7 @@ def load_settings(
 
 
 def read_file(path: Path | None) -> dict[str, Any]:
-    """The tables of a settings file; none without one. Raises UnreadableInput where it is no such file."""
+    """The tables of a settings file; empty without a file. Raises UnreadableInput for a file that is not TOML."""
     if path is None:
         return {}
     try:
@@ -231,7 +238,7 @@ def settings_of(
     environ: Mapping[str, str],
     other_tables: Collection[str] | None = None,
 ) -> Settings:
-    """As load_settings, of the tables of a file that is read already; `path` stands for it in messages."""
+    """Same as load_settings, for a file that is already read; `path` is used in messages."""
     problems: list[str] = []
     values = _from_file(content, path, other_tables, problems)
     values |= _from_environment(environ, problems)
@@ -245,7 +252,7 @@ def settings_of(
 
 
 def table_list(tables: Mapping[str, Any], name: str, problems: list[str]) -> list[Mapping[str, Any]]:
-    """Every [[name]] of a settings file; one [name] is a list of one. What is neither goes to `problems`."""
+    """All [[name]] tables of a settings file; a single [name] is a list of one. Appends to `problems` otherwise."""
     given = tables.get(name, [])
     listed = [given] if isinstance(given, Mapping) else given
     if isinstance(listed, list) and all(isinstance(each, Mapping) for each in listed):
@@ -263,18 +270,18 @@ def _from_file(
         section = {}
     for name, value in content.items():
         if name in _names() and not isinstance(value, dict):
-            problems.append(f"{name} in {path} stands outside [{SECTION}]; move it there")
+            problems.append(f"{name} in {path} is outside [{SECTION}]; move it there")
         elif name != SECTION and name not in (other_tables or ()):
             near = _nearest(name, (SECTION, *(other_tables or ())))
             if other_tables is not None or "did you mean" in near:
-                problems.append(f"[{name}] in {path} is not known{near}")
+                problems.append(f"[{name}] in {path} is unknown{near}")
     for name in section.keys() - _names():
-        problems.append(f"{name} in {path} is not known{_nearest(name, _names())}")
+        problems.append(f"{name} in {path} is unknown{_nearest(name, _names())}")
     return {name: value for name, value in section.items() if name in _names()}
 
 
 def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
-    """Only a near miss is an error: Kubernetes itself sets GPUWATCH_SERVICE_HOST and more beside a service gpuwatch."""
+    """Only near misses are errors: Kubernetes sets GPUWATCH_SERVICE_HOST and others for a service named gpuwatch."""
     rules = {f.name: _rule(f) for f in fields(Settings)}
     values: dict[str, Any] = {}
     for variable, text in sorted(environ.items()):
@@ -288,7 +295,7 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[s
                 problems.append(f"{variable} = {text!r} is not {rules[name].words}")
         elif near := difflib.get_close_matches(name, rules, 1, NEAR):
             meant = ENV_PREFIX + near[0].upper()
-            problems.append(f"environment variable {variable} is not known; did you mean {meant}?")
+            problems.append(f"environment variable {variable} is unknown; did you mean {meant}?")
     return values
 
 
@@ -298,7 +305,7 @@ def _rule(setting: Field[Any]) -> _Rule:
 
 
 def _shown(value: object) -> str:
-    """A bad value for people; an address may hold a password."""
+    """A bad value as text. Hides values with an @, because a URL may contain a password."""
     return "(not shown: it holds an @)" if "@" in str(value) else repr(value)
 
 

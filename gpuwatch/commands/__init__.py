@@ -1,1 +1,1 @@
-"""The commands of the command line, a module a theme."""
+"""The commands of the command line, one module per topic."""

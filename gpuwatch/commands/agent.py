@@ -1,4 +1,4 @@
-"""Command agent: readings of this node's GPUs served as dcgm-exporter would."""
+"""The `gpuwatch agent` command: serves this node's GPU readings in dcgm-exporter's format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuwatch.commands.registry import command
-from gpuwatch.commands.shared import say, write
+from gpuwatch.commands.shared import print_stderr, write
 from gpuwatch.core.errors import UnreadableInput
 
 HOST, PORT = "127.0.0.1", 9400
@@ -21,23 +21,27 @@ LEAST_MS, MOST_MS = 100, 3_600_000
 
 def agent(
     host: Annotated[
-        str, typer.Option("--host", metavar="H", help="0.0.0.0: reachable for a gpuwatch on another machine.")
+        str, typer.Option("--host", metavar="H", help="Address to listen on; 0.0.0.0 for access from other machines.")
     ] = HOST,
-    port: Annotated[int, typer.Option("--port", metavar="P", min=0, max=65535, help="0: any free one.")] = PORT,
+    port: Annotated[
+        int, typer.Option("--port", metavar="P", min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+    ] = PORT,
     interval_ms: Annotated[
-        int, typer.Option("--interval-ms", metavar="MS", min=LEAST_MS, max=MOST_MS, help="Between two readings.")
+        int, typer.Option("--interval-ms", metavar="MS", min=LEAST_MS, max=MOST_MS, help="Time between readings.")
     ] = INTERVAL_MS,
     job_mapping_dir: Annotated[
         Path | None,
-        typer.Option("--job-mapping-dir", metavar="DIR", help="Files named by GPU index with the jobs on it."),
+        typer.Option(
+            "--job-mapping-dir", metavar="DIR", help="Directory with a file per GPU index that lists its jobs."
+        ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print one page and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the readings once and exit.")] = False,
 ) -> None:
-    """On a GPU node without DCGM: NVML readings with dcgm-exporter's metric names and labels."""
+    """Serve readings of a GPU node without DCGM. Reads NVML and uses dcgm-exporter's metric names and labels."""
     if job_mapping_dir is not None and not job_mapping_dir.is_dir():
         raise UnreadableInput(f"--job-mapping-dir {job_mapping_dir}: no such directory")
     readings: Any = importlib.import_module("gpuwatch.collectors.nvml.agent").make(
-        interval_ms / 1000, job_mapping_dir, lambda text: say(f"gpuwatch: {text}")
+        interval_ms / 1000, job_mapping_dir, lambda text: print_stderr(f"gpuwatch: {text}")
     )
     if once:
         try:
@@ -61,13 +65,13 @@ def _serve(readings: Any, host: str, port: int) -> None:
     try:
         readings.start()
         server.start()
-        write(f"gpuwatch agent serves {server.url}/metrics\n")
+        write(f"gpuwatch agent listening on {server.url}/metrics\n")
         if pages.only_here(host):
-            say(
-                "gpuwatch: reachable from this machine only; --host 0.0.0.0 opens it to the network, without a password"
+            print_stderr(
+                "gpuwatch: reachable from this machine only; use --host 0.0.0.0 to open it to the network (no password)"
             )
         ended.wait()
-        say("gpuwatch: stopping")
+        print_stderr("gpuwatch: stopping")
     finally:
         server.stop()
         readings.stop()

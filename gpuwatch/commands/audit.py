@@ -1,4 +1,4 @@
-"""The command `audit`: the authority scorecard of a bundle, of a Prometheus, or of a data directory."""
+"""The `gpuwatch audit` command: the scorecard of a bundle, a Prometheus server or a data directory."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gpuwatch.commands.shared import (
     Step,
     now_us,
     opened,
+    print_stderr,
     progress,
-    say,
     show,
     window_of,
 )
@@ -48,35 +48,37 @@ SINCE = "7d"
 
 def audit(
     context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="scorecard.html, .pdf and .json go there.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for scorecard.html, .pdf and .json.")],
     bundle: Annotated[
-        Path | None, typer.Option("--bundle", metavar="DIR", help="A bundle; nothing else is touched.")
+        Path | None, typer.Option("--bundle", metavar="DIR", help="Audit a bundle; nothing is stored.")
     ] = None,
     url: Annotated[
-        str | None, typer.Option("--prometheus", metavar="URL", help="Ask this Prometheus; nothing is kept.")
+        str | None, typer.Option("--prometheus", metavar="URL", help="Audit a Prometheus server; nothing is stored.")
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="T", help="With --prometheus: 7d, 12h (ago) or RFC 3339; default: 7d."),
+        typer.Option(
+            "--since", metavar="T", help="With --prometheus: start, as 7d or 12h ago or RFC 3339; default: 7d."
+        ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="A data directory; what is new there is analysed first."),
+        typer.Option("--data", metavar="DIR", help="Audit a data directory; new data in it is analyzed first."),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option("--window", metavar="W", help=f"{WINDOW_HELP} Default: the last 7 days of what is known."),
+        typer.Option("--window", metavar="W", help=f"{WINDOW_HELP} Default: the last 7 days with data."),
     ] = None,
     fail_on: Annotated[
         str | None,
         typer.Option(
             "--fail-on",
             metavar="info|low|medium|high|critical",
-            help="Exit 1 where an open finding is as grave as this.",
+            help="Exit with 1 if an open finding has this severity or worse.",
         ),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="NAME", help="The cluster the input is of.")
+        str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name for the input.")
     ] = None,
     match: Annotated[
         str, typer.Option("--match", metavar="SELECTOR", help="With --prometheus: only series with these labels.")
@@ -84,16 +86,20 @@ def audit(
     bearer_token_file: Annotated[Path | None, typer.Option("--bearer-token-file", metavar="F")] = None,
     username: Annotated[str, typer.Option("--username", metavar="U")] = "",
     password_file: Annotated[Path | None, typer.Option("--password-file", metavar="F")] = None,
-    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="X-Scope-OrgID of Mimir.")] = "",
+    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="Tenant (X-Scope-OrgID) for Mimir.")] = "",
     ca_file: Annotated[Path | None, typer.Option("--ca-file", metavar="F")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure-skip-verify", help="Trust any certificate.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure-skip-verify", help="Do not verify TLS certificates.")] = False,
     paper: Annotated[
-        str | None, typer.Option("--paper", metavar="a4|letter", help="Of the PDF; default: the setting report_paper.")
+        str | None,
+        typer.Option("--paper", metavar="a4|letter", help="Paper size of the PDF; default: setting report_paper."),
     ] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Who decides over placement, partitioning, scheduling and fabric, what is left to defaults, and what that costs."""
+    """Write an audit scorecard of a fleet.
+
+    It shows who decides on placement, partitioning, scheduling and network, what is left to defaults, and the cost.
+    """
     from gpuwatch.commands.shared import settings_of
     from gpuwatch.findings.read import SEVERITY_ORDER
 
@@ -113,15 +119,15 @@ def audit(
         files = {"bearer_token_file": bearer_token_file, "password_file": password_file, "ca_file": ca_file}
         options |= {name: str(path) for name, path in files.items() if path is not None}
         card = _of_prometheus(context, options, cluster, since or SINCE, span, config)
-        source = "what a Prometheus has"
+        source = "a Prometheus server"
     else:
         card, source = _of_data(context, data, span, config), ""
-    _tell(card, source, out, paper or settings_of(config).report_paper, form)
+    _write_card(card, source, out, paper or settings_of(config).report_paper, form)
     _answer(card, fail_on)
 
 
 def _writable(out: Path) -> None:
-    """Refuses a place that cannot be written before hours of work are done for it."""
+    """Checks that the output can be written, before hours of work."""
     there = next(place for place in (out.absolute(), *out.absolute().parents) if place.exists())
     if not there.is_dir():
         raise UsageError(f"--out {out}: {there} is a file; name a directory")
@@ -134,7 +140,7 @@ def _one_source(bundle: Path | None, url: str | None, data: Path | None, since: 
         name for name, value in (("--bundle", bundle), ("--prometheus", url), ("--data", data)) if value is not None
     ]
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: name one of them")
+        raise UsageError(f"{' and '.join(given)}: use only one of them")
     if since is not None and url is None:
         raise UsageError("--since: only with --prometheus; use --window")
 
@@ -142,8 +148,8 @@ def _one_source(bundle: Path | None, url: str | None, data: Path | None, since: 
 def _of_bundle(
     context: typer.Context, bundle: Path, cluster: str | None, span: Window | None, config: Path | None
 ) -> dict[str, Any]:
-    """Imports it into a directory that is gone afterwards."""
-    from gpuwatch.commands.data import tell
+    """Imports a bundle into a temporary directory and audits it."""
+    from gpuwatch.commands.data import print_report
     from gpuwatch.imports.files import import_paths
 
     if not bundle.is_dir():
@@ -154,8 +160,8 @@ def _of_bundle(
         report = import_paths(
             store, state, "bundle", [bundle], cluster=cluster, now_us=now_us(context), timezone="UTC", progress=step
         )
-        tell(report)
-        return _judged(context, store, state, settings, span, step)
+        print_report(report)
+        return _scorecard(context, store, state, settings, span, step)
 
 
 def _of_prometheus(
@@ -166,9 +172,9 @@ def _of_prometheus(
     span: Window | None,
     config: Path | None,
 ) -> dict[str, Any]:
-    """Asks it for its history into a directory that is gone afterwards."""
+    """Imports a Prometheus server's history into a temporary directory and audits it."""
     from gpuwatch.commands.backfill import DEFAULT_CLUSTER, moment
-    from gpuwatch.commands.data import tell
+    from gpuwatch.commands.data import print_report
     from gpuwatch.imports.backfill import backfill, look, open_history
 
     at_us = now_us(context)
@@ -178,28 +184,28 @@ def _of_prometheus(
     try:
         plan = look(history, since_us, at_us, at_us)
         with _aside(config) as (store, state, settings), progress("audit") as step:
-            tell(backfill(store, history, plan, cluster=name, progress=step))
-            return _judged(context, store, state, settings, span, step)
+            print_report(backfill(store, history, plan, cluster=name, progress=step))
+            return _scorecard(context, store, state, settings, span, step)
     finally:
         history.close()
 
 
 def _of_data(context: typer.Context, data: Path | None, span: Window | None, config: Path | None) -> dict[str, Any]:
-    """Of the books of a directory; of the server that holds it, where one does."""
+    """Audits a data directory, through its server if one is running."""
     from gpuwatch.core.clock import rfc3339
 
     place = data or Path(os.environ.get("GPUWATCH_DATA") or DEFAULT_DATA)
     if (note := lockfile.find(place)) is not None:
-        asked = None if span is None else f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
-        told: dict[str, Any] = json.loads(remote.get(note, "/api/v1/audit-card", {"window": asked}))
-        return told
+        requested = None if span is None else f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
+        card: dict[str, Any] = json.loads(remote.get(note, "/api/v1/audit-card", {"window": requested}))
+        return card
     with opened(place, config) as (store, state, settings), progress("audit") as step:
-        return _judged(context, store, state, settings, span, step)
+        return _scorecard(context, store, state, settings, span, step)
 
 
 @contextmanager
 def _aside(config: Path | None) -> Iterator[tuple[Store, State, Settings]]:
-    """A data directory that is removed at the end, whatever ends it."""
+    """A temporary data directory, always removed at the end."""
     with (
         TemporaryDirectory(prefix="gpuwatch-audit-", ignore_cleanup_errors=True) as place,
         opened(Path(place), config, create=True) as found,
@@ -207,10 +213,10 @@ def _aside(config: Path | None) -> Iterator[tuple[Store, State, Settings]]:
         yield found
 
 
-def _judged(
+def _scorecard(
     context: typer.Context, store: Store, state: State, settings: Settings, span: Window | None, step: Step
 ) -> dict[str, Any]:
-    """Analyses what is new, prices it, and makes the card."""
+    """Analyzes new data and builds the scorecard."""
     from gpuwatch.analysis.pipeline import analyze
     from gpuwatch.audit.facts import read_facts
     from gpuwatch.audit.scorecard import scorecard
@@ -219,13 +225,13 @@ def _judged(
     at_us = now_us(context)
     report = analyze(store, state, settings, now_us=at_us, progress=lambda what, done, total: step(done, total, what))
     for text in report.failed_rules:
-        say(f"gpuwatch: rule failed, the others ran: {text}")
+        print_stderr(f"gpuwatch: rule failed, the others ran: {text}")
     price_all(store, state)
     return scorecard(read_facts(store, state, span, at_us))
 
 
-def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str | None) -> None:
-    """Writes the files, and says on the terminal what their first page says."""
+def _write_card(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str | None) -> None:
+    """Writes the files and prints a summary."""
     from gpuwatch.report import text as report_text
     from gpuwatch.report.files import write
     from gpuwatch.report.scorecard.document import lead, owners_said, worth
@@ -238,7 +244,7 @@ def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str
     if card["window"] is None:
         foot += [f"{one['what']} {one['fix']}" for one in card["unknown"]]
     foot += [f"{action['rank']}. {action['title']}: {worth(action)}. {action['remedy']}" for action in first]
-    foot += [said] if (said := owners_said(card)) else []
+    foot += [feedback] if (feedback := owners_said(card)) else []
     foot += [f"Written: {', '.join(written)}"]
     waste = {name: value for name, value in card["waste"].items() if name != "buckets"}
     extra = {
@@ -253,20 +259,20 @@ def _tell(card: Mapping[str, Any], source: str, out: Path, paper: str, form: str
 
 def _row(card: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     arise = [one for one in layer["decisions"] if one["state"] != "does not arise"]
-    told = {"layer": layer["id"], "grade": layer["grade_words"], "decisions": len(arise)}
-    told |= {"findings": layer["findings_count"], "open": layer["open_count"], "currency": card["currency"]}
+    row = {"layer": layer["id"], "grade": layer["grade_words"], "decisions": len(arise)}
+    row |= {"findings": layer["findings_count"], "open": layer["open_count"], "currency": card["currency"]}
     names = ("points", "decisions_judged", "worst", "gpu_hours", "cost", "cost_a_month")
-    return told | {name: layer[name] for name in names}
+    return row | {name: layer[name] for name in names}
 
 
 def _answer(card: Mapping[str, Any], fail_on: str | None) -> None:
-    """Exits 1 where a finding that is open is at least as grave as asked."""
+    """Exits with 1 if an open finding is at least as severe as --fail-on."""
     from gpuwatch.audit.scorecard import worst
     from gpuwatch.findings.read import SEVERITY_ORDER
 
     found = worst(card)
     if fail_on is not None and found is not None and SEVERITY_ORDER.index(found) >= SEVERITY_ORDER.index(fail_on):
-        say(f"gpuwatch: audit: an open finding is {found} (--fail-on {fail_on})")
+        print_stderr(f"gpuwatch: audit: there is an open {found} finding (--fail-on {fail_on})")
         raise typer.Exit(NO)
 
 

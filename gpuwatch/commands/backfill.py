@@ -1,4 +1,4 @@
-"""The command `backfill`: history out of Prometheus, VictoriaMetrics, Thanos or Mimir."""
+"""The `gpuwatch backfill` command: imports history from Prometheus, VictoriaMetrics, Thanos or Mimir."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 def backfill(
     context: typer.Context,
-    url: Annotated[str, typer.Option("--prometheus", metavar="URL", help="Address, e.g. http://prometheus:9090.")],
-    since: Annotated[str, typer.Option("--since", metavar="T", help="30d, 12h (ago) or RFC 3339.")] = "30d",
-    until: Annotated[str | None, typer.Option("--until", metavar="T", help="Likewise; default: now.")] = None,
+    url: Annotated[str, typer.Option("--prometheus", metavar="URL", help="Server URL, e.g. http://prometheus:9090.")],
+    since: Annotated[str, typer.Option("--since", metavar="T", help="Start: 30d or 12h ago, or RFC 3339.")] = "30d",
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="End, in the same formats; default: now.")
+    ] = None,
     data: DataOption = DEFAULT_DATA,
     cluster: Annotated[
-        str, typer.Option("--cluster", metavar="NAME", help="The cluster the metrics are of.")
+        str, typer.Option("--cluster", metavar="NAME", help="Cluster name for the metrics.")
     ] = DEFAULT_CLUSTER,
     match: Annotated[
         str, typer.Option("--match", metavar="SELECTOR", help="Only series with these labels: '{cluster=\"c1\"}'.")
@@ -45,25 +47,26 @@ def backfill(
     bearer_token_file: Annotated[Path | None, typer.Option("--bearer-token-file", metavar="F")] = None,
     username: Annotated[str, typer.Option("--username", metavar="U")] = "",
     password_file: Annotated[Path | None, typer.Option("--password-file", metavar="F")] = None,
-    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="X-Scope-OrgID of Mimir.")] = "",
+    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="Tenant (X-Scope-OrgID) for Mimir.")] = "",
     ca_file: Annotated[Path | None, typer.Option("--ca-file", metavar="F")] = None,
-    cert_file: Annotated[Path | None, typer.Option("--cert-file", metavar="F", help="Client certificate.")] = None,
-    key_file: Annotated[Path | None, typer.Option("--key-file", metavar="F", help="Its key.")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure-skip-verify", help="Trust any certificate.")] = False,
-    timeout_s: Annotated[float, typer.Option("--timeout", metavar="S", help="Seconds to wait for an answer.")] = 120,
+    cert_file: Annotated[Path | None, typer.Option("--cert-file", metavar="F", help="Client certificate file.")] = None,
+    key_file: Annotated[Path | None, typer.Option("--key-file", metavar="F", help="Client key file.")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure-skip-verify", help="Do not verify TLS certificates.")] = False,
+    timeout_s: Annotated[float, typer.Option("--timeout", metavar="S", help="Seconds to wait for a response.")] = 120,
     max_samples: Annotated[
-        int, typer.Option("--max-samples", metavar="N", help="Most samples to ask for in one query.")
+        int, typer.Option("--max-samples", metavar="N", help="Maximum samples per query.")
     ] = 250_000,
     chunk: Annotated[
-        str | None, typer.Option("--chunk", metavar="SPAN", help="Length of a span, e.g. 10m; default: by its samples.")
+        str | None,
+        typer.Option("--chunk", metavar="SPAN", help="Time span per query, e.g. 10m; default: chosen by sample count."),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=16, help="Queries at a time.")] = 4,
-    again: Annotated[bool, typer.Option("--again", help="Ask also for spans that are done.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=16, help="Parallel queries.")] = 4,
+    again: Annotated[bool, typer.Option("--again", help="Query completed spans again.")] = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """History from Prometheus, Thanos, Mimir, VictoriaMetrics; stopped at any time, it continues where it was."""
-    from gpuwatch.commands.data import tell
+    """Import history from Prometheus. Works with Thanos, Mimir and VictoriaMetrics too; resumes if interrupted."""
+    from gpuwatch.commands.data import print_report
     from gpuwatch.imports.backfill import backfill as run
     from gpuwatch.imports.backfill import look, open_history
 
@@ -105,7 +108,7 @@ def backfill(
             )
     finally:
         history.close()
-    tell(report)
+    print_report(report)
     row = {
         "spans": report.files,
         "repeated": report.repeated,
@@ -118,16 +121,16 @@ def backfill(
 
 
 def moment(text: str, option: str, at_us: int) -> int:
-    """Microseconds of `30d` (ago) or of an RFC 3339 time. Raises UsageError."""
+    """Microseconds of a time such as `30d` (ago) or RFC 3339. Raises UsageError."""
     if found := _AGO.fullmatch(text):
         return at_us - int(found[1]) * _UNIT_S[found[2]] * 1_000_000
-    told = moment_us(text, option)
-    assert told is not None
-    return told
+    exact_us = moment_us(text, option)
+    assert exact_us is not None
+    return exact_us
 
 
 def _span_us(text: str) -> int:
-    """Microseconds of `10m`: a whole part of a day from a minute up. Raises UsageError."""
+    """Microseconds of a length such as `10m` that divides a day. Raises UsageError."""
     found = re.fullmatch(r"([1-9]\d{0,4})([smh])", text)
     seconds = int(found[1]) * _UNIT_S[found[2]] if found else 86_400 if text == "1d" else 0
     if seconds < 60 or 86_400 % seconds:

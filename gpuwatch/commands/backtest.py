@@ -1,4 +1,4 @@
-"""The command that tries a rule over a past window."""
+"""The `gpuwatch backtest` command: runs a rule over a past window."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ SHOWN = ("change", "subject", "team", "started_at", "gpu_hours", "cost", "summar
 
 def backtest(
     context: typer.Context,
-    rule: Annotated[str, typer.Argument(metavar="DETECTOR", help="The id of a rule: gpuwatch detectors show.")],
+    rule: Annotated[str, typer.Argument(metavar="DETECTOR", help="Id of a rule; see gpuwatch detectors show.")],
     window: WindowOption = "7d",
     data: DataOption = DEFAULT_DATA,
-    preset: Annotated[str | None, typer.Option("--preset", metavar="P", help="Try a preset.")] = None,
+    preset: Annotated[str | None, typer.Option("--preset", metavar="P", help="Preset to try.")] = None,
     threshold: Annotated[
-        list[str] | None, typer.Option("--threshold", metavar="NAME=VALUE", help="Try a threshold: idle_us_min=30m.")
+        list[str] | None,
+        typer.Option("--threshold", metavar="NAME=VALUE", help="Threshold to try, e.g. idle_us_min=30m."),
     ] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Who a rule would have flagged over a past window, and what that changes against today's; nothing is stored."""
+    """Try a rule on past data. Compares what it would have flagged with its current settings; stores nothing."""
     from gpuwatch.analysis.backtest_request import asked_thresholds, pairs
 
     chosen = choose(form, sys.stdout.isatty())
@@ -55,9 +56,9 @@ def backtest(
 
         body: dict[str, Any] = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"}
         body |= {"preset": preset, "thresholds": given or None, "cluster": cluster}
-        said = remote.post(note, f"/api/v1/detectors/{rule}/backtest", body)
+        result = remote.post(note, f"/api/v1/detectors/{rule}/backtest", body)
         hint = None
-        if not said["items"]:
+        if not result["items"]:
             books = json.loads(remote.get(note, "/api/v1/ledger", {"window": body["window"]}))
             hint = empty_window.served(note, books["capacity_gpu_seconds"])
     else:
@@ -70,10 +71,10 @@ def backtest(
             known = all_rules(settings, store)
             if rule not in known:
                 raise UsageError(f"detector {rule}: unknown; known: {', '.join(known)}")
-            asked, thresholds = asked_thresholds(known[rule], preset, given)
+            chosen_preset, thresholds = asked_thresholds(known[rule], preset, given)
             price_all(store, state)
             hint = empty_window.outside(store, span)
-            said = as_dict(
+            result = as_dict(
                 tried(
                     store,
                     state,
@@ -81,32 +82,36 @@ def backtest(
                     known[rule],
                     span,
                     now_us(context),
-                    preset=asked,
+                    preset=chosen_preset,
                     thresholds=thresholds,
                     cluster=cluster,
                 )
             )
-    items = said["items"]
+    items = result["items"]
     if chosen == "table":
         items = [item | {"subject": item["subject"]["id"]} for item in items]
-    extra = {name: value for name, value in said.items() if name != "items"}
-    show(Listing(COLUMNS, items, extra, shown=SHOWN, foot=_foot(said)), chosen)
-    empty_window.tell(hint)
+    extra = {name: value for name, value in result.items() if name != "items"}
+    show(Listing(COLUMNS, items, extra, shown=SHOWN, foot=_foot(result)), chosen)
+    empty_window.print_hint(hint)
 
 
-def _foot(said: dict[str, Any]) -> list[str]:
-    changes, told = said["changes"], said["feedback"]
-    lines = [f"Window: {said['window']['start']} to {said['window']['end']}, UTC"]
-    lines.append(f"Tried: {_words(said['total'])}. Today's rule: {_words(said['today'])}.")
-    lines.append(f"New: {changes['new']}, gone: {changes['gone']}, as today: {changes['same']}.")
-    if told["precision"] is not None:
-        said_of = told["true_positives"] + told["false_positives"]
-        between = f"{100 * told['precision_low']:.0f} to {100 * told['precision_high']:.0f} % by 95 %"
+def _foot(result: dict[str, Any]) -> list[str]:
+    changes, feedback = result["changes"], result["feedback"]
+    lines = [f"Window: {result['window']['start']} to {result['window']['end']}, UTC"]
+    lines.append(
+        f"With these settings: {_words(result['total'])}. With the current settings: {_words(result['today'])}."
+    )
+    lines.append(f"New: {changes['new']}, gone: {changes['gone']}, unchanged: {changes['same']}.")
+    if feedback["precision"] is not None:
+        reviewed = feedback["true_positives"] + feedback["false_positives"]
+        between = f"{100 * feedback['precision_low']:.0f} to {100 * feedback['precision_high']:.0f} %, 95 % confidence"
         lines.append(
-            f"Owners called {told['true_positives']} of {said_of} true ({between}); of {told['unsaid']} nobody spoke."
+            f"Owners marked {feedback['true_positives']} of {reviewed} correct ({between}); {feedback['unsaid']} not reviewed."
         )
-    if said["left_out"]:
-        lines.append(f"{said['left_out']} more are in the sums; JSON has 1,000 at most too: choose a shorter window.")
+    if result["left_out"]:
+        lines.append(
+            f"{result['left_out']} more are included in the totals. The list has at most 1,000; choose a shorter window."
+        )
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Files of bills sent to the server that holds the data directory, one after the other."""
+"""Sends bill files to the server that holds the data directory, one at a time."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gpuwatch.imports.uploads import FILE_BYTES_MAX
 from gpuwatch.store.lockfile import Note
 
 FOLDERS_SENT = 8
-"""Parts of a file's path that are told to the server: the folder of a delivery is near the file."""
+"""Trailing parts of a file's path sent to the server: the folder name identifies the delivery."""
 
 
 def send_bills(note: Note, kind: str, paths: Sequence[Path], step: Step) -> ImportReport:
-    """What the server made of files and directories of files. Raises UnreadableInput as an import without a server does,
-    SourceUnreachable where the server does not answer.
+    """Uploads files and directories of bills. Raises UnreadableInput as a local import does, and SourceUnreachable if
+    the server cannot be reached.
     """
     files = [part.path for path in paths for part in parts_of(kind, path, DEFAULT_CLUSTER, "UTC")]
-    beside = sorted({file.name for file in files}) if len(files) > 1 else None
+    siblings = sorted({file.name for file in files}) if len(files) > 1 else None
     report = ImportReport()
     for number, file in enumerate(files):
         step(number, len(files), file.name)
         try:
-            _send(note, kind, file, beside, report)
+            _send(note, kind, file, siblings, report)
         except UnreadableInput as error:
             report.unreadable.append(str(error))
     if report.unreadable and (not report.files + report.repeated or any(path.is_file() for path in paths)):
@@ -35,23 +35,23 @@ def send_bills(note: Note, kind: str, paths: Sequence[Path], step: Step) -> Impo
     return report
 
 
-def _send(note: Note, kind: str, file: Path, beside: Sequence[str] | None, report: ImportReport) -> None:
+def _send(note: Note, kind: str, file: Path, siblings: Sequence[str] | None, report: ImportReport) -> None:
     if file.is_file() and file.stat().st_size > FILE_BYTES_MAX:
         raise UnreadableInput(
-            f"{file}: larger than the {FILE_BYTES_MAX} bytes that a server takes; pack it with gzip, or stop the server, "
+            f"{file}: larger than the upload limit of {FILE_BYTES_MAX} bytes; compress it with gzip, or stop the server, "
             "import it, and start the server again"
         )
     parts = [part for part in file.parts if part not in (file.anchor, "..")]
     name = "/".join(parts[-FOLDERS_SENT:])
     try:
-        told = remote.send_file(note, "/api/v1/bills", file, {"kind": kind, "name": name, "beside": beside})
+        done = remote.send_file(note, "/api/v1/bills", file, {"kind": kind, "name": name, "siblings": siblings})
     except UsageError as error:
         raise UnreadableInput(str(error).replace(name, str(file))) from error
-    report.files += told["files"]
-    report.repeated += told["repeated"]
-    report.records += told["records"]
+    report.files += done["files"]
+    report.repeated += done["repeated"]
+    report.records += done["records"]
     rejects = Rejects()
-    for one in told["examples"]:
+    for one in done["examples"]:
         rejects.add(one["reason"], str(file), one["line"], one["example"], one["count"])
     if rejects.total:
         report.rejects.append(rejects)

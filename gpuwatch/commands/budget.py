@@ -1,4 +1,4 @@
-"""The `gpuwatch budget` commands: what is spent of a budget, and setting budgets."""
+"""The `gpuwatch budget` commands: show and set budgets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gpuwatch.commands.shared import (
     names,
     now_us,
     opened,
-    say,
+    print_stderr,
     show,
 )
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
 
-budget = typer.Typer(help="Budgets of teams.", rich_markup_mode=None, no_args_is_help=True)
+budget = typer.Typer(help="Show and set team budgets.", rich_markup_mode=None, no_args_is_help=True)
 COLUMNS = ("team", "period", "amount", "spent", "currency", "spent_ratio", "forecast", "runs_out", "gpu_hours")
 SHOWN = (*COLUMNS, "missing")
 MORE = ("gpu_hours_quota", "gpu_hours_ratio", "window", "burn_down", "missing")
@@ -39,11 +39,13 @@ FILE_MAX_BYTES = 16 << 20
 def show_(
     context: typer.Context,
     data: DataOption = DEFAULT_DATA,
-    team: Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only these; * is the fleet.")] = None,
+    team: Annotated[
+        list[str] | None, typer.Option("--team", metavar="T", help="Only this team (repeatable); * is the fleet.")
+    ] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Each budget in the period that runs now: spent, the forecast for its end, and when it runs out."""
+    """Show each budget in its current period. Lists spending, forecast and when it runs out."""
     from gpuwatch.billing.budgets import statuses
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.policy.known_names import team_names
@@ -61,9 +63,9 @@ def show_(
             if wanted and not items:
                 unknown_names.doubt_teams(wanted, team_names(store, state))
     none = (
-        "No budgets of these teams."
+        "No budgets for these teams."
         if wanted
-        else "No budgets: gpuwatch budget set FILE; docs/charge-back/budgets.md shows the file."
+        else "No budgets. Set them with gpuwatch budget set FILE; see docs/charge-back/budgets.md for the format."
     )
     foot = [] if items else [none]
     if choose(form, sys.stdout.isatty()) == "table":
@@ -78,7 +80,7 @@ def set_(
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
 ) -> None:
-    """Replaces the budgets: all of the file, or nothing where a row is wrong."""
+    """Replace all budgets with a file. Nothing changes if a row is invalid."""
     from gpuwatch.billing.budgets import CARD, parse_budgets, replace
     from gpuwatch.policy.known_names import team_doubts, team_names
     from gpuwatch.rates.csv_table import whole
@@ -94,8 +96,8 @@ def set_(
             done = {"changed": changed, "version": state.card_version(CARD), "rows": len(kept)}
             warnings = team_doubts((one.team for one in kept), team_names(store, state))
     for warning in warnings:
-        say(warning)
-    typer.echo(f"{done['rows']} budgets, version {done['version']}{'' if done['changed'] else ', as before'}")
+        print_stderr(warning)
+    typer.echo(f"{done['rows']} budgets, version {done['version']}{'' if done['changed'] else ', unchanged'}")
 
 
 group("budget", budget, place=220)

@@ -1,4 +1,4 @@
-"""The command that says what could be placed now, and what is stranded."""
+"""The `gpuwatch shapes` command: what fits on the free GPUs now, and what is stranded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLICES = ("ready", "creatable", "placeable", "after_repartition", "exact")
 SHOWN = ("cluster", "pool", "gpu_model", "shape", "requested", *SLOTS, *SLICES[:2], SLICES[3])
 DAYS_LEAST, DAYS_MOST = 7, 28
 ASKED = "asked"
-"""Instead of a shape: those that are asked for and find no place."""
+"""Used instead of a shape: all requested shapes that do not fit."""
 PLANNED = (
     "cluster",
     "pool",
@@ -50,22 +50,22 @@ def shapes(
     context: typer.Context,
     data: DataOption = DEFAULT_DATA,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
-    at: Annotated[str | None, typer.Option("--at", metavar="T", help="RFC 3339; default: now.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="T", help="Time (RFC 3339); default: now.")] = None,
     days: Annotated[
-        int, typer.Option("--days", min=DAYS_LEAST, max=DAYS_MOST, help="Days of submitted requests that count.")
+        int, typer.Option("--days", min=DAYS_LEAST, max=DAYS_MOST, help="Days of requests to consider.")
     ] = DAYS_MOST,
     plan: Annotated[
         str | None,
         typer.Option(
             "--plan",
             metavar="SHAPE",
-            help=f"Instead: the moves that make room for 8, or 2x8 (nodes x GPUs); {ASKED}: for all that finds no place.",
+            help=f"Show the moves that free up space for a shape: 8, or 2x8 (nodes x GPUs), or {ASKED} for all that do not fit.",
         ),
     ] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """k-GPU slots and MIG slices that could be placed now; what of the free GPUs is stranded, why, and its price."""
+    """Show which jobs fit on the free GPUs now. Also lists stranded GPUs with cause and cost."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.capacity.now import shapes as look
     from gpuwatch.output.fix_hints import Advice
@@ -107,12 +107,12 @@ def _plan(
     shape: str | None,
     days: int,
 ) -> None:
-    """What would have to move, and MIG layouts that the last week would have used better."""
+    """The moves, and MIG layouts that would have served last week's demand better."""
     from gpuwatch.capacity.plan import plans
 
     if (note := lockfile.find(data)) is not None:
-        asked = {"cluster": cluster, "at": at, "shape": shape, "days": days}
-        found = json.loads(remote.get(note, "/api/v1/capacity/plan", asked))
+        parameters = {"cluster": cluster, "at": at, "shape": shape, "days": days}
+        found = json.loads(remote.get(note, "/api/v1/capacity/plan", parameters))
     else:
         with opened(data, config) as (store, _, _):
             at_us = now_us(context) if moment is None else moment
@@ -132,13 +132,13 @@ def _layouts(found: dict[str, Any]) -> Iterator[str]:
             yield f"{one['cluster']}: {change['gpu']} {'+'.join(change['layout'])} -> {'+'.join(change['better'])}"
         if one["changes"]:
             before, after = _percent(one["served_ratio"]), _percent(one["served_ratio_after"])
-            yield f"{one['cluster']}: of the MIG demand of the last week {before} found an instance; it would be {after}"
+            yield f"{one['cluster']}: {before} of last week's MIG demand found an instance; with better layouts {after}"
 
 
 def _foot(found: dict[str, Any], cluster: str | None = None) -> Iterator[str]:
-    """What the table leaves out, a line each: what is stranded and why, starved shapes, gangs, what is unknown."""
+    """Lines below the table: stranded GPUs with causes, shapes that do not fit, gangs, missing information."""
     if not found["clusters"] and cluster is None:
-        yield "The books are empty: import something and analyze it first."
+        yield "The ledger is empty: import data and run gpuwatch analyze first."
     for one in found["clusters"]:
         name = one["cluster"]
         for what, amounts in (("GPUs", one["gpus"]), ("GPUs with MIG slices", one["slices"])):
@@ -153,20 +153,20 @@ def _foot(found: dict[str, Any], cluster: str | None = None) -> Iterator[str]:
             models.setdefault(gang["gpu_model"], []).append(f"{gang['level']} {most}")
         for model, levels in models.items():
             yield f"{name}: largest gang of {model or 'unknown model'}: {', '.join(levels)}"
-        starved = [] if one["demand"] is None else [_asked(s) for s in one["demand"]["shapes"] if s["starved"]]
+        starved = [] if one["demand"] is None else [_request(s) for s in one["demand"]["shapes"] if s["starved"]]
         if starved:
-            yield f"{name}: asked for, and no place now: {'; '.join(dict.fromkeys(starved))}"
-        for told in one["notes"]:
-            gpus = "" if told["gpus"] is None else f" of {told['gpus']} GPUs"
-            yield f"{name}: not known: {told['what']}{gpus}. {told['fix'].splitlines()[0]}"
+            yield f"{name}: requested shapes that do not fit now: {'; '.join(dict.fromkeys(starved))}"
+        for note in one["notes"]:
+            gpus = "" if note["gpus"] is None else f" of {note['gpus']} GPUs"
+            yield f"{name}: missing: {note['what']}{gpus}. {note['fix'].splitlines()[0]}"
     for price in found["total"]["cost_per_hour"] or ():
-        yield f"Stranded: {price['amount']} {price['currency']} an hour"
+        yield f"Stranded: {price['amount']} {price['currency']} per hour"
     if found["total"]["unpriced_gpus"]:
         yield f"Stranded without a price: {found['total']['unpriced_gpus']:g} GPUs"
 
 
-def _asked(shape: dict[str, Any]) -> str:
-    """A shape as it was asked for: `2x8 of NVIDIA H100`; one of any model by its name alone."""
+def _request(shape: dict[str, Any]) -> str:
+    """A requested shape: `2x8 of NVIDIA H100`, or only the shape if any model will do."""
     models = shape["gpu_models"]
     return f"{shape['shape']} of {' or '.join(models)}" if models else str(shape["shape"])
 

@@ -1,4 +1,4 @@
-"""Commands that bring data in: import, analyze, simulate."""
+"""The commands that bring data in: import, analyze, simulate."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gpuwatch.commands.shared import (
     moment_us,
     now_us,
     opened,
+    print_stderr,
     program,
     progress,
-    say,
     show,
 )
 from gpuwatch.core.errors import UnreadableInput, UsageError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BUNDLE = "bundle"
 BILLS = "bill-"
 STRICT_EXIT = 2
-STOP_FIRST = "stop it, import, then start it again; bills are the one kind that a server imports while it runs"
+STOP_FIRST = "stop it, import, then start it again; only bills can be imported while a server is running"
 
 
 def import_(
@@ -41,13 +41,15 @@ def import_(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="bundle, openmetrics, sacct, k8s-json, ...")],
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or directories.")],
     data: DataOption = DEFAULT_DATA,
-    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="The cluster they are of.")] = None,
-    timezone: Annotated[str, typer.Option("--timezone", metavar="TZ", help="Zone of naive local times.")] = "UTC",
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 2 when any row was rejected.")] = False,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name for the data.")] = None,
+    timezone: Annotated[
+        str, typer.Option("--timezone", metavar="TZ", help="Time zone of local times without an offset.")
+    ] = "UTC",
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if any row was rejected.")] = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """History from files; repeating it changes nothing."""
+    """Import history from files. Importing a file twice changes nothing."""
     from gpuwatch.commands.bills import send_bills
     from gpuwatch.core.clock import zone
     from gpuwatch.core.registry import importers
@@ -79,7 +81,7 @@ def import_(
                     timezone=timezone,
                     progress=step,
                 )
-    tell(report)
+    print_report(report)
     row = {
         "files": report.files,
         "repeated": report.repeated,
@@ -92,8 +94,8 @@ def import_(
         raise typer.Exit(STRICT_EXIT)
 
 
-def tell(report: ImportReport) -> None:
-    """Says on stderr what is missing, what was unreadable, and the first of each reason for rejects."""
+def print_report(report: ImportReport) -> None:
+    """Prints missing data, unreadable files and one example per reason for rejected rows, on stderr."""
     from gpuwatch.imports.files import IGNORED
 
     lines = [*report.notes, *(f"unreadable: {text}" for text in report.unreadable)]
@@ -109,22 +111,26 @@ def tell(report: ImportReport) -> None:
         times = "once" if count == 1 else f"{count} times"
         lines.append(f"{file}:{line}: {reason} ({times}){f': {example}' if example else ''}")
     for text in lines[:MAX_NOTES]:
-        say(f"gpuwatch: {text}")
+        print_stderr(f"gpuwatch: {text}")
     if len(lines) > MAX_NOTES:
-        say(f"gpuwatch: and {len(lines) - MAX_NOTES} more; gpuwatch doctor lists rejects")
+        print_stderr(f"gpuwatch: and {len(lines) - MAX_NOTES} more; gpuwatch doctor lists rejects")
 
 
 def analyze(
     context: typer.Context,
     data: DataOption = DEFAULT_DATA,
-    since: Annotated[str | None, typer.Option("--since", metavar="T", help="RFC 3339; recompute from here.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="T", help="RFC 3339; recompute up to here.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="T", help="Recompute from this time (RFC 3339).")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Recompute up to this time (RFC 3339).")
+    ] = None,
     detector: Annotated[list[str] | None, typer.Option("--detector", metavar="ID", help="Only these rules.")] = None,
-    retain: Annotated[bool, typer.Option("--retain", help="Then delete what is past its retention.")] = False,
+    retain: Annotated[bool, typer.Option("--retain", help="Afterwards delete data past its retention.")] = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Ledger and findings over a window (default: all that is new or changed); idempotent."""
+    """Compute the ledger and findings. By default for all new or changed data; repeating it changes nothing."""
     from gpuwatch.analysis.pipeline import analyze as run_analysis
     from gpuwatch.core.clock import Window
 
@@ -145,36 +151,38 @@ def analyze(
             progress=lambda what, done, total: step(done, total, what),
         )
     for text in report.failed_rules:
-        say(f"gpuwatch: rule failed, the others ran: {text}")
+        print_stderr(f"gpuwatch: rule failed, the others ran: {text}")
     row = {"clusters": report.clusters, "hours": report.hours, "findings": report.findings}
     row["failed_rules"] = report.failed_rules
     show(Listing(tuple(row), [row], foot=[f"Next: {program()} findings --data {quote(str(data))}"]), form)
 
 
 def simulate(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the bundle is written.")],
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Physical GPUs.")] = 64,
-    days: Annotated[float, typer.Option("--days", metavar="D", help="Length of the history.")] = 7,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the bundle.")],
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Number of physical GPUs.")] = 64,
+    days: Annotated[float, typer.Option("--days", metavar="D", help="Days of history.")] = 7,
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same bytes.")] = 1,
-    step_s: Annotated[int, typer.Option("--step", "--step-s", metavar="N", help="Seconds between two samples.")] = 30,
+    step_s: Annotated[int, typer.Option("--step", "--step-s", metavar="N", help="Seconds between samples.")] = 30,
     scenes: Annotated[
         str,
         typer.Option(
             "--scenes",
             metavar="WHICH",
-            help="What of every detector's cases is staged, within --gpus: none, default, all, or detector ids with commas.",
+            help="Which detectors' test cases to include, as far as --gpus allows: none, default, all, or detector ids with commas.",
         ),
     ] = "default",
     without: Annotated[
         list[str] | None,
         typer.Option(
-            "--without", metavar="FIELD", help="Leave out metrics whose name has this word (repeatable): SM_ACTIVE."
+            "--without",
+            metavar="FIELD",
+            help="Leave out metrics whose name contains this (repeatable), e.g. SM_ACTIVE.",
         ),
     ] = None,
-    drop: Annotated[float, typer.Option("--drop", metavar="RATIO", help="Part of the samples lost at random.")] = 0.0,
+    drop: Annotated[float, typer.Option("--drop", metavar="RATIO", help="Share of samples to drop at random.")] = 0.0,
     form: FormatOption = None,
 ) -> None:
-    """Writes a bundle plus truth.json, the labels of what was planted."""
+    """Write a bundle of a simulated fleet. The expected findings are in its truth.json."""
     from gpuwatch.simulate import simulate as write_bundle
 
     choose(form, True)

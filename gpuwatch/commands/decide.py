@@ -1,4 +1,4 @@
-"""The `gpuwatch decide` commands: what the measured use says of buying, spot, slices and pools."""
+"""The `gpuwatch decide` commands: own or rent, spot, MIG slices and merged pools."""
 
 from __future__ import annotations
 
@@ -32,11 +32,15 @@ if TYPE_CHECKING:
     from gpuwatch.core.clock import Window
 
 decide = typer.Typer(
-    help="Own or rent, spot, slices, pools: what the measured use says.", rich_markup_mode=None, no_args_is_help=True
+    help="Estimate savings from measured use. Own or rent, spot capacity, MIG slices, merged pools.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
 )
 WindowAsked = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
-TeamOption = Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only these teams' jobs.")]
-HeadroomOption = Annotated[str | None, typer.Option("--headroom", help="Added to what was used; default 0.10.")]
+TeamOption = Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only jobs of these teams.")]
+HeadroomOption = Annotated[
+    str | None, typer.Option("--headroom", help="Headroom on top of measured use; default 0.10.")
+]
 
 OWN = ("cluster", "pool", "gpu_model", "gpus", "utilisation", "owned_price", "cloud_price", "break_even_utilisation")
 OWN_SHOWN = (*OWN, "cheaper", "saved_by_owning_a_month", "payback_months", "currency", "missing")
@@ -65,7 +69,7 @@ SPARE = (
     "owned_price",
     "cloud_price",
 )
-"""Columns that a narrow table does without."""
+"""Columns dropped from a narrow table."""
 POOLS = ("gpu_model", "gpus", "peak_gpus", "needed_gpus", "freed_nodes", "freed_gpus", "utilisation_before")
 POOLS_SHOWN = (*POOLS, "utilisation_after", "saving_a_month", "currency", "missing")
 
@@ -76,16 +80,17 @@ def own_vs_cloud(
     data: DataOption = DEFAULT_DATA,
     window: WindowAsked = "30d",
     cloud_price: Annotated[
-        str | None, typer.Option("--cloud-price", help="Of a GPU-hour; default: the on-demand rate of the card.")
+        str | None,
+        typer.Option("--cloud-price", help="Cloud price per GPU-hour; default: the on-demand rate of the rate card."),
     ] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Break-even utilisation and payback of owned GPUs, with sensitivity (in JSON)."""
+    """Show break-even utilization and payback of owned GPUs. JSON adds the sensitivity."""
     from gpuwatch.advisor.fleet import own_vs_cloud as look
 
     given = {"cloud_price": cloud_price}
-    _tell("own-vs-cloud", context, (data, config, form), window, given, {}, OWN_SHOWN, look)
+    _print_decision("own-vs-cloud", context, (data, config, form), window, given, {}, OWN_SHOWN, look)
 
 
 @decide.command("spot")
@@ -95,24 +100,25 @@ def spot(
     window: WindowAsked = "30d",
     team: TeamOption = None,
     discount: Annotated[
-        str | None, typer.Option("--spot-discount", help="What spot is cheaper, 0..1; default: the card's spot rates.")
+        str | None,
+        typer.Option("--spot-discount", help="Spot discount, 0..1; default: from the rate card's spot rates."),
     ] = None,
     interruptions: Annotated[
-        str | None, typer.Option("--interruptions-an-hour", help="How often capacity is taken away; default 0.05.")
+        str | None, typer.Option("--interruptions-an-hour", help="Spot interruptions per hour; default 0.05.")
     ] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Jobs that spot capacity would make cheaper, lost work counted."""
+    """List jobs that would be cheaper on spot capacity. Includes the cost of lost work."""
     from gpuwatch.advisor.jobs import spot_suitability
 
     given = {"spot_discount": discount, "interruptions_an_hour": interruptions}
-    asked = {"team": names(team or ()) or None}
+    filters = {"team": names(team or ()) or None}
 
     def look(store: Any, state: Any, span: Window, assumed: Any) -> dict[str, Any]:
-        return spot_suitability(store, state, span, asked["team"], assumed)
+        return spot_suitability(store, state, span, filters["team"], assumed)
 
-    _tell("spot", context, (data, config, form), window, given, asked, SPOT, look)
+    _print_decision("spot", context, (data, config, form), window, given, filters, SPOT, look)
 
 
 @decide.command("right-sizing")
@@ -125,50 +131,52 @@ def right_sizing(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Jobs that held a whole GPU and would fit in a MIG slice of it."""
+    """List jobs that held a whole GPU but would fit in a MIG slice."""
     from gpuwatch.advisor.jobs import right_sizing as size
 
-    asked = {"team": names(team or ()) or None}
+    filters = {"team": names(team or ()) or None}
 
     def look(store: Any, state: Any, span: Window, assumed: Any) -> dict[str, Any]:
-        return size(store, state, span, asked["team"], assumed)
+        return size(store, state, span, filters["team"], assumed)
 
-    _tell("right-sizing", context, (data, config, form), window, {"headroom": headroom}, asked, SIZE, look)
+    _print_decision("right-sizing", context, (data, config, form), window, {"headroom": headroom}, filters, SIZE, look)
 
 
 @decide.command("consolidate")
 def consolidate(
     context: typer.Context,
-    cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="The cluster of the pools.")],
-    pool: Annotated[list[str], typer.Option("--pool", metavar="P", help="Pools to put together; repeat it.")],
+    cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="Cluster of the pools.")],
+    pool: Annotated[list[str], typer.Option("--pool", metavar="P", help="Pool to merge (repeatable).")],
     data: DataOption = DEFAULT_DATA,
     window: WindowAsked = "30d",
     headroom: HeadroomOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Several pools as one: the new utilisation, nodes freed, and what they cost."""
+    """Show what several pools would need if merged. Lists utilization, freed nodes and savings."""
     from gpuwatch.advisor.fleet import consolidation
 
-    asked = {"cluster": cluster, "pool": names(pool)}
+    filters = {"cluster": cluster, "pool": names(pool)}
 
     def look(store: Any, state: Any, span: Window, assumed: Any) -> dict[str, Any]:
         return consolidation(store, state, span, cluster, names(pool), assumed)
 
-    _tell("consolidation", context, (data, config, form), window, {"headroom": headroom}, asked, POOLS_SHOWN, look)
+    _print_decision(
+        "consolidation", context, (data, config, form), window, {"headroom": headroom}, filters, POOLS_SHOWN, look
+    )
 
 
-def _tell(
+def _print_decision(
     what: str,
     context: typer.Context,
     options: tuple[Path, Path | None, str | None],
     window: str,
     given: dict[str, str | None],
-    asked: dict[str, Any],
+    filters: dict[str, Any],
     shown: Sequence[str],
     look: Callable[[Any, Any, Window, Any], dict[str, Any]],
 ) -> None:
-    """Asks the files, or the server that has them open, and prints the answer."""
+    """Computes the result from the data directory, or requests it from the server that holds it, and prints it."""
     from gpuwatch.advisor.inputs import Assumptions
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.core.clock import rfc3339
@@ -179,20 +187,24 @@ def _tell(
     span, known = window_of(window, context), {name: _number(name, text) for name, text in given.items() if text}
     assumed = Assumptions(**known)
     if (note := lockfile.find(data)) is not None:
-        question = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", **given, **asked}
+        question = {"window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}", **given, **filters}
         found = json.loads(remote.get(note, f"/api/v1/decisions/{what}", question))
-        if asked.get("team") and not found["items"]:
-            names_known.doubt_teams(asked["team"], names_known.served_teams(note))
+        if filters.get("team") and not found["items"]:
+            names_known.doubt_teams(filters["team"], names_known.served_teams(note))
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             found = look(store, state, span, assumed)
-            if asked.get("team") and not found["items"]:
-                names_known.doubt_teams(asked["team"], team_names(store, state))
+            if filters.get("team") and not found["items"]:
+                names_known.doubt_teams(filters["team"], team_names(store, state))
     extra = {name: value for name, value in found.items() if name != "items"}
-    said = ", ".join(f"{name} {value}" for name, value in found["assumptions"].items() if value is not None)
+    assumptions = ", ".join(f"{name} {value}" for name, value in found["assumptions"].items() if value is not None)
     counts = ("jobs", "jobs_unjudged", "jobs_without_price")
-    foot = [f"Assumed: {said}", *found["notes"], *(f"{name}: {found[name]}" for name in counts if name in found)]
+    foot = [
+        f"Assumptions: {assumptions}",
+        *found["notes"],
+        *(f"{name}: {found[name]}" for name in counts if name in found),
+    ]
     columns = list(dict.fromkeys([*shown, *(name for item in found["items"] for name in item)]))
     show(
         Listing(

@@ -1,4 +1,4 @@
-"""The demo command: simulate, import, analyse, tell what the books say, and serve them while the fleet goes on."""
+"""The `gpuwatch demo` command: simulates a fleet, imports and analyzes it, prints a summary and serves it live."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuwatch.commands.data import tell
+from gpuwatch.commands.data import print_report
 from gpuwatch.commands.registry import command
 from gpuwatch.commands.serve import HOST, PORT, HostOption, PortOption, bind, run
 from gpuwatch.commands.shared import now_us, opened, program, progress, write
@@ -28,20 +28,20 @@ DEMO_DATA = Path("gpuwatch-demo")
 STEP_S = 30
 STAMP, BEGUN, UNTIL = "demo", "demo_begun_us", "demo_until_step"
 ACTOR = "demo"
-"""Who the audit log of a demo that was cut off before its stamp names, and nobody else."""
+"""The actor in a demo's audit log; identifies an interrupted demo as such."""
 
 
 def demo(
     context: typer.Context,
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Physical GPUs.")] = 64,
-    days: Annotated[float, typer.Option("--days", metavar="D", help="Length of the history.")] = 7,
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Number of physical GPUs.")] = 64,
+    days: Annotated[float, typer.Option("--days", metavar="D", help="Days of history.")] = 7,
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same fleet.")] = 1,
     host: HostOption = HOST,
     port: PortOption = PORT,
-    no_serve: Annotated[bool, typer.Option("--no-serve", help="Print the answers and end.")] = False,
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Where the demo keeps its data.")] = DEMO_DATA,
+    no_serve: Annotated[bool, typer.Option("--no-serve", help="Print the summary and exit.")] = False,
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Data directory of the demo.")] = DEMO_DATA,
 ) -> None:
-    """The embedded default, end to end: a simulated fleet through the real wire formats, served while it goes on."""
+    """Try gpuwatch on a live simulated fleet. Imports and analyzes it, prints a summary and serves the pages."""
     from gpuwatch.core.clock import SECOND_US
 
     if data.exists() and not data.is_dir():
@@ -50,15 +50,15 @@ def demo(
     begun_us = now_us(context)
     stamp = f"{gpus} GPUs, {days:g} days, seed {seed}"
     fleet = _fleet(context, data, stamp, gpus, days, seed)
-    told = _books(context, data, stamp, fleet)
+    summary = _prepare(context, data, stamp, fleet)
     seconds = (now_us(context) - begun_us) / SECOND_US
-    write(f"A simulated fleet: {stamp}.\n\n{told}\nTook {seconds:.1f} s.\n")
+    write(f"A simulated fleet: {stamp}.\n\n{summary}\nTook {seconds:.1f} s.\n")
     if bound is not None:
         _serve(context, data, fleet, host, port, bound)
 
 
 def _fleet(context: typer.Context, data: Path, stamp: str, gpus: int, days: float, seed: int) -> LiveFleet:
-    """The fleet of the directory as long as it goes on; else a new one, whose history ends now."""
+    """The directory's fleet if it is still running, or else a new one whose history ends now."""
     from gpuwatch.simulate.live import LiveFleet
     from gpuwatch.simulate.live_demo import start_of
     from gpuwatch.state import FILE as STATE_FILE
@@ -70,17 +70,15 @@ def _fleet(context: typer.Context, data: Path, stamp: str, gpus: int, days: floa
         with opened(data, create=True) as (store, state, _):
             known, begun = state.setting(STAMP), state.setting(BEGUN)
             if known is None and (_holds(store) or any(entry.actor != ACTOR for entry in state.audit())):
-                raise UsageError(f"--data {data}: holds data that no demo wrote; name another directory")
+                raise UsageError(f"--data {data}: holds data that is not from a demo; use another directory")
             if known not in (None, stamp):
-                raise UsageError(
-                    f"--data {data}: holds the demo of {known}; name another directory, or remove this one"
-                )
+                raise UsageError(f"--data {data}: holds the demo of {known}; use another directory, or remove this one")
     if begun is not None:
         fleet = LiveFleet(gpus, days, seed, STEP_S, int(begun))
         if fleet.step_at(now_us(context)) < fleet.past + fleet.ahead:
             return fleet
-        # Its simulated time is over: a new history takes its place. Nothing here but what a demo wrote.
-        write(f"The demo in {data} has ended; it is made anew.\n")
+        # Its simulated time is over, so a new history replaces it. The directory holds only demo data.
+        write(f"The demo in {data} has ended; creating a new one.\n")
     for name in (FILE_NAME, f"{FILE_NAME}.wal", *(STATE_FILE + tail for tail in ("", "-wal", "-shm")), lockfile.FILE):
         (data / name).unlink(missing_ok=True)
     for name in ("bundle", "live", "tmp"):
@@ -98,8 +96,8 @@ def _holds(store: Store) -> bool:
     )
 
 
-def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> str:
-    """Simulates and imports what is missing up to now, analyses it, and tells what the books say."""
+def _prepare(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> str:
+    """Simulates and imports data up to now, analyzes it, and returns a summary."""
     from gpuwatch.analysis.pipeline import analyze
     from gpuwatch.audit import summary as audit_summary
     from gpuwatch.billing import chargeback
@@ -114,8 +112,8 @@ def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> 
             state.set_setting(BEGUN, str(fleet.epoch.start_us), ACTOR, at_us)
             state.set_setting(UNTIL, str(fleet.past), ACTOR, at_us)
             state.set_setting(STAMP, stamp, ACTOR, at_us)
-        # Imported again it changes nothing: an import that was interrupted goes on.
-        tell(
+        # Importing twice changes nothing, so an interrupted import continues here.
+        print_report(
             import_paths(store, state, "bundle", [data / "bundle"], cluster=None, now_us=now_us(context), progress=step)
         )
         until, last = int(state.setting(UNTIL) or 0), fleet.step_at(now_us(context))
@@ -123,15 +121,15 @@ def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> 
             since = data / "live" / f"{until:06d}"
             fleet.write_since(since, until, last)
             report = import_paths(store, state, "bundle", [since], cluster=None, now_us=now_us(context))
-            report.notes.clear()  # what a bundle of a few minutes lacks, the one before had
-            tell(report)
+            report.notes.clear()  # the first bundle already reported these
+            print_report(report)
             state.set_setting(UNTIL, str(last), ACTOR, now_us(context))
         analyze(
             store, state, settings, now_us=now_us(context), progress=lambda what, done, total: step(done, total, what)
         )
         window = audit_summary.whole_window(store)
         if window is None:
-            raise StoreError(f"the books in {data} are empty after the analysis; run gpuwatch doctor --data {data}")
+            raise StoreError(f"the ledger in {data} is empty after the analysis; run gpuwatch doctor --data {data}")
         chargeback.price_all(store, state)
         bill = chargeback_listing(chargeback.chargeback(store, state, window))
         found = findings_read.read(store)
@@ -140,7 +138,7 @@ def _books(context: typer.Context, data: Path, stamp: str, fleet: LiveFleet) -> 
     where, name = shlex.quote(str(data)), program()
     return (
         f"{audit_summary.story(books, found, bill, width)}\n"
-        "On the same data:\n"
+        "Try these commands on the same data:\n"
         f"  {name} findings --data {where} --open\n"
         f"  {name} chargeback --data {where} --window 7d --by team,user\n"
         f"  {name} ledger --data {where} --window 7d --by team,bucket\n"
@@ -164,7 +162,7 @@ def _serve(context: typer.Context, data: Path, fleet: LiveFleet, host: str, port
 
     def ready(url: str) -> None:
         schedulers.start()
-        write(f"\nThe fleet goes on. Open {url}  (Ctrl-C ends it)\n")
+        write(f"\nThe fleet keeps running. Open {url}  (Ctrl-C to stop)\n")
 
     try:
         run(service, host, port, ready, bound)

@@ -1,4 +1,4 @@
-"""The `gpuwatch detectors` commands: the rules and their thresholds, setting these, and trying the site's own files."""
+"""The `gpuwatch detectors` commands: show rules, set thresholds, check custom rules."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gpuwatch.commands.shared import (
     file_content,
     now_us,
     opened,
-    say,
+    print_stderr,
     show,
 )
 from gpuwatch.output.listing import Listing, choose
 from gpuwatch.store import lockfile
 
 detectors = typer.Typer(
-    help="Detectors: rules, presets, thresholds, and rules of your own.", rich_markup_mode=None, no_args_is_help=True
+    help="Show rules, set thresholds, check custom rules.", rich_markup_mode=None, no_args_is_help=True
 )
 COLUMNS = ("id", "title", "bucket", "severities", "origin", "preset", "off", "thresholds", "sources", "feedback", "doc")
 SHOWN = ("id", "title", "bucket", "preset", "state", "precision")
 REFUSED = ("file", "line", "reason", "fix")
 NO = 1
-"""Exit code of an answer that is "no"."""
+"""Exit code for a negative result."""
 
 
 @detectors.command("show")
@@ -42,15 +42,15 @@ def show_(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Every rule, whether it is on, and the precision that owners' verdicts give it."""
+    """List all rules. Shows whether they are enabled and their precision from owners' feedback."""
     from gpuwatch.analysis.rules_listing import all_rules, listed, presets
     from gpuwatch.findings import custom_rules
     from gpuwatch.findings.threshold_overrides import answer
 
     chosen = choose(form, sys.stdout.isatty())
     if (note := lockfile.find(data)) is not None:
-        said = remote.every(note, "/api/v1/detectors", {})
-        items, refused = said["items"], said["refused"]
+        response = remote.every(note, "/api/v1/detectors", {})
+        items, refused = response["items"], response["refused"]
         card: dict[str, Any] = json.loads(remote.get(note, "/api/v1/detectors/card", {}))
     else:
         with opened(data, config) as (store, state, settings):
@@ -58,9 +58,9 @@ def show_(
             refused = [each.__dict__ for each in custom_rules.refused()]
             card = answer(state)
     foot = [
-        f"Card version {card['version']}: {len(card['pools'])} pools and {len(card['teams'])} teams have their own."
+        f"Settings version {card['version']}; overrides for {len(card['pools'])} pools and {len(card['teams'])} teams."
     ]
-    foot += [f"Refused: {each['file']}:{each['line']}: {each['reason']}; {each['fix']}" for each in refused]
+    foot += [f"Rejected: {each['file']}:{each['line']}: {each['reason']}; {each['fix']}" for each in refused]
     if chosen == "table":
         items = [item | {"state": "off" if item["off"] else "on", "precision": _precision(item)} for item in items]
     show(
@@ -76,7 +76,7 @@ def set_(
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
 ) -> None:
-    """Sets presets, thresholds and rules that are off: the whole file, or nothing where anything in it is wrong."""
+    """Set presets, thresholds and disabled rules from a file. Nothing changes if it is invalid."""
     from gpuwatch.findings.threshold_overrides import MAX_BYTES
 
     content = file_content(file, MAX_BYTES)
@@ -92,7 +92,7 @@ def set_(
             teams = team_names(store, state) or None
             found = read(content, file.name, all_rules(settings, store), teams, pools_of(store))
             done = put(state, found, file.name, actor(), now_us(context))
-    typer.echo(f"card of detectors, version {done['version']}{'' if done['changed'] else ', as before'}")
+    typer.echo(f"detector settings, version {done['version']}{'' if done['changed'] else ', unchanged'}")
 
 
 @detectors.command("validate")
@@ -102,7 +102,7 @@ def validate(
     ],
     form: FormatOption = None,
 ) -> None:
-    """Checks detectors of your own before they are used: each file that is refused, with line, reason and fix."""
+    """Check custom rules before use. Lists each rejected file with line, reason and fix."""
     from gpuwatch.findings.custom_rules import read
     from gpuwatch.store.database import Store
 
@@ -110,19 +110,21 @@ def validate(
     with Store.open(None) as store:
         loaded = read(directory, store)
     for rule_id, file in loaded.files.items():
-        say(f"good: {file}: {rule_id}")
+        print_stderr(f"valid: {file}: {rule_id}")
     items = [each.__dict__ for each in loaded.refused]
-    show(Listing(REFUSED, items, foot=[] if items else [f"{len(loaded.rules)} good, none refused."]), chosen)
+    show(Listing(REFUSED, items, foot=[] if items else [f"{len(loaded.rules)} valid, none rejected."]), chosen)
     if items:
         raise typer.Exit(NO)
 
 
 def _precision(item: dict[str, Any]) -> str | None:
-    told = item["feedback"]
-    if told is None or told["precision"] is None:
+    feedback = item["feedback"]
+    if feedback is None or feedback["precision"] is None:
         return None
-    between = f"{100 * told['precision_low']:.0f} to {100 * told['precision_high']:.0f}"
-    return f"{100 * told['precision']:.0f} % of {told['true_positives'] + told['false_positives']} ({between})"
+    between = f"{100 * feedback['precision_low']:.0f} to {100 * feedback['precision_high']:.0f}"
+    return (
+        f"{100 * feedback['precision']:.0f} % of {feedback['true_positives'] + feedback['false_positives']} ({between})"
+    )
 
 
 group("detectors", detectors, place=200)

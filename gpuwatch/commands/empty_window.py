@@ -1,4 +1,4 @@
-"""What is said of a window without GPU time: when the data ends, and a window that has some."""
+"""The hint for a window without GPU time: when the data ends, and a window that has some."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpuwatch.commands import remote
-from gpuwatch.commands.shared import say
+from gpuwatch.commands.shared import print_stderr
 from gpuwatch.core.clock import DAY_US, Window, parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from gpuwatch.store.lockfile import Note
 
 BACK_US = 7 * DAY_US
-"""Length of the window that is proposed, at most."""
+"""Longest window to suggest."""
 
 
 def stored(store: Store, gpu_seconds: str) -> str | None:
-    """The line for an answer of so many GPU-seconds from these books; None where there are some."""
+    """The hint for a result with this many GPU-seconds; None if there are any."""
     from gpuwatch.audit.summary import whole_window
 
     return None if Decimal(gpu_seconds) else words(whole_window(store))
 
 
 def outside(store: Store, span: Window) -> str | None:
-    """The line for a window that these books do not touch; None for one that they do."""
+    """The hint for a window that the ledger does not cover at all; None otherwise."""
     from gpuwatch.audit.summary import whole_window
 
     known = whole_window(store)
@@ -35,7 +35,7 @@ def outside(store: Store, span: Window) -> str | None:
 
 
 def served(note: Note, gpu_seconds: str) -> str | None:
-    """As `stored`, of the books that a server holds."""
+    """Same as `stored`, through a server."""
     if Decimal(gpu_seconds):
         return None
     as_of = json.loads(remote.get(note, "/api/v1/fleet", {}))["as_of"]
@@ -46,15 +46,15 @@ def served(note: Note, gpu_seconds: str) -> str | None:
 
 
 def words(known: Window | None) -> str:
-    """The line, by what the books know; None: nothing."""
+    """The hint, given the end of the ledger; None: the ledger is empty."""
     if known is None:
-        return "No GPU time in this window; the books are empty: gpuwatch doctor says what to bring"
+        return "No GPU time in this window; the ledger is empty: run gpuwatch doctor to see what is missing"
     start = rfc3339(max(known.start_us, known.end_us - BACK_US))
     end = rfc3339(known.end_us)
     return f"No GPU time in this window; data ends at {end}: try --window {start},{end}"
 
 
-def tell(line: str | None) -> None:
-    """On stderr: what is printed stays as it is for programs."""
+def print_hint(line: str | None) -> None:
+    """Prints the hint on stderr, so that stdout stays machine-readable."""
     if line is not None:
-        say(line)
+        print_stderr(line)

@@ -1,4 +1,4 @@
-"""The FOCUS export of the command line: from the data directory, or from the server that holds it."""
+"""The FOCUS export, from the data directory or from the server that holds it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, BinaryIO
 
 from gpuwatch.commands import remote
-from gpuwatch.commands.shared import in_folder, opened, say
+from gpuwatch.commands.shared import in_folder, opened, print_stderr
 from gpuwatch.core.errors import UnreadableInput, UsageError
 from gpuwatch.store import lockfile
 
@@ -25,9 +25,9 @@ COPY_BYTES = 1 << 20
 def export(
     span: Window, data: Path, config: Path | None, out: Path | None, version: str | None, form: str | None
 ) -> None:
-    """Writes the rows of a window to `out`, or to stdout; what has no price is said on stderr.
+    """Writes the rows of a window to `out` or stdout, and warnings about missing prices to stderr.
 
-    A file is put in its place when it is whole: a failed export leaves what was there.
+    The file is replaced only when the export is complete; a failed export leaves the old file.
     """
     from gpuwatch.billing.focus.export import DEFAULT_VERSION, check_version
     from gpuwatch.billing.focus.files import check_form
@@ -38,16 +38,16 @@ def export(
     check_version(version)
     check_form(form)
     if form == "parquet" and out is None and sys.stdout.isatty():
-        raise UsageError("--focus-format parquet: bytes are not for a terminal; add --out FILE")
+        raise UsageError("--focus-format parquet: cannot print a binary file to a terminal; add --out FILE")
     with _target(out) as file:
         if (note := lockfile.find(data)) is not None:
             window = f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"
-            asked = {"window": window, "format": "focus", "focus_version": version, "focus_format": form}
-            warnings = remote.save(note, "/api/v1/chargeback", asked, file)
+            parameters = {"window": window, "format": "focus", "focus_version": version, "focus_format": form}
+            warnings = remote.save(note, "/api/v1/chargeback", parameters, file)
         else:
             warnings = _write(span, data, config, file, version, form)
     for line in warnings:
-        say(line)
+        print_stderr(line)
 
 
 def _write(span: Window, data: Path, config: Path | None, file: BinaryIO, version: str, form: str) -> list[str]:
@@ -56,14 +56,14 @@ def _write(span: Window, data: Path, config: Path | None, file: BinaryIO, versio
 
     with opened(data, config) as (store, state, _):
         price_all(store, state)
-        # A day at a time needs little; what DuckDB keeps of the file beyond that would only fill the memory.
+        # The export works on one day at a time, so DuckDB needs little memory.
         store.sql("set memory_limit = '400MB'")
         return write(store, state, span, file, version=version, form=form).warnings
 
 
 @contextmanager
 def _target(out: Path | None) -> Iterator[BinaryIO]:
-    """A file that becomes `out`, or is copied to stdout, when the block ends well."""
+    """A temporary file that is moved to `out`, or copied to stdout, if the block succeeds."""
     try:
         if out is not None:
             in_folder(out)
@@ -82,7 +82,7 @@ def _target(out: Path | None) -> Iterator[BinaryIO]:
         else:
             mask = os.umask(0)
             os.umask(mask)
-            os.chmod(file.name, 0o666 & ~mask)  # as any new file: the temporary one is its owner's only
+            os.chmod(file.name, 0o666 & ~mask)  # normal permissions; the temporary file is private
             os.replace(file.name, out)
     except OSError as error:
         if out is None:

@@ -23,7 +23,7 @@ from gpuwatch.commands.shared import (
     actor,
     now_us,
     opened,
-    say,
+    print_stderr,
     show,
     write,
 )
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpuwatch.state import State
 
 NO = 1
-"""Exit code of an answer that is "no"."""
+"""Exit code for a negative result."""
 ROUTE = "/api/v1/periods"
 HEAD_SHOWN = (
     "period",
@@ -58,10 +58,10 @@ ROW_SHOWN = ("team", "user", "job", "gpu_model", "mig_profile", "kind", "currenc
 LINE = ("posted_at", "why", *ROW, "cost")
 LINE_SHOWN = ("posted_at", "why", *ROW_SHOWN[:-1], "cost")
 SPARE = ("mig_profile", "gpu_model", "gpu_seconds")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="2026-W47 or 2026-11.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A week or month, e.g. 2026-W47 or 2026-11.")]
 
 period = typer.Typer(
-    help="Billing periods: closed, signed, opened again, verified.", rich_markup_mode=None, no_args_is_help=True
+    help="Close, sign, verify and reopen billing periods.", rich_markup_mode=None, no_args_is_help=True
 )
 
 
@@ -71,12 +71,12 @@ def close(
     name: Name,
     data: DataOption = DEFAULT_DATA,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where days have no books, or time has no price.")
+        bool, typer.Option("--force", help="Close even if days are missing from the ledger or time has no price.")
     ] = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Freezes a finished week or month; what changes later becomes corrections."""
+    """Freeze the bill of a completed week or month. Later changes become corrections."""
     choose(form, True)
     if (note := lockfile.find(data)) is not None:
         answer = remote.post(note, ROUTE, {"period": name, "force": force})
@@ -93,7 +93,7 @@ def close(
 
 @period.command("list")
 def list_(data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
-    """Every closing, the newest first: also those that were opened again, with their digest and the reason."""
+    """List all closings, newest first. Includes reopened ones, with digest and reason."""
     choose(form, True)
     if (note := lockfile.find(data)) is not None:
         found = remote.every(note, ROUTE, {})["items"]
@@ -106,7 +106,7 @@ def list_(data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
             periods = Periods(state)
             every = [(name, one) for name in periods.names() for one in periods.history(name)]
             rows = [{"period": name, **closing_words(one)} for name, one in every]
-    foot = _forced(rows) if rows else ["No period was closed yet: gpuwatch period close 2026-W47"]
+    foot = _forced(rows) if rows else ["No closed periods. Close one with gpuwatch period close 2026-W47"]
     shown = ("period", "number", "closed_at", "closed_by", "forced", "digest", "reopened_at", "reopened_by", "reason")
     spare = ("reopened_by", "closed_by", "reason")
     show(Listing((*shown, "forced_why"), rows, shown=shown, foot=foot, spare=spare), form)
@@ -116,13 +116,13 @@ def list_(data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
 def show_(
     name: Name,
     data: DataOption = DEFAULT_DATA,
-    corrections: Annotated[bool, typer.Option("--corrections", help="The lines posted since.")] = False,
+    corrections: Annotated[bool, typer.Option("--corrections", help="Show the correction lines.")] = False,
     content: Annotated[
-        bool, typer.Option("--content", help="The text whose SHA-256 is the digest, for sha256sum.")
+        bool, typer.Option("--content", help="Print the text whose SHA-256 is the digest, for sha256sum.")
     ] = False,
     form: FormatOption = None,
 ) -> None:
-    """A period: its frozen rows, who signed it, or what was corrected since."""
+    """Show a period's frozen rows, signatures or corrections."""
     choose(form, True)
     if content:
         write(_contents(data, name)[0][2])
@@ -142,7 +142,7 @@ def show_(
     if corrections:
         extra["total"] = _total(items)
     else:
-        items = sorted(items, key=_dear)
+        items = sorted(items, key=_most_expensive)
     foot = [
         f"Period {name}, closing {head['number']}, {head['state']}: {head['gpu_seconds']} GPU-seconds,"
         f" {head['cost'] or 'no single cost'} {head['currency'] or ''}".rstrip(),
@@ -151,7 +151,7 @@ def show_(
         *(f"Signed by {one['signer']} at {one['signed_at']} (closing {one['number']})" for one in signed),
     ]
     for one in extra.get("total", ()):
-        foot.insert(0, f"Corrections: {one['cost']} {one['currency']} in all".rstrip())
+        foot.insert(0, f"Corrections: {one['cost']} {one['currency']} in total".rstrip())
     columns, shown = (LINE, LINE_SHOWN) if corrections else (ROW, ROW_SHOWN)
     show(Listing(columns, items, extra, shown=shown, foot=foot, spare=SPARE), form)
 
@@ -160,10 +160,10 @@ def show_(
 def reopen(
     context: typer.Context,
     name: Name,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: kept with the closing.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, stored with the closing.")],
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Opens a closed period again; its closing stays listed, its corrections are taken back."""
+    """Reopen a closed period. Its closing stays listed; its corrections are withdrawn."""
     if (note := lockfile.find(data)) is not None:
         remote.post(note, f"{ROUTE}/{quote(name, safe='')}/reopen", {"reason": reason})
     else:
@@ -171,18 +171,18 @@ def reopen(
 
         with _state(data) as state:
             Periods(state).reopen(name, actor(), reason, now_us(context))
-    say(f"period {name} is open again; close it when it is right")
+    print_stderr(f"period {name} is open again; close it when it is correct")
 
 
 @period.command("sign")
 def sign(
     context: typer.Context,
     name: Name,
-    signer: Annotated[str, typer.Option("--name", metavar="NAME", help="Who stands up for it.")],
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What they say.")] = "",
+    signer: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the signer.")],
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note by the signer.")] = "",
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Notes who signs the closing in force; several may."""
+    """Sign the current closing of a period. Several people may sign."""
     if (server := lockfile.find(data)) is not None:
         body = {"name": signer, "note": note}
         digest = remote.post(server, f"{ROUTE}/{quote(name, safe='')}/sign", body)["digest"]
@@ -191,18 +191,18 @@ def sign(
 
         with _state(data) as state:
             digest = Periods(state).sign(name, signer, note, actor(), now_us(context)).digest
-    say(f"period {name} signed by {signer}: {digest}")
+    print_stderr(f"period {name} signed by {signer}: {digest}")
 
 
 @period.command("verify")
 def verify(name: Name, data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
-    """Computes the digest of every closing again; exit code 1 if one does not match."""
+    """Verify the digest of every closing. Exits with 1 if one does not match."""
     from gpuwatch.billing.periods.frozen import digest_of
 
     choose(form, True)
     rows = [
         {"period": name, "number": number, "digest": digest, "recomputed": again, "holds": again == digest}
-        for number, digest, again in ((n, said, digest_of(text)) for n, said, text in _contents(data, name))
+        for number, digest, again in ((n, recorded, digest_of(text)) for n, recorded, text in _contents(data, name))
     ]
     show(Listing(("period", "number", "digest", "recomputed", "holds"), rows), form)
     if not all(row["holds"] for row in rows):
@@ -210,13 +210,13 @@ def verify(name: Name, data: DataOption = DEFAULT_DATA, form: FormatOption = Non
 
 
 def _contents(data: Path, name: str) -> list[tuple[int, str, str]]:
-    """(number, digest, text) of every closing of a period, the newest first."""
+    """(number, digest, text) of every closing of a period, newest first."""
     if (note := lockfile.find(data)) is not None:
         place = f"{ROUTE}/{quote(name, safe='')}"
         closings = json.loads(remote.get(note, place, {"limit": 1}))["period"]["closings"]
         return [
-            (n, said, remote.get(note, f"{place}/content", {"number": n}).decode())
-            for n, said in ((one["number"], one["digest"]) for one in closings)
+            (n, recorded, remote.get(note, f"{place}/content", {"number": n}).decode())
+            for n, recorded in ((one["number"], one["digest"]) for one in closings)
         ]
     from gpuwatch.billing.periods.repository import Periods
     from gpuwatch.billing.periods.view import history
@@ -227,19 +227,19 @@ def _contents(data: Path, name: str) -> list[tuple[int, str, str]]:
 
 
 def _forced(closings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A line for each closing that was forced: what was missing."""
+    """A line for each forced closing with what was missing."""
     forced = [one for one in closings if one["forced"]]
     return [f"Period {one['period']}, closing {one['number']}, was forced: {one['forced_why']}" for one in forced]
 
 
-def _dear(row: Mapping[str, Any]) -> tuple[str, bool, Decimal]:
-    """Sorts rows by currency, the dearest first, those without a price last."""
+def _most_expensive(row: Mapping[str, Any]) -> tuple[str, bool, Decimal]:
+    """Sort key: by currency, most expensive first, rows without a price last."""
     cost = row["cost_exact"]
     return row["currency"] or "", cost is None, -Decimal(cost or 0)
 
 
 def _total(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """What corrections add up to in each currency."""
+    """The total of corrections by currency."""
     sums: dict[str, Decimal] = defaultdict(Decimal)
     for line in lines:
         if line["cost"] is not None:
@@ -253,11 +253,11 @@ def _head(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _state(data: Path) -> Iterator[State]:
-    """The state alone: what was frozen needs no books."""
+    """Only the state database: frozen periods do not need the ledger."""
     from gpuwatch.state import State
 
     if not data.is_dir():
-        raise StoreError(f"no gpuwatch data in {data}: import something first, or give --data DIR")
+        raise StoreError(f"no gpuwatch data in {data}: import something first, or pass --data DIR")
     with State.open(data) as state:
         yield state
 

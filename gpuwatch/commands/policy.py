@@ -1,4 +1,4 @@
-"""The `gpuwatch policy` commands: show who pays for what, set it, and ask what another policy would bring."""
+"""The `gpuwatch policy` commands: show, set and compare chargeback policies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gpuwatch.store import lockfile
 if TYPE_CHECKING:
     from gpuwatch.core.clock import Window
 
-policy = typer.Typer(help="Policies: which team pays for what.", rich_markup_mode=None, no_args_is_help=True)
+policy = typer.Typer(help="Show, set and compare chargeback policies.", rich_markup_mode=None, no_args_is_help=True)
 COLUMNS = ("name", "valid_from", "valid_to", "basis", "payers", "more")
 CHANGES = ("team", "now", "then", "difference", "currency")
 
@@ -45,23 +45,25 @@ def show_(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """The policies in force by day; JSON has them whole, as `policy set` takes them, and the versions there were."""
+    """Show the policies and when they apply. JSON has the full definitions and the history."""
     from gpuwatch.billing.policy_document import answer, summary
     from gpuwatch.policy.repository import stored_policies
 
     choose(form, True)
     if (note := lockfile.find(data)) is not None:
-        said: dict[str, Any] = json.loads(remote.get(note, "/api/v1/policies", {}))
+        response: dict[str, Any] = json.loads(remote.get(note, "/api/v1/policies", {}))
     else:
         with opened(data, config) as (_, state, _settings):
-            said = answer(state, now_us(context))
-    foot = [f"In force now: {said['in_force']} (version {said['version']})."]
-    if not said["items"]:
-        foot = ["No policies: teams pay for what they hold, the platform for the rest. gpuwatch policy set FILE."]
+            response = answer(state, now_us(context))
+    foot = [f"In effect now: {response['in_force']} (version {response['version']})."]
+    if not response["items"]:
+        foot = [
+            "No policies: teams pay for what they hold, the platform for the rest. Set them with gpuwatch policy set FILE."
+        ]
     shown = _is_table(form)
-    rows = [summary(item) for item in stored_policies(said["items"])] if shown else said["items"]
-    fields = tuple(said["items"][0]) if said["items"] else COLUMNS
-    extra = {name: said[name] for name in ("version", "in_force", "history")}
+    rows = [summary(item) for item in stored_policies(response["items"])] if shown else response["items"]
+    fields = tuple(response["items"][0]) if response["items"] else COLUMNS
+    extra = {name: response[name] for name in ("version", "in_force", "history")}
     show(Listing(COLUMNS if shown else fields, rows, extra, foot=foot), form)
 
 
@@ -69,7 +71,7 @@ def show_(
 def set_(
     context: typer.Context, file: FileArgument, data: DataOption = DEFAULT_DATA, config: ConfigOption = None
 ) -> None:
-    """Replaces the policies: the whole file, or nothing where anything in it is wrong."""
+    """Replace all policies with a file. Nothing changes if it is invalid."""
     from gpuwatch.policy.parse import MAX_BYTES
 
     content = file_content(file, MAX_BYTES)
@@ -82,7 +84,7 @@ def set_(
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             done = replace(store, state, content, file.name, actor(), now_us(context))
-    typer.echo(f"{done['rows']} policies, version {done['version']}{'' if done['changed'] else ', as before'}")
+    typer.echo(f"{done['rows']} policies, version {done['version']}{'' if done['changed'] else ', unchanged'}")
 
 
 @policy.command("what-if")
@@ -94,14 +96,14 @@ def what_if_(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """What each team pays now, and would pay under the policies of a file; nothing is changed."""
+    """Compare charges with the policies in a file. Nothing is changed."""
     from gpuwatch.policy.parse import MAX_BYTES
 
     choose(form, True)
     content, span = file_content(file, MAX_BYTES), window_of(window, context)
     if (note := lockfile.find(data)) is not None:
-        asked = {"window": _exact(span)}
-        said = remote.send(note, "POST", "/api/v1/policies/what-if", content, _kind(content), asked)
+        parameters = {"window": _exact(span)}
+        response = remote.send(note, "POST", "/api/v1/policies/what-if", content, _kind(content), parameters)
     else:
         from gpuwatch.billing.chargeback import price_all
         from gpuwatch.billing.policy_document import difference_answer, proposed
@@ -110,9 +112,9 @@ def what_if_(
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             rules = proposed(store, state, content, str(file))
-            said = difference_answer(compare(store, state, span, rules), span)
-    foot = [f"Window: {said['window']['start']} to {said['window']['end']}, UTC"]
-    show(Listing(CHANGES, said["items"], {"window": said["window"]}, foot=foot), form)
+            response = difference_answer(compare(store, state, span, rules), span)
+    foot = [f"Window: {response['window']['start']} to {response['window']['end']}, UTC"]
+    show(Listing(CHANGES, response["items"], {"window": response["window"]}, foot=foot), form)
 
 
 def _kind(content: bytes) -> str:

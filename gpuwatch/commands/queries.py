@@ -1,4 +1,4 @@
-"""Commands that answer from the books: findings, ledger, chargeback, doctor."""
+"""The query commands: findings, ledger, chargeback, doctor."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ CHARGE_FORMATS = (*FORMATS, "parquet", "xlsx", "focus")
 BINARY_FORMATS = ("parquet", "xlsx")
 OPEN_STATES = "open,acked,snoozed,exempt"
 NO = 1
-"""Exit code of an answer that is "no"."""
+"""Exit code for a negative result."""
 FINDING_SHOWN = ("severity", "state", "detector", "subject", "team", "started_at", "wasted_cost", "key", "summary")
 NOT_CLAIMED = "-"
-"""Of a finding such as blind-spot in a table: it says what is not known, not what is wasted."""
+"""Shown in a table for findings such as blind-spot, which report missing data rather than waste."""
 
 
 def findings(
     context: typer.Context,
     data: DataOption = DEFAULT_DATA,
-    open_: Annotated[bool, typer.Option("--open", help="Without the resolved ones.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Only open findings.")] = False,
     detector: Annotated[list[str] | None, typer.Option("--detector", metavar="ID", help="Only these rules.")] = None,
-    team: Annotated[str | None, typer.Option("--team", metavar="T", help="Only this team's.")] = None,
+    team: Annotated[str | None, typer.Option("--team", metavar="T", help="Only this team.")] = None,
     window: Annotated[str | None, typer.Option("--window", metavar="W", help=WINDOW_HELP)] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Findings, open and resolved, highest cost first. A table shows keys where there is room; --format json always has them."""
+    """List findings, most expensive first. JSON always includes the keys."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.findings.read import FIELDS, read
     from gpuwatch.findings.repository import Actions
@@ -66,8 +66,8 @@ def findings(
     span = None if window is None else window_of(window, context)
     detectors = names(detector or ())
     if (note := lockfile.find(data)) is not None:
-        asked = {"detector": detectors, "team": team, "window": None if span is None else _exact(span)}
-        items = remote.every(note, "/api/v1/findings", {**asked, "state": OPEN_STATES if open_ else None})["items"]
+        parameters = {"detector": detectors, "team": team, "window": None if span is None else _exact(span)}
+        items = remote.every(note, "/api/v1/findings", {**parameters, "state": OPEN_STATES if open_ else None})["items"]
         if team is not None and not items:
             unknown_names.doubt_teams([team], unknown_names.served_teams(note))
     else:
@@ -85,7 +85,7 @@ def findings(
 
 
 def _wasted(item: Mapping[str, Any]) -> str | None:
-    """The money of a finding as a table shows it; NOT_CLAIMED where it claims no time and no money."""
+    """The cost of a finding in a table; NOT_CLAIMED if it has no wasted time and no cost."""
     claimed = any(Decimal(item[name] or 0) for name in ("wasted_cost", "wasted_gpu_seconds"))
     return item["wasted_cost"] if claimed else NOT_CLAIMED
 
@@ -98,7 +98,7 @@ def ledger(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """GPU-seconds by bucket, and by any chargeback dimension beside it."""
+    """Show GPU time by bucket and other dimensions."""
     from gpuwatch.billing.chargeback import ledger as books
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.billing.listings import ledger_answer, ledger_listing
@@ -106,8 +106,8 @@ def ledger(
     choose(form, True)
     span, dimensions = window_of(window, context), names(by or ["bucket"])
     if (note := lockfile.find(data)) is not None:
-        asked = {"window": _exact(span), "by": dimensions}
-        listing = ledger_answer(remote.every(note, "/api/v1/ledger", asked), dimensions)
+        parameters = {"window": _exact(span), "by": dimensions}
+        listing = ledger_answer(remote.every(note, "/api/v1/ledger", parameters), dimensions)
         hint = empty_window.served(note, listing.extra["capacity_gpu_seconds"])
     else:
         with opened(data, config) as (store, state, _):
@@ -115,7 +115,7 @@ def ledger(
             listing = ledger_listing(books(store, state, span, dimensions))
             hint = empty_window.stored(store, listing.extra["capacity_gpu_seconds"])
     show(listing, form)
-    empty_window.tell(hint)
+    empty_window.print_hint(hint)
 
 
 def chargeback(
@@ -123,14 +123,16 @@ def chargeback(
     window: WindowOption,
     data: DataOption = DEFAULT_DATA,
     by: Annotated[list[str] | None, typer.Option("--by", metavar="D,...", help="Dimensions; default: team.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout.")
+    ] = None,
     config: ConfigOption = None,
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="table|json|csv|parquet|xlsx|focus",
-            help="Default: table on a terminal, json when piped. focus: FOCUS rows, see docs/charge-back/focus.md.",
+            help="Default: table on a terminal, json when piped. focus: FOCUS export, see docs/charge-back/focus.md.",
         ),
     ] = None,
     focus_version: Annotated[
@@ -138,10 +140,14 @@ def chargeback(
     ] = None,
     focus_format: Annotated[
         str | None,
-        typer.Option("--focus-format", metavar="csv|parquet", help="With --format focus; default: as FILE ends, csv."),
+        typer.Option(
+            "--focus-format",
+            metavar="csv|parquet",
+            help="With --format focus; default: by the extension of FILE, or csv.",
+        ),
     ] = None,
 ) -> None:
-    """Who pays what."""
+    """Show charges by team or other dimensions."""
     from gpuwatch.billing.chargeback import chargeback as charge
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.billing.listings import chargeback_answer, chargeback_listing
@@ -150,21 +156,21 @@ def chargeback(
     if form is not None:
         check_format(form, CHARGE_FORMATS)
     if form in BINARY_FORMATS and out is None and sys.stdout.isatty():
-        raise UsageError(f"--format {form}: bytes are not for a terminal; add --out FILE")
+        raise UsageError(f"--format {form}: cannot print a binary file to a terminal; add --out FILE")
     if form == "focus":
         from gpuwatch.commands.focus import export
 
         if by:
-            raise UsageError("--by: --format focus has rows of its own (a day, a device and a job); leave --by out")
+            raise UsageError("--by: --format focus has fixed rows (per day, device and job); remove --by")
         return export(window_of(window, context), data, config, out, focus_version, focus_format)
     if focus_version is not None or focus_format is not None:
         raise UsageError("--focus-version and --focus-format: only with --format focus")
     span, dimensions = window_of(window, context), names(by or ["team"])
     if "bucket" in dimensions:
-        raise UsageError("--by bucket: charges have no bucket; gpuwatch ledger --by bucket lists GPU-seconds and cost")
+        raise UsageError("--by bucket: charges have no bucket; use gpuwatch ledger --by bucket")
     if (note := lockfile.find(data)) is not None:
-        asked = {"window": _exact(span), "by": dimensions}
-        listing = chargeback_answer(remote.every(note, "/api/v1/chargeback", asked), dimensions)
+        parameters = {"window": _exact(span), "by": dimensions}
+        listing = chargeback_answer(remote.every(note, "/api/v1/chargeback", parameters), dimensions)
         hint = empty_window.served(note, listing.extra["total"]["gpu_seconds"])
     else:
         with opened(data, config) as (store, state, _):
@@ -175,7 +181,7 @@ def chargeback(
         _write_bytes(listing, form, out)
     else:
         show(listing, form, out)
-    empty_window.tell(hint)
+    empty_window.print_hint(hint)
 
 
 def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
@@ -194,7 +200,7 @@ def _write_bytes(listing: Listing, form: str, out: Path | None) -> None:
 
 
 def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
-    """What is missing or wrong in the inputs, with the exact fix; exit code 1 when something is."""
+    """Check the input data and print fixes. Exits with 1 if there are problems."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.output.fix_hints import Advice
     from gpuwatch.output.listing import visible
@@ -202,14 +208,13 @@ def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: F
 
     chosen = choose(form, sys.stdout.isatty())
     if (note := lockfile.find(data)) is not None:
-        told = json.loads(remote.get(note, "/api/v1/quality", {}))["checks"]
-        checks = [Check(**check) for check in told]
+        checks = [Check(**check) for check in json.loads(remote.get(note, "/api/v1/quality", {}))["checks"]]
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             checks = examine(store, advice=Advice(program(), str(data)), state=state)
     if chosen == "table":
-        # Fixes are pasted as they stand: below the line, never folded into a cell.
+        # Fixes are for pasting, so they are printed below the line, never wrapped in a table cell.
         marks = {"ok": "ok  ", "warn": "WARN", FAIL: "FAIL"}
         lines = []
         for check in checks:
@@ -223,7 +228,7 @@ def doctor(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: F
 
 
 def _exact(span: Window) -> str:
-    """The window as it is asked of a server, whose clock may differ."""
+    """The window as exact times for a server, whose clock may differ."""
     from gpuwatch.core.clock import rfc3339
 
     return f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}"

@@ -1,4 +1,4 @@
-"""Commands about prices: rate card, owned hardware, spot prices, exchange rates, commitments."""
+"""The `gpuwatch rates` commands: rate card, owned hardware, spot prices, exchange rates, commitments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuwatch.commands.shared import (
     names,
     now_us,
     opened,
-    say,
+    print_stderr,
     show,
     window_of,
 )
@@ -43,22 +43,27 @@ RATE_COLUMNS = (
 )
 SHOWN = ("card", "gpu_model", "pricing", "usd_per_gpu_hour", "currency", "valid_from", "valid_to", "quantity")
 PLACES = ("cluster", "pool", "mig_profile")
-"""For which GPUs alone a rate is: shown where a rate says it."""
+"""Fields that limit a rate to some GPUs; shown only if used."""
 FX_COLUMNS = ("from", "to", "rate", "valid_from")
 OWNED_SHOWN = ("name", "gpu_model", "gpus", "usd_per_gpu_hour", "currency", "kw", "valid_from", "valid_to")
 FILE_MAX_BYTES = 64 << 20
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="It replaces what is in force, whole.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The file that replaces the current data.")]
 OptionalFile = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="Replaces what is in force; none: shows it.")
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="The file that replaces the current data; without it, the data is shown."),
 ]
 
-app = typer.Typer(help="Prices: what a GPU-hour costs, in which currency.", rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(
+    help="Show and set prices of GPU-hours.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
 
 
 @app.command("show")
 def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
-    """Every rate in force: of the rate card, of owned hardware, of spot prices."""
+    """List the rates in effect. Includes the rate card, owned hardware and spot prices."""
     from gpuwatch.rates import in_force
     from gpuwatch.rates.card import shown
 
@@ -68,7 +73,7 @@ def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: Fo
     else:
         with opened(data, config) as (_, state, _settings):
             items = [{"card": c} | shown(rate) for c, kept in in_force.by_card(state).items() for rate in kept]
-    foot = [] if items else ["No rates: nothing has a price. docs/charge-back/rates.md shows the file."]
+    foot = [] if items else ["No rates, so nothing has a price. See docs/charge-back/rates.md for the file format."]
     placed = tuple(name for name in PLACES if any(item.get(name) is not None for item in items))
     show(Listing(RATE_COLUMNS, items, shown=(*SHOWN, *placed), foot=foot), form)
 
@@ -77,7 +82,7 @@ def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: Fo
 def set_(
     context: typer.Context, file: FileArgument, data: DataOption = DEFAULT_DATA, config: ConfigOption = None
 ) -> None:
-    """Replaces the rate card by a rates.csv: all of it, or nothing where a row is wrong."""
+    """Replace the rate card with a file. Nothing changes if a row is invalid."""
     from gpuwatch.quality.rate_checks import rate_warnings
     from gpuwatch.rates import in_force
     from gpuwatch.rates.card import parse_rates
@@ -85,7 +90,7 @@ def set_(
 
     content = file_content(file, FILE_MAX_BYTES)
     if (note := lockfile.find(data)) is not None:
-        _told("rates", remote.send(note, "PUT", "/api/v1/rates", content, CSV, {}))
+        _confirm("rates", remote.send(note, "PUT", "/api/v1/rates", content, CSV, {}))
         return
     rates = whole(parse_rates, content, str(file))
     with _written(data, config, "rates") as (store, state, done):
@@ -98,16 +103,16 @@ def fx_(
     context: typer.Context,
     file: OptionalFile = None,
     currency: Annotated[
-        str | None, typer.Option("--currency", metavar="CUR", help="What is reported in; '' for each price's own.")
+        str | None, typer.Option("--currency", metavar="CUR", help="Reporting currency; '' keeps each price's own.")
     ] = None,
     max_age_days: Annotated[
-        int | None, typer.Option("--max-age-days", metavar="N", help="For how many days a rate is taken at most.")
+        int | None, typer.Option("--max-age-days", metavar="N", help="Maximum age of an exchange rate in days.")
     ] = None,
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Exchange rates (from,to,rate,valid_from) and the reporting currency; without a file or option, shows them."""
+    """Show or set exchange rates and the reporting currency. The file's columns are from,to,rate,valid_from."""
     from dataclasses import replace
 
     from gpuwatch.quality.rate_checks import fx_warnings
@@ -124,15 +129,13 @@ def fx_(
                 kept = fx.Fx.read(state)
             found = {"items": fx.shown(kept.rates), "currency": kept.currency, "max_age_days": kept.max_age_days}
         extra = {name: found[name] for name in ("currency", "max_age_days")}
-        foot = (
-            f"Reported in {extra['currency'] or 'the currency of each price'}; rates hold {extra['max_age_days']} days."
-        )
+        foot = f"Reporting currency: {extra['currency'] or 'that of each price'}; rates are valid for {extra['max_age_days']} days."
         show(Listing(FX_COLUMNS, found["items"], extra=extra, foot=[foot]), form)
         return
     if note is not None:
         content = _fx_file(note) if file is None else file_content(file, FILE_MAX_BYTES)
-        asked = {"currency": currency, "max_age_days": max_age_days}
-        _told("exchange rates", remote.send(note, "PUT", "/api/v1/fx", content, CSV, asked))
+        parameters = {"currency": currency, "max_age_days": max_age_days}
+        _confirm("exchange rates", remote.send(note, "PUT", "/api/v1/fx", content, CSV, parameters))
         return
     with _written(data, config, "exchange rates") as (_store, state, done):
         card = fx.Fx.read(state)
@@ -153,13 +156,15 @@ def owned_(
     file: OptionalFile = None,
     measure: Annotated[
         str | None,
-        typer.Option("--measure", metavar="W", help="Measures powers of `measured` in this window, once."),
+        typer.Option(
+            "--measure", metavar="W", help="Measure the power of rows marked `measured` in this window, once."
+        ),
     ] = None,
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Owned hardware: capex, power, operations. Without a file shows it, and the formula of each price."""
+    """Show or set the cost of owned hardware. Covers capex, power and operations, with each price's formula."""
     from gpuwatch.quality.rate_checks import rate_warnings
     from gpuwatch.rates import in_force, owned
     from gpuwatch.rates.csv_table import whole
@@ -169,7 +174,7 @@ def owned_(
     note = lockfile.find(data)
     if file is None:
         if measure is not None:
-            raise UsageError("--measure: name the file of the hardware that is measured")
+            raise UsageError("--measure: also give the file with the hardware to measure")
         if note is not None:
             items = remote.every(note, "/api/v1/owned", {})["items"]
         else:
@@ -182,7 +187,7 @@ def owned_(
     window = None if measure is None else window_of(measure, context)
     content = file_content(file, FILE_MAX_BYTES)
     if note is not None:
-        _told("owned hardware", remote.send(note, "PUT", "/api/v1/owned", content, CSV, {"measure": measure}))
+        _confirm("owned hardware", remote.send(note, "PUT", "/api/v1/owned", content, CSV, {"measure": measure}))
         return
     hardware = whole(owned.parse_owned, content, str(file))
     with _written(data, config, "owned hardware") as (store, state, done):
@@ -194,19 +199,24 @@ def owned_(
 @app.command("spot")
 def spot(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Of aws ec2 describe-spot-price-history, JSON or CSV.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Output of aws ec2 describe-spot-price-history, as JSON or CSV.")
+    ],
     instance: Annotated[
-        list[str] | None, typer.Option("--instance", metavar="TYPE=MODEL:GPUS", help="Which GPUs a type has.")
+        list[str] | None,
+        typer.Option("--instance", metavar="TYPE=MODEL:GPUS", help="GPUs of an instance type (repeatable)."),
     ] = None,
-    zone: Annotated[str | None, typer.Option("--zone", metavar="AZ", help="Only prices of this zone.")] = None,
+    zone: Annotated[str | None, typer.Option("--zone", metavar="AZ", help="Only prices in this zone.")] = None,
     product: Annotated[str | None, typer.Option("--product", metavar="P", help="Only this ProductDescription.")] = None,
-    currency: Annotated[str, typer.Option("--currency", metavar="CUR", help="Of the prices.")] = "USD",
-    cluster: Annotated[str | None, typer.Option("--cluster", metavar="C", help="Only for GPUs of it.")] = None,
-    pool: Annotated[str | None, typer.Option("--pool", metavar="P", help="Only for GPUs of it.")] = None,
+    currency: Annotated[str, typer.Option("--currency", metavar="CUR", help="Currency of the prices.")] = "USD",
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="C", help="Apply only to GPUs in this cluster.")
+    ] = None,
+    pool: Annotated[str | None, typer.Option("--pool", metavar="P", help="Apply only to GPUs in this pool.")] = None,
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
 ) -> None:
-    """Adds spot prices as they were; repeating it changes nothing."""
+    """Add historical spot prices. Adding them twice changes nothing."""
     from gpuwatch.quality.rate_checks import rate_warnings
     from gpuwatch.rates import in_force
     from gpuwatch.rates import spot as rates_spot
@@ -216,8 +226,8 @@ def spot(
     mapping = rates_spot.instances_of(names(instance or []))
     if (note := lockfile.find(data)) is not None:
         kind = JSON if content.lstrip()[:1] in (b"{", b"[") else CSV
-        asked = words | {"instance": names(instance or [])}
-        _told("spot prices", remote.send(note, "POST", "/api/v1/spot", content, kind, asked))
+        parameters = words | {"instance": names(instance or [])}
+        _confirm("spot prices", remote.send(note, "POST", "/api/v1/spot", content, kind, parameters))
         return
     new = rates_spot.parse_spot(content, str(file), mapping, **words)
     with _written(data, config, "spot prices") as (store, state, done):
@@ -233,7 +243,7 @@ def commitments(
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """What was committed to, and how much of it was used."""
+    """Show commitments and how much of each was used."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.core.clock import rfc3339
     from gpuwatch.rates.commitments import COLUMNS, shown
@@ -241,15 +251,15 @@ def commitments(
 
     choose(form, True)
     span = window_of(window, context)
-    told = {"start": rfc3339(span.start_us), "end": rfc3339(span.end_us)}
+    bounds = {"start": rfc3339(span.start_us), "end": rfc3339(span.end_us)}
     if (note := lockfile.find(data)) is not None:
-        asked = {"window": f"{told['start']},{told['end']}"}
-        items = json.loads(remote.get(note, "/api/v1/commitments", asked))["items"]
+        parameters = {"window": f"{bounds['start']},{bounds['end']}"}
+        items = json.loads(remote.get(note, "/api/v1/commitments", parameters))["items"]
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)
             items = [shown(one) for one in used(store, state, span)]
-    foot = [] if items else ["No commitments: a rate of pricing reserved with a quantity is one."]
+    foot = [] if items else ["No commitments. A rate with pricing reserved and a quantity is a commitment."]
     spare = (
         "absent_gpu_seconds",
         "idle_gpu_seconds",
@@ -257,26 +267,26 @@ def commitments(
         "unused_gpu_seconds",
         "used_gpu_seconds",
     )
-    show(Listing(COLUMNS, items, extra={"window": told}, foot=foot, spare=spare), form)
+    show(Listing(COLUMNS, items, extra={"window": bounds}, foot=foot, spare=spare), form)
 
 
 @contextmanager
 def _written(data: Path, config: Path | None, what: str) -> Iterator[tuple[Store, State, dict[str, Any]]]:
-    """Store and state for a change, told when it is done; the next question prices anew."""
+    """Store and state for a change, with a confirmation at the end. The next query uses the new prices."""
     done: dict[str, Any] = {}
     with opened(data, config, create=True) as (store, state, _):
         yield store, state, done
-    _told(what, done)
+    _confirm(what, done)
 
 
-def _told(what: str, done: Mapping[str, Any]) -> None:
+def _confirm(what: str, done: Mapping[str, Any]) -> None:
     for warning in done.get("warnings") or ():
-        say(f"{what}: {warning}")
-    say(f"{what}: {done['rows']} rows, {'in force' if done['changed'] else 'nothing changed'}")
+        print_stderr(f"{what}: {warning}")
+    print_stderr(f"{what}: {done['rows']} rows, {'in force' if done['changed'] else 'nothing changed'}")
 
 
 def _fx_file(note: lockfile.Note) -> bytes:
-    """The exchange rates of the server as a file, to be set again with other options."""
+    """The server's exchange rates as a file, to send again with other options."""
     items = remote.every(note, "/api/v1/fx", {})["items"]
     rows = [",".join(FX_COLUMNS), *(",".join(item[name] for name in FX_COLUMNS) for item in items)]
     return "\n".join(rows).encode()

@@ -1,4 +1,4 @@
-"""The command that lists idle devices that should be given back."""
+"""The `gpuwatch reclaim` command: idle devices that should be released."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuwatch.commands.shared import (
     FormatOption,
     now_us,
     opened,
-    say,
+    print_stderr,
     show,
     write,
 )
@@ -35,19 +35,19 @@ SHOWN = ("step", "job", "team", "idle_devices", "idle_minutes", "next_step", "he
 def reclaim(
     context: typer.Context,
     data: DataOption = DEFAULT_DATA,
-    team: Annotated[str | None, typer.Option("--team", metavar="T", help="Only this team's.")] = None,
+    team: Annotated[str | None, typer.Option("--team", metavar="T", help="Only this team.")] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster.")] = None,
-    step: Annotated[str | None, typer.Option("--step", metavar="S", help="Only those that stand at this step.")] = None,
+    step: Annotated[str | None, typer.Option("--step", metavar="S", help="Only jobs at this step.")] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Take the steps that are due; while it serves, gpuwatch does so itself.")
+        bool, typer.Option("--record", help="Record the steps that are due (a running service does this itself).")
     ] = False,
     commands: Annotated[
-        bool, typer.Option("--commands", help="Only lines to paste for what is recommended; nothing runs them.")
+        bool, typer.Option("--commands", help="Only print the recommended commands; nothing runs them.")
     ] = False,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """Jobs that hold idle devices: notice, grace, two warnings, recommendation. Never ends anything."""
+    """List jobs that hold idle devices. Shows the notices sent to their owners; never stops a job."""
     from gpuwatch.reclaim.state import advance, as_dict, check_step, proposals
 
     chosen = choose(form, sys.stdout.isatty())
@@ -55,7 +55,9 @@ def reclaim(
     items: list[dict[str, Any]]
     if (note := lockfile.find(data)) is not None:
         if record:
-            raise UsageError(f"--record: process {note.pid} serves {data} and takes the steps itself; leave it out")
+            raise UsageError(
+                f"--record: process {note.pid} serves {data} and records the steps itself; remove this option"
+            )
         items = remote.every(note, "/api/v1/reclaim", {"team": team, "cluster": cluster, "step": step})["items"]
     else:
         from gpuwatch.billing.chargeback import price_all
@@ -73,17 +75,17 @@ def reclaim(
         names = sorted({item["cluster"] for item in ready})
         if len(names) > 1:
             raise UsageError(
-                f"--commands: the jobs are of clusters {', '.join(names)}, and a line names no cluster; "
+                f"--commands: there are jobs in clusters {', '.join(names)}, and commands do not name their cluster; "
                 "choose one with --cluster"
             )
         lines = [item["command"] for item in ready]
         write("".join(f"{visible(line)}\n" for line in lines))
         if not lines:
-            say("Nothing to paste: no job has a recommended command. gpuwatch reclaim lists jobs and their steps.")
+            print_stderr("No job has a recommended command. Run gpuwatch reclaim to list jobs and their steps.")
         return
     if chosen == "table":
         items = [item | {"contended_cost": (item["contention"] or {}).get("cost")} for item in items]
-    foot = [] if items else ["No job holds idle devices that should be given back."]
+    foot = [] if items else ["No job holds idle devices that should be released."]
     show(Listing(COLUMNS, items, shown=SHOWN, foot=foot), chosen)
 
 

@@ -1,4 +1,4 @@
-"""The command that puts bills of clouds beside the books."""
+"""The `gpuwatch reconcile` command: compares cloud bills with the ledger."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def reconcile(
     window: WindowOption,
     data: DataOption = DEFAULT_DATA,
     provider: Annotated[str | None, typer.Option("--provider", metavar="P", help="aws, azure, gcp, oci, ...")] = None,
-    by: Annotated[str, typer.Option("--by", metavar="day|node|account", help="What a row is.")] = "day",
+    by: Annotated[str, typer.Option("--by", metavar="day|node|account", help="Rows by day, node or account.")] = "day",
     cost: Annotated[
-        str, typer.Option("--cost", metavar="effective|billed", help="Which cost of the bill is compared.")
+        str, typer.Option("--cost", metavar="effective|billed", help="Which cost of the bill to compare.")
     ] = "effective",
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """What the cloud billed beside what gpuwatch charges, with the difference explained."""
+    """Compare cloud bills with gpuwatch's charges. Explains each difference."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.billing.reconcile.compare import reconcile as compared
     from gpuwatch.billing.reconcile.listing import reconcile_answer, reconcile_listing
@@ -45,13 +45,13 @@ def reconcile(
     chosen = choose(form, sys.stdout.isatty())
     span = window_of(window, context)
     if (note := lockfile.find(data)) is not None:
-        asked = {
+        parameters = {
             "window": f"{rfc3339(span.start_us)},{rfc3339(span.end_us)}",
             "provider": provider,
             "by": by,
             "cost": cost,
         }
-        answer = remote.every(note, "/api/v1/reconcile", asked)
+        answer = remote.every(note, "/api/v1/reconcile", parameters)
     else:
         with opened(data, config) as (store, state, _):
             price_all(store, state)

@@ -1,4 +1,4 @@
-"""The command line's plug-ins: each module of this package registers its own commands and groups."""
+"""The command registry: each module of this package registers its own commands and groups."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _entries: dict[str, _Entry] = {}
 
 
 def command(name: str, function: Callable[..., Any], *, place: int) -> None:
-    """Registers `gpuwatch NAME`. `place` orders the help page. Raises ValueError for a name that is taken."""
+    """Registers `gpuwatch NAME`. `place` is its position on the help page. Raises ValueError for a duplicate name."""
     _add(name, place, lambda app: app.command(name)(function))
 
 
 def group(name: str, commands: typer.Typer, *, place: int) -> None:
-    """Registers the commands `gpuwatch NAME ...`. Raises ValueError for a name that is taken."""
+    """Registers the commands `gpuwatch NAME ...`. Raises ValueError for a duplicate name."""
     _add(name, place, lambda app: app.add_typer(commands, name=name))
 
 
 def add_all(app: typer.Typer) -> None:
-    """Adds every command and group of this package to the command line, in the order of their places."""
+    """Adds every command and group of this package to the command line, in help order."""
     discover("gpuwatch.commands")
     for _, entry in sorted(_entries.items(), key=lambda item: (item[1].place, item[0])):
         entry.add(app)

@@ -1,4 +1,4 @@
-"""Questions to the server that holds a data directory, instead of opening its files."""
+"""Requests to the server that holds a data directory, used instead of opening its files."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ PAGE_ITEMS = 1000
 COPY_BYTES = 1 << 20
 BUSY = 503
 BUSY_S = 60.0
-"""How long a server that is busy (an analysis holds the books) is asked again, as often as it says."""
+"""How long to retry while the server is busy with an analysis, at the interval it asks for."""
 
 
 def get(note: Note, route: str, parameters: Mapping[str, Any]) -> bytes:
-    """The body of an answer. Raises UsageError or SourceUnreachable with the server's own words."""
+    """The body of a GET response. Raises UsageError or SourceUnreachable with the server's message."""
     given = {name: value for name, value in parameters.items() if value is not None}
     return _open(note, Request(f"{note.url}{route}?{urlencode(given, doseq=True)}"))
 
 
 def every(note: Note, route: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A list with all its pages: the first answer, with the items of all."""
+    """A list with the items of all its pages."""
     first: dict[str, Any] = json.loads(get(note, route, {**parameters, "limit": PAGE_ITEMS}))
     following = first.get("next")
     for _ in range(PAGES_MAX):
@@ -48,7 +48,7 @@ def every(note: Note, route: str, parameters: Mapping[str, Any]) -> dict[str, An
 
 
 def post(note: Note, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a request that changes something."""
+    """The response to a POST request."""
     request = Request(f"{note.url}{route}", json.dumps(body).encode(), {"Content-Type": "application/json"})
     answer: dict[str, Any] = json.loads(_open(note, request) or b"{}")
     return answer
@@ -57,7 +57,7 @@ def post(note: Note, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
 def send(
     note: Note, method: str, route: str, content: bytes, kind: str, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The answer to a file that is sent: `kind` is its content type."""
+    """The response to an uploaded file; `kind` is its content type."""
     given = {name: value for name, value in parameters.items() if value is not None}
     query = f"?{urlencode(given, doseq=True)}" if given else ""
     request = Request(f"{note.url}{route}{query}", content, {"Content-Type": kind}, method=method)
@@ -66,7 +66,7 @@ def send(
 
 
 def send_file(note: Note, route: str, path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a file that is sent piece by piece. Raises UnreadableInput for one that cannot be read."""
+    """The response to an upload streamed from disk. Raises UnreadableInput if the file cannot be read."""
     query = urlencode({name: value for name, value in parameters.items() if value is not None}, doseq=True)
     try:
         with path.open("rb") as file:
@@ -79,7 +79,7 @@ def send_file(note: Note, route: str, path: Path, parameters: Mapping[str, Any])
 
 
 def save(note: Note, route: str, parameters: Mapping[str, Any], file: BinaryIO) -> list[str]:
-    """Writes the body of an answer to a file, piece by piece; returns what the server warns of beside it."""
+    """Streams a response body to a file and returns the server's warnings."""
     request = Request(f"{note.url}{route}?{urlencode(parameters, doseq=True)}")
     with _answer(note, request) as answer:
         shutil.copyfileobj(answer, file, COPY_BYTES)
@@ -95,7 +95,7 @@ def _open(note: Note, request: Request) -> bytes:
 
 @contextmanager
 def _answer(note: Note, request: Request) -> Iterator[Any]:
-    """The open answer to a request. Raises UsageError or SourceUnreachable, also where reading it fails."""
+    """The open response to a request. Raises UsageError or SourceUnreachable, also if reading it fails."""
     request.add_header("Authorization", f"Bearer {note.secret}")
     if (name := state_actor.user()) is not None:
         request.add_header(state_actor.HEADER, state_actor.encoded(name))
@@ -109,17 +109,17 @@ def _answer(note: Note, request: Request) -> Iterator[Any]:
         raise SourceUnreachable(f"the server at {note.url} (process {note.pid}): {text}") from error
     except (URLError, OSError) as error:
         raise SourceUnreachable(
-            f"the data directory is in use by process {note.pid}, which does not answer at {note.url}: {error}; "
-            "stop it, or ask it again in a moment"
+            f"the data directory is in use by process {note.pid}, which does not respond at {note.url}: {error}; "
+            "stop it, or try again in a moment"
         ) from error
 
 
 def _opened(request: Request) -> Any:
-    """The answer; a server that is busy has done nothing yet, and says when to ask again. Raises HTTPError, URLError."""
+    """The response. A busy server has done nothing yet and names a time to retry. Raises HTTPError, URLError."""
     until_s = time.monotonic() + BUSY_S
     while True:
         if isinstance(request.data, IOBase):
-            request.data.seek(0)  # what was refused has been read
+            request.data.seek(0)  # the rejected request consumed the file
         try:
             return build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S)
         except HTTPError as error:
@@ -131,10 +131,10 @@ def _opened(request: Request) -> Any:
 
 def _words(body: bytes) -> str:
     try:
-        said = json.loads(body)["error"]
-        hint = said.get("hint") or ""
-        # Whoever types commands sends no requests.
+        failure = json.loads(body)["error"]
+        hint = failure.get("hint") or ""
+        # Leave out hints about HTTP requests, which do not apply to commands.
         helps = hint and hint not in OF_REQUESTS and not hint.startswith("GET /")
-        return f"{said['message']}; {hint}" if helps else str(said["message"])
+        return f"{failure['message']}; {hint}" if helps else str(failure["message"])
     except (ValueError, KeyError, TypeError):
         return body[:200].decode("utf-8", "replace")

@@ -20,7 +20,7 @@ from gpuwatch.commands.shared import (
     names,
     now_us,
     opened,
-    say,
+    print_stderr,
     show,
 )
 from gpuwatch.core.errors import UsageError
@@ -28,8 +28,10 @@ from gpuwatch.output.listing import Listing, choose
 from gpuwatch.report.format_registry import chosen_formats, format_names
 from gpuwatch.store import lockfile
 
-report = typer.Typer(help="Reports to forward.", rich_markup_mode=None, no_args_is_help=True)
-recipients = typer.Typer(help="Who gets reports by e-mail.", rich_markup_mode=None, no_args_is_help=True)
+report = typer.Typer(help="Write weekly reports and set recipients.", rich_markup_mode=None, no_args_is_help=True)
+recipients = typer.Typer(
+    help="Show and set who receives reports by e-mail.", rich_markup_mode=None, no_args_is_help=True
+)
 report.add_typer(recipients, name="recipients")
 RECIPIENTS = "/api/v1/recipients"
 FILE_MAX_BYTES = 4 << 20
@@ -38,37 +40,36 @@ FILE_MAX_BYTES = 4 << 20
 @report.command("weekly")
 def weekly(
     context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Files go to DIR/WEEK/.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory; files go to DIR/WEEK/.")],
     data: DataOption = DEFAULT_DATA,
     week: Annotated[
-        str | None, typer.Option("--week", metavar="2026-W47", help="An ISO week; default: the one that ended last.")
+        str | None, typer.Option("--week", metavar="2026-W47", help="An ISO week; default: the last complete one.")
     ] = None,
-    team: Annotated[
-        list[str] | None, typer.Option("--team", metavar="T", help="Only this team's files; may be repeated.")
-    ] = None,
+    team: Annotated[list[str] | None, typer.Option("--team", metavar="T", help="Only this team (repeatable).")] = None,
     formats: Annotated[
         str | None,
         typer.Option("--formats", metavar="F,...", help=f"{', '.join(format_names())}; default: all."),
     ] = None,
     paper: Annotated[
-        str | None, typer.Option("--paper", metavar="a4|letter", help="Of the PDF; default: the setting report_paper.")
+        str | None,
+        typer.Option("--paper", metavar="a4|letter", help="Paper size of the PDF; default: setting report_paper."),
     ] = None,
     config: ConfigOption = None,
     form: FormatOption = None,
 ) -> None:
-    """What a week cost, where it went and who pays: a set of files for the fleet and for each team."""
+    """Write the weekly report files of the fleet and each team."""
     from gpuwatch.billing.chargeback import price_all
     from gpuwatch.report.files import last_week, write
     from gpuwatch.report.weekly import weekly as make
     from gpuwatch.report.zip_file import unzipped
 
     choose(form, True)
-    asked = [form.name for form in chosen_formats(names([formats]) if formats else None)]
+    wanted = [form.name for form in chosen_formats(names([formats]) if formats else None)]
     if paper not in (None, "a4", "letter"):
         raise UsageError(f"--paper {paper}: use a4 or letter")
     at_us, teams = now_us(context), list(dict.fromkeys(team)) if team else None
     if (note := lockfile.find(data)) is not None:
-        question = {"week": week, "format": "zip", "formats": ",".join(asked), "paper": paper}
+        question = {"week": week, "format": "zip", "formats": ",".join(wanted), "paper": paper}
         each: list[str | None] = [None] if teams is None else [*teams]
         route = "/api/v1/reports/weekly"
         answers = [remote.get(note, route, {**question, "team": name}) for name in each]
@@ -82,7 +83,7 @@ def weekly(
                 week or last_week(at_us),
                 teams,
                 at_us,
-                formats=asked,
+                formats=wanted,
                 paper=paper or settings.report_paper,
                 method=settings.mig_share_method,
             )
@@ -93,7 +94,7 @@ def weekly(
 
 @recipients.command("show")
 def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: FormatOption = None) -> None:
-    """Addresses by team; team `*` is the fleet."""
+    """Show the recipients by team; team `*` is the fleet."""
     from gpuwatch.alerts.report_recipients import Recipients
 
     choose(form, True)
@@ -103,7 +104,13 @@ def show_(data: DataOption = DEFAULT_DATA, config: ConfigOption = None, form: Fo
         with opened(data, config) as (_, state, _settings):
             items = Recipients.read(state).rows()
     rows = [{"team": item["team"], "to": " ".join(item["to"])} for item in sorted(items, key=lambda one: one["team"])]
-    foot = [] if rows else ["Nobody: gpuwatch report recipients set FILE; docs/act/reports.md shows the file."]
+    foot = (
+        []
+        if rows
+        else [
+            "No recipients. Set them with gpuwatch report recipients set FILE; see docs/act/reports.md for the format."
+        ]
+    )
     show(Listing(("team", "to"), rows, foot=foot), form)
 
 
@@ -114,7 +121,7 @@ def set_(
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
 ) -> None:
-    """Replaces who gets reports: all of the file, or nothing where a row is wrong."""
+    """Replace the recipients with a file. Nothing changes if a row is invalid."""
     from gpuwatch.alerts.report_recipients import KIND, parse, replace
     from gpuwatch.policy.known_names import team_doubts, team_names
 
@@ -128,9 +135,9 @@ def set_(
             done = {"changed": changed, "version": state.card_version(KIND), "rows": len(items)}
             done["warnings"] = team_doubts((str(row["team"]) for row in items), team_names(store, state))
     for warning in done["warnings"]:
-        say(warning)
-    told = f"{done['rows']} {'team' if done['rows'] == 1 else 'teams'} with recipients, version {done['version']}"
-    typer.echo(f"{told}{'' if done['changed'] else ', as before'}")
+        print_stderr(warning)
+    summary = f"{done['rows']} {'team' if done['rows'] == 1 else 'teams'} with recipients, version {done['version']}"
+    typer.echo(f"{summary}{'' if done['changed'] else ', unchanged'}")
 
 
 group("report", report, place=210)

@@ -1,4 +1,4 @@
-"""Commands of the running service: serve and backup."""
+"""The commands serve and backup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuwatch.commands.registry import command
-from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, opened, program, say, write
+from gpuwatch.commands.shared import DEFAULT_DATA, ConfigOption, DataOption, opened, print_stderr, program, write
 from gpuwatch.core.errors import SourceUnreachable, StoreError, UnreadableInput, UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 HOST, PORT = "127.0.0.1", 8765
 BACKLOG = 2048
 SOURCES_SHOWN = 1_000
-"""Sources that --check lists."""
-HostOption = Annotated[str, typer.Option("--host", metavar="H", help="Beyond 127.0.0.1 a token must exist.")]
-PortOption = Annotated[int, typer.Option("--port", metavar="P", min=0, max=65535, help="0: any free one.")]
+"""Most sources that --check lists."""
+HostOption = Annotated[
+    str, typer.Option("--host", metavar="H", help="Address to listen on; other than 127.0.0.1 requires a token.")
+]
+PortOption = Annotated[
+    int, typer.Option("--port", metavar="P", min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+]
 log = logging.getLogger(__name__)
 
 
@@ -40,13 +44,13 @@ def serve(
     host: HostOption = HOST,
     port: PortOption = PORT,
     check: Annotated[
-        bool, typer.Option("--check", help="Read the configuration, say what would run, and end.")
+        bool, typer.Option("--check", help="Check the configuration, print what would run, and exit.")
     ] = False,
 ) -> None:
-    """Collectors, analyzer, alerts, API and pages in one process, until it is stopped; SIGHUP reads --config again."""
+    """Run the service. Collectors, analysis, alerts, API and pages run in one process; SIGHUP reloads --config."""
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
-    # Before all that takes time: a SIGHUP that nobody takes ends the process. The file is read again as soon as all runs.
+    # Handle SIGHUP before any slow step, because by default it ends the process. The reload runs once all is started.
     again = Again()
     before = signal.signal(signal.SIGHUP, lambda *_: again.ask())
     try:
@@ -60,26 +64,26 @@ def serve(
 
         service = Service.open(data, plan.settings, plan, now_us=context.find_root().obj)
         again.call = lambda: service.reload(lambda: read_again(config, os.environ))
-        run(service, host, port, lambda url: write(f"gpuwatch serves {url}\n"), beside=again)
+        run(service, host, port, lambda url: write(f"gpuwatch listening on {url}\n"), reloader=again)
     finally:
-        # A process that is about to end has nothing to read again, and must not end by that signal.
+        # While shutting down, ignore SIGHUP: there is nothing to reload.
         signal.signal(signal.SIGHUP, signal.SIG_IGN if before == signal.SIG_DFL else before)
 
 
 def read_again(config: Path | None, environ: Mapping[str, str]) -> Plan:
-    """The plan of a configuration that was read before.
+    """The reloaded configuration.
 
-    Raises as plan.load, and UsageError for what is no file: a pipe that was read once would seem empty, and end all.
+    Raises as plan.load does, and UsageError unless it is a regular file: a pipe would be empty on the second read.
     """
     from gpuwatch.service.config import load
 
     if config is not None and config.exists() and not (config.is_file() or config.is_dir()):
-        raise UsageError(f"{config}: is not a file and cannot be read again; restart the service")
+        raise UsageError(f"{config}: not a regular file, so it cannot be reloaded; restart the service")
     return load(config, environ)
 
 
 def described(plan: Plan) -> str:
-    """What a plan would run, a line each: settings that are not the default, sources, channels; no secret."""
+    """What the configuration would run, one line each: changed settings, sources, channels. Never shows secrets."""
     from gpuwatch.settings import table
 
     lines = [
@@ -96,7 +100,7 @@ def described(plan: Plan) -> str:
         f"{count} {noun}{'' if count == 1 else 's'}"
         for count, noun in ((len(plan.live), "source"), (len(plan.alerts.channels), "channel"))
     )
-    lines.append(f"The configuration is right: {', '.join(counts)}.")
+    lines.append(f"The configuration is valid: {', '.join(counts)}.")
     return "\n".join(lines) + "\n"
 
 
@@ -105,7 +109,7 @@ def backup(
     config: ConfigOption = None,
     target: Annotated[Path, typer.Argument(metavar="DIR", help="An empty or new directory.")] = Path("gpuwatch-backup"),
 ) -> None:
-    """A consistent copy of a data directory, also while it is served; to restore, serve the copy."""
+    """Back up a data directory. Works while it is served; to restore, use the copy as --data."""
     from gpuwatch.commands.remote import post
     from gpuwatch.service.backup import backup as copy
     from gpuwatch.store import lockfile
@@ -118,7 +122,7 @@ def backup(
         with opened(data, config) as (store, state, _):
             done = copy(store, state, target)
         total = done.telemetry_bytes + done.state_bytes
-    write(f"{target}: {total} bytes; to restore, use it as --data\n")
+    write(f"{target}: {total} bytes; to restore, pass it as --data\n")
 
 
 def run(
@@ -127,14 +131,15 @@ def run(
     port: int,
     ready: Callable[[str], None],
     bound: socket.socket | None = None,
-    beside: Again | None = None,
+    reloader: Again | None = None,
 ) -> None:
-    """Serves until SIGINT or SIGTERM, then ends in order: requests, sources, writer, store. `ready(url)` is told where.
+    """Serves until SIGINT or SIGTERM, then stops requests, sources, writer and store in this order.
 
-    `bound` is a socket that `bind` gave before; it is closed at the end. `beside` runs as long as the service does.
+    Calls `ready(url)` once it listens. `bound` is a socket from `bind`, closed at the end. `reloader` runs as long as
+    the service does.
 
-    Raises SourceUnreachable for an address that cannot be bound, UsageError for one beyond this machine without a token,
-    StoreError when the store broke: then the process must be started again.
+    Raises SourceUnreachable if the address cannot be bound, UsageError for a public address without any token, and
+    StoreError if the store failed and the process must be restarted.
     """
     from gpuwatch.api.app import create_app
     from gpuwatch.core import logs
@@ -153,7 +158,7 @@ def run(
     web.raise_file_limit()
     at = listening.getsockname()[1]
     url = lockfile.url_of(host, at)
-    # Bound to every address, it does not know the one that others use: then messages have no link.
+    # When bound to all addresses, the public one is unknown, so messages have no link.
     service.own_url = "" if host in lockfile.ANYWHERE else url
     app = create_app(service, hosts=() if host in lockfile.ANYWHERE else (host,))
     importlib.import_module("gpuwatch.dashboards.app").mount(app)
@@ -166,24 +171,24 @@ def run(
 
     service.on_fatal = give_up
 
-    def asked(*_: object) -> None:
+    def stop_requested(*_: object) -> None:
         server.should_exit = True
 
-    # Before uvicorn listens to signals, and when it hands them on at its end, what is below must still run.
-    before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+    # Signals before uvicorn handles them, and those it passes on at its end, must still run the cleanup below.
+    before = {number: signal.signal(number, stop_requested) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         service.start()
-        if beside is not None:
-            beside.start()
+        if reloader is not None:
+            reloader.start()
         if service.directory is not None:
             lockfile.leave(service.directory, lockfile.Note(os.getpid(), url, service.local_secret))
         log.info("serving", extra={"url": url, "data": str(service.directory)})
         ready(url)
         server.run(sockets=[listening])
-        say("gpuwatch: stopping")
+        print_stderr("gpuwatch: stopping")
     finally:
-        if beside is not None:
-            beside.stop()
+        if reloader is not None:
+            reloader.stop()
         if service.directory is not None:
             lockfile.take_away(service.directory)
         service.stop()
@@ -191,40 +196,40 @@ def run(
         for number, handler in before.items():
             signal.signal(number, handler)
     if broken:
-        raise StoreError(f"{broken[0]}; what was acknowledged is kept: start the service again")
+        raise StoreError(f"{broken[0]}; acknowledged data is safe. Restart the service")
 
 
 class Again:
-    """Calls a function in a thread each time it is asked to; asked while it runs, once more; before it is started, then."""
+    """Calls a function in a thread on each request. Requests during a call, or before the start, cause one more call."""
 
     def __init__(self) -> None:
         self.call: Callable[[], object] = lambda: None
-        # Its `put` may be interrupted by a signal that puts too; a lock would wait for itself.
-        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+        # SimpleQueue.put is reentrant, so a signal handler may interrupt it; a lock would deadlock.
+        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ended = False
         self._thread = threading.Thread(target=self._work, name="reload", daemon=True)
 
     def start(self) -> None:
-        """Starts to listen."""
+        """Starts the thread."""
         self._thread.start()
 
     def ask(self) -> None:
-        """Asks for one call: safe in a signal handler."""
-        if self._asked.empty():
-            self._asked.put(None)
+        """Requests one call; safe in a signal handler."""
+        if self._requests.empty():
+            self._requests.put(None)
 
     def stop(self) -> None:
-        """Ends after the call that runs."""
+        """Stops after the current call."""
         self._ended = True
-        self._asked.put(None)
+        self._requests.put(None)
         if self._thread.ident is not None:
             self._thread.join()
 
     def _work(self) -> None:
         while True:
-            self._asked.get()
-            while not self._asked.empty():
-                self._asked.get()
+            self._requests.get()
+            while not self._requests.empty():
+                self._requests.get()
             if self._ended:
                 return
             self.call()
@@ -236,13 +241,13 @@ def _need_token(service: Service, host: str) -> None:
     if not any(token.valid_at(service.now_us()) for token in Tokens(service.state).list()):
         where = "" if service.directory is None else f" --data {shlex.quote(str(service.directory))}"
         raise UsageError(
-            f"--host {host}: reachable from other machines, and no token exists: first run "
+            f"--host {host}: this address is reachable from other machines, but no token exists. First run "
             f"{program()} token create --scope admin{where}, or bind to 127.0.0.1"
         )
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """An address taken, not listened at yet. Raises SourceUnreachable where it cannot be."""
+    """A bound socket that does not listen yet. Raises SourceUnreachable if it cannot be bound."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
@@ -262,7 +267,7 @@ def _listen(listening: socket.socket, host: str, port: int) -> None:
 
 def _taken(host: str, port: int, error: OSError) -> SourceUnreachable:
     return SourceUnreachable(
-        f"cannot listen on {host} port {port}: {error.strerror or error}; give another --host or --port"
+        f"cannot listen on {host} port {port}: {error.strerror or error}; use another --host or --port"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: options, opening a data directory, printing, progress."""
+"""Shared by the commands: options, opening a data directory, printing, progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuwatch.store.database import Store
 
 MAX_NOTES = 1000
-"""Lines that one import may say on stderr."""
+"""Most lines that one import prints on stderr."""
 DEFAULT_DATA = Path("gpuwatch-data")
 
 DataOption = Annotated[Path, typer.Option("--data", envvar="GPUWATCH_DATA", metavar="DIR", help="The data directory.")]
@@ -36,28 +36,28 @@ FormatOption = Annotated[
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings, e.g. gpuwatch.toml; see docs/reference/settings.md."),
+    typer.Option("--config", metavar="FILE", help="Settings file, e.g. gpuwatch.toml; see docs/reference/settings.md."),
 ]
 WINDOW_HELP = "today, yesterday, week, lastweek, month, lastmonth, 24h, 7d, 2026-W47, 2026-11 or START,END (RFC 3339)."
 WindowOption = Annotated[str, typer.Option("--window", metavar="W", help=WINDOW_HELP)]
 
 Step = Callable[[int, int, str], None]
-"""(done, total, what): what a progress bar is told."""
+"""Progress callback: (done, total, what)."""
 
 
 def now_us(context: typer.Context) -> int:
-    """The time of the command line's clock."""
+    """The current time, from the command line's clock."""
     clock: Callable[[], int] = context.find_root().obj
     return clock()
 
 
 def actor() -> str:
-    """Whoever types, for the audit log."""
+    """The user at the terminal, for the audit log."""
     return typed_by(user())
 
 
 def program() -> str:
-    """The command as it was started, for lines to paste: by its path where the shell would not find it by name."""
+    """The command as it was started, for lines to paste; with its path if it is not on PATH."""
     path = Path(sys.argv[0])
     if path.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m gpuwatch"
@@ -68,7 +68,7 @@ def program() -> str:
 
 
 def settings_of(config: Path | None) -> Settings:
-    """Settings of the file and the environment."""
+    """Settings from the file and the environment."""
     from gpuwatch.settings import load_settings
 
     return load_settings(config, os.environ)
@@ -76,10 +76,10 @@ def settings_of(config: Path | None) -> Settings:
 
 @contextmanager
 def opened(
-    data: Path, config: Path | None = None, create: bool = False, instead: str = "stop it, or ask it there"
+    data: Path, config: Path | None = None, create: bool = False, instead: str = "stop it, or use its API"
 ) -> Iterator[tuple[Store, State, Settings]]:
-    """Store, state and settings of a data directory; StoreError where there is none and `create` is not set, and where a
-    server holds it: `instead` says what to do then.
+    """Store, state and settings of a data directory. Raises StoreError if there is none and `create` is not set, or if a
+    server holds it; `instead` is the advice for that case.
     """
     from gpuwatch.state import State
     from gpuwatch.store.database import Store
@@ -108,14 +108,14 @@ def opened(
 
 
 def window_of(text: str, context: typer.Context) -> Window:
-    """The window that --window names, relative to now."""
+    """The window given by --window, relative to now."""
     from gpuwatch.core.clock import parse_window
 
     return parse_window(text, now_us(context))
 
 
 def moment_us(text: str | None, option: str) -> int | None:
-    """Microseconds of an RFC 3339 option; UsageError names it."""
+    """Microseconds of an RFC 3339 option. Raises UsageError."""
     from gpuwatch.core.clock import parse_rfc3339
     from gpuwatch.core.errors import UsageError
 
@@ -124,11 +124,11 @@ def moment_us(text: str | None, option: str) -> int | None:
     try:
         return parse_rfc3339(text)
     except ValueError as error:
-        raise UsageError(f"{option} {text!r}: not a time; write RFC 3339, e.g. 2026-11-21T00:00:00Z") from error
+        raise UsageError(f"{option} {text!r}: not a time; use RFC 3339, e.g. 2026-11-21T00:00:00Z") from error
 
 
 def names(values: Sequence[str]) -> list[str]:
-    """`--by team,user --by job` as a list, without repeats."""
+    """`--by team,user --by job` as a list without duplicates."""
     return list(dict.fromkeys(part.strip() for value in values for part in value.split(",") if part.strip()))
 
 
@@ -139,7 +139,7 @@ def show(listing: Listing, form: str | None, out: Path | None = None) -> None:
 
 
 def write(text: str, out: Path | None = None) -> None:
-    """To stdout, or to a file; UnreadableInput names a file that cannot be written."""
+    """Writes to stdout or to a file. Raises UnreadableInput if the file cannot be written."""
     if out is None:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -152,19 +152,19 @@ def write(text: str, out: Path | None = None) -> None:
 
 
 def in_folder(out: Path) -> None:
-    """Raises UnreadableInput where the folder of a file to write is missing: a mistyped path is not made."""
+    """Raises UnreadableInput if the folder of an output file does not exist, e.g. for a mistyped path."""
     if not out.parent.is_dir():
-        raise UnreadableInput(f"--out {out}: there is no folder {out.parent}; make it, or name another file")
+        raise UnreadableInput(f"--out {out}: the folder {out.parent} does not exist; create it, or use another file")
 
 
-def say(line: str) -> None:
-    """One line on stderr."""
+def print_stderr(line: str) -> None:
+    """Prints one line on stderr."""
     typer.echo(visible(line), err=True)
 
 
 @contextmanager
 def progress(title: str) -> Iterator[Step]:
-    """A bar on stderr where that is a terminal; silence elsewhere."""
+    """A progress bar on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total, what: None
         return
@@ -184,7 +184,7 @@ def progress(title: str) -> Iterator[Step]:
 
 
 def file_content(file: Path, most: int) -> bytes:
-    """The bytes of a file that somebody names; UnreadableInput where it cannot be read, or has more than `most`."""
+    """The bytes of a file. Raises UnreadableInput if it cannot be read or is larger than `most`."""
     try:
         if file.stat().st_size > most:
             raise UnreadableInput(f"{file}: larger than {most} bytes")

@@ -1,4 +1,4 @@
-"""Commands about API tokens: create, list, revoke."""
+"""The `gpuwatch token` commands: create, list and revoke API tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ import typer
 
 from gpuwatch.commands import unknown_names
 from gpuwatch.commands.registry import group
-from gpuwatch.commands.shared import DEFAULT_DATA, DataOption, FormatOption, actor, names, now_us, program, say, show
+from gpuwatch.commands.shared import (
+    DEFAULT_DATA,
+    DataOption,
+    FormatOption,
+    actor,
+    names,
+    now_us,
+    print_stderr,
+    program,
+    show,
+)
 from gpuwatch.core.errors import StoreError, UnreadableInput, UsageError
 from gpuwatch.output.listing import Listing, choose
 
@@ -27,18 +37,20 @@ _SPAN = re.compile(r"(\d{1,5})([hd])")
 
 def create(
     context: typer.Context,
-    scope: Annotated[str, typer.Option("--scope", metavar="ingest|read|admin", help="What it may do.")],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Who uses it: shown in the audit log.")] = "",
+    scope: Annotated[str, typer.Option("--scope", metavar="ingest|read|admin", help="Permissions of the token.")],
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="User of the token, shown in the audit log.")
+    ] = "",
     team: Annotated[
-        list[str] | None, typer.Option("--team", metavar="T,...", help="A read token sees only these teams' rows.")
+        list[str] | None, typer.Option("--team", metavar="T,...", help="Limit a read token to these teams.")
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option("--expires", metavar="90d", help="Hours (h) or days (d) until it ends; default: never."),
+        typer.Option("--expires", metavar="90d", help="Lifetime in hours (h) or days (d); default: unlimited."),
     ] = None,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Makes a token and prints it once: it cannot be read again."""
+    """Create a token and print it once. It cannot be shown again."""
     from gpuwatch.policy.known_names import team_doubts
     from gpuwatch.state.tokens import Tokens
 
@@ -48,21 +60,21 @@ def create(
         first = not Tokens(state).exist()
         token, text = Tokens(state).create(name or scope, scope, teams, _until(expires, at_us), actor(), at_us)
     bound = "" if token.teams is None else f", teams {', '.join(token.teams)}"
-    say(f"token {token.id}: scope {token.scope}{bound}; keep it, it is shown once")
-    if token.teams and (named := unknown_names.teams_at(data)):
-        for doubt in team_doubts(token.teams, named):
-            say(doubt)
+    print_stderr(f"token {token.id}: scope {token.scope}{bound}; store it now, it is shown only once")
+    if token.teams and (known_teams := unknown_names.teams_at(data)):
+        for doubt in team_doubts(token.teams, known_teams):
+            print_stderr(doubt)
     if first:
-        admin = f"; make one for you too: {program()} token create --scope admin --data {quote(str(data))}"
-        say(
-            "it is the first token: from now on pages and API ask for one, also on this machine"
+        admin = f"; create an admin token too: {program()} token create --scope admin --data {quote(str(data))}"
+        print_stderr(
+            "this is the first token: from now on the pages and the API require one, even on this machine"
             + ("" if scope == "admin" else admin)
         )
     typer.echo(text)
 
 
 def list_(context: typer.Context, data: DataOption = DEFAULT_DATA, form: FormatOption = None) -> None:
-    """Every token, without what opens: also those that were revoked or have expired."""
+    """List all tokens, without their secrets. Includes revoked and expired ones."""
     from gpuwatch.core.clock import rfc3339
     from gpuwatch.state.tokens import Tokens
 
@@ -83,32 +95,35 @@ def list_(context: typer.Context, data: DataOption = DEFAULT_DATA, form: FormatO
         }
         for token in found
     ]
-    show(Listing(COLUMNS, items, foot=[] if items else ["No tokens: loopback is admin."]), form)
+    show(
+        Listing(COLUMNS, items, foot=[] if items else ["No tokens: requests from this machine have admin rights."]),
+        form,
+    )
 
 
 def revoke(
     context: typer.Context,
-    identity: Annotated[str, typer.Argument(metavar="ID", help="As `gpuwatch token list` names it.")],
+    identity: Annotated[str, typer.Argument(metavar="ID", help="Id of the token from gpuwatch token list.")],
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Ends a token at once."""
+    """Revoke a token immediately."""
     from gpuwatch.state.tokens import Tokens
 
     with _state(data) as state:
         changed = Tokens(state).revoke(identity, actor(), now_us(context))
-    say(f"token {identity} {'revoked' if changed else 'was revoked before'}")
+    print_stderr(f"token {identity} {'revoked' if changed else 'was already revoked'}")
 
 
 @contextmanager
 def _state(data: Path, create: bool = False) -> Iterator[State]:
-    """The state alone: it may be opened beside a server that runs on the same directory, and before there is one."""
+    """Only the state database, which can be opened while a server runs on the directory, or before the first start."""
     from gpuwatch.state import State
 
     if data.exists() and not data.is_dir():
         raise UnreadableInput(f"--data {data}: is a file; name a directory")
     if not data.exists() and not create:
         raise StoreError(
-            f"no gpuwatch data in {data}: import something or start gpuwatch serve first, or give --data DIR"
+            f"no gpuwatch data in {data}: import something or start gpuwatch serve first, or pass --data DIR"
         )
     with State.open(data) as state:
         yield state
@@ -122,11 +137,11 @@ def _until(text: str | None, at_us: int) -> int | None:
     match = _SPAN.fullmatch(text)
     length = int(match[1]) * (HOUR_US if match[2] == "h" else DAY_US) if match else 0
     if not 0 < length <= MAX_DAYS * DAY_US:
-        raise UsageError(f"--expires {text}: write a time such as 12h or 90d, at most {MAX_DAYS}d")
+        raise UsageError(f"--expires {text}: use a time such as 12h or 90d, at most {MAX_DAYS}d")
     return at_us + length
 
 
-tokens = typer.Typer(help="API tokens: create, list, revoke.", rich_markup_mode=None, no_args_is_help=True)
+tokens = typer.Typer(help="Create, list and revoke API tokens.", rich_markup_mode=None, no_args_is_help=True)
 tokens.command("create")(create)
 tokens.command("list")(list_)
 tokens.command("revoke")(revoke)

@@ -1,4 +1,4 @@
-"""The words of fixes: commands on a data directory, or requests to the server that holds it."""
+"""Texts of fixes: commands on a data directory, or requests to the server that holds it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LOCAL = "http://127.0.0.1:8765"
-"""Where a server listens unless told otherwise."""
+"""The default address of a server."""
 RATES_HEADER = "gpu_model,pricing,usd_per_gpu_hour,valid_from,valid_to"
 TEAMS_HEADER = "match_kind,match,team"
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Whom a fix is for. With `url` a server holds the data, and what commands cannot open is asked of it."""
+    """The context of a fix. With `url`, a server holds the data, so fixes are requests to it instead of commands."""
 
     program: str = "gpuwatch"
-    """The command line as it is typed."""
+    """The program name as typed."""
     data: str | None = None
-    """As given to --data; None: the usual place."""
+    """The --data argument; None for the default."""
     url: str | None = None
-    """Address of the server; None where files are opened."""
+    """Address of the server; None if there is none."""
     token: bool = False
-    """Whether the server asks for a token."""
+    """Whether the server requires a token."""
 
     @property
     def live(self) -> bool:
@@ -35,27 +35,31 @@ class Advice:
         return f"{self.program} {words}" + ("" if self.data is None else f" --data {shlex.quote(self.data)}")
 
     def book(self) -> str:
-        """How hours that are owed come into the books."""
+        """How to get unprocessed hours into the ledger."""
         return (
-            "Wait for the server's next analysis; its log says why one fails." if self.live else self.command("analyze")
+            "Wait for the server's next analysis; if one fails, its log has the reason."
+            if self.live
+            else self.command("analyze")
         )
 
     def rates(self, lines: Iterable[str]) -> str:
-        """How lines come into the rate card."""
-        return self._table("rates", RATES_HEADER, "put the price for USD_PER_HOUR", lines)
+        """How to add lines to the rate card."""
+        return self._table("rates", RATES_HEADER, "replace USD_PER_HOUR with the price", lines)
 
     def teams(self, lines: Iterable[str]) -> str:
-        """How lines come into the ownership rules."""
-        return self._table("teams", TEAMS_HEADER, "put the team for TEAM", lines)
+        """How to add lines to the ownership rules."""
+        return self._table("teams", TEAMS_HEADER, "replace TEAM with the team", lines)
 
     def _table(self, name: str, header: str, fill: str, lines: Iterable[str]) -> str:
         file = f"{name}.csv"
         if self.url is not None:
             bearer = ' -H "Authorization: Bearer $TOKEN"' if self.token else ""
             where = f"{self.url.rstrip('/')}/api/v1/{name}"
-            first = f"Add to {file} (first line {header}), {fill}, and send the whole file, which replaces what is in force:"
+            first = (
+                f"Add to {file} (first line {header}), {fill}, and send the whole file, which replaces the current one:"
+            )
             last = f"curl --fail-with-body -X PUT {where}{bearer} -H 'Content-Type: text/csv' --data-binary @{file}"
         else:
-            first = f"Add to BUNDLE/{file} (first line {header}), {fill}, and import that folder, which replaces what is in force:"
+            first = f"Add to BUNDLE/{file} (first line {header}), {fill}, and import that folder, which replaces the current data:"
             last = self.command("import bundle BUNDLE")
         return "\n".join([first, *lines, last])

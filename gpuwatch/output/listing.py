@@ -23,25 +23,25 @@ BUCKET_WORDS = {
     "mig_remainder": "MIG remainder",
     "out_of_service": "Out of service",
 }
-"""What a bucket is called on screen, in the order in which stacks run."""
+"""Labels of the buckets, in stacking order."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Records and how they are shown: `extra` stands beside `items` in JSON, `foot` below the table."""
+    """Records to print. `extra` is added next to `items` in JSON; `foot` is printed below the table."""
 
     columns: Sequence[str]
     items: Sequence[Mapping[str, Any]]
     extra: Mapping[str, Any] = field(default_factory=dict)
     shown: Sequence[str] | None = None
-    """Columns of the table, where it shows fewer than CSV has."""
+    """Columns of the table, if fewer than in CSV."""
     foot: Sequence[str] = ()
     spare: Sequence[str] = ()
-    """Columns that a table which is too wide does without, the least important first."""
+    """Columns to drop from a table that is too wide, least important first."""
 
 
 def choose(form: str | None, terminal: bool, formats: Sequence[str] = FORMATS) -> str:
-    """The format asked for; by default a table on a terminal and JSON elsewhere. Raises UsageError."""
+    """The requested format; by default a table on a terminal and JSON elsewhere. Raises UsageError."""
     if form is None:
         return "table" if terminal else "json"
     if form not in formats:
@@ -50,5 +50,5 @@ def choose(form: str | None, terminal: bool, formats: Sequence[str] = FORMATS) -
 
 
 def visible(text: str) -> str:
-    """Text on one line with control characters escaped: input must not write to somebody's terminal."""
+    """Text on one line with control characters escaped, so that input cannot control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""Answers as files: CSV, JSON, Parquet and XLSX of one listing."""
+"""Writes a listing as CSV, JSON, Parquet or XLSX."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ PLACES: Mapping[str, int] = {
     "wasted_cost": 2,
     "cost_exact": 12,
 }
-"""Columns whose decimal text is a number, and its decimal places. All other text is text: a job id has no sum."""
+"""Numeric columns and their decimal places. Every other column is text, such as job ids made of digits."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet takes a cell that begins so for a formula."""
+"""A spreadsheet treats a cell that starts with one of these as a formula."""
 XLSX_ROWS_MAX = 1_048_575
-"""Rows below the header of a sheet: the format's own limit."""
+"""The format's limit of rows below the header."""
 XLSX_TEXT_MAX = 32_767
-"""Characters of a cell: the format's own limit."""
+"""The format's limit of characters in a cell."""
 WIDTH_MIN, WIDTH_MAX = 8, 60
-"""Characters a column of a sheet is wide."""
+"""Bounds of a column's width in characters."""
 DECIMAL_DIGITS = 38
 CREATED = datetime(1980, 1, 1, tzinfo=UTC)
-"""The same answer gives the same bytes, so a file does not say when it was written."""
+"""A fixed creation time, so that the same data gives the same bytes."""
 
 
 def check_format(form: str, formats: Sequence[str]) -> None:
-    """Raises UsageError for a format that is not among `formats`."""
+    """Raises UsageError for a format not in `formats`."""
     if form not in formats:
         raise UsageError(f"--format {form}: unknown; use {', '.join(formats)}")
 
 
 def render(listing: Listing, form: str) -> tuple[bytes, str]:
-    """(content, media type) of a listing in one of FORMATS. Raises UsageError for another, or too many rows for it."""
+    """(content, media type) of a listing. Raises UsageError for an unknown format or too many rows for it."""
     check_format(form, FORMATS)
     write, media_type = _WRITERS[form]
     return write(listing), media_type
@@ -57,12 +57,12 @@ def _json(listing: Listing) -> bytes:
 
 
 def _csv(listing: Listing) -> bytes:
-    """A header and a line a record; NULL is empty, nested values are JSON. Text that a spreadsheet would run as a formula
-    gets an apostrophe before it, as spreadsheets themselves mark text; numbers stay as they are.
+    """A header and one line per record; NULL is empty, nested values are JSON. Text that a spreadsheet would run as a
+    formula gets a leading apostrophe, which spreadsheets use to mark text; numbers are unchanged.
     """
     stream = io.StringIO()
     plain = csv.writer(stream, lineterminator="\n")
-    # The plain one leaves a carriage return bare, which readers take for the end of a line.
+    # The plain writer does not quote a carriage return, which readers take for the end of a line.
     quoting = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
     plain.writerow(listing.columns)
     for item in listing.items:
@@ -77,7 +77,7 @@ def _csv_cell(name: str, value: object) -> str:
 
 
 def _parquet(listing: Listing) -> bytes:
-    """Amounts are decimals, flags and counts their own types, all else text; NULL is null."""
+    """Parquet: amounts as decimals, flags and counts with their own types, all else as text."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -102,12 +102,12 @@ def _array(values: Sequence[object], name: str) -> pa.Array:
 
 
 def _xlsx(listing: Listing) -> bytes:
-    """A sheet of records with a frozen header, filters and real numbers, and one of what stands beside them."""
+    """Excel: a sheet of records with a frozen header, filters and numbers, and a sheet of totals."""
     from xlsxwriter import Workbook  # type: ignore[import-untyped]
 
     if len(listing.items) > XLSX_ROWS_MAX:
         raise UsageError(
-            f"--format xlsx: {len(listing.items)} rows, a sheet holds {XLSX_ROWS_MAX}; use csv or parquet, or group more"
+            f"--format xlsx: {len(listing.items)} rows are more than a sheet can hold ({XLSX_ROWS_MAX}); use csv or parquet, or group more"
         )
     stream = io.BytesIO()
     book = Workbook(stream, {"in_memory": True, "constant_memory": True})
@@ -137,12 +137,12 @@ def _xlsx(listing: Listing) -> bytes:
             elif value is not None:
                 sheet.write_string(row, column, visible(_text(value))[:XLSX_TEXT_MAX])
     if listing.extra:
-        _beside(book, listing, bold)
+        _totals(book, listing, bold)
     book.close()
     return stream.getvalue()
 
 
-def _beside(book: Any, listing: Listing, bold: Any) -> None:
+def _totals(book: Any, listing: Listing, bold: Any) -> None:
     sheet = book.add_worksheet("Totals")
     sheet.set_column(0, 0, 28)
     sheet.set_column(1, 1, 28)
@@ -156,7 +156,7 @@ def _beside(book: Any, listing: Listing, bold: Any) -> None:
 
 
 def _flat(extra: Mapping[str, Any], before: str = "") -> list[tuple[str, object]]:
-    """Nested names become words: {"total": {"cost": 1}} is ("total cost", 1)."""
+    """Joins nested names: {"total": {"cost": 1}} becomes ("total cost", 1)."""
     rows: list[tuple[str, object]] = []
     for name, value in extra.items():
         if isinstance(value, Mapping):
@@ -167,7 +167,7 @@ def _flat(extra: Mapping[str, Any], before: str = "") -> list[tuple[str, object]
 
 
 def _number(name: str, value: object) -> float | None:
-    """The number a cell holds, None for text, flags and NULL."""
+    """The number in a cell; None for text, flags and NULL."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, (int, float)):
@@ -195,4 +195,4 @@ _WRITERS: dict[str, tuple[Callable[[Listing], bytes], str]] = {
     "xlsx": (_xlsx, "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
 }
 FORMATS = tuple(_WRITERS)
-"""What an answer can be rendered as."""
+"""The supported formats."""

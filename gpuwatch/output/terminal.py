@@ -15,7 +15,7 @@ PIPED_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
 
 WORD_MAX = 100
-"""Characters of a word that a table breaks nowhere: the longest that people copy is a SHA-256 of 64."""
+"""Longest word that a table never breaks; the longest word people copy is a SHA-256 with 64 characters."""
 
 _NUMBERS = (
     "gpu_hours",
@@ -37,10 +37,10 @@ def as_text(listing: Listing, form: str, width: int) -> str:
 
 
 def as_table(listing: Listing, width: int) -> str:
-    """A table for a person, numbers to the right, `width` columns wide where that is enough.
+    """A table of `width` characters for people, with numbers aligned right.
 
-    Lines break between words only: a number, an id or a digest is copied as it stands. Where words alone are wider, columns
-    of `spare` are left out, and told below; what is wider even then runs over.
+    Lines break only between words, so that numbers, ids and digests can be copied. If the words alone are too wide,
+    columns in `spare` are dropped and listed below; a table that is still too wide exceeds `width`.
     """
     from rich import box
     from rich.console import Console
@@ -68,24 +68,24 @@ def as_table(listing: Listing, width: int) -> str:
     if listing.items:
         console.print(table)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
-    told = [f"Not shown for want of room: {', '.join(left_out)}; --format json has all."] if left_out else []
-    return "\n".join([*lines, *(visible(line) for line in [*listing.foot, *told])]).strip("\n") + "\n"
+    hidden = [f"Columns not shown: {', '.join(left_out)}; --format json has all."] if left_out else []
+    return "\n".join([*lines, *(visible(line) for line in [*listing.foot, *hidden])]).strip("\n") + "\n"
 
 
 def _edges(names: Sequence[str]) -> int:
-    """Columns of the terminal that lie between and beside those of a table."""
+    """Characters that separate the columns of a table."""
     return 3 * len(names) - 1
 
 
 def _least(title: str, cells: Sequence[str]) -> int:
-    """The width of a column that breaks no word, short of one that no table is made for."""
+    """The smallest width of a column that breaks no word, at most WORD_MAX."""
     from rich.cells import cell_len
 
     return min(max((cell_len(word) for text in (title, *cells) for word in text.split()), default=1), WORD_MAX)
 
 
 def _widths(columns: Sequence[tuple[str, Sequence[str]]], room: int) -> list[int]:
-    """Widths of columns (title, cells) that fit into `room`: the widest break first, and none below its longest word."""
+    """Widths of columns (title, cells) that fit into `room`: shrinks the widest first, none below its longest word."""
     from rich.cells import cell_len
 
     least = [_least(title, cells) for title, cells in columns]
@@ -101,7 +101,7 @@ def _widths(columns: Sequence[tuple[str, Sequence[str]]], room: int) -> list[int
 
 
 def terminal_width(stream: TextIO) -> int:
-    """Columns of the terminal, PIPED_WIDTH where there is none."""
+    """The width of the terminal, or PIPED_WIDTH without one."""
     return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns if stream.isatty() else PIPED_WIDTH
 
 

@@ -52,7 +52,7 @@ def test_a_revoked_token_is_listed_as_such(tmp_path: Path) -> None:
     identity = json.loads(run("list", "--data", str(tmp_path), "--format", "json")[0])["items"][0]["id"]
     said = [run("revoke", identity, "--data", str(tmp_path))[1].strip() for _ in range(2)]
 
-    assert [f"token {identity} revoked", f"token {identity} was revoked before"] == said
+    assert [f"token {identity} revoked", f"token {identity} was already revoked"] == said
     assert "revoked" == json.loads(run("list", "--data", str(tmp_path), "--format", "json")[0])["items"][0]["state"]
 
 

@@ -517,7 +517,7 @@ def test_the_lines_below_the_table() -> None:
 
     assert "c1: 1 GPUs free, 1 stranded (100.0 %): 1 too few free GPUs, or memory slices, together" == lines[0]
     assert f"c1: largest gang of {H100}: node 1, nvlink unknown, leaf unknown, cluster 1" == lines[1]
-    assert "c1: asked for, and no place now: 2" == lines[2]
+    assert "c1: requested shapes that do not fit now: 2" == lines[2]
     assert "Stranded: 2.00 USD an hour" == lines[-1]
     assert f"2 of {H100} or h200" == command._asked({"shape": "2", "gpu_models": [H100, "h200"]})
 

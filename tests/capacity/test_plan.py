@@ -294,5 +294,5 @@ def test_better_layouts_are_told_in_lines() -> None:
 
     assert [
         "c1: GPU-m 1g.10gb+1g.10gb+1g.10gb+1g.10gb+1g.10gb+1g.10gb+1g.10gb -> 3g.40gb+3g.40gb",
-        "c1: of the MIG demand of the last week 25.0 % found an instance; it would be 100.0 %",
+        "c1: 25.0 % of last week's MIG demand found an instance; with better layouts 100.0 %",
     ] == list(command._layouts({"repartition": [row]}))

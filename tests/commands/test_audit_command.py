@@ -60,7 +60,7 @@ def aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["--bundle", ".", "--data", "d"], "--bundle and --data: name one", id="two sources"),
+        pytest.param(["--bundle", ".", "--data", "d"], "--bundle and --data: use only one", id="two sources"),
         pytest.param(["--data", "d", "--since", "7d"], "--since: only with --prometheus", id="since of no Prometheus"),
         pytest.param(["--bundle", ".", "--fail-on", "huge"], "--fail-on huge: use one of info", id="no severity"),
         pytest.param(["--bundle", ".", "--paper", "a5"], "--paper a5: use a4 or letter", id="no paper"),

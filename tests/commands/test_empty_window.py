@@ -83,7 +83,7 @@ def test_a_long_history_proposes_its_last_week() -> None:
 
 
 def test_empty_books_say_so() -> None:
-    assert "the books are empty" in empty_window.words(None)
+    assert "the ledger is empty" in empty_window.words(None)
 
 
 def test_a_server_says_when_its_data_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,11 +118,11 @@ def test_a_table_of_findings_has_their_keys_or_says_where_they_are(
 ) -> None:
     monkeypatch.setattr(findings_read, "read", lambda *_, **__: [finding("idle-hoarding-0a1b2c3d")])
     wide = command("findings", "--format", "table")[1]
-    monkeypatch.setattr("gpuwatch.output.listing.PIPED_WIDTH", 80)
+    monkeypatch.setattr("gpuwatch.output.terminal.PIPED_WIDTH", 80)
     narrow = command("findings", "--format", "table")[1]
 
     assert "idle-hoarding-0a1b2c3d" in wide
-    assert "Not shown for want of room: key; --format json has all." in narrow
+    assert "Columns not shown: key; --format json has all." in narrow
 
 
 def test_no_line_to_paste_is_said(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,4 +131,4 @@ def test_no_line_to_paste_is_said(command: Any, monkeypatch: pytest.MonkeyPatch)
     code, output, errors = command("reclaim", "--commands")
 
     assert (0, "") == (code, output)
-    assert errors.startswith("Nothing to paste")
+    assert errors.startswith("No job has a recommended command")

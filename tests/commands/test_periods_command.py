@@ -17,7 +17,7 @@ from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.billing.periods.frozen import digest_of
 from gpuwatch.billing.periods.repository import Periods
 from gpuwatch.cli import app
-from gpuwatch.commands.period import _dear
+from gpuwatch.commands.period import _most_expensive
 from gpuwatch.policy.ownership import TeamRule
 from gpuwatch.policy.repository import replace_team_rules
 from gpuwatch.rates.card import Rate
@@ -198,7 +198,7 @@ def test_a_missing_folder_is_named_and_not_made(data: Path, tmp_path: Path, form
     arguments = ["chargeback", "--window", WEEK, "--format", form, "--out", str(out), "--data", str(data)]
     done = RUNNER.invoke(app, arguments)
 
-    assert (2, True) == (done.exit_code, f"there is no folder {out.parent}" in done.stderr.replace("\n", " "))
+    assert (2, True) == (done.exit_code, f"the folder {out.parent} does not exist" in done.stderr.replace("\n", " "))
     assert not out.parent.exists()
 
 
@@ -228,7 +228,7 @@ def test_the_audit_log_tells_the_rows_that_changed(data: Path) -> None:
         pytest.param(["period", "close", "lastweek"], "name an ISO week such as 2026-W47", id="no name of a period"),
         pytest.param(["period", "verify", "2025-W01"], "was never closed", id="nothing to verify"),
         pytest.param(["audit-log", "--what", "rats"], "known: budgets, channels", id="no such word"),
-        pytest.param(["audit-log", "--since", "x"], "write RFC 3339", id="no time"),
+        pytest.param(["audit-log", "--since", "x"], "use RFC 3339", id="no time"),
     ],
 )
 def test_what_is_wrong_is_named(data: Path, arguments: list[str], said: str) -> None:
@@ -240,7 +240,7 @@ def test_what_is_wrong_is_named(data: Path, arguments: list[str], said: str) -> 
 def test_rows_are_shown_dearest_first_by_number() -> None:
     """And those without a price last, whatever their text sorts as."""
     costs = ["27.8", None, "3.02", "28.05"]
-    found = sorted(({"currency": "USD", "cost_exact": cost} for cost in costs), key=_dear)
+    found = sorted(({"currency": "USD", "cost_exact": cost} for cost in costs), key=_most_expensive)
     assert ["28.05", "27.8", "3.02", None] == [row["cost_exact"] for row in found]
 
 
@@ -254,4 +254,4 @@ def test_corrections_are_added_up_by_currency(data: Path) -> None:
     answer = json.loads(told(data, "period", "show", WEEK, "--corrections", "--format", "json"))
     assert [{"cost": "1.00", "currency": "USD"}] == answer["total"]
     table = told(data, "period", "show", WEEK, "--corrections", "--format", "table")
-    assert "Corrections: 1.00 USD in all" in table
+    assert "Corrections: 1.00 USD in total" in table

@@ -172,7 +172,7 @@ class Server:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             assert selector.select(PATIENCE_S), f"the server did not start:\n{self.log}"
         line = self.process.stdout.readline().decode()
-        found = re.fullmatch(r"gpuwatch serves (http://\S+)\n", line)
+        found = re.fullmatch(r"gpuwatch listening on (http://\S+)\n", line)
         assert found, f"the server ended or said something else: {line!r}\n{self.log}"
         return found[1]
 

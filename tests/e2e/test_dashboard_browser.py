@@ -233,13 +233,13 @@ def test_a_finding_is_acknowledged_with_a_reason(real: tuple[str, Api], tab: Ope
     page.wait_for_url(re.compile("/ui/findings/."), timeout=PATIENCE_MS)
     key = page.url.partition("?")[0].rpartition("/")[2]
     page.get_by_role("button", name="Acknowledge").click()
-    expect(page.locator("#said")).to_contain_text("Give a reason", timeout=PATIENCE_MS)
+    expect(page.locator("#message")).to_contain_text("Enter a reason", timeout=PATIENCE_MS)
 
     assert [] == page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"]
 
     page.get_by_label("Reason").fill("they are warming up")
     page.get_by_role("button", name="Acknowledge").click()
-    expect(page.locator("#said")).to_contain_text("Acknowledge: done", timeout=PATIENCE_MS)
+    expect(page.locator("#message")).to_contain_text("Acknowledge: done", timeout=PATIENCE_MS)
     expect(page.locator(".history")).to_contain_text("they are warming up", timeout=PATIENCE_MS)
 
     said = page.request.get(f"{base}/api/v1/findings/{key}").json()["actions"][0]
@@ -288,7 +288,7 @@ def test_the_drawer_opens_on_a_phone_and_closes_with_the_page(fake: tuple[str, F
     page = opened.open("/ui/")
     page.locator(".drawer-box summary").click()
     page.locator(".drawer").get_by_role("link", name="Data quality").click()
-    expect(page.locator("h1")).to_contain_text("trusted", timeout=PATIENCE_MS)
+    expect(page.locator("h1")).to_contain_text("trust these numbers", timeout=PATIENCE_MS)
 
     expect(page.locator(".drawer")).to_be_hidden(timeout=PATIENCE_MS)
 

@@ -82,5 +82,5 @@ def test_a_table_that_fits_leaves_nothing_out_and_breaks_between_words() -> None
 
 
 def test_a_narrow_table_leaves_out_what_matters_least_and_says_so() -> None:
-    assert "Not shown for want of room: by, why; --format json has all." == as_text(WIDE, "table", 100).splitlines()[-1]
+    assert "Columns not shown: by, why; --format json has all." == as_text(WIDE, "table", 100).splitlines()[-1]
     assert "several" in as_text(WIDE, "csv", 100)

@@ -23,7 +23,7 @@ from tests.worlds.world import CLUSTER, H100, HOUR, Gpu, World, claim, minutes, 
 
 RUNNER = CliRunner()
 DOUBT = "no run or rule names team 'vison'; known: vision, a-team"
-NOBODY = "no team 'vison' in the books; known: vision, a-team"
+NOBODY = "there is no team 'vison' in the ledger; known: vision, a-team"
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,9 @@ def test_doubts_are_bounded() -> None:
         pytest.param(["decide", "spot", "--team", "vison"], NOBODY, id="decisions"),
         pytest.param(["shapes", "--cluster", CLUSTER], "", id="shapes of a known cluster"),
         pytest.param(
-            ["shapes", "--cluster", "nosuch"], f"no cluster 'nosuch' in the books; known: {CLUSTER}", id="shapes"
+            ["shapes", "--cluster", "nosuch"],
+            f"there is no cluster 'nosuch' in the ledger; known: {CLUSTER}",
+            id="shapes",
         ),
         pytest.param(
             ["token", "create", "--scope", "read", "--team", "vison"], DOUBT, id="a token is made and doubted"

@@ -148,7 +148,7 @@ def test_prometheus_and_gpuwatch_agree(tmp_path: Path, exporter: Exporter) -> No
     serve = [sys.executable, "-m", "gpuwatch", "serve", "--data", str(data), "--config", str(config), "--port", "0"]
     log = tmp_path / "gpuwatch.log"
     with running(serve, log, os.environ | {"PYTHONUNBUFFERED": "1"}):
-        url = wait_until(lambda: re.findall(r"gpuwatch serves (\S+)", log.read_text())[0], "gpuwatch serve")
+        url = wait_until(lambda: re.findall(r"gpuwatch listening on (\S+)", log.read_text())[0], "gpuwatch serve")
         yaml = tmp_path / "prometheus.yml"
         yaml.write_text(
             "global: {scrape_interval: 2s, scrape_timeout: 1900ms}\n"

@@ -59,7 +59,7 @@ def test_recipients_on_the_command_line(tmp_path: Path) -> None:
     refused = RUNNER.invoke(app, ["report", "recipients", "set", str(file), *where])
     shown = RUNNER.invoke(app, ["report", "recipients", "show", *where, "--format", "json"])
 
-    assert ["2 teams with recipients, version 1\n", "2 teams with recipients, version 1, as before\n"] == [
+    assert ["2 teams with recipients, version 1\n", "2 teams with recipients, version 1, unchanged\n"] == [
         one.stdout for one in done
     ]
     assert (2, True) == (refused.exit_code, "'nobody' is not an address" in " ".join(refused.output.split()))

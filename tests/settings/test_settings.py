@@ -85,7 +85,7 @@ def test_other_variables_are_left_alone(environ: dict[str, str]) -> None:
                      'mig_share_method = "fair"', id="unknown method"),
         pytest.param("minute_retention_days is less than raw_retention_days", "minute_retention_days = 7",
                      id="minutes kept shorter than samples"),
-        pytest.param("idle_minuts in .* is not known; did you mean idle_minutes", "idle_minuts = 5", id="misspelt"),
+        pytest.param("idle_minuts in .* is unknown; did you mean idle_minutes", "idle_minuts = 5", id="misspelt"),
     ],
 )  # fmt: skip
 def test_a_bad_value_names_itself(tmp_path: Path, problem: str, line: str) -> None:
@@ -96,8 +96,8 @@ def test_a_bad_value_names_itself(tmp_path: Path, problem: str, line: str) -> No
 @pytest.mark.parametrize(
     ("problem", "text"),
     [
-        pytest.param(r"\[gpuwach\] in .* is not known; did you mean gpuwatch", "[gpuwach]\n", id="a misspelt table"),
-        pytest.param(r"threads in .* stands outside \[gpuwatch\]", "threads = 2\n", id="a setting outside the table"),
+        pytest.param(r"\[gpuwach\] in .* is unknown; did you mean gpuwatch", "[gpuwach]\n", id="a misspelt table"),
+        pytest.param(r"threads in .* is outside \[gpuwatch\]", "threads = 2\n", id="a setting outside the table"),
         pytest.param("is not a table", "gpuwatch = 1\n", id="the table is a number"),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_command_that_only_needs_settings_leaves_sources_and_channels_alone(tm
 
 
 def test_the_service_knows_every_table(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"\[smoke\] in .* is not known; known: dcgm, gpuwatch"):
+    with pytest.raises(UsageError, match=r"\[smoke\] in .* is unknown; known: dcgm, gpuwatch"):
         load_settings(written(tmp_path, "[smoke]\n"), {}, ("dcgm",))
 
 
@@ -185,7 +185,7 @@ def test_a_check_says_what_would_run_and_no_secret(tmp_path: Path) -> None:
         "source   dcgm http://n1:9400/metrics  (cluster east, every 15 s)\n"
         "source   dcgm http://n2:9400/metrics  (cluster east, every 15 s)\n"
         "channel  ops  (slack, from medium)\n"
-        "The configuration is right: 2 sources, 1 channel.\n"
+        "The configuration is valid: 2 sources, 1 channel.\n"
     ) == out
     assert "s3cret" not in out
 
@@ -202,4 +202,4 @@ def test_a_check_names_every_mistake_and_ends_with_2(tmp_path: Path) -> None:
 def test_a_check_of_nothing_is_right(tmp_path: Path) -> None:
     done = RUNNER.invoke(app, ["serve", "--check", "--data", str(tmp_path / "data")])
 
-    assert (0, "The configuration is right: 0 sources, 0 channels.\n") == (done.exit_code, done.stdout)
+    assert (0, "The configuration is valid: 0 sources, 0 channels.\n") == (done.exit_code, done.stdout)
