@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -82,12 +83,25 @@ def routes() -> list[str]:
     return rows
 
 
+def thresholds(rule: str) -> list[str]:
+    """Every threshold of a detector with its default and where the number comes from."""
+    from gpuwatch.rules.rule import rules
+    from tests.worlds.detectors import printed
+
+    return [_row(f"`{one.name}`", printed(one.name, one.value), one.source) for one in rules()[rule].thresholds]
+
+
 TABLES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "settings": ("docs/reference/settings.md", settings),
     "kinds": ("docs/reference/commands.md", kinds),
     "commands": ("docs/reference/commands.md", commands),
     "detectors": ("docs/detectors/README.md", detectors),
     "routes": ("docs/reference/api.md", routes),
+    **{
+        page.stem: (f"docs/detectors/{page.name}", partial(thresholds, page.stem))
+        for page in sorted((ROOT / "docs/detectors").glob("*.md"))
+        if f"<!-- begin {page.stem}:" in page.read_text("utf-8")
+    },
 }
 """Name of a table: its page, and what makes its rows."""
 

@@ -13,6 +13,7 @@ from tests.house import docs_tables
 ROOT = Path(__file__).parents[2]
 RULE_HEADINGS = ["What it reports", "Thresholds", "What it does not flag", "Fix"]
 RULE_PAGES = sorted(path for path in (ROOT / "docs/detectors").glob("*.md") if path.stem != "README")
+ANCHOR = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -91,3 +92,20 @@ def test_links_lead_somewhere(page: Path) -> None:
     missing = [target for target in targets if not (page.parent / target).exists()]
 
     assert [] == [target for target in missing if not target.endswith("bench/RESULTS.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_to_a_heading(page: Path) -> None:
+    """The part of a link behind its # is a heading of the page it names."""
+    links = [
+        ((page.parent / target).resolve() if target else page, anchor)
+        for target, anchor in ANCHOR.findall(page.read_text("utf-8"))
+    ]
+
+    assert [] == [f"{target.name}#{anchor}" for target, anchor in links if anchor not in anchors(target)]
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as links name them."""
+    headings = re.findall(r"^#+ (.+?)\s*$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
