@@ -1,4 +1,4 @@
-"""The agent's beat: reads the node on its own clock, so that a scrape costs nothing and gets the last page."""
+"""Reads the node at an interval, so that each scrape only returns the last page."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpuwatch.core.errors import SourceUnreachable
 
 STALE_ROUNDS = 3
 STALE_LEAST_S = 30.0
-"""A page older than that many rounds, and than this, is not given out: a driver that hangs must not look healthy."""
+"""A page older than both of these is not returned, so that a driver that hangs does not look healthy."""
 STOP_S = 5.0
 WARM_S = 0.5
-"""Between the first two rounds: averages need two."""
+"""Time between the first two rounds, because averages need two readings."""
 
 
 class Agent:
@@ -27,16 +27,16 @@ class Agent:
         self,
         reader: NodeReader,
         interval_s: float,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock_s` tells the age of a page: never the wall clock, which may be set back and leave it fresh for ever."""
+        """`clock_s` measures the age of a page, so it must be monotonic."""
         self._reader = reader
         self._interval_s = interval_s
-        self._say = say
+        self._log = log
         self._clock_s = clock_s
         self._last = (b"", 0.0)
-        """The last page, and when it was read."""
+        """The last page and the time of its reading."""
         self._error = "no reading yet"
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="nvml", daemon=True)
@@ -46,7 +46,7 @@ class Agent:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends reading and leaves NVML, unless the driver hangs."""
+        """Stops reading and shuts NVML down, unless the driver hangs."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(STOP_S)
@@ -54,34 +54,34 @@ class Agent:
             self._reader.close()
 
     def read(self) -> None:
-        """One round. One that fails as a whole is said, and the page ages."""
+        """One round. If it fails, the error is logged and the last page is kept."""
         try:
             node = self._reader.read()
             self._last, self._error = (page(node, time.time()), self._clock_s()), ""
         except Exception as error:  # noqa: BLE001 - a round that fails never stops the rounds
-            said = f"reading failed: {type(error).__name__}: {error}"
-            if said != self._error:
-                self._say(said)
-            self._error = said
+            message = f"reading failed: {type(error).__name__}: {error}"
+            if message != self._error:
+                self._log(message)
+            self._error = message
 
     def page(self) -> tuple[bytes, str]:
-        """The last page, and why there is none to give ("" when there is)."""
+        """The last page, and why there is none ("" if there is one)."""
         body, read_s = self._last
         age_s = self._clock_s() - read_s
         if body and age_s <= max(STALE_ROUNDS * self._interval_s, STALE_LEAST_S):
             return body, ""
         if body:
-            return b"", f"the last reading is {age_s:.0f} s old: {self._error or 'the driver does not answer'}"
+            return b"", f"the last reading is {age_s:.0f} s old: {self._error or 'the driver does not respond'}"
         return b"", self._error
 
     def once(self) -> bytes:
-        """A page of two rounds: profiling averages need two. Raises SourceUnreachable where a round failed."""
+        """A page after two rounds, which profiling averages need. Raises SourceUnreachable if a round failed."""
         self.read()
         self._ended.wait(WARM_S)
         self.read()
-        body, lack = self.page()
-        if lack:
-            raise SourceUnreachable(f"agent: {lack}")
+        body, error = self.page()
+        if error:
+            raise SourceUnreachable(f"agent: {error}")
         return body
 
     def _work(self) -> None:
@@ -93,6 +93,6 @@ class Agent:
             self._ended.wait(max(0.0, self._interval_s - (time.monotonic() - start_s)))
 
 
-def make(interval_s: float, jobs: Path | None, say: Callable[[str], None], library: Any = None) -> Agent:
-    """The agent of this node. Raises SourceUnreachable where there is no driver or no GPU, and says what is missing."""
-    return Agent(NodeReader(open_library(library), host_name(), jobs), interval_s, say)
+def create_agent(interval_s: float, jobs: Path | None, log: Callable[[str], None], library: Any = None) -> Agent:
+    """The agent of this node. Raises SourceUnreachable with what is missing if there is no driver or no GPU."""
+    return Agent(NodeReader(open_library(library), host_name(), jobs), interval_s, log)

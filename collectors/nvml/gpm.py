@@ -1,7 +1,7 @@
 """Profiling ratios and rates from NVML's GPU performance monitoring: Hopper and newer.
 
-A value is the average between two samples, so that a longer time between readings loses nothing. NVML counts in
-percent and MiB/s and names RX before TX; DCGM has ratios, bytes/s and TX first.
+A value is the average between two samples, so a longer interval between readings loses nothing. NVML reports percent
+and MiB/s; DCGM reports ratios and bytes/s.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gpuwatch.collectors.nvml.fields import MIB, GpuGone, Readings, asked, done
+from gpuwatch.collectors.nvml.calls import GpuGone, Readings, query, succeeds
+from gpuwatch.collectors.nvml.fields import MIB
 
 MIN_SPAN_NS = 100_000_000
-"""NVML wants so much time between two samples."""
+"""The minimum time between two samples that NVML requires."""
 MAX_SPAN_NS = 600_000_000_000
-"""An older sample is thrown away: an average over it says nothing about now."""
+"""An older sample is discarded, because an average since then is not current."""
 MAX_KEPT = 1_024
-"""GPUs and instances whose last sample is kept."""
+"""The most GPUs and instances whose last sample is kept."""
 
 RATIOS: tuple[tuple[str, str], ...] = (
     ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "NVML_GPM_METRIC_GRAPHICS_UTIL"),
@@ -59,14 +60,14 @@ class Gpm:
         self._kept: dict[Key, tuple[Any, int]] = {}
 
     def supported(self, gpu: Any) -> bool:
-        """Whether this GPU has performance monitoring: never before Hopper. Raises GpuGone."""
-        said = asked(self._library, "nvmlGpmQueryDeviceSupport", gpu)
-        return said is not None and bool(said.isSupportedDevice)
+        """Whether this GPU has performance monitoring, which needs Hopper or newer. Raises GpuGone."""
+        support = query(self._library, "nvmlGpmQueryDeviceSupport", gpu)
+        return support is not None and bool(support.isSupportedDevice)
 
     def read(self, gpu: Any, uuid: str, gi: int, now_ns: int, wanted: tuple[tuple[str, str], ...]) -> Readings:
-        """Averages since the last call for the same GPU (gi = WHOLE) or instance; nothing at the first. Raises GpuGone.
+        """Averages since the last call for the same GPU (gi = WHOLE) or instance, empty at first. Raises GpuGone.
 
-        An instance without a compute instance, and a value that is no number, are absent.
+        Values that are not finite numbers, and instances without a compute instance, are omitted.
         """
         key = (uuid, gi)
         kept = self._kept.get(key)
@@ -90,24 +91,24 @@ class Gpm:
             self._free(kept[0])
 
     def keep(self, alive: set[Key]) -> None:
-        """Forgets the samples of all others: GPUs and instances that are gone."""
+        """Frees the samples of GPUs and instances that no longer exist."""
         for key in [key for key in self._kept if key not in alive]:
             self._drop(key)
 
     def close(self) -> None:
-        """Gives every sample back."""
+        """Frees all samples."""
         self.keep(set())
 
     def _sample(self, gpu: Any, gi: int) -> Any:
         library = self._library
-        sample = asked(library, "nvmlGpmSampleAlloc")
+        sample = query(library, "nvmlGpmSampleAlloc")
         if sample is None:
             return None
         try:
             if gi == WHOLE:
-                taken = done(library, "nvmlGpmSampleGet", gpu, sample)
+                taken = succeeds(library, "nvmlGpmSampleGet", gpu, sample)
             else:
-                taken = done(library, "nvmlGpmMigSampleGet", gpu, gi, sample)
+                taken = succeeds(library, "nvmlGpmMigSampleGet", gpu, gi, sample)
         except GpuGone:
             self._free(sample)
             raise
@@ -119,18 +120,18 @@ class Gpm:
     def _between(self, older: Any, newer: Any, wanted: tuple[tuple[str, str], ...]) -> Readings:
         library = self._library
         ids = [(name, id) for name, constant in wanted if (id := getattr(library, constant, None)) is not None]
-        question = library.c_nvmlGpmMetricsGet_t()
-        question.version = library.NVML_GPM_METRICS_GET_VERSION
-        question.numMetrics = len(ids)
-        question.sample1, question.sample2 = older, newer
+        request = library.c_nvmlGpmMetricsGet_t()
+        request.version = library.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(ids)
+        request.sample1, request.sample2 = older, newer
         for at, (_, id) in enumerate(ids):
-            question.metrics[at].metricId = id
-        if asked(library, "nvmlGpmMetricsGet", question) is None:
+            request.metrics[at].metricId = id
+        if query(library, "nvmlGpmMetricsGet", request) is None:
             return {}
         rates = {name for name, _ in RATES}
         found: Readings = {}
         for at, (name, _) in enumerate(ids):
-            metric = question.metrics[at]
+            metric = request.metrics[at]
             if metric.nvmlReturn == 0 and math.isfinite(metric.value):
                 found[name] = round(metric.value * MIB) if name in rates else metric.value / 100.0
         return found
@@ -140,6 +141,6 @@ class Gpm:
 
     def _free(self, sample: Any) -> None:
         try:
-            done(self._library, "nvmlGpmSampleFree", sample)
+            succeeds(self._library, "nvmlGpmSampleFree", sample)
         except GpuGone:
             return

@@ -1,4 +1,4 @@
-"""The agent's two pages over HTTP: /metrics and /health, few requests at once, small ones only."""
+"""Serves the agent's pages /metrics and /health over HTTP, with limits on connections and time."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 from gpuwatch.core.errors import SourceUnreachable
 
 MAX_CONNECTIONS = 16
-"""More at once are refused: readers are few, and each gets the page that is there."""
-WAIT_S = 10.0
-"""How long a connection may say nothing."""
+"""The most concurrent connections."""
+IDLE_TIMEOUT_S = 10.0
+"""How long a connection may be idle."""
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 STOP_S = 5.0
 
 Page = Callable[[], tuple[bytes, str]]
 
 
-def only_here(host: str) -> bool:
-    """Whether an address is reachable from this machine only."""
+def is_loopback(host: str) -> bool:
+    """Whether an address can only be reached from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -30,7 +30,7 @@ def only_here(host: str) -> bool:
 
 
 class Server:
-    """Answers GET and HEAD in threads of its own."""
+    """Serves GET and HEAD in its own threads."""
 
     def __init__(self, bound: ThreadingHTTPServer) -> None:
         self._bound = bound
@@ -40,11 +40,11 @@ class Server:
         self._thread = threading.Thread(target=bound.serve_forever, name="http", daemon=True)
 
     def start(self) -> None:
-        """Starts to answer."""
+        """Starts serving."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends: no new requests; those at work are left to end by themselves."""
+        """Stops accepting requests; those in progress are completed."""
         if self._thread.is_alive():
             self._bound.shutdown()
             self._thread.join(STOP_S)
@@ -52,18 +52,18 @@ class Server:
 
 
 def server(page: Page, host: str, port: int) -> Server:
-    """A server of `page`, bound and listening. Raises SourceUnreachable where the address cannot be had."""
+    """A server of `page`, bound and listening. Raises SourceUnreachable if the address is not available."""
 
-    class Answer(_Answer):
+    class Handler(_Handler):
         pages = staticmethod(page)
 
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return Server(_bounded(family)((host, port), Answer))
+        return Server(_bounded(family)((host, port), Handler))
     except OSError as error:
         raise SourceUnreachable(
-            f"agent: cannot listen on {host} port {port}: {error.strerror or error}; give another --host or --port "
-            "(dcgm-exporter listens on 9400: where it runs, no agent is needed)"
+            f"agent: cannot listen on {host} port {port}: {error.strerror or error}; choose another --host or --port "
+            "(dcgm-exporter also uses 9400; a node that runs it does not need the agent)"
         ) from error
 
 
@@ -93,34 +93,34 @@ def _bounded(family: int) -> type[ThreadingHTTPServer]:
                 free.release()
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that went away is no news."""
+            """A client that disconnected is not logged."""
 
     return Bounded
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     pages: Page
-    timeout = WAIT_S
+    timeout = IDLE_TIMEOUT_S
     protocol_version = "HTTP/1.1"
     server_version = "gpuwatch-agent"
     sys_version = ""
 
     def do_GET(self) -> None:
-        """The page that is asked for; 503 with the reason where there is no fresh reading."""
+        """Sends the requested page, or 503 with the reason if there is no current reading."""
         path = self.path.partition("?")[0]
-        body, lack = self.pages()
+        body, error = self.pages()
         if path == "/metrics":
-            self._say(503 if lack else 200, f"{lack}\n".encode() if lack else body)
+            self._send(503 if error else 200, f"{error}\n".encode() if error else body)
         elif path == "/health":
-            self._say(503 if lack else 200, (f"{lack}\n" if lack else "ok\n").encode())
+            self._send(503 if error else 200, (f"{error}\n" if error else "ok\n").encode())
         elif path == "/":
-            self._say(200, b"gpuwatch agent: /metrics /health\n")
+            self._send(200, b"gpuwatch agent: /metrics /health\n")
         else:
-            self._say(404, b"not found: /metrics or /health\n")
+            self._send(404, b"not found: /metrics or /health\n")
 
     do_HEAD = do_GET
 
-    def _say(self, status: int, body: bytes) -> None:
+    def _send(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", TEXT)
         self.send_header("Content-Length", str(len(body)))
@@ -130,4 +130,4 @@ class _Answer(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged: every scrape would be a line."""
+        """Requests are not logged, because every scrape would be a line."""

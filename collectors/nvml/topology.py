@@ -1,7 +1,7 @@
-"""Links inside a node as `nvidia-smi topo -m` has them, from NVML and from the PCI tree of /sys.
+"""Links within a node like `nvidia-smi topo -m`, from NVML and the PCI tree in /sys.
 
-Levels: NV<n> for n NVLinks (direct, or through NVSwitch), else how far two devices are apart on PCI: PIX one switch,
-PXB several, PHB the host bridge, NODE the NUMA node, SYS the sockets. What cannot be known is absent.
+Levels: NV<n> for n NVLinks (direct or through NVSwitch), else the distance on PCI: PIX one switch, PXB several
+switches, PHB the host bridge, NODE the same NUMA node, SYS another one. An unknown level is absent.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.collectors.nvml.fields import MAX_LINKS, asked, text
+from gpuwatch.collectors.nvml.calls import query, text
+from gpuwatch.collectors.nvml.nvlink import MAX_LINKS
 
 SYS = Path("/sys")
 MAX_NICS = 64
 CPU_WORDS = 64
-"""Words of 64 CPUs that NVML is given room for."""
+"""The size of the CPU mask requested from NVML, in words of 64 CPUs."""
 LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-"""By nvmlGpuTopologyLevel; two GPUs on one board share its bridge."""
+"""By nvmlGpuTopologyLevel; level 0 is two GPUs on the same board."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A row of the matrix: a GPU, or a network card by the name that the matrix gives it."""
+    """A row of the matrix: a GPU or a network card, with its name in the matrix."""
 
     name: str
     handle: Any = None
@@ -59,9 +60,9 @@ def matrix(library: Any, gpus: list[tuple[int, Any, str, str]], sys: Path = SYS)
 
 
 def pci_level(a: list[str], b: list[str], a_numa: int | None, b_numa: int | None) -> str | None:
-    """How far two devices are apart, by their paths below the host bridge (the bridge first, the device last).
+    """The distance of two devices by their paths from the host bridge to the device.
 
-    None where a path or a NUMA node is not known.
+    None if a path or a NUMA node is unknown.
     """
     if not a or not b:
         return None
@@ -72,12 +73,12 @@ def pci_level(a: list[str], b: list[str], a_numa: int | None, b_numa: int | None
     shared = len(os.path.commonprefix([a, b]))
     if shared == 1:
         return "PHB"
-    # Below a shared port each device hangs at a port of its own: then the shared one leads into one switch.
+    # If each device has its own port directly below the shared one, both are on the same switch.
     return "PIX" if max(len(a), len(b)) - shared <= 2 else "PXB"
 
 
 def cpu_list(words: list[int]) -> str:
-    """ "0-51,104-155" of a bit mask in words of 64 CPUs."""
+    """A bit mask in words of 64 CPUs as text: "0-51,104-155"."""
     cpus = [64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1]
     runs: list[list[int]] = []
     for cpu in cpus:
@@ -90,34 +91,34 @@ def cpu_list(words: list[int]) -> str:
 
 def _gpu(library: Any, index: int, handle: Any, uuid: str, pci: str, sys: Path) -> Device:
     details: dict[str, str] = {}
-    words = asked(library, "nvmlDeviceGetCpuAffinity", handle, CPU_WORDS)
+    words = query(library, "nvmlDeviceGetCpuAffinity", handle, CPU_WORDS)
     if words is not None and (cpus := cpu_list(list(words))):
         details["cpu_affinity"] = cpus
     scope = getattr(library, "NVML_AFFINITY_SCOPE_NODE", 0)
-    nodes = asked(library, "nvmlDeviceGetMemoryAffinity", handle, 1, scope)
+    nodes = query(library, "nvmlDeviceGetMemoryAffinity", handle, 1, scope)
     if nodes is not None and (numa := cpu_list(list(nodes))):
         details["numa_affinity"] = numa
     elif (node := _numa(sys, pci)) is not None:
         details["numa_affinity"] = str(node)
-    own = asked(library, "nvmlDeviceGetNumaNodeId", handle)
+    own = query(library, "nvmlDeviceGetNumaNodeId", handle)
     if own is not None and own >= 0:
         details["gpu_numa_id"] = str(own)
     return Device(f"GPU{index}", handle, uuid, pci, details)
 
 
 def _links(library: Any, device: Device) -> dict[str, int]:
-    """Active NVLinks of a GPU by the PCI address at their other end, "" for a switch."""
+    """The number of a GPU's active NVLinks by the PCI address of the other end, "" for a switch."""
     found: dict[str, int] = {}
     for link in range(MAX_LINKS):
-        state = asked(library, "nvmlDeviceGetNvLinkState", device.handle, link)
+        state = query(library, "nvmlDeviceGetNvLinkState", device.handle, link)
         if state is None:
             break
         if state != library.NVML_FEATURE_ENABLED:
             continue
-        kind = asked(library, "nvmlDeviceGetNvLinkRemoteDeviceType", device.handle, link)
+        kind = query(library, "nvmlDeviceGetNvLinkRemoteDeviceType", device.handle, link)
         other = ""
         if kind != library.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-            remote = asked(library, "nvmlDeviceGetNvLinkRemotePciInfo", device.handle, link)
+            remote = query(library, "nvmlDeviceGetNvLinkRemotePciInfo", device.handle, link)
             other = "" if remote is None else address(text(remote.busId))
         found[other] = found.get(other, 0) + 1
     return found
@@ -127,22 +128,22 @@ def _between_gpus(library: Any, a: Device, b: Device, links: dict[str, dict[str,
     direct = links[a.name].get(address(b.pci), 0)
     through = min(links[a.name].get("", 0), links[b.name].get("", 0))
     if through:
-        status = asked(library, "nvmlDeviceGetP2PStatus", a.handle, b.handle, library.NVML_P2P_CAPS_INDEX_NVLINK)
+        status = query(library, "nvmlDeviceGetP2PStatus", a.handle, b.handle, library.NVML_P2P_CAPS_INDEX_NVLINK)
         through = through if status in (None, 0) else 0
     if direct or through:
         return f"NV{direct or through}"
-    level = asked(library, "nvmlDeviceGetTopologyCommonAncestor", a.handle, b.handle)
+    level = query(library, "nvmlDeviceGetTopologyCommonAncestor", a.handle, b.handle)
     return None if level is None else LEVELS.get(level)
 
 
 def address(pci: str) -> str:
-    """A PCI address as /sys spells it: 0000:1b:00.0 of 00000000:1B:00.0."""
+    """A PCI address in the format of /sys: 0000:1b:00.0 for 00000000:1B:00.0."""
     domain, _, rest = pci.strip("\x00").lower().partition(":")
     return f"{domain[-4:]}:{rest}"
 
 
 def _nics(sys: Path) -> list[Device]:
-    """InfiniBand and RoCE cards, in the order of their names."""
+    """InfiniBand and RoCE cards, ordered by name."""
     try:
         names = sorted(os.listdir(sys / "class/infiniband"), key=_natural)[:MAX_NICS]
     except OSError:
@@ -158,13 +159,13 @@ def _nics(sys: Path) -> list[Device]:
 
 
 def _natural(name: str) -> tuple[str, int]:
-    """mlx5_2 before mlx5_10."""
+    """Sorts mlx5_2 before mlx5_10."""
     stem = name.rstrip("0123456789")
     return stem, int(name[len(stem) :] or 0)
 
 
 def _path(sys: Path, pci: str) -> list[str]:
-    """Host bridge, bridges and device of a PCI address; empty where /sys does not have it."""
+    """Host bridge, bridges and device of a PCI address, empty if /sys does not have it."""
     link = sys / "bus/pci/devices" / address(pci)
     if not link.exists():
         return []
@@ -174,7 +175,7 @@ def _path(sys: Path, pci: str) -> list[str]:
 
 
 def _numa(sys: Path, pci: str) -> int | None:
-    """The NUMA node of a PCI device; None where the machine does not say."""
+    """The NUMA node of a PCI device, None if unknown."""
     try:
         node = int((sys / "bus/pci/devices" / address(pci) / "numa_node").read_text())
     except (OSError, ValueError):

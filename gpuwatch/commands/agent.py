@@ -40,7 +40,7 @@ def agent(
     """Serve readings of a GPU node without DCGM. Reads NVML and uses dcgm-exporter's metric names and labels."""
     if job_mapping_dir is not None and not job_mapping_dir.is_dir():
         raise UnreadableInput(f"--job-mapping-dir {job_mapping_dir}: no such directory")
-    readings: Any = importlib.import_module("gpuwatch.collectors.nvml.agent").make(
+    readings: Any = importlib.import_module("gpuwatch.collectors.nvml.agent").create_agent(
         interval_ms / 1000, job_mapping_dir, lambda text: print_stderr(f"gpuwatch: {text}")
     )
     if once:
@@ -66,7 +66,7 @@ def _serve(readings: Any, host: str, port: int) -> None:
         readings.start()
         server.start()
         write(f"gpuwatch agent listening on {server.url}/metrics\n")
-        if pages.only_here(host):
+        if pages.is_loopback(host):
             print_stderr(
                 "gpuwatch: reachable from this machine only; use --host 0.0.0.0 to open it to the network (no password)"
             )

@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.collectors.nvml import agent as nvml_agent
 from gpuwatch.collectors.nvml.agent import STALE_LEAST_S, Agent
-from gpuwatch.collectors.nvml.http import MAX_CONNECTIONS, only_here, server
+from gpuwatch.collectors.nvml.http import MAX_CONNECTIONS, is_loopback, server
 from gpuwatch.collectors.nvml.node import NodeReader
 from gpuwatch.core.errors import SourceUnreachable
 from tests.collectors.nvml.fake_library import Gpu, Nvml
@@ -78,7 +78,7 @@ def test_a_port_in_use_is_named() -> None:
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("node7", False)],
 )
 def test_who_can_reach_it(host: str, expected: bool) -> None:
-    assert expected == only_here(host)
+    assert expected == is_loopback(host)
 
 
 def agent(nvml: Nvml, said: list[str], clock: list[float]) -> Agent:
@@ -94,7 +94,7 @@ def test_a_page_is_given_until_it_is_old() -> None:
     clock[0] += STALE_LEAST_S
     assert b"DCGM_FI_DEV_SM_CLOCK" in readings.page()[0]
     clock[0] += 1
-    assert (b"", "the last reading is 31 s old: the driver does not answer") == readings.page()
+    assert (b"", "the last reading is 31 s old: the driver does not respond") == readings.page()
 
 
 def test_a_wall_clock_that_is_set_back_leaves_no_page_fresh(monkeypatch: pytest.MonkeyPatch) -> None:

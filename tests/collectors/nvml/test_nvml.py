@@ -11,10 +11,10 @@ import pynvml
 import pytest
 
 from gpuwatch.collectors.dcgm.openmetrics import read_stream
-from gpuwatch.collectors.nvml.fields import ALL_LINKS
 from gpuwatch.collectors.nvml.gpm import MAX_SPAN_NS, MIN_SPAN_NS
 from gpuwatch.collectors.nvml.mig import profile_of
 from gpuwatch.collectors.nvml.node import NodeReader, jobs_of, open_library
+from gpuwatch.collectors.nvml.nvlink import ALL_LINKS
 from gpuwatch.collectors.nvml.page import page
 from gpuwatch.collectors.nvml.processes import owner
 from gpuwatch.core.errors import SourceUnreachable
@@ -225,7 +225,7 @@ def test_a_pynvml_without_a_name_for_no_instance_reads_processes_and_xids(monkey
 
     assert 'pid="77"} 1073741824' in world.round()
     world.nvml.events = [(gpu, 79, ANY)]
-    assert watch.take(0)
+    assert watch.wait(0)
     assert 79.0 == stored(world.round())["GPU-00000000", -1]["xid_code"]
 
 
@@ -307,7 +307,7 @@ def test_the_last_xid_stays_and_is_of_its_slice() -> None:
     assert [0.0, 0.0, 0.0, None] == codes
 
     world.nvml.events = [(gpu, 13, 2), (world.nvml.gpus[1], 79, ANY), (world.nvml.gpus[1], 48, ANY)]
-    while watch.take(0):
+    while watch.wait(0):
         pass
     codes = [row.get("xid_code") for _, row in sorted(stored(world.round()).items())]
     again = [row.get("xid_code") for _, row in sorted(stored(world.round()).items())]
@@ -321,7 +321,7 @@ def test_a_fault_of_the_whole_card_is_of_every_slice() -> None:
     world.reader._xid._thread.start = lambda: None  # type: ignore[method-assign]
     world.round()
     world.nvml.events = [(gpu, 79, ANY)]
-    assert world.reader._xid.take(0)
+    assert world.reader._xid.wait(0)
 
     assert [79.0, 79.0] == [row["xid_code"] for row in stored(world.round()).values()]
 

@@ -105,31 +105,31 @@ def test_the_old_word_for_the_socket_link_is_read(tmp_path: Path) -> None:
         pytest.param(
             "GPU0 X NV4 PIX\nGPU1 NV4 X SYS\nNIC0 PIX",
             {("GPU0", "GPU1"): "NV4", ("GPU0", "NIC0"): "PIX", ("GPU1", "NIC0"): "SYS"},
-            "row is cut or has an unknown level",
+            "row is truncated or has an unknown level",
             id="a row that is cut",
         ),
         pytest.param(
             "GPU0 X NV4 FOO\nGPU1 NV4 X SYS\nNIC0 PIX SYS X\n",
             {("GPU0", "GPU1"): "NV4", ("GPU0", "NIC0"): "PIX", ("GPU1", "NIC0"): "SYS"},
-            "row is cut or has an unknown level",
+            "row is truncated or has an unknown level",
             id="a level nobody knows",
         ),
         pytest.param(
             "GPU0 X NV4 PIX\n",
             {("GPU0", "GPU1"): "NV4", ("GPU0", "NIC0"): "PIX"},
-            "device of the header has no whole row of its own",
+            "device in the header without a complete row",
             id="rows that are missing",
         ),
         pytest.param(
             "GPU0 X NV4 PIX\nGPU1 NV4 X SYS\nNIC0 PIX SYS X\nGPU0 X NV8 SYS\n",
             {("GPU0", "GPU1"): "NV4", ("GPU0", "NIC0"): "PIX", ("GPU1", "NIC0"): "SYS"},
-            "row of a device is there twice",
+            "duplicate row of a device",
             id="a row twice",
         ),
         pytest.param(
             "GPU0 X NV4 PIX\nGPU1 NV4 X SYS\nNIC0 PIX SYS X\nGPU9 X NV8 SYS\n",
             {("GPU0", "GPU1"): "NV4", ("GPU0", "NIC0"): "PIX", ("GPU1", "NIC0"): "SYS"},
-            "row of a device that the header has not",
+            "row of a device that is not in the header",
             id="a stranger",
         ),
         pytest.param(
