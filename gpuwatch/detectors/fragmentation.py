@@ -33,7 +33,7 @@ FRAGMENTATION = register(
         needs=("pending|workloads|asked_days",),
         thresholds=(
             Threshold("fragmentation_min", 0.5, "half of what is free cannot be used: F / free of FGD, over one hour"),
-            Threshold("requests_min", 10, "requests in four weeks from which shares of shapes can be told"),
+            Threshold("requests_min", 10, "requests in four weeks needed to estimate the usual job shapes"),
             Threshold(
                 "wait_us_min", 30 * MINUTE_US, "a gang that waits half an hour beside enough free GPUs is starved"
             ),

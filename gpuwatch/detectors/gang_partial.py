@@ -33,7 +33,7 @@ GANG_PARTIAL = register(
         needs=("runs", "workloads", "pending"),
         thresholds=(
             Threshold("partial_us_min", 5 * MINUTE_US, "the gang plugin of Kubernetes gives up after 5 minutes"),
-            Threshold("fresh_us", 2 * HOUR_US, "a request that waits is told again once an hour"),
+            Threshold("fresh_us", 2 * HOUR_US, "a waiting request is recorded again every hour"),
         ),
         summary=_summary,
         remedy=_remedy,

@@ -32,7 +32,7 @@ SPOT_SUITABILITY = register(
             Threshold("gpu_hours_min", 24, "job_defense_shield tells users of 24 GPU-hours and more"),
             Threshold("margin", 2, "domain reference D23: lost work may be half of what spot is cheaper"),
             Threshold("restart_us", 10 * MINUTE_US, "a container start, as the warm-up of other rules"),
-            Threshold("recent_us", 7 * DAY_US, "a job that did not run for a week is told no more"),
+            Threshold("recent_us", 7 * DAY_US, "a job that did not run for a week is no longer reported"),
         ),
         summary=_summary,
         remedy=_remedy,
