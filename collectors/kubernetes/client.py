@@ -1,4 +1,4 @@
-"""A Kubernetes API server over HTTPS: pages of a list, lines of a watch. Every answer is bounded."""
+"""Client of a Kubernetes API server: pages of a list and lines of a watch, with every answer bounded."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ MAX_TOKEN_BYTES = 64 << 10
 CONNECT_S = 10.0
 LIST_S = 60.0
 SILENCE_S = 30.0
-"""How long a watch may be silent past the end it asked for."""
+"""How long a watch may be silent after its requested end."""
 
 
 class Gone(SourceUnreachable):
-    """410: the version asked for, or the next page, is past what the server keeps. List anew."""
+    """410: the server no longer keeps the requested version or the next page. List again."""
 
 
 class Refused(SourceUnreachable):
-    """The server answered with an error; `retry_after_s` is its own wish, None without one. `status` is 0 where the
-    answer itself was wrong."""
+    """The server answered with an error, `status` 0 for an invalid answer; `retry_after_s` is its Retry-After."""
 
     def __init__(self, text: str, retry_after_s: float | None = None, status: int = 0) -> None:
         super().__init__(text)
@@ -45,7 +44,7 @@ class Refused(SourceUnreachable):
 
 @dataclass(frozen=True)
 class Access:
-    """Where a server is and how to prove who asks. Files are read again for each connection: they rotate."""
+    """Address and credentials of a server. Files are read again for each connection, since they rotate."""
 
     server: str
     token_file: str = ""
@@ -81,13 +80,13 @@ class Client:
             known: Object = metadata if isinstance(metadata, dict) else {}
             items = body.get("items")
             if items is not None and not isinstance(items, list):
-                raise Refused(f"{self._access.server}{path}: answers without a list; is this an API server?")
+                raise Refused(f"{self._access.server}{path}: the answer has no list; is this an API server?")
             yield [item for item in items or [] if isinstance(item, dict)], str(known.get("resourceVersion") or "")
             if not known.get("continue"):
                 return
             query["continue"] = str(known["continue"])
             if hash(query["continue"]) in asked:
-                raise Refused(f"{self._access.server}{path}: its pages go round in a circle; a proxy in between?")
+                raise Refused(f"{self._access.server}{path}: its pages repeat; is there a proxy in between?")
             asked.add(hash(query["continue"]))
         raise Refused(f"{self._access.server}{path}: more than {MAX_PAGES} pages")
 
@@ -96,22 +95,22 @@ class Client:
         return await self._page(path, {})
 
     async def lines(self, path: str, version: str, timeout_s: int) -> AsyncGenerator[list[bytes], None]:
-        """Lines of a watch as they come, those that arrived together at once, until the server ends it.
+        """Lines of a watch until the server ends it; lines that arrive together come together.
 
-        A line that was cut off by the end is left out. Raises Gone, Refused, SourceUnreachable.
+        An incomplete last line is left out. Raises Gone, Refused, SourceUnreachable.
         """
         import aiohttp
 
         query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
         query |= {"resourceVersion": version} if version else {}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=timeout_s + SILENCE_S)
-        begun = b""
+        partial = b""
         try:
             async with self._session.get(**self._request(path, query), timeout=timeout) as answer:
                 await self._checked(answer, path)
-                async for piece in answer.content.iter_any():
-                    *whole, begun = (begun + piece).split(b"\n")
-                    if len(begun) > MAX_LINE_BYTES or any(len(line) > MAX_LINE_BYTES for line in whole):
+                async for chunk in answer.content.iter_any():
+                    *whole, partial = (partial + chunk).split(b"\n")
+                    if len(partial) > MAX_LINE_BYTES or any(len(line) > MAX_LINE_BYTES for line in whole):
                         raise Gone(f"{path}: an event is longer than {MAX_LINE_BYTES} bytes")
                     yield [line for line in whole if line.strip()]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -148,11 +147,11 @@ class Client:
     async def _checked(self, answer: aiohttp.ClientResponse, path: str) -> None:
         if answer.status == 200:
             return
-        said = _message(await bounded(answer, MAX_COMPLAINT_BYTES))
+        message = _message(await bounded(answer, MAX_COMPLAINT_BYTES))
         if answer.status == 410:
-            raise Gone(f"{path}: {said or 'the resource version is too old'}")
+            raise Gone(f"{path}: {message or 'the resource version is too old'}")
         raise Refused(
-            f"{self._access.server}{path}: {answer.status} {said or answer.reason or ''}; {_fix(answer.status, path)}",
+            f"{self._access.server}{path}: {answer.status} {message or answer.reason or ''}; {_fix(answer.status, path)}",
             _retry_after_s(answer.headers.get("Retry-After")),
             answer.status,
         )
@@ -171,16 +170,16 @@ def _fix(status: int, path: str) -> str:
     if status == 401:
         return "the token or client certificate is not accepted: renew bearer_token_file or cert_file in [[kubernetes]]"
     if status == 403:
-        return f"bind {missing_rule(path)} to the account that asks"
+        return f"bind {missing_rule(path)} to this account"
     if status == 404:
         return "check server in [[kubernetes]]: this is not the root of an API server"
     if status == 429 or status >= 500:
-        return "the server is busy or starting: asked again later"
+        return "the server is busy or starting; the query is retried"
     return "see the API server's log"
 
 
 def missing_rule(path: str) -> str:
-    """The right that reading a collection, or looking up what there is, needs, as Kubernetes writes it."""
+    """The RBAC rule needed to read a collection or the discovery API, in Kubernetes' words."""
     words = path.strip("/").split("/")
     if len(words) < (4 if words[0] == "apis" else 3):
         return "the ClusterRole system:discovery"
@@ -194,7 +193,7 @@ def _retry_after_s(text: str | None) -> float | None:
 
 
 def _message(body: bytes) -> str:
-    """What a Status object says, else the first line of the text."""
+    """The message of a Status object, otherwise the first line of the text."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

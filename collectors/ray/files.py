@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuwatch.collectors.ray.rows import head_state, rows
 from gpuwatch.collectors.ray.state import Responses
-from gpuwatch.collectors.shared.json_stream import Piece, pieces
+from gpuwatch.collectors.shared.json_stream import Element, elements
 from gpuwatch.collectors.shared.records import Row, batches
 from gpuwatch.core.clock import zone
 from gpuwatch.core.errors import UnreadableInput
@@ -54,7 +54,7 @@ def files(path: Path) -> list[str]:
 def add_file(responses: Responses, path: str, rejects: Rejects) -> None:
     """Adds the items of a file: a list, a response, or an object with the version. Raises UnreadableInput."""
     members: dict[str, object] = {}
-    for piece in pieces(path, rejects):
+    for piece in elements(path, rejects):
         if piece.key == "":
             responses.add(piece.value, path, piece.line, rejects)
         elif piece.key == "data":
@@ -66,7 +66,7 @@ def add_file(responses: Responses, path: str, rejects: Rejects) -> None:
         responses.add(members, path, 1, rejects)
 
 
-def items_of(piece: Piece, path: str, rejects: Rejects) -> Iterator[object]:
+def items_of(piece: Element, path: str, rejects: Rejects) -> Iterator[object]:
     """Items in the member `data` of a response; rejects note what Ray omitted because of its limit."""
     data = piece.value if isinstance(piece.value, dict) else {}
     for name in ("result", "summary", "actors"):

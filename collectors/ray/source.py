@@ -14,7 +14,7 @@ from gpuwatch.collectors.ray.paths import IDS_PER_REQUEST, JOBS, LIMIT, NODES, V
 from gpuwatch.collectors.ray.rows import HeadState, head_state, rows
 from gpuwatch.collectors.ray.state import Responses
 from gpuwatch.collectors.shared.http_json import NOWHERE, Access, Client, access_of
-from gpuwatch.collectors.shared.json_stream import Piece
+from gpuwatch.collectors.shared.json_stream import Element
 from gpuwatch.collectors.shared.live_options import Options
 from gpuwatch.collectors.shared.live_rounds import rounds
 from gpuwatch.collectors.shared.live_write import write
@@ -111,12 +111,12 @@ class RaySource:
         responses.add(await client.get(VERSION), VERSION, 0, rejects)
         for job in _list(await client.get(JOBS), JOBS):
             responses.add(job, JOBS, 0, rejects)
-        for item in items_of(Piece(0, "data", _data(await client.get(NODES), NODES)), NODES, rejects):
+        for item in items_of(Element(0, "data", _data(await client.get(NODES), NODES)), NODES, rejects):
             responses.add(item, NODES, 0, rejects)
         for name, path in LISTS.items():
             found = Rejects()
             shown = path.partition("?")[0]
-            for item in items_of(Piece(0, "data", _data(await client.get(path), shown)), shown, found):
+            for item in items_of(Element(0, "data", _data(await client.get(path), shown)), shown, found):
                 responses.add(item, shown, 0, found)
             if found.counts and name in UNIT_KINDS:
                 truncated.add(UNIT_KINDS[name])
@@ -132,7 +132,7 @@ class RaySource:
         for at in range(0, len(ids), IDS_PER_REQUEST):
             path = actors_by_id(ids[at : at + IDS_PER_REQUEST])
             shown = path.partition("?")[0]
-            for item in items_of(Piece(0, "data", _data(await client.get(path), shown)), shown, rejects):
+            for item in items_of(Element(0, "data", _data(await client.get(path), shown)), shown, rejects):
                 responses.add(item, shown, 0, rejects)
 
     async def _tracker_of(self, head: HeadState, sink: Sink) -> tuple[RayChanges, list[Row]]:

@@ -1,7 +1,7 @@
-"""Labels of a DCGM series to the device and context they name.
+"""Maps the labels of a DCGM series to its device and context.
 
-Spellings differ by exporter version and by what Prometheus did to them; empty values are unknown. Where any `exported_*`
-label exists, the plain pod, namespace and container are the exporter's own, and so they are on a GPU without workload,
+Spellings vary by exporter version and by Prometheus' relabelling; empty values are unknown. If any `exported_*` label
+exists, the plain pod, namespace and container are those of the exporter. The same holds for a GPU without a workload,
 where Prometheus fills in its scrape target.
 """
 
@@ -14,7 +14,7 @@ from gpuwatch.core.fields import Field, by_name
 from gpuwatch.core.model import WHOLE_GPU, context_key, device_key
 
 IGNORED = "ignored: "
-"""Start of the reasons that tell what was left out on purpose, and is no fault of the input."""
+"""Prefix of the reasons for input that is skipped on purpose and is not an error."""
 
 NOT_DCGM = f"{IGNORED}not a DCGM metric"
 UNKNOWN_FIELD = f"{IGNORED}DCGM field not known"
@@ -48,7 +48,7 @@ _OLD_MIG_UUID = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/(\d+)/\d+")  # MIG-GPU-<par
 
 
 def field_of(name: str) -> Field | str:
-    """The stored field of a metric name, or the reason why it has none."""
+    """The stored field of a metric, or the reason why there is none."""
     field = by_name(name)
     if field is None:
         if not name.upper().startswith("DCGM_"):
@@ -58,10 +58,10 @@ def field_of(name: str) -> Field | str:
 
 
 def context_row(labels: Mapping[str, str], cluster: str) -> dict[str, object] | str:
-    """The row of model.CONTEXT that a label set stands for, or the reason why it names no device.
+    """The row of model.CONTEXT for a label set, or the reason why it names no device.
 
-    A MIG instance is (UUID, GPU_I_ID): profiles are not unique and some exporters print the wrong one. A GPU without
-    UUID is `node/gpuN`. A host name counts as the node, then the host of `instance`.
+    A MIG instance is identified by (UUID, GPU_I_ID), since profiles are not unique and some exporters print the wrong
+    one. A GPU without UUID is `node/gpuN`. The node is the host name, otherwise the host of `instance`.
     """
     host = _first(labels, _NODE)
     node = host or _host(labels.get("instance", ""))
@@ -101,7 +101,7 @@ def context_row(labels: Mapping[str, str], cluster: str) -> dict[str, object] | 
 
 
 def _workload(labels: Mapping[str, str]) -> dict[str, str | None]:
-    """Namespace, pod, uid and container of the workload; all None when the labels are the exporter's own."""
+    """Namespace, pod, uid and container of the workload; all None if the labels are those of the exporter."""
     exported = any(f"exported_{name}" in labels for names in _WORKLOAD.values() for name in names)
     prefix = "exported_" if exported else ""
     found = {column: _first(labels, tuple(prefix + name for name in names)) for column, names in _WORKLOAD.items()}
@@ -113,7 +113,7 @@ def _workload(labels: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    """The first of the labels that is there and not empty."""
+    """The first label that exists and is not empty."""
     return next((value for name in names if (value := labels.get(name))), None)
 
 

@@ -1,4 +1,4 @@
-"""Large JSON files, an item of a list at a time: what is in memory is one item and one block of the file."""
+"""Reads large JSON files one list item at a time, with one item and one block of the file in memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gpuwatch.core.model import Rejects
 
 BLOCK_BYTES = 1 << 20
 MAX_ITEM_CHARS = 64 << 20
-"""A larger item is refused alone: a job with 40,000 steps has about as much."""
+"""A larger item is refused on its own. A job with 40,000 steps is about this large."""
 MAX_FILE_BYTES = 1 << 35
 MAX_MEMBERS = 1000
-"""Members of an object at the top of a file."""
+"""Members of the top-level object."""
 EXAMPLE_CHARS = 200
 
 _decode = json.JSONDecoder(strict=False).raw_decode
@@ -26,10 +26,10 @@ _space = re.compile(r"[ \t\r\n\ufeff]*")
 _mark = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 
 
-class Piece(NamedTuple):
-    """A value and where it stands. `key` is the member it belongs to, "" in a list at the top of the file.
+class Element(NamedTuple):
+    """A value with its line. `key` is the member that it belongs to, "" in a top-level list.
 
-    `key` None ends a document; its value is the set of the members that were there.
+    With `key` None it marks the end of a document; the value is the set of its members.
     """
 
     line: int
@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 
 
 class _Broken(Exception):
-    """What follows `line` cannot be read; the text says why."""
+    """The text after `line` cannot be read, for the given reason."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
@@ -46,38 +46,37 @@ class _Broken(Exception):
 
 
 class _Refused(Exception):
-    """One item cannot be read, and the text goes on behind it."""
+    """One item cannot be read; the text after it can."""
 
 
-def pieces(path: str, rejects: Rejects) -> Iterator[Piece]:
-    """Yields the members of the object (or the items of the list) at the top of a JSON file, lists item by item.
+def elements(path: str, rejects: Rejects) -> Iterator[Element]:
+    """Yields the members of the top-level object (or items of the top-level list) of a JSON file, lists item by item.
 
-    Several documents may follow one another; plain or gzip, UTF-8. An item that is not JSON or too large is refused
-    alone, with its line; a file that breaks off keeps what came before. Raises UnreadableInput when nothing of it can
-    be read.
+    The file is plain or gzip, UTF-8, and may have several documents. An item that is too large or not JSON is refused
+    with its line; the items before a truncation are kept. Raises UnreadableInput if nothing can be read.
     """
     try:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             with gzip.open(file) if packed else file as stream:
-                yield from pieces_of(stream, path, rejects)
+                yield from elements_of(stream, path, rejects)
     except OSError as error:
         raise UnreadableInput(f"{path}: {error.strerror or error}; name a file that can be read") from error
 
 
-def pieces_of(stream: IO[bytes] | gzip.GzipFile, name: str, rejects: Rejects) -> Iterator[Piece]:
-    """As `pieces`, of an open binary stream that is called `name`."""
+def elements_of(stream: IO[bytes] | gzip.GzipFile, name: str, rejects: Rejects) -> Iterator[Element]:
+    """Like `elements`, for an open binary stream; `name` is used in messages."""
     yield from _documents(_Text(stream), name, rejects)
 
 
-def _documents(text: _Text, path: str, rejects: Rejects) -> Iterator[Piece]:
+def _documents(text: _Text, path: str, rejects: Rejects) -> Iterator[Element]:
     read = 0
     try:
         while mark := text.peek():
-            for piece in _document(text, mark, path, rejects):
+            for element in _document(text, mark, path, rejects):
                 read += 1
-                yield piece
+                yield element
     except _Broken as error:
         if not read:
             raise UnreadableInput(f"{path}: line {error.line}: {error}; write the file again") from error
@@ -87,7 +86,7 @@ def _documents(text: _Text, path: str, rejects: Rejects) -> Iterator[Piece]:
         raise UnreadableInput(f"{path}: is empty; run the command again and keep what it prints")
 
 
-def _document(text: _Text, mark: str, path: str, rejects: Rejects) -> Iterator[Piece]:
+def _document(text: _Text, mark: str, path: str, rejects: Rejects) -> Iterator[Element]:
     keys: set[str] = set()
     if mark == "[":
         yield from _items(text, "", path, rejects)
@@ -95,10 +94,10 @@ def _document(text: _Text, mark: str, path: str, rejects: Rejects) -> Iterator[P
         yield from _members(text, keys, path, rejects)
     else:
         raise _Broken(text.line(), "not JSON: neither an object nor a list")
-    yield Piece(text.line(), None, frozenset(keys))
+    yield Element(text.line(), None, frozenset(keys))
 
 
-def _members(text: _Text, keys: set[str], path: str, rejects: Rejects) -> Iterator[Piece]:
+def _members(text: _Text, keys: set[str], path: str, rejects: Rejects) -> Iterator[Element]:
     text.expect("{")
     while text.peek() != "}":
         if keys:
@@ -115,13 +114,13 @@ def _members(text: _Text, keys: set[str], path: str, rejects: Rejects) -> Iterat
             continue
         line = text.line()
         try:
-            yield Piece(line, key, text.value())
+            yield Element(line, key, text.value())
         except _Refused as error:
             rejects.add(str(error), path, line, key)
     text.expect("}")
 
 
-def _items(text: _Text, key: str, path: str, rejects: Rejects) -> Iterator[Piece]:
+def _items(text: _Text, key: str, path: str, rejects: Rejects) -> Iterator[Element]:
     text.expect("[")
     first = True
     while text.peek() != "]":
@@ -131,7 +130,7 @@ def _items(text: _Text, key: str, path: str, rejects: Rejects) -> Iterator[Piece
         first = False
         line, head = text.line(), text.head()
         try:
-            yield Piece(line, key, text.value())
+            yield Element(line, key, text.value())
         except _Refused as error:
             rejects.add(str(error), path, line, head)
     text.expect("]")
@@ -145,7 +144,7 @@ def _value(text: _Text) -> Any:
 
 
 class _Text:
-    """The text of a stream with a place in it; what lies before the place is forgotten."""
+    """The text of a stream with a current position; text before the position is dropped."""
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile) -> None:
         self._stream, self._bytes, self._ended = stream, 0, False
@@ -154,17 +153,17 @@ class _Text:
         self._line, self._counted = 1, 0
 
     def line(self) -> int:
-        """Line number of the place, from 1."""
+        """Line number of the position, from 1."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line
 
     def head(self) -> str:
-        """Some text at the place, for people."""
+        """The text at the position, as an example for messages."""
         return self._text[self._at : self._at + EXAMPLE_CHARS]
 
     def peek(self) -> str:
-        """The next character that is not space, "" at the end."""
+        """The next character that is not whitespace, "" at the end."""
         while True:
             match = _space.match(self._text, self._at)
             self._at = match.end() if match else self._at
@@ -174,14 +173,14 @@ class _Text:
                 return ""
 
     def expect(self, mark: str) -> None:
-        """Steps over the next character, which must be `mark`."""
+        """Skips the next character, which must be `mark`."""
         found = self.peek()
         if found != mark:
             raise _Broken(self.line(), f"{mark!r} is missing" if found else "the text ends too early")
         self._at += 1
 
     def value(self) -> Any:
-        """The JSON value at the place, which moves behind it. Raises _Refused for one that cannot be read."""
+        """Reads the JSON value at the position and moves past it. Raises _Refused if it cannot be read."""
         mark = self.peek()
         end = 0
         try:
@@ -194,7 +193,7 @@ class _Text:
         return self._long() if mark and mark in "{[" else self._scalar()
 
     def _long(self) -> Any:
-        """A value that reaches beyond the block, or is broken: its end is where its brackets close."""
+        """Reads a value that exceeds the block, or is broken: it ends where its brackets close."""
         start = self.line()
         end = self._close(start)
         if end < 0:
@@ -206,7 +205,7 @@ class _Text:
             raise _Refused("item is not JSON, or nested too deeply") from error
 
     def _scalar(self) -> Any:
-        """A number, word or text that may reach beyond the block."""
+        """Reads a number, literal or string that may exceed the block."""
         while len(self._text) - self._at <= MAX_ITEM_CHARS and self._more() >= 0:
             try:
                 value, end = _decode(self._text, self._at)
@@ -222,7 +221,7 @@ class _Text:
         return value
 
     def _close(self, start: int) -> int:
-        """Offset behind the bracket that closes the one at the place; -1, and the place is there, for a huge item."""
+        """Offset after the bracket that closes the one at the position; -1 for a huge item, which is skipped."""
         at, depth, quoted, huge = self._at, 0, False, False
         while True:
             for found in _mark.finditer(self._text, at):
@@ -245,7 +244,7 @@ class _Text:
             at -= dropped
 
     def _more(self) -> int:
-        """Reads a block; returns the characters before the place that were dropped for it, -1 at the end."""
+        """Reads a block; returns how many characters before the position were dropped, -1 at the end."""
         if self._ended:
             return -1
         try:

@@ -1,4 +1,4 @@
-"""A source that asks again and again: its beat, and longer pauses while it fails."""
+"""The polling loop of a source: a regular interval, and longer pauses while it fails."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gpuwatch.collectors.shared.live_options import backoff_s
 from gpuwatch.core.clock import SECOND_US
 
 MAX_WAIT_S = 300.0
-"""The longest pause that failures add to the interval."""
+"""Maximum pause that failures add to the interval."""
 LEAST_WAIT_S = 0.1
 
 
 async def rounds(poll: Callable[[], Awaitable[bool]], interval_s: float, now_us: Callable[[], int]) -> None:
-    """Polls for ever: `interval_s` seconds from one start to the next, more after rounds that gave False."""
+    """Polls forever, `interval_s` seconds from start to start, with longer pauses after polls that return False."""
     failures = 0
     while True:
         started_us = now_us()

@@ -1,4 +1,4 @@
-"""Rows of a live source handed to the store until it has them."""
+"""Writes the rows of a live source, retrying until they are stored."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_WAIT_S = 60.0
 async def write(
     sink: Sink, source: str, batches: Sequence[Records | Points], rejects: Rejects, now_us: Callable[[], int]
 ) -> None:
-    """Returns when the batches are on disk; nothing is done where there is nothing to say.
+    """Returns once the batches are on disk, at once if there is nothing to write.
 
-    A full queue or disk is waited for: the source reads no further meanwhile, so what waits here is one round. The
-    sink is told of the first refusal.
+    Waits while the queue or disk is full; the source reads nothing meanwhile, so at most one round waits. The first
+    failure is reported to the sink.
     """
     if not batches and not rejects.counts:
         return

@@ -13,10 +13,10 @@ from gpuwatch.collectors.shared.json_fields import Malformed
 MAX_LABELS = 200
 MAX_MESSAGE = 4000
 MAX_DEVICES = 1_000_000_000
-"""More devices than that are a mistake of the object."""
+"""A larger count is an error in the object."""
 MIG_PREFIX = "nvidia.com/mig-"
 WHOLE = ("nvidia.com/gpu", "deviceclass/gpu.nvidia.com")
-"""Resources whose unit is a GPU: the device plugin's, and the device class of DRA as Volcano counts it."""
+"""Resources whose unit is a GPU: of the device plugin, and of DRA as Volcano counts it."""
 
 Devices = dict[str, int]
 """Counts by MIG profile, "" for whole GPUs."""
@@ -58,19 +58,19 @@ def profile_of(resource: str) -> str | None:
 
 
 def devices_of(resources: Mapping[str, Any], factor: int = 1) -> tuple[Devices, dict[str, Any]]:
-    """(devices by profile, what else has to do with GPUs as it was written) of a list resource -> quantity.
+    """(devices by profile, other GPU resources) of a mapping from resource to quantity.
 
-    Replicas of shared GPUs and slices are no devices, and where cores or memory of a GPU are asked for (HAMi),
-    `nvidia.com/gpu` counts parts of GPUs: all of these are in the second. Raises Malformed for a count of devices
-    that is none.
+    Replicas of shared GPUs and slices are not devices. If cores or memory of a GPU are requested (HAMi),
+    `nvidia.com/gpu` counts fractions of GPUs. All of these are in the second result. Raises Malformed for an invalid
+    count of devices.
     """
     devices: Devices = {}
     other: dict[str, Any] = {}
-    parts = any(_sliced.search(name) for name in resources)
+    fractions = any(_sliced.search(name) for name in resources)
     for name in sorted(resources):
         if resources[name] is None or not is_gpu_related(name):
             continue
-        whole, slices = name in WHOLE and not parts, name.startswith(MIG_PREFIX) and not name.endswith(".shared")
+        whole, slices = name in WHOLE and not fractions, name.startswith(MIG_PREFIX) and not name.endswith(".shared")
         if not whole and not slices:
             number = quantity(resources[name], name) * factor
             other[name] = int(number) if number.denominator == 1 else float(number)
@@ -93,24 +93,24 @@ def add_devices(*parts: Mapping[str, int]) -> Devices:
 
 
 def whole_or_none(devices: Mapping[str, int]) -> tuple[int, str | None]:
-    """(devices in all, the MIG profile where all are of one)."""
-    named = [name for name, count in devices.items() if count]
-    return sum(devices.values()), named[0] if len(named) == 1 and named[0] else None
+    """(total devices, the MIG profile if all have the same one)."""
+    profiles = [name for name, count in devices.items() if count]
+    return sum(devices.values()), profiles[0] if len(profiles) == 1 and profiles[0] else None
 
 
 def json_or_none(value: object) -> str | None:
-    """JSON, NULL for what is empty: unknown is not zero. Raises Malformed for what JSON has no word for."""
+    """JSON text, None for empty values, since unknown is not zero. Raises Malformed if JSON cannot represent it."""
     try:
         return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False) if value else None
     except (ValueError, RecursionError) as error:
         raise Malformed("holds a number that is none, or is nested too deeply") from error
 
 
-def non_empty(**words: object) -> dict[str, object]:
-    """What of these says something."""
-    return {name: value for name, value in words.items() if value not in (None, "", [], {})}
+def non_empty(**values: object) -> dict[str, object]:
+    """The values that are not empty."""
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
 
 def shortened(text: str | None) -> str | None:
-    """A message of bounded length."""
+    """A message, cut to MAX_MESSAGE characters."""
     return text[:MAX_MESSAGE] if text else None

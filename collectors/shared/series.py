@@ -1,6 +1,6 @@
-"""Series by number: which device, context and field a number stands for, and samples of numbers to points.
+"""Numbered series: the device, context and field of each number, and the conversion of samples to points.
 
-Text files, live scrapes and remote write share it: each has its own key for a series and asks for a number once.
+Shared by text files, live scrapes and remote write, each of which looks up the number of a series by its own key.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from gpuwatch.core import fields
 from gpuwatch.core.model import CONTEXT, POINT, SERIES, WHOLE_GPU, Points, Records, Rejects
 
 FEW = 16
-"""Numbers in use are found by sorting where there are that many times fewer samples than numbers, else by counting."""
+"""With this many times fewer samples than series, the used numbers are found by sorting, otherwise by counting."""
 
 MAX_RECENT = 8_192
-"""Label sets kept: the fields of a device share theirs, so that most series find it there."""
+"""Label sets in the cache: the fields of a device share one, so most look-ups hit."""
 
 MAX_TABLES, MAX_TABLE_BYTES = 64, 32 * 1024
-"""Tables of series or contexts kept, and the size of the numbers of one."""
+"""Tables of series or contexts in the cache, and the maximum size of a key."""
 
 _COLUMN_NAMES = pa.array([field.column or "" for field in fields.FIELDS], pa.string())
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of one piece of input, in its order; all arrays have the same length."""
+    """Samples of one input, in its order; all arrays have the same length."""
 
-    series: NDArray[np.int32]  # number of the series; negative where it is refused
+    series: NDArray[np.int32]  # number of the series; negative if it is refused
     value: NDArray[np.float64]  # as sent, or in stored units
     time_us: NDArray[np.int64]  # microseconds since the epoch
-    line: NDArray[np.int64]  # where it stands in the input, from 1
+    line: NDArray[np.int64]  # line of the input, from 1
 
     def where(self, kept: NDArray[np.bool_]) -> Samples:
         """The samples for which `kept` is true."""
@@ -49,14 +49,14 @@ class SeriesNumbers:
 
     def __init__(self, cluster: str) -> None:
         self.refusals: list[str] = []
-        """The number -1-k is of a series refused for refusals[k]."""
+        """A series with number -1-k is refused for refusals[k]."""
         self.new_contexts: list[dict[str, object]] = []
-        """Rows of model.CONTEXT that take_contexts did not give out yet."""
+        """Rows of model.CONTEXT that take_contexts has not returned yet."""
         self._cluster = cluster
         self.forget()
 
     def forget(self) -> None:
-        """Drops all numbers, after their points went out. Contexts not given out stay to be taken."""
+        """Drops all numbers once their points were handed over. Contexts not taken yet remain."""
         self._device, self._context = array("q"), array("q")
         self._code, self._mig = array("h"), array("b")
         self._seen: set[int] = set()
@@ -67,40 +67,40 @@ class SeriesNumbers:
         return len(self._device)
 
     def number_of(self, name: str, labels: dict[str, str]) -> int:
-        """The number of a new series; its context is noted where it is new too."""
+        """Assigns a number to a new series, and records its context if that is new."""
         field = field_of(name)
         if isinstance(field, str):
             return self.refuse(field)
-        who = self._who(labels)
-        if isinstance(who, str):
-            return self.refuse(who)
-        device_id, context_id, on_mig = who
+        found = self._find_context(labels)
+        if isinstance(found, str):
+            return self.refuse(found)
+        device_id, context_id, on_mig = found
         self._device.append(device_id)
         self._context.append(context_id)
         self._code.append(fields.code_of(field))
         self._mig.append(on_mig)
         return len(self._device) - 1
 
-    def _who(self, labels: dict[str, str]) -> tuple[int, int, bool] | str:
-        """(device_id, context_id, whether it is a MIG instance) of labels, or why they name no device."""
+    def _find_context(self, labels: dict[str, str]) -> tuple[int, int, bool] | str:
+        """(device_id, context_id, whether it is a MIG instance) of labels, or the reason why they name no device."""
         key = tuple(labels.items())
-        if (who := self._recent.get(key)) is not None:
-            return who
+        if (found := self._recent.get(key)) is not None:
+            return found
         row = context_row(labels, self._cluster)
         if isinstance(row, str):
-            who = row
+            found = row
         else:
-            who = (cast(int, row["device_id"]), cast(int, row["context_id"]), row["gi"] != WHOLE_GPU)
-            if who[1] not in self._seen:
-                self._seen.add(who[1])
+            found = (cast(int, row["device_id"]), cast(int, row["context_id"]), row["gi"] != WHOLE_GPU)
+            if found[1] not in self._seen:
+                self._seen.add(found[1])
                 self.new_contexts.append(row)
         if len(self._recent) >= MAX_RECENT:
             self._recent.clear()
-        self._recent[key] = who
-        return who
+        self._recent[key] = found
+        return found
 
     def refuse(self, reason: str) -> int:
-        """The number of a series that is refused for `reason`."""
+        """The number for series that are refused for `reason`."""
         if reason not in self.refusals:
             self.refusals.append(reason)
         return -1 - self.refusals.index(reason)
@@ -118,13 +118,13 @@ class SeriesNumbers:
         return np.frombuffer(self._context, np.int64)[numbers] if len(self) else np.empty(0, np.int64)
 
     def take_contexts(self) -> Iterator[Records]:
-        """The contexts that were not given out yet, if any."""
+        """The contexts that were not returned yet, if any."""
         if self.new_contexts:
             rows, self.new_contexts = self.new_contexts, []
             yield context_records(rows)
 
     def table(self, numbers: NDArray[np.int32]) -> pa.Table:
-        """Rows of model.SERIES, numbered from 0 in the order of `numbers`: a sender has the same ones each time."""
+        """Rows of model.SERIES, numbered from 0 in the order of `numbers`. Cached, since a sender repeats the same ones."""
         key = numbers.tobytes()
         if (found := self._tables.get(key)) is None:
             found = self._table(numbers)
@@ -147,16 +147,16 @@ class SeriesNumbers:
 
 
 class Contexts:
-    """The contexts of one cluster, to be handed out again with each request that uses them: an earlier one may be lost."""
+    """The contexts of one cluster, returned with every request that uses them, since an earlier request may be lost."""
 
     def __init__(self, numbers: SeriesNumbers) -> None:
         self._numbers = numbers
         self._table = context_records([]).rows
         self._places: dict[int, int] = {}  # row of each context in the table
-        self._cuts: dict[bytes, Records] = {}  # what was handed out last, by the contexts
+        self._cuts: dict[bytes, Records] = {}  # cached results, by their contexts
 
     def of(self, numbers: NDArray[np.int32]) -> Records:
-        """The contexts of series numbers, sent before or not."""
+        """The contexts of series numbers, whether returned before or not."""
         for fresh in self._numbers.take_contexts():
             ids = fresh.rows["context_id"].to_pylist()
             self._places |= {context_id: len(self._places) + place for place, context_id in enumerate(ids)}
@@ -178,7 +178,7 @@ def context_records(rows: Sequence[dict[str, object]]) -> Records:
 
 
 def of_devices(samples: Samples, known: SeriesNumbers, file: str, rejects: Rejects) -> Samples:
-    """The samples of stored fields of named devices; the others are counted by reason."""
+    """The samples of stored fields and known devices; the others are counted by reason."""
     refused = samples.series < 0
     if not refused.any():
         return samples
@@ -190,7 +190,7 @@ def of_devices(samples: Samples, known: SeriesNumbers, file: str, rejects: Rejec
 
 
 def in_units(samples: Samples, known: SeriesNumbers, file: str, rejects: Rejects) -> Samples:
-    """The samples whose values mean something, in stored units; the others are counted with the first raw value."""
+    """The samples with valid values, in stored units; the others are counted with the first raw value."""
     codes = known.codes(samples.series)
     values, reasons = fields.normalise_codes(codes, samples.value, known.on_mig(samples.series))
     stored = Samples(samples.series, values, samples.time_us, samples.line)
@@ -205,7 +205,7 @@ def in_units(samples: Samples, known: SeriesNumbers, file: str, rejects: Rejects
 
 
 def joined(parts: Sequence[Samples]) -> Samples:
-    """The samples of parts of one piece of input."""
+    """The samples of all parts of one input."""
     if len(parts) == 1:
         return parts[0]
     none = Samples(np.empty(0, np.int32), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
@@ -219,7 +219,7 @@ def joined(parts: Sequence[Samples]) -> Samples:
 
 
 def points(parts: Sequence[Samples], known: SeriesNumbers) -> Iterator[Points]:
-    """One batch of samples in stored units with the series they use, numbered anew from 0; none without samples."""
+    """One batch of samples in stored units with the series they use, renumbered from 0; nothing without samples."""
     if not any(len(part.series) for part in parts):
         return
     series, values, times = (
@@ -231,7 +231,7 @@ def points(parts: Sequence[Samples], known: SeriesNumbers) -> Iterator[Points]:
 
 
 def _numbered(series: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The numbers in use, ascending, and the place among them of each sample."""
+    """The used numbers in ascending order, and the index into them for each sample."""
     if len(series) * FEW < count:
         used, own = np.unique(series, return_inverse=True)
         return used, own.astype(np.int32)

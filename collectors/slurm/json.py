@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpuwatch.collectors.shared.json_fields import mapping
-from gpuwatch.collectors.shared.json_stream import Piece, pieces
+from gpuwatch.collectors.shared.json_stream import Element, elements
 from gpuwatch.collectors.shared.records import Row, batches, fitting
 from gpuwatch.collectors.slurm.json_accounting import accounting_rows
 from gpuwatch.collectors.slurm.json_rows import controller_rows, node_from_json, workload_from_json
@@ -42,7 +42,7 @@ def read_slurm_json(source: Source, rejects: Rejects) -> Rows:
 
 def _rows(source: Source, rejects: Rejects) -> Iterator[Row]:
     seen: set[str] = set()
-    yield from with_totals(document_rows(pieces(source.path, rejects), source, rejects, seen=seen), {}, None)
+    yield from with_totals(document_rows(elements(source.path, rejects), source, rejects, seen=seen), {}, None)
     if seen & SUPPORTED_MEMBERS:
         return
     if not seen & IGNORED_MEMBERS:
@@ -51,7 +51,7 @@ def _rows(source: Source, rejects: Rejects) -> Iterator[Row]:
 
 
 def document_rows(
-    found: Iterable[Piece],
+    found: Iterable[Element],
     source: Source,
     rejects: Rejects,
     requested_us: int | None = None,
@@ -92,7 +92,7 @@ class _Document:
     running: list[Row] = field(default_factory=list)
     """Allocations of running jobs, which get the document's time as evidence."""
 
-    def add(self, piece: Piece) -> Iterator[Row]:
+    def add(self, piece: Element) -> Iterator[Row]:
         """Yields the rows of a member or item, except for those that need the document's time."""
         key, value, path = piece.key, piece.value, self.source.path
         try:

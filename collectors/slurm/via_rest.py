@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from gpuwatch.collectors.shared.json_stream import pieces_of
+from gpuwatch.collectors.shared.json_stream import elements_of
 from gpuwatch.collectors.shared.records import Row
 from gpuwatch.collectors.slurm.changes import RunKey
 from gpuwatch.collectors.slurm.json import document_rows
@@ -98,7 +98,7 @@ class RestClient:
         source = Source(f"slurmrestd {path}", self._cluster, "UTC", at_us)
         seen: set[str] = set()
         try:
-            found = pieces_of(body, source.path, rejected)
+            found = elements_of(body, source.path, rejected)
             rows = list(document_rows(found, source, rejected, at_us, errors.append, seen))
         except UnreadableInput as error:
             why = str(error).partition(";")[0]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuwatch.collectors.shared.json_fields import Malformed, Object, mappings, string
-from gpuwatch.collectors.shared.json_stream import pieces
+from gpuwatch.collectors.shared.json_stream import elements
 from gpuwatch.collectors.shared.records import Columns, Row, table_batches
 from gpuwatch.collectors.yunikorn.applications import application_row, claim_rows
 from gpuwatch.collectors.yunikorn.rows import event_row, partition_row, queue_rows, usage_rows
@@ -77,7 +77,7 @@ def documents(path: str, rejects: Rejects) -> Iterator[tuple[int, Object]]:
     """
     members: Object = {}
     first = 1
-    for line, key, value in pieces(path, rejects):
+    for line, key, value in elements(path, rejects):
         if key is None:
             members |= {name: [] for name in value if name not in members and name not in LISTS}
             if members and not set(members) <= _DUMP_MEMBERS:

@@ -497,7 +497,7 @@ def test_a_line_without_end_is_given_up_and_the_list_read_anew(monkeypatch: pyte
     [
         pytest.param(b"<html>", "not JSON", id="a page for people"),
         pytest.param(b"[1]", "not a list of objects", id="another kind of JSON"),
-        pytest.param(b'{"items": 7}', "answers without a list", id="items that are none"),
+        pytest.param(b'{"items": 7}', "the answer has no list", id="items that are none"),
         pytest.param(b'"' + b"x" * 5000, "a page is larger than 4000 bytes", id="more than a page"),
     ],
 )

@@ -366,6 +366,6 @@ def test_the_rule_that_is_missing_is_named_where_it_belongs() -> None:
     assert 'a Role in namespace lab with the rule apiGroups: ["batch"], resources: ["jobs"]' in _fix(
         403, "/apis/batch/v1/namespaces/lab/jobs"
     )
-    assert {"bind the ClusterRole system:discovery to the account that asks"} == {
+    assert {"bind the ClusterRole system:discovery to this account"} == {
         _fix(403, path) for path in ("/apis", "/apis/batch/v1", "/api/v1")
     }

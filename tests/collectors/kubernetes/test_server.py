@@ -349,7 +349,7 @@ def test_pages_that_go_round_in_a_circle_are_no_list() -> None:
 
     sink = run(lambda: Circle(PODS, NODES, EVENTS, JOBS), scenario)
 
-    assert "go round in a circle" in sink.errors[0]
+    assert "its pages repeat" in sink.errors[0]
 
 
 def test_what_went_while_the_source_did_not_run_has_ended() -> None:

@@ -17,7 +17,7 @@ from gpuwatch.core.model import Rejects
 def read(tmp_path: Path, text: str | bytes) -> tuple[list[tuple[int, str | None, Any]], Rejects]:
     file, rejects = tmp_path / "a.json", Rejects()
     file.write_bytes(text.encode() if isinstance(text, str) else text)
-    return [tuple(piece) for piece in json_stream.pieces(str(file), rejects)], rejects
+    return [tuple(element) for element in json_stream.elements(str(file), rejects)], rejects
 
 
 @pytest.fixture(params=[1, 2, 3, 7, 1 << 20])
@@ -115,4 +115,4 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, text: bytes, block: int) -
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableInput, match="nothing.json"):
-        list(json_stream.pieces(str(tmp_path / "nothing.json"), Rejects()))
+        list(json_stream.elements(str(tmp_path / "nothing.json"), Rejects()))
