@@ -2,6 +2,7 @@
 #   make demo    simulates a fleet, ingests it, prints what it found and serves http://127.0.0.1:8765; needs no root
 #   make test    the whole suite, after installing what it needs
 #   make test-fast  the tests that start no server, browser or process of their own and take no more than seconds
+#   make test-oldest-duckdb  the same tests on the oldest DuckDB that gpuwatch supports
 #   make lint    ruff and mypy --strict
 #   make bench   measures and writes bench/RESULTS.md
 #   make accuracy  simulates fleets and writes docs/understand/accuracy.md: who was found, who was accused for nothing
@@ -19,6 +20,7 @@ DEMO_ARGS ?=
 PORT ?= 8765
 TEST_ARGS ?=
 TEST_WORKERS ?= 2
+OLDEST_DUCKDB ?= 1.5.5
 ACCURACY_SEEDS ?= 301-320
 
 # Debian packages of the real servers that tests/real starts; a test that lacks its server skips and names it.
@@ -31,7 +33,7 @@ PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadsc
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BUILD_FILES := pyproject.toml setup.py requirements.lock
 
-.PHONY: demo test test-fast lint bench accuracy docs wheel lock clean test-servers
+.PHONY: demo test test-fast test-oldest-duckdb lint bench accuracy docs wheel lock clean test-servers
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.has-run
@@ -42,6 +44,12 @@ test: $(VENV)/.has-dev test-servers
 
 test-fast: $(VENV)/.has-dev
 	$(PYTEST) -m "not real and not e2e and not slow" $(TEST_ARGS)
+
+# PYTHONPATH comes before the virtual environment, which keeps its own DuckDB.
+test-oldest-duckdb: $(VENV)/.has-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	  --target build/duckdb-$(OLDEST_DUCKDB) duckdb==$(OLDEST_DUCKDB)
+	PYTHONPATH="$(CURDIR)/build/duckdb-$(OLDEST_DUCKDB)" $(PYTEST) -m "not real and not e2e and not slow" $(TEST_ARGS)
 
 # mypy knows no package-dir: build/typed holds the four folders as an install lays them out.
 lint: $(VENV)/.has-dev

@@ -1,4 +1,4 @@
-"""From samples and scheduler records to books and findings: attribute, recompute, check, judge."""
+"""The analysis: from samples and scheduler records to the ledger and findings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuwatch.analysis.changes import Inputs, note_inputs, read_inputs
 from gpuwatch.billing import chargeback
 from gpuwatch.billing.periods.close import find_corrections
 from gpuwatch.core.clock import HOUR_US, MINUTE_US, SECOND_US
@@ -26,7 +27,7 @@ from gpuwatch.store.retention import compact, drop_late, retain, skip_retired
 from gpuwatch.topology import derive as topology_derive
 
 CHAIN_REACH_US = HOUR_US
-"""Runs of a job that follow within this continue a finding, so verdicts look that far beyond the changed hours."""
+"""Runs of a job that follow each other within this share a finding, so rules look that far beyond the changed hours."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -38,12 +39,12 @@ class AnalyzeReport:
     clusters: list[str] = field(default_factory=list)
     hours: int = 0
     findings: int = 0
-    """Findings that stand over the judged window, open or resolved."""
+    """Stored findings of these clusters, open or resolved."""
     failed_rules: list[str] = field(default_factory=list)
     left_out: int = 0
     """Late samples of days whose raw samples are gone."""
     corrections: int = 0
-    """Lines that were posted of closed periods."""
+    """Correction lines posted to closed periods."""
 
 
 def analyze(
@@ -58,139 +59,177 @@ def analyze(
     retention: bool = False,
     progress: Progress | None = None,
 ) -> AnalyzeReport:
-    """Brings ledger and findings up to date; running it again changes nothing.
+    """Brings the ledger and the findings up to date; running it again changes nothing.
 
-    With `retention`, what is repeated or past its retention is deleted at the end.
-    Without a window: all that is new or changed. With one: its hours are recomputed too. Raises BooksDoNotClose,
-    naming the device-hour, before any finding is written; UsageError for an unknown detector.
+    With `retention`, repeated records and those past their retention are deleted at the end. Without a window: everything
+    that is new or changed. With one: its hours are recomputed too. Raises BooksDoNotClose, naming the device-hour, before
+    any finding is written; UsageError for an unknown detector.
     """
     with store.workspace() as work:
-        return _analyze(work, state, settings, now_us, (since_us, until_us), detectors, retention, progress)
+        known = {**rules(), **custom_rules.load(settings.detectors_dir, work)}
+        for name in detectors:
+            if name not in known:
+                raise UsageError(f"--detector {name}: unknown; known: {', '.join(known)}")
+        one = _Analysis(work, state, settings, now_us, (since_us, until_us), known, detectors or tuple(known), progress)
+        return one.run(retention)
 
 
-def _analyze(
-    store: Store,
-    state: State,
-    settings: Settings,
-    now_us: int,
-    window: tuple[int | None, int | None],
-    detectors: Sequence[str],
-    retention: bool,
-    progress: Progress | None,
-) -> AnalyzeReport:
-    known = {**rules(), **custom_rules.load(settings.detectors_dir, store)}
-    for name in detectors:
-        if name not in known:
-            raise UsageError(f"--detector {name}: unknown; known: {', '.join(known)}")
-    chosen = [known[name] for name in detectors or known]
-    report = AnalyzeReport()
-    report.failed_rules += [str(refusal) for refusal in custom_rules.refused()]
-    report.left_out = drop_late(store)
-    seal_all(store)
-    clusters = store.sql(
-        "select cluster from context union select cluster from claim union select cluster from node order by 1"
-    )
-    for (cluster,) in clusters:
-        report.clusters.append(cluster)
-        _analyze_cluster(
-            store, state, settings, cluster, now_us, *window, chosen, list(known.values()), report, progress
+@dataclass
+class _Analysis:
+    """One run of analyze()."""
+
+    store: Store
+    state: State
+    settings: Settings
+    now_us: int
+    window: tuple[int | None, int | None]
+    known: dict[str, Rule]
+    detectors: Sequence[str]
+    progress: Progress | None
+    report: AnalyzeReport = field(default_factory=AnalyzeReport)
+
+    def run(self, retention: bool) -> AnalyzeReport:
+        """Every cluster, then what concerns all of them."""
+        store, report = self.store, self.report
+        report.failed_rules += [str(refusal) for refusal in custom_rules.refused()]
+        report.left_out = drop_late(store)
+        seal_all(store)
+        clusters = store.sql(
+            "select cluster from context union select cluster from claim union select cluster from node order by 1"
         )
-    if not custom_rules.refused():  # A slip in a file is no reason to end what it found.
-        with store.transaction():
-            store.run("analysis/removed_rules", known=list(known))
-    for cluster in topology_derive.clusters(store):
-        if cluster not in report.clusters:
-            _derive_topology(store, cluster, report)
-    report.corrections = find_corrections(store, state, now_us)
-    if retention:
-        compact(store)
-        topology_derive.compact(store)
-        retain(store, settings, now_us)
-    store.checkpoint()
-    return report
+        for (cluster,) in clusters:
+            report.clusters.append(cluster)
+            _ClusterAnalysis(self, cluster).run()
+        if not custom_rules.refused() and store.rows("analysis/unknown_rules", known=list(self.known)):
+            # While a rule file has a mistake in it, findings of missing rules stay open.
+            with store.transaction():
+                store.run("analysis/removed_rules", known=list(self.known))
+        for cluster in topology_derive.clusters(store):
+            if cluster not in report.clusters:
+                self.derive_topology(cluster)
+        report.corrections = find_corrections(store, self.state, self.now_us)
+        if retention:
+            compact(store)
+            topology_derive.compact(store)
+            retain(store, self.settings, self.now_us)
+        store.checkpoint()
+        return report
+
+    def derive_topology(self, cluster: str) -> None:
+        """Where devices are and what links them. A failure is reported and does not stop the analysis."""
+        try:
+            topology_derive.derive(self.store, cluster)
+        except GpuwatchError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the ledger does not depend on it; the next analysis tries again
+            first = str(error).splitlines()[0] if str(error) else ""
+            self.report.failed_rules.append(f"topology of {cluster}: {type(error).__name__}: {first}")
 
 
-def _derive_topology(store: Store, cluster: str, report: AnalyzeReport) -> None:
-    """Where devices are and what links them; a cluster whose inputs are as before costs a look."""
-    try:
-        topology_derive.derive(store, cluster)
-    except GpuwatchError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the books stand without it; it is told and tried again
-        first = str(error).splitlines()[0] if str(error) else ""
-        report.failed_rules.append(f"topology of {cluster}: {type(error).__name__}: {first}")
+class _ClusterAnalysis:
+    """The analysis of one cluster."""
 
+    def __init__(self, whole: _Analysis, cluster: str) -> None:
+        self._whole, self._cluster = whole, cluster
+        self._store, self._state, self._report = whole.store, whole.state, whole.report
+        interval = self._state.setting(f"{INTERVAL_SETTING}:{cluster}")
+        self._settings = whole.settings
+        if interval is not None:
+            given = whole.settings.__dict__ | {"default_interval_s": int(interval) / SECOND_US}
+            self._settings = Settings(**given)
+        self._overrides = layers(self._state)
 
-def _analyze_cluster(
-    store: Store,
-    state: State,
-    settings: Settings,
-    cluster: str,
-    now_us: int,
-    since_us: int | None,
-    until_us: int | None,
-    chosen: Sequence[Rule],
-    known: Sequence[Rule],
-    report: AnalyzeReport,
-    progress: Progress | None,
-) -> None:
-    interval = state.setting(f"{INTERVAL_SETTING}:{cluster}")
-    if interval is not None:
-        settings = Settings(**{**settings.__dict__, "default_interval_s": int(interval) / SECOND_US})
+    def run(self) -> None:
+        """Attributes and recomputes what changed, prices it, then evaluates the rules over it."""
+        methods = share_methods(self._state, self._settings.mig_share_method)
+        inputs = read_inputs(self._store, self._cluster, self._settings, methods)
+        pending = [self._state.setting(f"judge_{end}:{self._cluster}") for end in ("from", "until")]
+        # What is changed now is evaluated even when the run stops between the ledger and the rules.
+        edges = [int(edge) for edge in pending if edge is not None]
+        windowed = any(edge is not None for edge in self._whole.window)
+        settled = not (inputs.changed or edges or windowed)
+        if not settled:
+            edges += self._attribute(methods)
+        if edges:
+            self._recompute(min(edges), max(edges))
+        else:
+            chargeback.price(self._store, self._state, self._cluster, settled=settled)
+            self._whole.derive_topology(self._cluster)
+            self._catch_up()
+        self._finish(None if settled else inputs)
 
-    overrides = layers(state)
+    def _attribute(self, methods: Sequence[tuple[int, str]]) -> list[int]:
+        """Attributes devices to runs; returns the ends of the time in which the ledger changes, () where it does not."""
+        store, cluster, (since_us, until_us) = self._store, self._cluster, self._whole.window
+        if self._whole.progress is not None:
+            self._whole.progress(f"{cluster}: who held what", 0, 1)
+        attribute(store, cluster, self._settings, methods)
+        if since_us is not None or until_us is not None:
+            store.run("analysis/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
+        store.run("analysis/unroll_dirty", cluster=cluster)
+        skip_retired(store, cluster)
+        changed = stranding.refresh(store, cluster)
+        first, last = store.sql("select min(hour_us), max(hour_us) from dirty_hour where cluster = $c", c=cluster)[0]
+        changed += [hour for hour in (first, last) if hour is not None]
+        return [min(changed), max(changed) + HOUR_US] if changed else []
 
-    def thresholds(rule: Rule) -> tuple[ParameterSet, ...]:
-        return sets_of(store, cluster, overrides, rule, parameters(rule, settings))
+    def _recompute(self, from_us: int, until_us: int) -> None:
+        """Recomputes the ledger's dirty hours, and evaluates the rules over this time."""
+        store, state, cluster, progress = self._store, self._state, self._cluster, self._whole.progress
+        state.note(f"judge_from:{cluster}", str(from_us))
+        state.note(f"judge_until:{cluster}", str(until_us))
+        self._report.hours += ledger_hours.recompute_dirty(
+            store,
+            cluster,
+            self._settings,
+            None if progress is None else lambda done, total: progress(f"{cluster}: hours", done, total),
+        )
+        ledger_hours.check(store, cluster, from_us, until_us)
+        chargeback.price(store, state, cluster, force=True)
+        self._whole.derive_topology(cluster)
+        window = from_us - CHAIN_REACH_US, until_us + CHAIN_REACH_US
+        known, chosen = self._whole.known, self._whole.detectors
+        self._evaluate([known[name] for name in chosen], window)
+        deferred = [rule for name, rule in known.items() if name not in chosen]
+        if deferred:
+            evaluate.defer(store, cluster, deferred, window[0])
+        state.note(f"judge_from:{cluster}", None)
+        state.note(f"judge_until:{cluster}", None)
 
-    def judge_those(wanted: Sequence[Rule], window: tuple[int, int]) -> None:
-        report.failed_rules += evaluate.evaluate(
-            store, state, cluster, settings, wanted, thresholds, window, now_us, progress
+    def _catch_up(self) -> None:
+        """Evaluates rules with a backlog, and those that are new or have other thresholds."""
+        chosen = [self._whole.known[name] for name in self._whole.detectors]
+        late = evaluate.behind(self._store, self._cluster, chosen, self._thresholds)
+        if late:
+            query = "select max(hour_us) from ledger_hour where cluster = $c"
+            last_us = self._store.sql(query, c=self._cluster)[0][0]
+            self._evaluate(late, (last_us, last_us + HOUR_US))
+
+    def _evaluate(self, chosen: Sequence[Rule], window: tuple[int, int]) -> None:
+        self._report.failed_rules += evaluate.evaluate(
+            self._store,
+            self._state,
+            self._cluster,
+            self._settings,
+            chosen,
+            self._thresholds,
+            window,
+            self._whole.now_us,
+            self._whole.progress,
         )
 
-    if progress is not None:
-        progress(f"{cluster}: who held what", 0, 1)
-    attribute(store, cluster, settings, share_methods(state, settings.mig_share_method))
-    if since_us is not None or until_us is not None:
-        store.run("analysis/mark_dirty", cluster=cluster, since_us=since_us, until_us=until_us)
-    store.run("analysis/unroll_dirty", cluster=cluster)
-    skip_retired(store, cluster)
-    restranded = stranding.refresh(store, cluster)
-    dirty = store.sql("select min(hour_us), max(hour_us) from dirty_hour where cluster = $c", c=cluster)[0]
-    # What is dirty now is judged even when the run stops between the ledger and the verdicts.
-    pending = state.setting(f"judge_from:{cluster}"), state.setting(f"judge_until:{cluster}")
-    edges = [int(p) for p in pending if p is not None]
-    if dirty[0] is not None:
-        edges += [dirty[0], dirty[1] + HOUR_US]
-    if restranded:
-        edges += [min(restranded), max(restranded) + HOUR_US]
-    if not edges:
-        chargeback.price(store, state, cluster)
-        _derive_topology(store, cluster, report)
-        owing = evaluate.behind(store, cluster, chosen, thresholds)
-        if owing:
-            last_us = store.sql("select max(hour_us) from ledger_hour where cluster = $c", c=cluster)[0][0]
-            judge_those(owing, (last_us, last_us + HOUR_US))
-        report.findings += store.sql("select count(*) from finding where cluster = $c", c=cluster)[0][0]
-        return
-    window = min(edges) - CHAIN_REACH_US, max(edges) + CHAIN_REACH_US
-    state.note(f"judge_from:{cluster}", str(min(edges)))
-    state.note(f"judge_until:{cluster}", str(max(edges)))
-    report.hours += ledger_hours.recompute_dirty(
-        store, cluster, settings, None if progress is None else lambda a, b: progress(f"{cluster}: hours", a, b)
-    )
-    ledger_hours.check(store, cluster, min(edges), max(edges))
-    chargeback.price(store, state, cluster, force=True)
-    _derive_topology(store, cluster, report)
-    judge_those(chosen, window)
-    evaluate.defer(store, cluster, [rule for rule in known if rule not in chosen], window[0])
-    report.findings += store.sql("select count(*) from finding where cluster = $c", c=cluster)[0][0]
-    state.note(f"judge_from:{cluster}", None)
-    state.note(f"judge_until:{cluster}", None)
+    def _thresholds(self, rule: Rule) -> tuple[ParameterSet, ...]:
+        return sets_of(self._store, self._cluster, self._overrides, rule, parameters(rule, self._settings))
+
+    def _finish(self, inputs: Inputs | None) -> None:
+        query = "select count(*) from finding where cluster = $c"
+        self._report.findings += self._store.sql(query, c=self._cluster)[0][0]
+        if inputs is not None:
+            note_inputs(self._store, self._cluster, inputs)
 
 
 def parameters(rule: Rule, settings: Settings) -> dict[str, Any]:
-    """A rule's thresholds, with those that the site sets; a site's own rule has its own, whatever their names."""
+    """A rule's thresholds, with those that the settings have; a site's own rule keeps its own."""
     if rule.sql is not None:
         return rule.parameters
     site = {

@@ -124,19 +124,19 @@ def read_prices(store: Store, state: State) -> Prices:
     return Prices(rates, cards, Fx.read(state), cover(rates, gpus))
 
 
-def price(store: Store, state: State, cluster: str, *, force: bool = False) -> None:
+def price(store: Store, state: State, cluster: str, *, force: bool = False, settled: bool = False) -> None:
     """Computes the prices of every device and the team of every run of a cluster, when anything changed; rolls the days
-    that are not rolled.
+    that are not rolled. `settled`: neither devices nor hours have changed, only rates and rules may have.
     """
-    _price(store, state, [cluster], force)
+    _price(store, state, [cluster], force, settled)
 
 
 def price_all(store: Store, state: State) -> None:
     """Prices every cluster whose rate cards, exchange rates, commitments or ownership rules have changed."""
-    _price(store, state, [cluster for (cluster,) in store.sql("select distinct cluster from device order by 1")], False)
+    _price(store, state, [cluster for (cluster,) in store.sql("select distinct cluster from device order by 1")])
 
 
-def _price(store: Store, state: State, clusters: Sequence[str], force: bool) -> None:
+def _price(store: Store, state: State, clusters: Sequence[str], force: bool = False, settled: bool = False) -> None:
     known = in_force.versions(state)
     prices: Prices | None = None
     if clusters and committed(load_rates(state)):
@@ -145,13 +145,16 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool) -> 
         basis = json.dumps(known | {"cover": _digest(prices, cluster)}, sort_keys=True)
         wanted = (known[RATES], state.card_version("teams"), basis)
         found = store.sql("select rate_version, team_version, basis from priced where cluster = $c", c=cluster)
+        if found and tuple(found[0]) == wanted and settled:
+            continue
         if force or not found or tuple(found[0]) != wanted or not store.run("billing/classed", cluster=cluster):
             prices = prices or read_prices(store, state)
-            _reprice(store, state, cluster, prices, wanted)
+            with store.workspace() as work:
+                _reprice(work, state, cluster, prices, wanted)
             if not force or not found or tuple(found[0]) != wanted:
-                with store.transaction():
-                    store.run("billing/every_finding", cluster=cluster)
-                    price_findings(store, cluster)
+                with store.workspace() as work, work.transaction():
+                    if work.run("billing/every_finding", cluster=cluster):
+                        price_findings(work, cluster)
         roll(store, cluster)
 
 
@@ -196,7 +199,8 @@ def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: t
         store.run(
             "billing/replace_prices", cluster=cluster, rate_version=wanted[0], team_version=wanted[1], basis=wanted[2]
         )
-        sum_moved_days(store, cluster)
+        if store.sql("select 1 from moved_day limit 1"):
+            sum_moved_days(store, cluster)
 
 
 def _span(start_us: int, end_us: int | None) -> _Row:

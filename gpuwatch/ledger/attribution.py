@@ -1,10 +1,11 @@
-"""Who held which device, and when: runs the SQL of sql/attribution and places what no source names."""
+"""Which run held which device, and when: runs sql/ledger/attribution and places runs that no source gives devices."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from gpuwatch.core.clock import MINUTE_US, SECOND_US
 from gpuwatch.core.model import RUN_US_MAX, WHOLE_GPU, device_key
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.ledger import workload_class
-from gpuwatch.ledger.nesting import Holder, Inner, InnerHold, OuterHold, refine, short
+from gpuwatch.ledger.inner_runs import INNER_SCHEDULERS, inner_holds, inner_table, numbers, read_hints
 from gpuwatch.ledger.placement_estimate import WHOLE_UNITS, Node, Placed, Slot, Wanted, place
 from gpuwatch.ledger.slice_shares import method_spans, method_table, unit_table, unseen_table
 from gpuwatch.settings import Settings
@@ -39,22 +40,6 @@ _HOLD = pa.schema(
         ("estimated", pa.bool_()),
     ]
 )
-_INNER = pa.schema(
-    [
-        ("run_id", pa.int64()),
-        ("pod_uid", pa.string()),
-        ("outer_run_id", pa.int64()),
-        ("outer_pod_uid", pa.string()),
-        ("device_id", pa.int64()),
-        ("start_us", pa.int64()),
-        ("end_us", pa.int64()),
-        ("units", pa.int64()),
-        ("estimated", pa.bool_()),
-    ]
-)
-INNER_SCHEDULERS = ("slurm", "ray")
-"""Schedulers whose nodes may be held by another one's runs, the outer before the inner."""
-
 _PARENT = pa.schema([("gpu", pa.string()), ("parent_id", pa.int64())])
 _TRAIT = pa.schema(
     [
@@ -85,44 +70,58 @@ def attribute(store: Store, cluster: str, settings: Settings, methods: Sequence[
         "layout_silence_us": LAYOUT_SILENCE_US,
         "run_us_max": RUN_US_MAX,
     }
-    with store.transaction():
-        store.run("ledger/attribution/10_device", **times)
-        store.run("ledger/attribution/20_claim", **times)
-        if _may_nest(store):
-            store.run("ledger/attribution/21_nested", **times)
-        store.run("ledger/attribution/22_hold", **times)
-        nodes = _nodes(store, cluster)
-        placed = place(nodes, _wanted(store))
-        with store.view("placed_rows", _hold_table(placed)):
-            store.run("ledger/attribution/25_placed")
-        nested = _rows(store, "select 1 from nested")
-        inner = _inner(store, nodes) if nested else []
-        with store.view("inner_rows", _inner_table(inner)):
-            store.run("ledger/attribution/26_inner_hold")
-        if by_process or _rows(store, "select 1 from process_use"):
-            store.run("ledger/attribution/28_process_use", by_process=by_process, ratio_slack=PROCESS_SLACK, **times)
-        seen_gpus = [row[0] for row in store.sql("select distinct gpu from seen order by 1")]
+    with store.workspace() as work, work.transaction():
+        work.run("ledger/attribution/10_device", **times)
+        work.run("ledger/attribution/20_claim", **times)
+        nested, hints = False, read_hints(work)
+        if hints.may_nest:
+            work.run("ledger/attribution/21_nested", **times)
+            nested = _rows(work, "select 1 from nested")
+        nodes = _hold(work, cluster, times, nested, hints.indexes)
+        with work.view("inner_rows", inner_table(inner_holds(work, nodes) if nested else [])):
+            work.run("ledger/attribution/28_inner_hold")
+        if by_process or _rows(work, "select 1 from process_use"):
+            work.run("ledger/attribution/29_process_use", by_process=by_process, ratio_slack=PROCESS_SLACK, **times)
+        seen_gpus = [row[0] for row in work.sql("select distinct gpu from seen order by 1")]
         parents = pa.Table.from_pydict(
             {"gpu": seen_gpus, "parent_id": [device_key(cluster, gpu) for gpu in seen_gpus]}, schema=_PARENT
         )
         with (
-            store.view("gpu_parent", parents),
-            store.view("unseen_device", unseen_table(store, nodes, spans)),
-            store.view("method_span", method_table(spans)),
-            store.view("share_unit", unit_table(store, spans)),
+            work.view("gpu_parent", parents),
+            work.view("unseen_device", unseen_table(work, nodes, spans)),
+            work.view("method_span", method_table(spans)),
+            work.view("share_unit", unit_table(work, spans)),
         ):
-            store.run("ledger/attribution/30_capacity", **times)
-            store.run("ledger/attribution/35_new_device", **times)
-            store.run("ledger/attribution/40_holder", **times)
-            if _rows(store, "select 1 from process_use where units is not null"):
-                store.run("ledger/attribution/41_process", **times)
-            store.run("ledger/attribution/46_word", **times)
+            work.run("ledger/attribution/30_capacity", **times)
+            work.run("ledger/attribution/35_new_device", **times)
+            work.run("ledger/attribution/40_holder", **times)
+            if _rows(work, "select 1 from process_use where units is not null"):
+                work.run("ledger/attribution/41_process", **times)
+            work.run("ledger/attribution/46_word", **times)
             for level, scheduler in enumerate(INNER_SCHEDULERS) if nested else ():
-                store.run("ledger/attribution/42_inner", level=level)
-                store.run("ledger/attribution/48_inherit", scheduler=scheduler)
-            store.run("ledger/attribution/44_segment", **times)
-            store.run("ledger/attribution/50_replace", **times)
-        store.run("ledger/attribution/60_drop")
+                work.run("ledger/attribution/42_inner", level=level)
+                work.run("ledger/attribution/48_inherit", scheduler=scheduler)
+            work.run("ledger/attribution/44_segment", **times)
+            work.run("ledger/attribution/50_replace", **times)
+
+
+def _hold(work: Store, cluster: str, times: dict[str, Any], nested: bool, indexes: bool) -> dict[str, Node]:
+    """Makes the table of holds: by labels and UUIDs, by index, by samples alone, and by count. Returns the nodes placed on."""
+    work.run("ledger/attribution/22_hold", **times)
+    if nested:
+        work.run("ledger/attribution/23_inner_sign")
+    if indexes:
+        work.run("ledger/attribution/24_indexed_hold", **times)
+    work.run("ledger/attribution/25_missing")
+    if work.run("ledger/attribution/26_observed", **times):
+        work.run("ledger/attribution/26_observed_hold")
+    nodes = _nodes(work, cluster)
+    placed = place(nodes, _wanted(work))
+    if placed:
+        with work.view("placed_rows", _hold_table(placed)):
+            work.run("ledger/attribution/27_placed_hold")
+    work.run("ledger/attribution/27_evidence")
+    return nodes
 
 
 def traits(store: Store, cluster: str, settings: Settings) -> pa.Table:
@@ -202,108 +201,8 @@ def _wanted(store: Store) -> list[Wanted]:
             names = tuple(name.strip() for name in (gpus or "").split(","))
             told = tuple(name for name in names if name and (kind or name.startswith("MIG-")))
             span = (start_us, end_us)
-            wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, _numbers(indexes), told, units))
+            wanted.append(Wanted(run_id, pod_uid, node, kind, take, *span, numbers(indexes), told, units))
     return wanted
-
-
-def _may_nest(store: Store) -> bool:
-    """Whether there is something inside and something outside at all: looking costs where there is much of one."""
-    schedulers = {row[0] for row in store.sql("select distinct scheduler from wanted")}
-    if "ray" in schedulers:
-        return True
-    return "slurm" in schedulers and (
-        "kubernetes" in schedulers or _rows(store, "select 1 from owner_span where pod is not null")
-    )
-
-
-def _inner(store: Store, nodes: dict[str, Node]) -> list[InnerHold]:
-    """Runs inside of runs, on the devices of those: Slurm's first, since Ray may run in Slurm."""
-    unseen = {slot.device_id: (name, slot) for name, node in nodes.items() for slot in node.slots}
-    holds = [
-        OuterHold(
-            (run_id, pod_uid),
-            node or unseen.get(device_id, ("", None))[0],
-            device_id,
-            order,
-            profile if device_id not in unseen else unseen[device_id][1].profile,
-            start_us,
-            end_us,
-            estimated,
-        )
-        for run_id, pod_uid, device_id, node, order, profile, start_us, end_us, estimated in store.sql(
-            """select h.run_id, h.pod_uid, h.device_id, n.node,
-                row_number() over (order by n.node, n.gpu_index, n.gpu, n.gi, h.device_id),
-                n.profile, h.start_us, h.end_us, h.estimated
-            from hold h
-            left join seen n using (device_id)
-            where h.run_id in (select outer_run_id from nested)"""
-        )
-    ]
-    signs: dict[Holder, set[int]] = defaultdict(set)
-    for run_id, pod_uid, device_id in store.sql("select run_id, pod_uid, device_id from inner_sign"):
-        signs[run_id, pod_uid].add(device_id)
-    found: list[InnerHold] = []
-    for scheduler in INNER_SCHEDULERS:
-        placed = refine(_inners(store, scheduler), holds, signs)
-        found += placed
-        facts = {hold.device_id: hold for hold in holds}
-        for p in placed:
-            hold = facts[p.device_id]
-            span = (p.start_us, p.end_us, p.estimated)
-            holds.append(OuterHold(p.holder, p.node, hold.device_id, hold.order, hold.profile, *span))
-    return found
-
-
-def _inners(store: Store, scheduler: str) -> list[Inner]:
-    """The inner runs of one scheduler with all the runs that each may be in."""
-    rows = store.sql(
-        """select w.run_id, w.pod_uid, w.node, w.profile, w.device_count, w.units, w.start_us, w.end_us,
-            w.device_indexes, n.outer_scheduler,
-            list((n.outer_run_id, n.outer_pod_uid, n.outer_start_us, n.outer_end_us)
-                order by n.outer_run_id, n.outer_pod_uid)
-        from wanted w
-        join nested n
-            on n.run_id = w.run_id and n.pod_uid is not distinct from w.pod_uid and n.node = w.node
-        where w.nested and w.scheduler = $scheduler
-        group by all""",
-        scheduler=scheduler,
-    )
-    return [
-        Inner(
-            (run_id, pod_uid),
-            tuple(((run, pod), start, end) for run, pod, start, end in outers),
-            node,
-            short(node) if outer_scheduler == "slurm" else None,
-            (hardware_shares.profile_name(profile) or profile) if profile else None,
-            count,
-            units,
-            start_us,
-            end_us,
-            _numbers(indexes),
-        )
-        for run_id, pod_uid, node, profile, count, units, start_us, end_us, indexes, outer_scheduler, outers in rows
-    ]
-
-
-def _inner_table(holds: list[InnerHold]) -> pa.Table:
-    return pa.Table.from_pydict(
-        {
-            "run_id": [h.holder[0] for h in holds],
-            "pod_uid": [h.holder[1] for h in holds],
-            "outer_run_id": [h.outer[0] for h in holds],
-            "outer_pod_uid": [h.outer[1] for h in holds],
-            "device_id": [h.device_id for h in holds],
-            "start_us": [h.start_us for h in holds],
-            "end_us": [h.end_us for h in holds],
-            "units": [h.units for h in holds],
-            "estimated": [h.estimated for h in holds],
-        },
-        schema=_INNER,
-    )
-
-
-def _numbers(text: str | None) -> tuple[int, ...]:
-    return tuple(int(i) for i in (text or "").split(",") if i.strip().isdigit())
 
 
 def _rows(store: Store, query: str) -> bool:

@@ -44,25 +44,28 @@ def recompute(
     hours: Iterable[int],
     settings: Settings,
     requests: Mapping[int, Asked] | None = None,
+    *,
+    stored: bool = True,
 ) -> int:
     """Recomputes whole hours of a cluster from samples and segments; returns how many.
 
     `hours` are starts of UTC hours in microseconds. Each UTC day's hours are one transaction. The rows of an hour
     depend on the samples of that hour and of the two on either side, on the requests of the four weeks before its day, and on
-    nothing that was computed before. `requests`: of each of the days, where they are known.
+    nothing that was computed before. `requests`: of each of the days, where they are known. `stored`: False where nothing is
+    stored of these hours yet.
     """
     wanted = sorted(set(hours))
     if requests is None:
         requests = asked(store, cluster, (hour // DAY_US * DAY_US for hour in wanted))
     devices = traits(store, cluster, settings)
-    with store.view("device_trait", devices):
-        for _, day in groupby(wanted, key=lambda hour: hour // DAY_US):
-            _recompute_slice(store, cluster, list(day), settings, requests)
+    for _, day in groupby(wanted, key=lambda hour: hour // DAY_US):
+        with store.workspace() as work, work.view("device_trait", devices):
+            _recompute_slice(work, cluster, list(day), settings, requests, stored)
     return len(wanted)
 
 
 def _recompute_slice(
-    store: Store, cluster: str, hours: list[int], settings: Settings, requests: Mapping[int, Asked]
+    store: Store, cluster: str, hours: list[int], settings: Settings, requests: Mapping[int, Asked], stored: bool
 ) -> None:
     start_us, end_us = hours[0], hours[-1] + HOUR_US
     parameters = {
@@ -82,12 +85,13 @@ def _recompute_slice(
         store.view("slice_hour", pa.Table.from_pydict({"hour_us": hours}, schema=_HOUR)),
         store.transaction(),
     ):
-        store.run("ledger/clear_hours", **parameters)
+        store.run("ledger/take_hours", **parameters)
+        if stored:
+            store.run("ledger/clear_hours", **parameters)
         workload_class.make_views(store, cluster, settings)
         parts = _parts(store, parameters)
         for part in range(parts):
             _write_part(store, parameters | {"part": part, "parts": parts})
-        store.sql("drop table device_roof")
         strand(store, cluster, hours, requests)
         store.run("ledger/unroll", cluster=cluster, from_us=hours[0], until_us=hours[-1])
 
@@ -121,19 +125,23 @@ def recompute_dirty(
     `progress(done, total)` is called after each day. An interrupted run leaves the rest dirty. Free time of other days, whose
     requests have become known since, is divided anew by `stranding.refresh`, which comes before.
     """
-    hours = [
-        row[0] for row in store.sql("select distinct hour_us from dirty_hour where cluster = $c order by 1", c=cluster)
-    ]
+    rows = store.rows("ledger/dirty_hours", cluster=cluster)
+    empty = [row["hour_us"] for row in rows if not (row["reached"] or row["stored"])]
+    if empty:  # Beyond the first and the last segment there is nothing to compute.
+        query = "delete from dirty_hour where cluster = $c and list_contains($hours::bigint[], hour_us)"
+        store.sql(query, c=cluster, hours=empty)
+    hours = [row["hour_us"] for row in rows if row["reached"] or row["stored"]]
     requests = asked(store, cluster, (hour // DAY_US * DAY_US for hour in hours))
-    done = 0
+    done = len(empty)
     for _, day in groupby(hours, key=lambda hour: hour // DAY_US):
         batch = list(day)
-        done += recompute(store, cluster, batch, settings, requests)
-        if done < len(hours):
+        stored = any(row["stored"] for row in rows if row["hour_us"] in batch)
+        done += recompute(store, cluster, batch, settings, requests, stored=stored)
+        if done < len(rows):
             # Writers wait while the log is folded into the file: a little each day, not all of it at the end.
             store.checkpoint()
         if progress is not None:
-            progress(done, len(hours))
+            progress(done, len(rows))
     return done
 
 

@@ -63,6 +63,10 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _execute(self, text: str, parameters: object = None) -> duckdb.DuckDBPyConnection:
+        """Every statement goes through here."""
+        return self._connection.execute(text, parameters)
+
     def run(self, name: str, /, **parameters: object) -> int:
         """Runs every statement of a SQL file; returns the rows that the last one changed or returned."""
         changed = 0
@@ -83,7 +87,7 @@ class Connection:
         for statement in first:
             self._do(statement, parameters)
         # Not through `table`: a relation is bound twice, which costs a small answer more than the query.
-        self._connection.execute(last.text, last.pick(parameters) or None)
+        self._execute(last.text, last.pick(parameters) or None)
         names = [column[0] for column in self._connection.description or ()]
         return [dict(zip(names, row, strict=True)) for row in self._connection.fetchall()]
 
@@ -110,7 +114,7 @@ class Connection:
 
     def sql(self, text: str, **parameters: object) -> list[tuple[Any, ...]]:
         """A short query written beside its caller (counts, lookups). SQL text is never formatted."""
-        return self._connection.execute(text, parameters or None).fetchall()
+        return self._execute(text, parameters or None).fetchall()
 
     def _do(self, statement: sqlfile.Statement, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
         """Runs a statement.
@@ -121,11 +125,9 @@ class Connection:
         table = statement.writes
         if table is not None and statement.inserts and self._within and self._hollow.get(table):
             name = identifier(table)
-            self._connection.execute(
-                f"insert into {name} select t.* from (select 1) left join {name} t on false"
-            ).fetchall()
-            self._connection.execute(f"delete from {name} where rowid = (select max(rowid) from {name})").fetchall()
-        rows = self._connection.execute(statement.text, statement.pick(parameters)).fetchall()
+            self._execute(f"insert into {name} select t.* from (select 1) left join {name} t on false").fetchall()
+            self._execute(f"delete from {name} where rowid = (select max(rowid) from {name})").fetchall()
+        rows = self._execute(statement.text, statement.pick(parameters)).fetchall()
         if table is not None and self._within:
             empty = bool(rows) and rows[0][0] == 0
             self._hollow[table] = empty and (not statement.inserts or self._hollow.get(table, True))
@@ -139,16 +141,16 @@ class Connection:
     def transaction(self) -> Iterator[None]:
         """All or nothing: commits at the end of the block, rolls back when it raises. Not nestable."""
         try:
-            self._connection.execute("begin transaction").fetchall()
+            self._execute("begin transaction").fetchall()
             self._within, self._hollow = True, {}
             try:
                 yield
             except BaseException:
                 # A transaction that DuckDB has ended itself cannot be rolled back again.
                 with suppress(duckdb.Error):
-                    self._connection.execute("rollback").fetchall()
+                    self._execute("rollback").fetchall()
                 raise
-            self._connection.execute("commit").fetchall()
+            self._execute("commit").fetchall()
         except duckdb.Error as error:
             raise self._explained(error) from error
         except RuntimeError as error:

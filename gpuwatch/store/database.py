@@ -116,7 +116,7 @@ class Store(Connection):
         if not self._has_room():
             return
         try:
-            self._connection.execute("checkpoint").fetchall()
+            self._execute("checkpoint").fetchall()
         except duckdb.TransactionException as error:
             if "cannot checkpoint" not in str(error).lower():
                 raise self._explained(error) from error
@@ -134,16 +134,14 @@ class Store(Connection):
 
     def copy_to(self, path: Path) -> None:
         """Writes a copy of the store as it is now to a new file; others go on reading and writing meanwhile."""
-        own = self._connection.execute("select current_database()").fetchall()[0][0]
+        own = self._execute("select current_database()").fetchall()[0][0]
         try:
-            self._connection.execute(
-                "attach $path as copy_target (storage_version 'v1.5.0')", {"path": str(path)}
-            ).fetchall()
+            self._execute("attach $path as copy_target (storage_version 'v1.5.0')", {"path": str(path)}).fetchall()
             try:
-                self._connection.execute(f'copy from database "{own}" to copy_target').fetchall()
-                self._connection.execute("checkpoint copy_target").fetchall()
+                self._execute(f'copy from database "{own}" to copy_target').fetchall()
+                self._execute("checkpoint copy_target").fetchall()
             finally:
-                self._connection.execute("detach copy_target").fetchall()
+                self._execute("detach copy_target").fetchall()
         except duckdb.Error as error:
             raise self._explained(error) from error
 
@@ -154,7 +152,7 @@ class Store(Connection):
     # Opening ---------------------------------------------------------------------------------------------------
 
     def _migrate(self) -> None:
-        self._connection.execute(
+        self._execute(
             "create table if not exists schema_migration (version integer, name varchar, applied_us bigint)"
         ).fetchall()
         done = {row[0] for row in self.sql("select version from schema_migration")}

@@ -13,9 +13,9 @@ def roll(store: Store, cluster: str) -> int:
     """
     days = [row["day_us"] for row in store.rows("store/day_sums/unrolled", cluster=cluster)]
     for day_us in days:
-        with store.transaction():
-            store.run("store/day_sums/roll", cluster=cluster, day_us=day_us)
-            sum_moved_days(store, cluster)
+        with store.workspace() as work, work.transaction():
+            work.run("store/day_sums/roll", cluster=cluster, day_us=day_us)
+            sum_moved_days(work, cluster)
     return len(days)
 
 

@@ -71,15 +71,15 @@ def derive(store: Store, cluster: str) -> bool:
 
     All in one transaction. The result depends on the stored records only, not on the order they came in.
     """
-    with store.transaction():
-        counts = store.rows("topology/counts", cluster=cluster, version=VERSION)[0]["counts"]
-        known = store.sql("select inputs, counts from topology_state where cluster = $c", c=cluster)
+    with store.workspace() as work, work.transaction():
+        counts = work.rows("topology/counts", cluster=cluster, version=VERSION)[0]["counts"]
+        known = work.sql("select inputs, counts from topology_state where cluster = $c", c=cluster)
         if known and known[0][1] == counts:
             return False
-        inputs = store.rows("topology/inputs", cluster=cluster, version=VERSION)[0]["inputs"]
+        inputs = work.rows("topology/inputs", cluster=cluster, version=VERSION)[0]["inputs"]
         if known and known[0][0] == inputs:
             # Sources repeated themselves.
-            store.run("topology/counted", cluster=cluster, counts=counts)
+            work.run("topology/counted", cluster=cluster, counts=counts)
             return False
         words = {
             "cluster": cluster,
@@ -89,27 +89,38 @@ def derive(store: Store, cluster: str) -> bool:
             "inputs": inputs,
             "counts": counts,
         }
-        store.run("topology/10_node", **words)
-        store.run("topology/20_matrix", **words)
-        matrices = _matrices(store)
+        work.run("topology/10_node", **words)
+        work.run("topology/20_matrix", **words)
+        matrices = _matrices(work)
         members, pairs = _members(matrices), _pairs(matrices)
         with (
-            store.view("topo_member", members),
-            store.view("topo_link", pairs),
-            store.view("topo_tier", _TIER),
-            store.view("topo_kind", _KIND),
-            store.view("topo_speed", _speeds(store, members, pairs)),
-            store.view("topo_node_speed", _node_speeds(store, matrices)),
+            work.view("topo_member", members),
+            work.view("topo_link", pairs),
+            work.view("topo_tier", _TIER),
+            work.view("topo_kind", _KIND),
+            work.view("topo_speed", _speeds(work, members, pairs)),
+            work.view("topo_node_speed", _node_speeds(work, matrices)),
         ):
-            for step in ("30_inside", "32_label", "34_volcano", "36_slurm"):
-                store.run(f"topology/{step}", **words)
-            store.run("topology/38_version", **words)
-            store.run("topology/40_resolve", **words)
-            store.run("topology/45_chain", **words)
-            store.run("topology/40_resolve", **words)
-            store.run("topology/50_replace", **words)
-        store.run("topology/60_drop")
+            work.run("topology/30_inside", **words)
+            for step in _sources(work, cluster):
+                work.run(f"topology/{step}", **words)
+            work.run("topology/38_version", **words)
+            work.run("topology/40_resolve", **words)
+            work.run("topology/45_chain", **words)
+            work.run("topology/40_resolve", **words)
+            work.run("topology/50_replace", **words)
     return True
+
+
+def _sources(store: Store, cluster: str) -> list[str]:
+    """The steps that read what sources besides samples say about the network: node labels, HyperNodes, Slurm's switches."""
+    (row,) = store.rows("topology/sources", cluster=cluster)
+    steps = [
+        ("32_label", row["labels"] or row["hypernodes"]),
+        ("34_volcano", row["hypernodes"]),
+        ("36_slurm", row["switches"]),
+    ]
+    return [step for step, present in steps if present]
 
 
 def clusters(store: Store) -> list[str]:

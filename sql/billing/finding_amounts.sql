@@ -33,7 +33,3 @@ group by c.key, c.cluster, c.bucket, d.model, p.usd_per_gpu_hour, p.currency, c.
 delete from finding_amount where cluster = $cluster and key in (select key from regranted_finding);
 
 insert into finding_amount select * from new_amount order by key;
-
-drop table new_amount;
-
-drop table regranted_finding;

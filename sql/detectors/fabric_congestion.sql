@@ -36,8 +36,8 @@ carried as (
         w.hour_us,
         count(distinct w.device_id) as devices,
         sum(w.covered_us) as covered_us,
-        avg(w.link_ratio) as link_ratio,
-        avg(w.pcie_bytes_per_s) as pcie_bytes_per_s
+        exact_mean(w.link_ratio) as link_ratio,
+        exact_mean(w.pcie_bytes_per_s) as pcie_bytes_per_s
     from workload_hour w
     join member m using (run_id)
     where w.cluster = $cluster and w.hour_us >= $since_us - $baseline_us and w.hour_us < $until_us
@@ -125,12 +125,12 @@ congested as (
         hour_us,
         count(*) as gangs,
         count(*) filter (where fallen) as fallen_gangs,
-        avg(fall_ratio) filter (where fallen) as fall_ratio,
-        avg(rise_ratio) filter (where fallen) as rise_ratio,
-        avg(link_ratio) filter (where fallen) as link_ratio,
-        avg(usual_link_ratio) filter (where fallen) as usual_link_ratio,
-        avg(pcie_bytes_per_s) filter (where fallen) as pcie_bytes_per_s,
-        avg(usual_pcie_bytes_per_s) filter (where fallen) as usual_pcie_bytes_per_s,
+        exact_mean(case when fallen then fall_ratio end) as fall_ratio,
+        exact_mean(case when fallen then rise_ratio end) as rise_ratio,
+        exact_mean(case when fallen then link_ratio end) as link_ratio,
+        exact_mean(case when fallen then usual_link_ratio end) as usual_link_ratio,
+        exact_mean(case when fallen then pcie_bytes_per_s end) as pcie_bytes_per_s,
+        exact_mean(case when fallen then usual_pcie_bytes_per_s end) as usual_pcie_bytes_per_s,
         min(usual_hours) filter (where fallen) as usual_hours,
         list_sort(list_distinct(flatten(list(device_ids) filter (where fallen)))) as device_ids,
         list_sort(list_distinct(flatten(list(node_names) filter (where fallen)))) as nodes

@@ -35,7 +35,7 @@ worst as (
         min(start_us) as start_us,
         max(end_us) as end_us,
         sum(end_us - start_us)::bigint as starved_us,
-        avg(free_gpus) as free_gpus
+        exact_mean(free_gpus) as free_gpus
     from starved
     where hour_us >= $since_us and hour_us < $until_us
     group by pool, hour_us, wait

@@ -245,8 +245,8 @@ fitted as (
         regr_r2(fb_used_bytes, hour) as r2,
         arg_min(fb_used_bytes, start_us) as first_bytes,
         arg_max(fb_used_bytes, start_us) as last_bytes,
-        avg(active_ratio) filter (where not late) as active_before,
-        avg(active_ratio) filter (where late) as active_after
+        exact_mean(case when not late then active_ratio end) as active_before,
+        exact_mean(case when late then active_ratio end) as active_after
     from point
     group by chain, run_id, device_id, hour_us
 ),

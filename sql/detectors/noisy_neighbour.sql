@@ -31,7 +31,7 @@ reading as (
         p.observed_us,
         o.chain,
         arg_max(o.run_id, o.run_id) as run_id,
-        sum(p.gpu_util_ratio) as used_ratio
+        exact_sum(p.gpu_util_ratio) as used_ratio
     from sample p
     join shared d on d.device_id = p.device_id and d.hour_us = p.observed_us // 3600000000 * 3600000000
     join owner o on o.context_id = p.context_id
@@ -42,10 +42,10 @@ reading as (
 ),
 -- Where every owner's row repeats the reading of the device nobody can tell them apart.
 told as (
-    select device_id, observed_us, sum(used_ratio) as all_ratio
+    select device_id, observed_us, exact_sum(used_ratio) as all_ratio
     from reading
     group by device_id, observed_us
-    having count(*) > 1 and (count(distinct used_ratio) > 1 or sum(used_ratio) <= 1.05)
+    having count(*) > 1 and (count(distinct used_ratio) > 1 or exact_sum(used_ratio) <= 1.05)
 ),
 pair as (
     select
@@ -85,10 +85,10 @@ measured as (
         any_value(points) as points,
         min(observed_us) filter (where observed_us >= hour_us) as first_us,
         max(observed_us) as last_us,
-        corr(victim_rank, other_rank) as rho,
-        avg(victim_ratio) filter (where other_rank <= points / 3) as quiet_ratio,
-        avg(victim_ratio) filter (where other_rank > points - points / 3) as loud_ratio,
-        avg(all_ratio) filter (where other_rank > points - points / 3) as full_ratio,
+        exact_correlation(2 * victim_rank, 2 * other_rank) as rho,
+        exact_mean(case when other_rank <= points / 3 then victim_ratio end) as quiet_ratio,
+        exact_mean(case when other_rank > points - points / 3 then victim_ratio end) as loud_ratio,
+        exact_mean(case when other_rank > points - points / 3 then all_ratio end) as full_ratio,
         count(*) filter (where other_rank > points - points / 3 and observed_us >= hour_us) as loud_points,
         count(*) filter (where observed_us >= hour_us) as hour_points
     from ranked

@@ -27,7 +27,7 @@ told as (
     from workload
     where cluster = $cluster and job_id is not null
         and evicted_us >= $since_us - 2 * $day_us and evicted_us < $until_us
-        and (scheduler = 'slurm' or reason = 'Preempted' or detail ->> '$.preempted_by' is not null)
+        and (scheduler = 'slurm' or reason = 'Preempted' or (detail ->> '$.preempted_by') is not null)
     union
     select w.job_id, e.last_us
     from event e
@@ -112,7 +112,7 @@ at_risk as (
         job_id,
         at_us,
         any_value(run_id) as run_id,
-        sum((end_us - greatest(start_us, run_start_us))::double * share_num / share_den) / 3600e6 as gpu_hours,
+        exact_sum((end_us - greatest(start_us, run_start_us))::double * share_num / share_den) / 3600e6 as gpu_hours,
         list(distinct device_id) as device_ids
     from ended_hold
     group by job_id, at_us

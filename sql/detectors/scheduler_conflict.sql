@@ -43,8 +43,8 @@ cell as (
         node,
         authority,
         day,
-        sum((to_us - from_us)::double * share_num / share_den) as gpu_us,
-        sum(case when gated then (to_us - from_us)::double * share_num / share_den else 0 end) as gated_us,
+        exact_sum((to_us - from_us)::double * share_num / share_den) as gpu_us,
+        exact_sum(case when gated then (to_us - from_us)::double * share_num / share_den else 0 end) as gated_us,
         min(from_us) as first_us,
         max(to_us) as last_us
     from by_day

@@ -139,14 +139,14 @@ small_hour as (
         bool_or(to_the_end and start_us + 300000000 >= held_until_us - $still_us) as still,
         count(*) as windows,
         any_value(devices) as devices,
-        avg(gr_engine_ratio) as gr_engine_ratio,
-        avg(sm_active_ratio) as sm_active_ratio,
-        avg(sm_occupancy_ratio) as sm_occupancy_ratio,
-        avg(power_ratio) filter (where not slice) as power_ratio,
-        avg(fb_used_ratio) as fb_used_ratio,
+        exact_mean(gr_engine_ratio) as gr_engine_ratio,
+        exact_mean(sm_active_ratio) as sm_active_ratio,
+        exact_mean(sm_occupancy_ratio) as sm_occupancy_ratio,
+        exact_mean(case when not slice then power_ratio end) as power_ratio,
+        exact_mean(fb_used_ratio) as fb_used_ratio,
         mode(workload_class(reading, roof)) as workload_class,
         -- (1 - S / .8) of the time, at most half of it.
-        sum(covered_us * least(0.5, 1 - sm_active_ratio / $sm_active_good))::bigint as lost_us
+        exact_sum(covered_us * least(0.5, 1 - sm_active_ratio / $sm_active_good))::bigint as lost_us
     from guilty
     group by chain, run_id, device_id, hour_us
 )

@@ -64,7 +64,7 @@ gang as (
         case when measure = 'tensor' then mad(tensor_active_ratio) else mad(sm_active_ratio) end as spread,
         median(sm_clock_mhz) as clock_mhz,
         median(gpu_temp_celsius) as temp_celsius,
-        avg(throttled::integer) as throttled_ratio
+        exact_mean(throttled::integer) as throttled_ratio
     from seen
     group by run_id, start_us
     having count(*) >= $gang_gpus_min and measure is not null
@@ -198,12 +198,12 @@ told as (
         arg_max(device_id, loss_ratio) as worst_id,
         max(gpus) as gpus,
         any_value(measure) as measure,
-        avg(busy) as busy_ratio,
-        avg(middle) as gang_busy_ratio,
-        avg(sm_clock_mhz) as sm_clock_mhz,
-        avg(gang_clock_mhz) as gang_clock_mhz,
-        avg(gpu_temp_celsius) as temp_celsius,
-        avg(gang_temp_celsius) as gang_temp_celsius,
+        exact_mean(busy) as busy_ratio,
+        exact_mean(middle) as gang_busy_ratio,
+        exact_mean(sm_clock_mhz) as sm_clock_mhz,
+        exact_mean(gang_clock_mhz) as gang_clock_mhz,
+        exact_mean(gpu_temp_celsius) as temp_celsius,
+        exact_mean(gang_temp_celsius) as gang_temp_celsius,
         max(score) as score,
         bool_or(slow_clock) as slow_clock,
         bool_or(held_down) as held_down,

@@ -26,9 +26,9 @@ hourly as (
         min(start_us) as start_us,
         max(start_us) + 300000000 as end_us,
         count(*) as windows,
-        avg(link_ratio) as link_ratio,
-        avg(pcie_bytes_per_s) as pcie_bytes_per_s,
-        case when count(exposed_ratio) = count(*) then avg(exposed_ratio) end as exposed_ratio
+        exact_mean(link_ratio) as link_ratio,
+        exact_mean(pcie_bytes_per_s) as pcie_bytes_per_s,
+        case when count(exposed_ratio) = count(*) then exact_mean(exposed_ratio) end as exposed_ratio
     from talked
     group by all
 ),

@@ -60,8 +60,8 @@ number_joined as (
         cause_us,
         entry.key as name,
         case any_value(m.how)
-            when 'sum' then sum(entry.value)
-            when 'mean' then sum(entry.value * (end_us - start_us)) / nullif(sum(end_us - start_us), 0)
+            when 'sum' then exact_sum(entry.value)
+            when 'mean' then exact_weighted_mean(entry.value, nullif(end_us - start_us, 0))
             when 'max' then max(entry.value)
             when 'min' then min(entry.value)
             when 'first' then arg_min(entry.value, start_us)

@@ -250,9 +250,3 @@ select
     end as nvlink_bytes_per_s
 from around a
 join field_pace p using (device_id, hour_us);
-
-drop table field_pace;
-
-drop table around;
-
-drop table sparse_reading;

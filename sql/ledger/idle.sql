@@ -59,8 +59,6 @@ select
     count(*) over (partition by device_id, company_us, run_start_us) >= 3 as proven
 from placed;
 
-drop table company;
-
 insert into idle_span
 with idle_run as (
     select distinct device_id, run_start_us, run_end_us

@@ -168,9 +168,5 @@ delete from piece where span_us is null;
 
 insert into piece select * from cut_piece;
 
-drop table cut_piece;
-
 -- The largest working tables go as soon as they are used: what comes next needs the memory.
 drop table reading;
-
-drop table pace;

@@ -69,9 +69,3 @@ where day_us not in (
 delete from asked_day where cluster = $cluster and day_us in (select day_us from whole_day);
 
 insert into asked_day by name select $cluster as cluster, * from whole_day;
-
-drop table whole_day;
-
-drop table free_state;
-
-drop table free_slot;

@@ -29,21 +29,21 @@ quarter as (
         device_id,
         run_id,
         sum(covered_us)::bigint as covered_us,
-        avg(sm_active_ratio) as sm_active_ratio,
+        exact_mean(sm_active_ratio) as sm_active_ratio,
         max(sm_active_ratio) as sm_active_max_ratio,
         max(tensor_active_ratio) as tensor_active_max_ratio,
         max(dram_active_ratio) as dram_active_max_ratio,
         max(fb_used_bytes) as fb_used_max_bytes,
-        avg(link_ratio) as link_ratio,
-        avg(pcie_bytes_per_s) as pcie_bytes_per_s,
+        exact_mean(link_ratio) as link_ratio,
+        exact_mean(pcie_bytes_per_s) as pcie_bytes_per_s,
         {
-            'gr': avg(coalesce(gr_engine_ratio, gpu_util_ratio)),
-            'sm': avg(sm_active_ratio),
-            'tensor': avg(tensor_active_ratio),
-            'dram': avg(dram_active_ratio),
-            'fp': avg(fp_active_ratio),
-            'link': avg(link_ratio),
-            'pcie': avg(pcie_bytes_per_s),
+            'gr': exact_mean(coalesce(gr_engine_ratio, gpu_util_ratio)),
+            'sm': exact_mean(sm_active_ratio),
+            'tensor': exact_mean(tensor_active_ratio),
+            'dram': exact_mean(dram_active_ratio),
+            'fp': exact_mean(fp_active_ratio),
+            'link': exact_mean(link_ratio),
+            'pcie': exact_mean(pcie_bytes_per_s),
             'gang': bool_or(gang)
         } as reading
     from held
@@ -72,14 +72,14 @@ select
     c.device_id,
     c.run_id,
     sum(c.covered_us)::bigint,
-    sum(c.sm_active_ratio * c.covered_us) / sum(c.covered_us) filter (where c.sm_active_ratio is not null),
+    exact_weighted_mean(c.sm_active_ratio, c.covered_us),
     max(c.sm_active_max_ratio),
     max(c.tensor_active_max_ratio),
     max(c.dram_active_max_ratio),
     max(c.fb_used_max_bytes),
     any_value(m.workload_class),
-    sum(c.link_ratio * c.covered_us) / sum(c.covered_us) filter (where c.link_ratio is not null),
-    sum(c.pcie_bytes_per_s * c.covered_us) / sum(c.covered_us) filter (where c.pcie_bytes_per_s is not null)
+    exact_weighted_mean(c.link_ratio, c.covered_us),
+    exact_weighted_mean(c.pcie_bytes_per_s, c.covered_us)
 from classed c
 left join most m using (hour_us, device_id, run_id)
 group by c.hour_us, c.device_id, c.run_id

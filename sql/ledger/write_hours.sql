@@ -35,20 +35,20 @@ select
     slot * 300000000,
     count(*),
     sum((least(to_us, (slot + 1) * 300000000) - greatest(from_us, slot * 300000000))::double)::bigint,
-    avg(g),
-    avg(sm_active_ratio),
-    avg(sm_occupancy_ratio),
-    avg(tensor_active_ratio),
-    avg(dram_active_ratio),
-    avg(fp_active_ratio),
-    avg(gpu_util_ratio),
+    exact_mean(g),
+    exact_mean(sm_active_ratio),
+    exact_mean(sm_occupancy_ratio),
+    exact_mean(tensor_active_ratio),
+    exact_mean(dram_active_ratio),
+    exact_mean(fp_active_ratio),
+    exact_mean(gpu_util_ratio),
     max(fb_used_bytes),
-    avg(power_watts),
-    avg(link_ratio),
-    avg(pcie_bytes_per_s),
+    exact_mean(power_watts),
+    exact_mean(link_ratio),
+    exact_mean(pcie_bytes_per_s),
     bool_or(throttled),
-    avg(sm_clock_mhz),
-    avg(gpu_temp_celsius)
+    exact_mean(sm_clock_mhz),
+    exact_mean(gpu_temp_celsius)
 from slotted
 where slot * 300000000 // 3600000000 * 3600000000 in (select hour_us from slice_hour)
 group by device_id, span_us, slot
@@ -82,7 +82,7 @@ health as (
         arg_max(fb_used_bytes, observed_us) as fb_used_last_bytes,
         max(fb_total_bytes) as fb_total_bytes,
         max(gpu_temp_celsius) as gpu_temp_max_celsius,
-        avg(sm_clock_mhz) as sm_clock_mhz,
+        exact_mean(sm_clock_mhz) as sm_clock_mhz,
         max(sm_clock_max_mhz) as sm_clock_max_mhz,
         max(power_limit_watts) as power_limit_watts,
         min(pcie_gen) as pcie_gen_min,
@@ -206,16 +206,4 @@ order by hour_us, device_id, run_id;
 
 drop table minute;
 
-drop table idle_piece;
-
 drop table piece;
-
-drop table owned_span;
-
-drop table other_source;
-
-drop table repeated_day;
-
-drop table sparse_device;
-
-drop table reading_device;

@@ -5,14 +5,14 @@ select distinct
     (l.detail ->> 'plugin') || chr(31) || coalesce(l.detail ->> 'topology', '') as scope,
     l.level,
     -- topology.conf is not read where there is a topology.yaml.
-    case when l.detail ->> 'topology' is null then 52 when l.detail ->> 'default' = 'true' then 50 else 51 end as trust,
+    case when (l.detail ->> 'topology') is null then 52 when (l.detail ->> 'default') = 'true' then 50 else 51 end as trust,
     coalesce(l.observed_us, 0) as observed_us,
     l.a,
     case when l.node is null then l.b else n.node end as b,
     l.node is not null as is_node
 from link l
 left join topo_name n on n.name = l.node
-where l.cluster = $cluster and l.level in ('SWITCH', 'BLOCK') and json_valid(l.detail) and l.detail ->> 'plugin' is not null
+where l.cluster = $cluster and l.level in ('SWITCH', 'BLOCK') and json_valid(l.detail) and (l.detail ->> 'plugin') is not null
     and l.a is not null and l.b is not null;
 
 -- A row of topo_switch_statement is a scope as it was during [from_us, until_us): all rows of one instant.

@@ -48,7 +48,7 @@ select
         when own is not null then 'inner'
         when scheduler <> 'kubernetes' then scheduler
         when binder is not null then binder
-        when labels ->> '$."gpuwatch.io/bound-by"' = 'owner' then 'pods that name their node'
+        when (labels ->> '$."gpuwatch.io/bound-by"') = 'owner' then 'pods that name their node'
         when in_yunikorn then 'yunikorn'
         when in_managed and not gated then 'pods past the queue'
         else 'kubernetes'

@@ -10,6 +10,7 @@ from gpuwatch.billing.chargeback import chargeback
 from gpuwatch.core.clock import Window
 from gpuwatch.core.model import RUN_US_MAX
 from gpuwatch.state import State
+from gpuwatch.store.database import Store
 from tests.worlds.world import BUSY, H100, HOUR, Gpu, Sample, Seconds, World, claim, minutes, node, pod, samples, us
 
 A = Gpu(pci="00000000:1B:00.0")
@@ -530,20 +531,21 @@ def test_a_later_record_dirties_only_its_hours_and_their_neighbours() -> None:
     assert [4, 5, 6] == hours
 
 
-def test_an_attribution_that_is_interrupted_leaves_the_old_one() -> None:
+def test_an_attribution_that_is_interrupted_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World().add(seen(A, 0, HOUR, job="7"), claim("7", 0, HOUR)).book()
-    before, run = world.derived(), world.store.run
+    before, run = world.derived(), Store.run
 
-    def torn(name: str, /, **parameters: object) -> int:
-        if name == "ledger/attribution/60_drop":
+    def torn(own: Store, name: str, /, **parameters: object) -> int:
+        changed = run(own, name, **parameters)
+        if name == "ledger/attribution/50_replace":
             raise KeyboardInterrupt
-        return run(name, **parameters)
+        return changed
 
     world.add(claim("8", 600, 1200, gpus="GPU-a"))
-    world.store.run = torn  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        world.attribute()
-    world.store.run = run  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "run", torn)
+        with pytest.raises(KeyboardInterrupt):
+            world.attribute()
 
     assert before == world.derived()
     assert [(0, 600, "7"), (600, 1200, "8 conflict"), (1200, 3600, "7")] == of(world.attribute(), "GPU-a")

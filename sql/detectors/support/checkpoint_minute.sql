@@ -16,7 +16,7 @@ select number, minute, gap, gap as least_gap, 1 as devices
 from read
 where alone
 union all
-select number, minute, avg(gap), min(gap), count(*)
+select number, minute, exact_mean(gap), min(gap), count(*)
 from read
 where not alone
 group by number, minute;

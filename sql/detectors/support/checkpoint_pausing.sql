@@ -10,7 +10,7 @@ with mine as (
 joint_minute as (
     select
         m.number,
-        avg((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as gap,
+        exact_mean((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as gap,
         min((d.gap_us + d.hoarded_us) / (d.end_us - d.start_us)) as least_gap
     from device_minute d
     join mine m on m.device_id = d.device_id and d.start_us >= m.start_us and d.start_us < m.end_us

@@ -80,5 +80,3 @@ update holder
 set parts = p.parts, all_parts = p.all_parts, split = 'process'
 from process_share p
 where p.device_id = holder.device_id and p.start_us = holder.start_us and p.run_id is not distinct from holder.run_id;
-
-drop table process_share;

@@ -91,7 +91,3 @@ group by device_id, start_us, run_id;
 delete from holder
 where level = $level
     and (device_id, start_us, run_id) in (select (device_id, start_us, outer_run_id) from taken_whole);
-
-drop table taken;
-
-drop table taken_whole;

@@ -139,5 +139,3 @@ where cluster = $cluster
                     or o.account is distinct from n.account
             )
     );
-
-drop table old_word;

@@ -100,5 +100,3 @@ order by all;
 delete from day_stamp where cluster = $cluster and day_us in (select day_us from moved_day);
 
 insert into day_stamp select $cluster, day_us, uuid()::varchar from moved_day;
-
-drop table moved_day;

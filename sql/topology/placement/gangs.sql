@@ -83,10 +83,10 @@ seen as (
         w.start_us,
         any_value(m.devices) as devices,
         sum(w.covered_us) as covered_us,
-        avg(w.link_ratio) as link_ratio,
-        avg(w.pcie_bytes_per_s) as pcie_bytes_per_s,
+        exact_mean(w.link_ratio) as link_ratio,
+        exact_mean(w.pcie_bytes_per_s) as pcie_bytes_per_s,
         -- Unknown without SM_ACTIVE or without any reading of the pipes.
-        avg(
+        exact_mean(
             case
                 when w.sm_active_ratio is not null and coalesce(w.tensor_active_ratio, w.fp_active_ratio) is not null
                     then w.gr_engine_ratio - least(

@@ -1,6 +1,4 @@
--- Adds the holds that were placed by count, and says from when to when each node is known of.
-insert into hold by name select * from placed_rows;
-
+-- From when to when the cluster and each of its nodes are known.
 -- A node list without times speaks of the moment it was written, which is the end of what the cluster tells: never the
 -- date of the file.
 create or replace temp table fleet_span as

@@ -1,0 +1,34 @@
+-- A row of missing is a run, a node and how many devices it holds there that nothing names.
+create or replace temp table missing as
+with found as (
+    select h.run_id, h.pod_uid, n.node, count(distinct h.device_id) as devices
+    from hold h
+    join seen n using (device_id)
+    group by all
+),
+found_run as (
+    select run_id, count(distinct device_id) as devices from hold group by run_id
+),
+declared_run as (
+    select run_id, sum(device_count) as devices from wanted where not nested group by run_id
+)
+select
+    w.run_id,
+    w.pod_uid,
+    w.node,
+    w.profile,
+    w.gpu_type,
+    w.start_us,
+    w.end_us,
+    w.device_indexes,
+    w.gpus,
+    w.units,
+    w.device_count - coalesce(f.devices, 0) as device_count,
+    (d.devices - coalesce(r.devices, 0))::bigint as run_short
+from wanted w
+left join found f
+    on f.run_id = w.run_id and f.pod_uid is not distinct from w.pod_uid and f.node = w.node
+left join found_run r on r.run_id = w.run_id
+join declared_run d on d.run_id = w.run_id
+where not w.nested and w.device_count > coalesce(f.devices, 0) and coalesce(r.devices, 0) < d.devices
+order by w.node, w.start_us, w.run_id;

@@ -1,0 +1,77 @@
+"""What a pass costs: DuckDB plans every statement anew, so the statements are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.rules.rule import rules
+from gpuwatch.store.connection import Connection
+from tests.worlds.detectors import WORK, World
+
+QUIET_MAX = 30
+FIRST_MAX = 250
+"""Statements of a pass without changes, and of the first one over one GPU and 120 samples."""
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement that any connection runs from here on."""
+    seen: list[str] = []
+    execute = Connection._execute
+
+    def counting(self: Connection, text: str, parameters: object = None) -> Any:
+        seen.append(text)
+        return execute(self, text, parameters)
+
+    monkeypatch.setattr(Connection, "_execute", counting)
+    return seen
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    made.gpu("GPU-a", (120, WORK)).job("1", ["GPU-a"], 0, None)
+    yield made
+    made.store.close()
+
+
+def test_the_statements_of_a_pass_follow_its_input(world: World, statements: list[str]) -> None:
+    """All rules run over one GPU; what was not there then is not looked for, and a second pass only compares."""
+    world.analyze(120)
+    first = len(statements)
+    statements.clear()
+    world.analyze(121)
+    quiet = len(statements)
+    world.gpu("GPU-a", (1, WORK), start=120)
+    statements.clear()
+    world.analyze(122)
+
+    assert first <= FIRST_MAX
+    assert quiet <= QUIET_MAX
+    assert len(statements) < first
+
+
+def test_a_new_record_ends_the_quiet(world: World, statements: list[str]) -> None:
+    """Records of schedulers have no dirty hours of their own until they are attributed."""
+    world.analyze(120)
+    world.analyze(121)
+    world.job("2", ["GPU-a"], 30, 60)
+    statements.clear()
+    world.analyze(122)
+
+    assert len(statements) > QUIET_MAX
+    assert [("1",), ("2",)] == world.store.sql("select job_id from run order by 1")
+
+
+def test_every_need_of_a_rule_is_an_input_that_is_looked_for(world: World) -> None:
+    known = {row["name"] for row in world.store.rows("findings/inputs", cluster="c1")} | {
+        "on_demand_rates",
+        "spot_rates",
+    }
+    needs = {name for rule in rules().values() for need in rule.needs for name in need.split("|")}
+
+    assert set() == needs - known
