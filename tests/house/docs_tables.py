@@ -83,6 +83,13 @@ def routes() -> list[str]:
     return rows
 
 
+def buckets() -> list[str]:
+    """Every bucket with its label on pages and in tables."""
+    from gpuwatch.output.listing import BUCKET_WORDS
+
+    return [_row(f"`{name}`", label) for name, label in BUCKET_WORDS.items()]
+
+
 def thresholds(rule: str) -> list[str]:
     """Every threshold of a detector with its default and where the number comes from."""
     from gpuwatch.rules.rule import rules
@@ -93,6 +100,7 @@ def thresholds(rule: str) -> list[str]:
 
 TABLES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "settings": ("docs/reference/settings.md", settings),
+    "buckets": ("docs/understand/dictionary.md", buckets),
     "kinds": ("docs/reference/commands.md", kinds),
     "commands": ("docs/reference/commands.md", commands),
     "detectors": ("docs/detectors/README.md", detectors),
