@@ -1,4 +1,4 @@
-"""Devices that somebody holds and nobody measures."""
+"""Held devices without measurements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BLIND_SPOT = register(
     Rule(
         id="blind-spot",
         title="GPUs held and never measured",
-        why="What nobody measures cannot be judged: the time is charged as allocated and shown as unobserved.",
+        why="Unmeasured time cannot be evaluated: it is charged as allocated and shown as unobserved.",
         bucket="unobserved",
         layer="scheduling",
         effort=HOURS,

@@ -1,4 +1,4 @@
-"""Jobs whose GPUs stop together at regular times, as for checkpoints."""
+"""Jobs whose GPUs stop together at regular intervals, as for checkpoints."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gpuwatch.rules.rule import EvaluationScope, Evidence, Rule, Threshold, coun
 from gpuwatch.store.database import Store
 
 DEVICES_MAX = 8
-"""Devices of a job whose minutes are read: a gang stops together or not at all."""
+"""Devices read per job: a gang stops together or not at all."""
 DEVICES_AT_ONCE = 4096
-"""Devices whose minutes of two days are in memory together: about half a gigabyte."""
+"""Devices whose minutes of two days are in memory at a time: about half a gigabyte."""
 MATRIX_MAX = 2_000_000
 """Minutes of all windows that are searched together: 16 MB."""
 HOUR_MINUTES = HOUR_US // MINUTE_US
@@ -28,7 +28,7 @@ Column = NDArray[Any]
 
 
 class Minutes(NamedTuple):
-    """Minutes of jobs, sorted by job and minute: whose, which since 1970, mean and least gap of its devices, how many devices."""
+    """Minutes of jobs, sorted by job and minute: job, minute since 1970, mean and smallest gap of its devices, device count."""
 
     number: Column
     minute: Column
@@ -97,7 +97,7 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
 
 
 def _days(store: Store, scope: EvaluationScope, parts: int) -> Iterator[tuple[Windows, Minutes]]:
-    """The windows of a day of judged hours, and the minutes they have; each minute is read once."""
+    """The windows of each evaluated day and their minutes; each minute is read once."""
     for part in range(parts):
         kept = None
         read_from_us = scope.since_us - DAY_US
@@ -226,7 +226,7 @@ CHECKPOINT_STALL = register(
     Rule(
         id="checkpoint-stall",
         title="GPUs wait for checkpoints",
-        why="While a job writes its state to storage all its GPUs stand still, and are paid.",
+        why="While a job writes its state to storage, all its GPUs are idle and paid for.",
         bucket="gap",
         layer="fabric",
         effort=DAYS,
@@ -235,13 +235,15 @@ CHECKPOINT_STALL = register(
             Threshold("period_least_us", 5 * MINUTE_US, "checkpoints come every 5 minutes to 6 hours"),
             Threshold("period_most_us", 6 * HOUR_US, "checkpoints come every 5 minutes to 6 hours"),
             Threshold("duty_ratio_min", 0.05, "pauses take 5 % of the time; 10 % is high"),
-            Threshold("duty_ratio_max", 0.25, "what stands still for a quarter of the time waits for something else"),
+            Threshold("duty_ratio_max", 0.25, "a job that is idle for a quarter of the time waits for something else"),
             Threshold("autocorrelation_min", 0.6, "a period looks like the one before"),
             Threshold(
                 "autocorrelation_few_min", 0.7, "and more so while the pauses are few: some come on time by chance"
             ),
             Threshold("pauses_min", 4, "three periods and the pause that began them"),
-            Threshold("pauses_alone_min", 6, "a job of one GPU has no others that stop with it: it takes more to tell"),
+            Threshold(
+                "pauses_alone_min", 6, "a job with one GPU has no others that stop with it, so more pauses are needed"
+            ),
             Threshold("pauses_many", 8, "these many are not few"),
             Threshold("pauses_alone_many", 10, "of a job of one GPU"),
             Threshold("on_time_min", 0.75, "three quarters of the pauses come on time, within a quarter of the period"),
@@ -251,7 +253,7 @@ CHECKPOINT_STALL = register(
             Threshold("baseline_max", 0.3, "between pauses the GPUs work"),
             Threshold("together_min", 0.6, "the busiest GPU of the gang pauses 60 % as much as all on average"),
             Threshold("free_ratio", 0.01, "1 % of the time is not claimed: what a good checkpoint costs"),
-            Threshold("gap_us_min", 30 * SECOND_US, "an hour with less is not looked at"),
+            Threshold("gap_us_min", 30 * SECOND_US, "an hour with a smaller gap is not evaluated"),
             Threshold("still_us", 10 * MINUTE_US, "true of the last 10 minutes of what is known is true still"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
         ),

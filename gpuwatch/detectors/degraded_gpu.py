@@ -1,4 +1,4 @@
-"""GPUs that tell that they are broken."""
+"""GPUs that report hardware faults."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
-    said = f"The GPU tells {e['signs']}"
-    return f"{said}, and was not read for {count(e['silent_hours'], 'hour')}." if e["silent_hours"] else f"{said}."
+    sentence = f"The GPU reports {e['signs']}"
+    return (
+        f"{sentence}, and was not read for {count(e['silent_hours'], 'hour')}." if e["silent_hours"] else f"{sentence}."
+    )
 
 
 def _remedy(e: Evidence) -> str:
@@ -30,11 +32,9 @@ DEGRADED_GPU = register(
         effort=DAYS,
         thresholds=(
             Threshold("remapped_rows_max", 512, "DCGM health watch fails a GPU at 512 uncorrectable remaps"),
-            Threshold("work_ratio_min", 0.9, "a link is judged in hours of work: an idle one may be narrow"),
-            Threshold(
-                "seen_us_min", 30 * MINUTE_US, "half of an hour was sampled, or nobody knows whether it was work"
-            ),
-            Threshold("alike_gpus_min", 3, "fewer GPUs of a model in a pool do not say how many lanes are usual"),
+            Threshold("work_ratio_min", 0.9, "a link is evaluated in hours of work: an idle one may be narrow"),
+            Threshold("seen_us_min", 30 * MINUTE_US, "half of the hour must be sampled to know whether it was work"),
+            Threshold("alike_gpus_min", 3, "with fewer GPUs of a model in a pool the usual number of lanes is unknown"),
             Threshold("remembered_us", 30 * DAY_US, "a GPU off the bus is missed for a month"),
         ),
         summary=_summary,

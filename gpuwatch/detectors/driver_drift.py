@@ -8,12 +8,12 @@ from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
-    said = f"Drivers of the pool: {e['versions']}."
+    sentence = f"Drivers of the pool: {e['versions']}."
     if e["failed_starts"]:
-        said += f" {count(e['failed_starts'], 'start')} failed on them."
+        sentence += f" {count(e['failed_starts'], 'start')} failed on them."
     if e["unmet"]:
-        said += f" A job needs {e['unmet']}."
-    return said
+        sentence += f" A job needs {e['unmet']}."
+    return sentence
 
 
 def _remedy(e: Evidence) -> str:

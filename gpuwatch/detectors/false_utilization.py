@@ -1,4 +1,4 @@
-"""GPUs that say busy while few SMs hold work."""
+"""GPUs that report busy while few SMs work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FALSE_UTILIZATION = register(
     Rule(
         id="false-utilization",
         title="Busy by name, mostly idle SMs",
-        why="GPU_UTIL and engine-active count a GPU as busy when one small kernel runs; SM_ACTIVE tells how much of it works.",
+        why="GPU_UTIL and engine-active count a GPU as busy when one small kernel runs; SM_ACTIVE shows how much of it works.",
         bucket="stalled",
         layer="scheduling",
         effort=DAYS,
@@ -46,17 +46,17 @@ FALSE_UTILIZATION = register(
         thresholds=(
             Threshold("busy_ratio_min", 0.8, "GPU_UTIL or GR_ENGINE_ACTIVE that every dashboard shows as busy"),
             Threshold("sm_active_max", 0.5, "NVIDIA DCGM user guide: below 0.5 likely ineffective"),
-            Threshold("memory_bound_min", 0.6, "DRAM at 60 % of its roof: memory-bound work, not waste"),
-            Threshold("roof_max", 0.4, "work at 40 % of the nearest roof is what well-tuned training reaches"),
+            Threshold("memory_bound_min", 0.6, "DRAM at 60 % of its peak: memory-bound work, not waste"),
+            Threshold("roof_max", 0.4, "well-tuned training reaches 40 % of its nearest roofline"),
             Threshold("link_ratio_min", 0.3, "links busy 30 % of the time: waiting on communication"),
             Threshold("network_bytes_per_s_min", 5e9, "PCIe traffic of a gang that waits on InfiniBand or RoCE"),
             Threshold("tensor_roof", 0.93, "dcgmproftester saturates tensor cores at about 0.93"),
             Threshold("dram_roof", 0.8, "NVIDIA DCGM user guide: practical DRAM peak"),
             Threshold("windows_min", 5, "three quarters of the six 5-minute windows of half an hour, rounded up"),
-            Threshold("coverage_min", 0.8, "a window is judged when 80 % of it was sampled"),
+            Threshold("coverage_min", 0.8, "a window is evaluated if 80 % of it was sampled"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
-            Threshold("still_us", 10 * MINUTE_US, "hollow within the last 10 minutes of what is known is hollow still"),
+            Threshold("still_us", 10 * MINUTE_US, "low SM activity within the last 10 known minutes counts as ongoing"),
         ),
         summary=_summary,
         remedy=_remedy,

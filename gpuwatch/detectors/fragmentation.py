@@ -1,4 +1,4 @@
-"""Free GPUs that lie where requests cannot use them."""
+"""Free GPUs that no usual request can use."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _remedy(e: Evidence) -> str:
 FRAGMENTATION = register(
     Rule(
         id="fragmentation",
-        title="Free GPUs in pieces",
-        why="GPUs are paid for and free, and no usual request can have them because they do not lie together.",
+        title="Free GPUs too scattered to use",
+        why="Free GPUs cost money, and no usual request can use them because they are not close together.",
         bucket="stranded",
         layer="placement",
         effort=WEEKS,
@@ -35,7 +35,7 @@ FRAGMENTATION = register(
             Threshold("fragmentation_min", 0.5, "half of what is free cannot be used: F / free of FGD, over one hour"),
             Threshold("requests_min", 10, "requests in four weeks needed to estimate the usual job shapes"),
             Threshold(
-                "wait_us_min", 30 * MINUTE_US, "a gang that waits half an hour beside enough free GPUs is starved"
+                "wait_us_min", 30 * MINUTE_US, "a gang that waits half an hour while enough GPUs are free is starved"
             ),
         ),
         summary=_summary,

@@ -1,4 +1,4 @@
-"""Gangs of which a part holds GPUs while the rest finds no place."""
+"""Gangs that hold GPUs with some members while the others find no place."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
-    said = (
+    sentence = (
         f"{e['running_pods']:g} of {e['pods_min']:g} members running and holding {count(e['held_devices'], 'device')}, "
         f"the rest without a place for {count(e['partial_minutes'], 'minute')}"
     )
-    return f"{said}; in deadlock with {e['deadlock_with']}." if e.get("deadlock_with") else f"{said}."
+    return f"{sentence}; in deadlock with {e['deadlock_with']}." if e.get("deadlock_with") else f"{sentence}."
 
 
 def _remedy(e: Evidence) -> str:
@@ -26,7 +26,7 @@ GANG_PARTIAL = register(
     Rule(
         id="gang-partial",
         title="Gang that runs in part",
-        why="A gang works when all its members run: until then the GPUs that some of them hold do nothing for anybody.",
+        why="A gang works only when all its members run; until then the GPUs that some of them hold do nothing.",
         bucket="hoarded",
         layer="scheduling",
         effort=DAYS,

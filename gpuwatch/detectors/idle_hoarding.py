@@ -27,7 +27,7 @@ IDLE_HOARDING = register(
     Rule(
         id="idle-hoarding",
         title="GPUs held and idle",
-        why="Nobody else can use a held GPU; its idle hours are paid by the team that holds it.",
+        why="A held GPU is blocked for everyone else; the team that holds it pays for its idle hours.",
         bucket="hoarded",
         layer="scheduling",
         effort=HOURS,

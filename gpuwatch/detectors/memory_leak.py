@@ -1,4 +1,4 @@
-"""GPU memory that nobody's job holds, and memory of jobs that only grows."""
+"""GPU memory in use without a job, and job memory that only grows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ def _summary(e: Evidence) -> str:
     if e["shape"] == "orphan":
         of = f", left by job {e['last_job']}" if e.get("last_job") else ""
         waits = e.get("requests_waiting", 0)
-        told = f"; {count(waits, 'request')} waited meanwhile" if waits else ""
-        return f"{e['fb_used_gib']:.1f} GiB in use on a GPU that nobody holds{of}, for {count(e['orphan_hours'], 'hour')}{told}."
+        waited = f"; {count(waits, 'request')} waited meanwhile" if waits else ""
+        return f"{e['fb_used_gib']:.1f} GiB in use on an unallocated GPU{of}, for {count(e['orphan_hours'], 'hour')}{waited}."
     full = e.get("hours_to_full")
-    told = f"; full in {count(full, 'hour')}" if full is not None else ""
+    hours_full = f"; full in {count(full, 'hour')}" if full is not None else ""
     return (
         f"Memory grows by {100 * e['growth_ratio_per_hour']:.1f} % an hour on {count(e['leaking_devices'], 'device')} while the work "
-        f"stays the same{told}."
+        f"stays the same{hours_full}."
     )
 
 
@@ -31,17 +31,17 @@ MEMORY_LEAK = register(
     Rule(
         id="memory-leak",
         title="GPU memory leaked",
-        why="Memory of a process that nobody owns makes the next job fail on a GPU that looks free; growing memory ends in an error.",
+        why="Memory of an orphaned process makes the next job fail on a GPU that looks free; growing memory ends in an error.",
         bucket="out_of_service",
         layer="partitioning",
         effort=HOURS,
         thresholds=(
             Threshold("leak_mib_min", 500, "more than 500 MiB above what an idle GPU of the model uses"),
             Threshold("baseline_mib_max", 1024, "drivers and daemons use no more than this of any model"),
-            Threshold("orphan_us_min", 10 * MINUTE_US, "in use for 10 minutes on a GPU that nobody holds"),
+            Threshold("orphan_us_min", 10 * MINUTE_US, "in use for 10 minutes on an unallocated GPU"),
             Threshold("settle_us", 5 * MINUTE_US, "the first 5 minutes after a job: its processes are being ended"),
             Threshold(
-                "busy_ratio_max", 0.02, "at 2 % and more of the engine somebody works there whom no source names"
+                "busy_ratio_max", 0.02, "from 2 % engine activity on, a process that no source names is working there"
             ),
             Threshold("growth_us", 6 * HOUR_US, "growth over six hours"),
             Threshold("growth_ratio_per_hour_min", 0.01, "faster than 1 % an hour (Theil-Sen slope)"),

@@ -32,14 +32,14 @@ MIG_MISMATCH = register(
     Rule(
         id="mig-mismatch",
         title="A MIG slice of the wrong size",
-        why="What a slice holds and does not use nobody else can use; a slice that is too small ends its jobs.",
+        why="Unused parts of a slice are blocked for everyone else; a slice that is too small makes its jobs fail.",
         bucket="below_roof",
         layer="partitioning",
         effort=DAYS,
         needs=("slices",),
         thresholds=(
             Threshold("active_us_min", 24 * HOUR_US, "domain reference D4: at least 24 active hours in seven days"),
-            Threshold("coverage_min", 0.8, "a week is judged when 80 % of its held time was sampled"),
+            Threshold("coverage_min", 0.8, "a week is evaluated if 80 % of its held time was sampled"),
             Threshold("memory_headroom", 1.2, "domain reference D4: the most memory seen, and a fifth more"),
             Threshold("sm_load_max", 0.8, "domain reference D4: the smaller slice would be busy 80 % at most"),
             Threshold("peak_hours_max", 0.05, "domain reference D4: 95 % of the SM use counts"),

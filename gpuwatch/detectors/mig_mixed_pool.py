@@ -1,4 +1,4 @@
-"""Pools that hold GPUs in MIG mode beside whole ones."""
+"""Pools that mix GPUs in MIG mode with whole GPUs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from gpuwatch.rules.rule import Evidence, Rule, Threshold, count, register
 
 
 def _summary(e: Evidence) -> str:
-    said = f"{count(e['mig_gpus'], 'GPU')} in MIG mode beside {count(e['whole_gpus'], 'whole GPU')} in one pool"
+    sentence = f"{count(e['mig_gpus'], 'GPU')} in MIG mode and {count(e['whole_gpus'], 'whole GPU')} in one pool"
     if not e["starved_requests"]:
-        return f"{said}: a request cannot say which kind it means (strategy {e['mig_strategy']})."
+        return f"{sentence}: a request cannot choose between them (strategy {e['mig_strategy']})."
     waited = f"{count(e['starved_requests'], 'request')} waited up to {count(e['waited_minutes'], 'minute')} an hour"
-    return f"{said}: {waited} for one kind while the other was free."
+    return f"{sentence}: {waited} for one kind while the other was free."
 
 
 def _remedy(e: Evidence) -> str:
@@ -25,7 +25,7 @@ MIG_MIXED_POOL = register(
     Rule(
         id="mig-mixed-pool",
         title="MIG and whole GPUs in one pool",
-        why="A job that wants a GPU gets a slice, or waits for one kind while the other kind lies free.",
+        why="A job that wants a GPU gets a slice, or waits for one kind while the other is free.",
         bucket="stranded",
         layer="partitioning",
         effort=DAYS,

@@ -1,4 +1,4 @@
-"""MIG instances kept for nobody while others wait for another profile."""
+"""Unused MIG instances while requests wait for another profile."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _remedy(e: Evidence) -> str:
 MIG_SPECULATIVE = register(
     Rule(
         id="mig-speculative",
-        title="MIG instances kept for nobody",
-        why="A layout that nobody asks for keeps out those who wait for another profile; the slices stay paid and unused.",
+        title="Unused MIG instances block other requests",
+        why="A layout without demand blocks requests for other profiles; its slices are paid for and unused.",
         bucket="mig_remainder",
         layer="partitioning",
         effort=DAYS,

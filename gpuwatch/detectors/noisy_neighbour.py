@@ -35,7 +35,7 @@ NOISY_NEIGHBOUR = register(
             ),
             Threshold("full_min", 0.95, "processes together fill the GPU then: what one lacks the other has"),
             Threshold("still_us", 10 * MINUTE_US, "true of the last 10 minutes of what is known is true still"),
-            Threshold("window_us", 3 * HOUR_US, "instants of the three hours that end with the judged one"),
+            Threshold("window_us", 3 * HOUR_US, "instants of the three hours that end with the evaluated one"),
         ),
         summary=_summary,
         remedy=_remedy,

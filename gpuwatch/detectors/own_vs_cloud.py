@@ -34,7 +34,7 @@ OWN_VS_CLOUD = register(
         effort=WEEKS,
         needs=("on_demand_rates",),
         thresholds=(
-            Threshold("known_us_min", 2 * DAY_US, "less does not say how a pool is used"),
+            Threshold("known_us_min", 2 * DAY_US, "less data does not show how a pool is used"),
             Threshold("sure_us_min", 14 * DAY_US, "two weeks have two weekends"),
             Threshold("gpus_min", 1, "site policy: smaller pools are not decided about"),
         ),

@@ -1,4 +1,4 @@
-"""NVLink islands of which small jobs hold a part while a whole one is wanted."""
+"""NVLink islands partly held by small jobs while a request waits for a whole one."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def _summary(e: Evidence) -> str:
     lost = (
         f"about {count(e['lost_gpu_hours'], 'GPU-hour')} of work lost since the last checkpoints"
         if e["lost_gpu_hours"]
-        else "how much work was lost nobody knows"
+        else "the amount of lost work is unknown"
     )
     return f"{count(e['preemptions'], 'preemption')} in 24 hours ended {count(e['ended_gpu_hours'], 'GPU-hour')} of runs; {lost}."
 
@@ -38,7 +38,7 @@ def _remedy(e: Evidence) -> str:
     if e["case"] == "inversion":
         return "Look why the scheduler does not preempt: its preemption policy, priority of the gang, or a lower run that is exempt."
     return (
-        "Raise the minimum runtime before preemption (2 hours is usual), write a checkpoint before preemption, and say how far apart "
+        "Raise the minimum runtime before preemption (2 hours is usual), write a checkpoint before preemption, and declare how far apart "
         "checkpoints are (label gpuwatch.io/checkpoint-minutes)."
     )
 
@@ -55,8 +55,10 @@ PREEMPTION_THRASH = register(
         thresholds=(
             Threshold("preemptions_min", 3, "the same workload three times in 24 hours"),
             Threshold("pool_rate_max", 1, "preemptions a GPU and day of a pool"),
-            Threshold("inverted_us_min", 15 * MINUTE_US, "a job of higher priority waits beside lower ones"),
-            Threshold("spared_us", 2 * HOUR_US, "Meta RSC preempts after 2 hours; Slurm does not say its exempt time"),
+            Threshold("inverted_us_min", 15 * MINUTE_US, "a job of higher priority waits while lower ones run"),
+            Threshold(
+                "spared_us", 2 * HOUR_US, "Meta RSC preempts after 2 hours; Slurm does not report its exempt time"
+            ),
             Threshold("same_us", 5 * MINUTE_US, "reports about a job within 5 minutes are one preemption"),
             Threshold("day_us", DAY_US, "the day over which preemptions are counted"),
             Threshold("fresh_us", 2 * HOUR_US, "workloads are recorded again every hour"),

@@ -34,15 +34,15 @@ _SIZE = pa.schema(
 
 def _summary(e: Evidence) -> str:
     saving = e.get("saving_per_hour")
-    told = "" if saving is None else f", for {saving} {e['currency']} an hour less"
+    price = "" if saving is None else f", for {saving} {e['currency']} an hour less"
     return (
         f"In {count(e['measured_hours'], 'hour')} it used at most {e['fb_used_max_gib']:.1f} GiB and "
-        f"{100 * e['sm_active_max_ratio']:.0f} % of the SMs of {e['now']}: {e['fits']} would hold that{told}."
+        f"{100 * e['sm_active_max_ratio']:.0f} % of the SMs of {e['now']}: {e['fits']} would be enough{price}."
     )
 
 
 def _remedy(e: Evidence) -> str:
-    return f"Ask for {e['fits']} next time; the saving is made where somebody else uses the rest."
+    return f"Ask for {e['fits']} next time; you save when others use the rest."
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
@@ -60,8 +60,8 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
         size = smaller(used, headroom, prices, price, prices)
         if size is not None:
             saving = None if price is None or size.saved_part is None else money(price * size.saved_part)
-            told = {name: row.get(name) for name in _SIZE.names if name not in ("fits", "saving")}
-            rows.append(told | {"fits": size.name, "saving": saving, "currency": row["currency"] if saving else None})
+            known = {name: row.get(name) for name in _SIZE.names if name not in ("fits", "saving")}
+            rows.append(known | {"fits": size.name, "saving": saving, "currency": row["currency"] if saving else None})
     with store.view("smaller_size_row", pa.Table.from_pylist(rows, schema=_SIZE)):
         store.run("detectors/support/right_sizing_keep")
 
@@ -78,15 +78,13 @@ RIGHT_SIZING = register(
     Rule(
         id="right-sizing",
         title="A smaller GPU or slice would do",
-        why="What a job leaves of its GPU nobody else can use; a slice, or a smaller model, costs less.",
+        why="The unused part of a GPU is blocked for everyone else; a slice or a smaller model costs less.",
         bucket=None,
         layer="partitioning",
         effort=HOURS,
         needs=("runs",),
         thresholds=(
-            Threshold(
-                "covered_us_min", 24 * HOUR_US, "24 measured GPU-hours, as job_defense_shield asks before it says so"
-            ),
+            Threshold("covered_us_min", 24 * HOUR_US, "24 measured GPU-hours, as job_defense_shield requires"),
             Threshold("coverage_min", 0.8, "and 80 % of the held time: what was not seen may have needed more"),
             Threshold(
                 "headroom", 0.25, "what was used is at most 0.8 of what is proposed, of memory, SMs and bandwidth"

@@ -14,13 +14,13 @@ def _prepare(store: Store, scope: EvaluationScope) -> None:
 
 
 def _summary(e: Evidence) -> str:
-    said = f"{e['writers']} place work on the same {count(e['mixed_nodes'], 'node')} in turns"
+    sentence = f"{e['writers']} place work on the same {count(e['mixed_nodes'], 'node')} in turns"
     proofs = (
         (e["doubly_given_gpu_hours"], f"{count(e['doubly_given_gpu_hours'], 'GPU-hour')} given out twice"),
         (e["evictions_an_hour"], f"{e['evictions_an_hour']:g} runs driven out in one hour"),
         (e["refused_pods_a_day"], f"{count(e['refused_pods_a_day'], 'pod')} refused by the device plugin in a day"),
     )
-    return "; ".join([said, *(words for number, words in proofs if number)]) + "."
+    return "; ".join([sentence, *(words for number, words in proofs if number)]) + "."
 
 
 def _remedy(e: Evidence) -> str:

@@ -13,7 +13,7 @@ CLOCK_RATIO_MAX = 0.93
 def _summary(e: Evidence) -> str:
     own, others = e.get("sm_clock_mhz"), e.get("gang_sm_clock_mhz")
     slower = own is not None and others is not None and own < CLOCK_RATIO_MAX * others
-    clock = f" at {own:.0f} MHz beside {others:.0f}" if slower else ""
+    clock = f" at {own:.0f} MHz, others at {others:.0f}" if slower else ""
     return (
         f"{e['gpu']} on {e['node']}{clock} ({e['causes']}) computes {100 * e['busy_ratio']:.0f} % of the time, the middle "
         f"of its {e['gpus']} GPUs {100 * e['gang_busy_ratio']:.0f} %: the others wait {100 * e['loss_ratio']:.0f} % of the "
@@ -38,18 +38,18 @@ STRAGGLER = register(
         effort=DAYS,
         needs=("runs", "several_devices"),
         thresholds=(
-            Threshold("gang_gpus_min", 4, "fewer have no middle that one of them stands out from"),
+            Threshold("gang_gpus_min", 4, "fewer have no median that one of them stands out from"),
             Threshold("score_min", 3.5, "domain: (T - median) / MAD, the usual cut of the modified z-score"),
             Threshold("noise_ratio", 0.01, "least MAD: GPUs alike to the sample are not infinitely alike"),
             Threshold("loss_ratio_min", 0.05, "a twentieth of the gang's time is worth a drain"),
             Threshold("loss_ratio_max", 0.5, "domain: the loss is clamped to one half"),
-            Threshold("work_ratio_min", 0.05, "a gang that does nothing waits for nobody"),
+            Threshold("work_ratio_min", 0.05, "an idle gang waits for no member"),
             Threshold("windows_min", 3, "domain: three of four windows of five minutes"),
             Threshold("clock_ratio_max", CLOCK_RATIO_MAX, "domain: SM clock below 93 % of the gang's median"),
             Threshold("hotter_celsius_min", 10, "domain: 10 degrees above the gang's median"),
             Threshold("confidence_clock", 0.8, "a low clock or hardware slowdown explains slow kernels"),
             Threshold("confidence_other", 0.6, "heat, PCIe and NVLink errors make slow kernels likely"),
-            Threshold("coverage_min", 0.8, "a window is judged when 80 % of it was sampled"),
+            Threshold("coverage_min", 0.8, "a window is evaluated if 80 % of it was sampled"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
             Threshold("still_us", 10 * MINUTE_US, "slow within the last 10 minutes of what is known is slow still"),

@@ -1,4 +1,4 @@
-"""Gangs that lie farther apart than they had to."""
+"""Gangs placed farther apart than necessary."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _confidence(e: Evidence) -> float:
 TOPOLOGY_BLIND_PLACEMENT = register(
     Rule(
         id="topology-blind-placement",
-        title="Gang spread over slow links beside a free faster place",
+        title="Gang on slow links while a faster place was free",
         why="A step waits for its slowest link; GPUs that could have been together wait on every exchange, all the time.",
         bucket="communication",
         layer="placement",
@@ -75,7 +75,7 @@ TOPOLOGY_BLIND_PLACEMENT = register(
             Threshold("exposed_high", EXPOSED[1], "share of a step that gives the published loss of 40 % at r = 7"),
             Threshold("tensor_roof", 0.93, "dcgmproftester saturates tensor cores at about 0.93"),
             Threshold("dram_roof", 0.8, "NVIDIA DCGM user guide: practical DRAM peak"),
-            Threshold("coverage_min", 0.8, "a half hour is judged when 80 % of it was sampled"),
+            Threshold("coverage_min", 0.8, "a half hour is evaluated if 80 % of it was sampled"),
             Threshold("warm_up_us", 10 * MINUTE_US, "first 10 minutes of a run: compile, download, collective init"),
             Threshold("cool_down_us", 2 * MINUTE_US, "last 2 minutes of a run: checkpoint and teardown"),
             Threshold("still_us", 10 * MINUTE_US, "links in use within the last 10 minutes of what is known"),

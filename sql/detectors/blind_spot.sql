@@ -1,4 +1,4 @@
--- A row is a chain of runs that held devices which nobody measured for an hour or more. No money is claimed.
+-- A row is a chain of runs that held devices without measurements for an hour or more. It claims no money.
 -- Measured is a minute with a reading of activity: a busy GPU without SM_ACTIVE has no bucket but unobserved, and is
 -- measured all the same.
 with candidate as (

@@ -1,4 +1,4 @@
--- A row is an hour of a job whose devices stop together at regular times: D17 of domain.md 3.2.
+-- A row is an hour of a job whose devices stop together at regular intervals: D17 of domain.md 3.2.
 -- Which jobs those are, and in which minutes they stop, is decided before (gpuwatch/advisor/periodic.py): checkpoint_hour has a row
 -- a job and hour, checkpoint_minute one a minute of a pause.
 with pause as (
@@ -9,7 +9,7 @@ with pause as (
         h.device_id,
         min(d.start_us) as start_us,
         sum(d.gap_us) as gap_us,
-        -- A pause of a quarter of an hour and more is booked so; idle-hoarding leaves it to this rule.
+        -- The ledger counts a pause of 15 minutes and more as hoarded; idle-hoarding leaves it to this rule.
         sum(d.hoarded_us) as hoarded_us
     from checkpoint_minute m
     join held h on h.chain = m.chain
@@ -19,7 +19,7 @@ with pause as (
     where d.cluster = $cluster and d.hour_us >= $since_us and d.hour_us < $until_us
     group by m.chain, m.hour_us, h.run_id, h.device_id
 ),
-booked as (
+bucket_time as (
     select
         p.*,
         (
@@ -51,7 +51,7 @@ claimed as (
             'us': greatest(hoarded_us - greatest(free_us - gap_us, 0), 0)::bigint
         }) as claims
     -- What a checkpoint that hides behind the work would still take.
-    from (select *, round($free_ratio * observed_us) as free_us from booked)
+    from (select *, round($free_ratio * observed_us) as free_us from bucket_time)
     group by chain, hour_us
 ),
 holding as (

@@ -1,11 +1,11 @@
--- A row is a GPU and an hour in which it tells that it is broken, held or not: D21 of domain.md 3.2.
+-- A row is a GPU and an hour in which it reports a hardware fault, held or not: D21 of domain.md 3.2.
 -- XIDs 13, 31, 43 and 45 are faults of applications and are never read here. An exporter repeats the last XID until the
--- driver is loaded anew: hours that tell the same follow each other and are one event, which began with the first.
+-- driver is reloaded: consecutive hours with the same report are one event, which began with the first.
 with reading as (
     select
         hour_us,
         device_id,
-        -- 63 says that a row was remapped: without a pending remap the GPU is as good as before.
+        -- 63: a row was remapped. Without a pending remap the GPU is as good as before.
         list_intersect(
             xids,
             case when row_remap_pending = 0 then [48, 64, 74, 79, 94, 95, 119, 120, 140, 149]
@@ -90,8 +90,8 @@ narrow as (
     join worked w on w.gpu = o.gpu and w.hour_us = o.hour_us
     where w.seen_us >= $seen_us_min and w.work_us >= $work_ratio_min * w.seen_us
 ),
--- Slices of a GPU repeat what is said of the card; a XID is told of each of them.
-told as (
+-- Slices repeat the readings of their GPU; a XID is reported for each of them.
+reported as (
     select
         coalesce(c.hour_us, n.hour_us) as hour_us,
         coalesce(c.gpu, n.gpu) as gpu,
@@ -157,7 +157,7 @@ silent as (
 ),
 sick as (
     select *, false as is_gone
-    from told
+    from reported
     where len(codes) > 0 or is_state or is_narrow
     union all by name
     select
@@ -201,7 +201,7 @@ booked_row as materialized (
     join ledger_hour l on l.device_id = s.device_id and l.hour_us = s.hour_us
     where l.cluster = $cluster and l.hour_us >= $since_us and l.hour_us < $until_us
 ),
-booked as (
+bucket_time as (
     select
         gpu,
         hour_us,
@@ -227,7 +227,7 @@ part as (
         unnest(['out_of_service', 'unobserved', 'hoarded', 'gap', 'stalled']) as bucket,
         unnest([out_of_service] || lost) as us,
         after_us
-    from booked
+    from bucket_time
 ),
 claimed as (
     select

@@ -9,7 +9,7 @@ with sampled as (
         and c.driver is not null and d.node is not null
     group by s.hour_us, d.node
 ),
--- What GPU feature discovery says of nodes whose samples name no driver.
+-- Labels of GPU feature discovery, for nodes whose samples name no driver.
 labelled as (
     select
         node,
@@ -29,7 +29,7 @@ placed as (
     from device
     where cluster = $cluster and node is not null and pool is not null
 ),
-told as (
+node_driver as (
     select hour_us, node, driver, null::varchar as cuda
     from sampled
     union all
@@ -52,7 +52,7 @@ capable as (
             + try_cast(regexp_extract(t.cuda, '^[0-9]+[.]([0-9]+)', 1) as double) / 100,
             b.cuda
         ) as cuda
-    from told t
+    from node_driver t
     join placed p on p.node = t.node
     left join (
         select
@@ -96,7 +96,7 @@ spread as (
     from counted
     group by hour_us, pool
 ),
--- What a job says it needs (label gpuwatch.io/cuda-version, as 12.4). Within a major version CUDA runs on older drivers.
+-- The CUDA version a job needs (label gpuwatch.io/cuda-version, as 12.4). Within a major version CUDA runs on older drivers.
 asks as (
     select
         run_id,
@@ -104,8 +104,8 @@ asks as (
         start_us,
         end_us,
         ended,
-        labels ->> '$."gpuwatch.io/cuda-version"' as said,
-        try_cast(regexp_extract(said, '^[0-9]+') as integer) as major
+        labels ->> '$."gpuwatch.io/cuda-version"' as wanted,
+        try_cast(regexp_extract(wanted, '^[0-9]+') as integer) as major
     from run
     where cluster = $cluster and start_us < $until_us and end_us > $since_us
         and contains(labels, 'gpuwatch.io/cuda-version')
@@ -116,7 +116,7 @@ unmet as (
         d.pool,
         d.node,
         a.run_id,
-        a.said,
+        a.wanted,
         any_value(c.cuda) as cuda,
         bool_or(
             a.ended and a.end_us - a.start_us <= $failed_start_us
@@ -133,9 +133,9 @@ unmet as (
     join device d on d.device_id = l.device_id and d.cluster = l.cluster
     join capable c on c.hour_us = l.hour_us and c.node = d.node and c.model is not distinct from d.model
     where l.hour_us >= $since_us and l.hour_us < $until_us and a.major > floor(c.cuda)
-    group by l.hour_us, d.pool, d.node, a.run_id, a.said
+    group by l.hour_us, d.pool, d.node, a.run_id, a.wanted
 ),
--- Containers that were not started because of the driver: the NVIDIA runtime says so in an event of the pod.
+-- Containers that did not start because of the driver, from an event of the pod by the NVIDIA runtime.
 refused as (
     select
         greatest(coalesce(e.last_us, e.first_us) // 3600000000 * 3600000000, $since_us) as hour_us,
@@ -160,7 +160,7 @@ trouble as (
         pool,
         count(distinct run_id) as unmet_jobs,
         count(distinct run_id) filter (where is_failed_start) as failed_starts,
-        any_value('CUDA ' || said || ' on ' || node || ' with ' || round(floor(cuda), 0)::integer || '.' || round(cuda % 1 * 100)::integer)
+        any_value('CUDA ' || wanted || ' on ' || node || ' with ' || round(floor(cuda), 0)::integer || '.' || round(cuda % 1 * 100)::integer)
             as unmet,
         list(distinct node) as nodes
     from unmet

@@ -11,7 +11,7 @@ whole_device as (
     from device
     where cluster = $cluster and gi < 0 and node is not null
 ),
--- Gangs over several nodes that were there in the judged hours.
+-- Gangs over several nodes in the evaluated hours.
 wide as (
     select w.run_id
     from workload_hour w
@@ -56,7 +56,7 @@ waited as (
     group by m.chain, l.hour_us
 ),
 hourly as (
-    -- Of what was measured: without SM_ACTIVE the books know gaps only, and those tell too.
+    -- Of measured time: without SM_ACTIVE the ledger knows gaps only, and they count too.
     select c.*, w.waited_us / c.covered_us as waited_ratio
     from carried c
     join waited w using (chain, hour_us)
@@ -74,8 +74,8 @@ usual as (
         partition by chain, devices order by hour_us range between $baseline_us preceding and 3600000000 preceding
     )
 ),
--- What falls must be the traffic itself: NVLink of a ring runs at the pace of its network; where there is none, PCIe tells.
-judged as (
+-- The traffic itself must drop: NVLink in a ring runs at the pace of the network; without NVLink, PCIe traffic counts.
+compared as (
     select
         *,
         coalesce(usual_link_ratio >= $quiet_link_ratio, false) as by_nvlink,
@@ -115,7 +115,7 @@ lies as (
 ),
 placed as (
     select l.leaf, l.device_ids, l.node_names, j.*
-    from judged j
+    from compared j
     join lies l using (chain, hour_us)
     where 2 * l.nodes >= l.all_nodes
 ),

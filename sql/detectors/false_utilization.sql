@@ -1,5 +1,5 @@
--- A row is an hour of a device of a job that says busy while few of its SMs hold work: D1 of domain.md 3.2.
--- Five-minute windows of one device and one run are judged; the first minutes of a run and its last two are not.
+-- A row is an hour of a device of a job that reports busy while few of its SMs work: D1 of domain.md 3.2.
+-- Five-minute windows of one device and one run are evaluated, without the first minutes of a run and its last two.
 with chain_size as (
     select chain, count(distinct device_id) as devices
     from held
@@ -46,14 +46,14 @@ window_seen as (
         and w.start_us + 300000000 <= greatest(h.end_us - case when c.ended then $cool_down_us else 0 end, 0)
         and w.covered_us >= $coverage_min * 300000000
 ),
-judged as (
+classified as (
     select
         *,
         coalesce(
             busy
             and sm_active_ratio < $sm_active_max
             -- Memory-bound work, work near any roof, waiting on links, and clocks held down by power or heat are not it.
-            -- Without a DRAM and a pipe reading nobody can say that it is not.
+            -- Without DRAM and pipe readings it cannot be ruled out.
             and dram_active_ratio / roof.dram < $memory_bound_min
             and coalesce(tensor_active_ratio, fp_active_ratio) is not null
             and roof_ratio < $roof_max
@@ -62,25 +62,25 @@ judged as (
             and not (chain_devices >= 2 and coalesce(pcie_bytes_per_s >= $network_bytes_per_s_min, false))
             and not coalesce(throttled, false),
             false
-        ) as hollow
+        ) as low_sm
     from window_seen
 ),
--- Most windows are not hollow: what is asked of their neighbours is asked of devices with a hollow one only.
+-- Most windows have enough SM activity: neighbours are only examined for devices with a low one.
 counted as (
     select
         *,
-        count(*) filter (where hollow) over half_hour as hollow_behind
-    from judged
-    where (run_id, device_id) in (select (run_id, device_id) from judged where hollow)
+        count(*) filter (where low_sm) over half_hour as low_sm_behind
+    from classified
+    where (run_id, device_id) in (select (run_id, device_id) from classified where low_sm)
     window half_hour as (
         partition by run_id, device_id order by start_us range between 1500000000 preceding and current row
     )
 ),
--- The windows of every half hour in which at least three quarters are hollow.
+-- The windows of every half hour in which at least three quarters have low SM activity.
 verdict_window as (
     select
         *,
-        max(case when hollow and hollow_behind >= $windows_min then start_us end) over (
+        max(case when low_sm and low_sm_behind >= $windows_min then start_us end) over (
             partition by run_id, device_id order by start_us range between current row and 1500000000 following
         ) as confirmed_us
     from counted
@@ -88,7 +88,7 @@ verdict_window as (
 guilty as (
     select *
     from verdict_window
-    where hollow and confirmed_us is not null and start_us >= $since_us and start_us < $until_us
+    where low_sm and confirmed_us is not null and start_us >= $since_us and start_us < $until_us
 ),
 lost as (
     select

@@ -5,7 +5,7 @@ with hourly as (
         p.pool,
         t.hour_us,
         sum((t.end_us - t.start_us)::hugeint * t.gpus * t.milli) / 3.6e12 as free_gpus,
-        -- Requests that take another model or MIG mode say nothing of how GPUs lie.
+        -- Requests for another model or MIG mode do not show where GPUs are free.
         sum(
             (t.end_us - t.start_us)::hugeint * t.gpus * t.milli * ((t.lost - t.misfit) / nullif(t.weight - t.misfit, 0))
         ) / 3.6e12 as lost_gpus,
@@ -48,7 +48,7 @@ found as (
         h.pool,
         h.hour_us,
         h.free_gpus,
-        -- Of a handful of requests nobody can say what is usual.
+        -- A handful of requests do not show what is usual.
         case when a.requests >= $requests_min then h.lost_gpus / nullif(h.free_gpus, 0) end as fragmentation_ratio,
         h.node_gpus,
         h.largest_gpus,

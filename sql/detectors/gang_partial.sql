@@ -1,5 +1,5 @@
 -- A row is a gang and an hour in which some of its pods held devices while the rest found no place: D10 of domain.md 3.2.
--- Waiting is what the scheduler says of pods without a node: pods that pull an image or run init containers have one.
+-- Waiting: pods without a node. Pods that pull an image or run init containers have one.
 with gang as (
     select
         job_id,
@@ -39,7 +39,7 @@ request_turn as (
     from request
     window words as (partition by job_id, profile order by evidence_us, waits desc)
 ),
--- A request stands until the next word on it; after two hours without one nobody knows.
+-- A request is valid until its next record; after two hours without one its state is unknown.
 waiting as (
     select
         job_id,
@@ -183,7 +183,7 @@ free as (
     group by t.pool, t.profile, t.at_us
 ),
 -- Among gangs that wait for each other in a ring there always are two that wait for one another: who holds the most of
--- the ring would set free whoever would set it free.
+-- the ring would free the one that would free it.
 deadlock as (
     select t.chain, t.hour_us, string_agg(distinct t.other, ', ' order by t.other) as others, count(distinct t.other) as count
     from together t

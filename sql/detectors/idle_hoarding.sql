@@ -1,6 +1,6 @@
 -- A row is a chain of runs in which devices were held and idle: D2 of domain.md 3.2.
 -- The idle sample and the run of idle samples are the ledger's own (sql/ledger/piece.sql, idle.sql): waste stays within
--- bucket hoarded. A busy sample, a sample nobody took, or another owner ends a run of idle samples.
+-- bucket hoarded. A busy sample, a missing sample or another owner ends a run of idle samples.
 with linked as (
     select
         *,
@@ -36,8 +36,8 @@ owned as materialized (
     join job_chain c on c.run_id = h.run_id
     where h.sure and not c.exempt and least(i.end_us, h.end_us) > coalesce(c.exempt_until_us, 0)
 ),
--- What other rules say of the same job: a gang that waits for the rest of it, and pauses for checkpoints.
-said as (
+-- Results of other rules for the same job: a gang that waits for its other members, and pauses for checkpoints.
+other_result as (
     select
         c.chain,
         v.detector,
@@ -52,18 +52,18 @@ said as (
 waited as (
     select o.device_id, o.start_us, o.run_id, sum(least(s.end_us, o.end_us) - greatest(s.start_us, o.start_us)) as waited_us
     from owned o
-    join said s on s.chain = o.chain and s.start_us < o.end_us and s.end_us > o.start_us
+    join other_result s on s.chain = o.chain and s.start_us < o.end_us and s.end_us > o.start_us
     where s.detector = 'gang-partial'
     group by o.device_id, o.start_us, o.run_id
 ),
--- A regular pause is far shorter than its period; what lasts longer is none. A pattern is told by the day before it.
+-- A regular pause is far shorter than its period. A pattern is recognised from the day before.
 paused as (
     select o.device_id, o.start_us, o.run_id
     from owned o
-    join said s on s.chain = o.chain and s.start_us - 86400000000 <= o.start_us and s.end_us > o.start_us
+    join other_result s on s.chain = o.chain and s.start_us - 86400000000 <= o.start_us and s.end_us > o.start_us
     where s.detector = 'checkpoint-stall' and o.end_us - o.start_us < s.period_us / 2
 ),
--- A GPU that tells of a hardware fault (codes of degraded-gpu) is broken, not hoarded.
+-- A GPU that reports a hardware fault (codes of degraded-gpu) is broken, not hoarded.
 broken as (
     select o.device_id, o.start_us, o.run_id
     from owned o

@@ -1,5 +1,5 @@
--- A row is an hour of a device: memory in use that nobody's job holds, or memory of a job that only grows: D12 of domain.md.
--- Which devices those may be is read from the hours; the raw samples of these few say when, and that nothing ran there.
+-- A row is an hour of a device: memory in use without a job, or memory of a job that only grows: D12 of domain.md.
+-- Candidates come from the hours; their raw samples show when, and that nothing ran there.
 with leaf as (
     select d.device_id, d.node, d.gpu, d.gi, d.model, d.profile
     from device d
@@ -9,7 +9,7 @@ with leaf as (
 shared_node as (
     select distinct node from node where cluster = $cluster and sharing in ('time-slicing', 'mps')
 ),
--- Where no scheduler is known to place anything, free says nothing.
+-- Without a known scheduler, free has no meaning.
 known_node as (
     select node from node where cluster = $cluster
     union
@@ -19,7 +19,7 @@ known_node as (
     join device d on d.device_id = s.device_id
     where r.cluster = $cluster and r.end_us > $since_us - 86400000000
 ),
--- Somebody holds a device there and no source says which one.
+-- A device there is held, but no source names it.
 doubtful_node as (
     select d.node, h.start_us, h.end_us
     from held h
@@ -113,7 +113,7 @@ orphan as (
     from stretched
     where above
     group by device_id, span_us, number
-    -- Somebody works there whom no source names: that is no leak.
+    -- A process that no source names works there: not a leak.
     having max(observed_us) - min(observed_us) >= $orphan_us_min and max(gr_engine_ratio) < $busy_ratio_max
 ),
 last_holder as (

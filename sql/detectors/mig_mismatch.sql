@@ -35,7 +35,7 @@ used as materialized (
     left join memory m on m.device_id = s.device_id and m.hour_us = s.hour_us
     left join work w on w.device_id = s.device_id and w.hour_us = s.hour_us and w.run_id = s.run_id
 ),
--- Six hours are a block. What is said of an hour follows from the 28 whole blocks before its own.
+-- Six hours are a block. The result for an hour follows from the 28 whole blocks before its own.
 block as materialized (
     select
         device_id,
@@ -226,7 +226,7 @@ crashed as (
             from failed f
             where f.job_id = e.job_id and f.end_us <= e.end_us and f.end_us > e.end_us - 86400000000
         ) as attempts,
-        -- An allocator that takes the slice whole from the start says nothing by it.
+        -- An allocator that reserves the whole slice at the start proves nothing.
         coalesce(e.least_ratio >= $allocator_fill_min and e.seen_from_us <= e.end_us - $before_exit_us * 5, false) as is_filled
     from ended_full e
     where e.full_ratio >= $full_ratio_min

@@ -1,6 +1,6 @@
 -- A row is a pool and an hour in which it held GPUs in MIG mode beside whole ones of the same model: D6 of domain.md 3.2.
--- It is told where a request may land on the wrong kind, or waits for one kind while the other is free.
--- A GPU that is cut anew within the hour, or of which nothing was in service, is of neither kind.
+-- Reported where a request may land on the wrong kind, or waits for one kind while the other is free.
+-- A GPU repartitioned within the hour, or out of service, is of neither kind.
 with present as (
     select
         l.hour_us,
@@ -31,15 +31,15 @@ mixed as (
     group by hour_us, pool, model
     having count(*) filter (where is_mig) > 0 and count(*) filter (where is_whole) > 0
 ),
--- How each node offers its GPUs, as it was last told before the end of the hours judged.
+-- How each node offers its GPUs: the last record before the end of the evaluated hours.
 node_said as (
     select node, arg_max(scheduler, observed_us) as scheduler, arg_max(mig_strategy, observed_us) as mig_strategy
     from node
     where cluster = $cluster and coalesce(observed_us, 0) < $until_us
     group by node
 ),
--- Where slices have a name of their own (Kubernetes strategy mixed, Slurm's gres types) a request says which kind it means;
--- where nobody tells, nobody is accused.
+-- Where slices have a name of their own (Kubernetes strategy mixed, Slurm's gres types) a request names the kind it needs;
+-- where that is unknown, nothing is reported.
 named_apart as (
     select
         m.hour_us,

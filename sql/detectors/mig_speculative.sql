@@ -1,4 +1,4 @@
--- A row is a partitioned GPU and an hour in which instances of it that hardly anybody used for a week stood idle, while somebody
+-- A row is a partitioned GPU and an hour in which its instances, hardly used for a week, were idle while a request
 -- waited for what would fit in their place.
 with standing as (
     select cluster, node, labels, observed_us

@@ -1,5 +1,5 @@
 -- A row is a chain of runs of a training gang with members on MIG slices: D5 of domain.md 3.2. Slices of a GPU have no NVLink
--- and no peer-to-peer between them, so that what the members say to each other goes through the host.
+-- and no peer-to-peer between them, so that traffic between the members goes through the host.
 with slice as (
     select device_id
     from device

@@ -1,5 +1,5 @@
 -- A row is an hour of a job that loses a GPU's time to another one on the same GPU: D14 of domain.md 3.2.
--- Only GPUs whose samples of one instant name several owners with readings of their own tell anything; MIG slices are apart.
+-- Only GPUs whose samples of one instant name several owners with separate readings count; MIG slices are isolated.
 with shared as (
     select distinct s.device_id, s.hour_us
     from context_span s
@@ -40,8 +40,8 @@ reading as (
         and p.gpu_util_ratio is not null
     group by p.device_id, p.observed_us, o.chain
 ),
--- Where every owner's row repeats the reading of the device nobody can tell them apart.
-told as (
+-- If every owner's row repeats the reading of the device, owners cannot be separated.
+separate as (
     select device_id, observed_us, exact_sum(used_ratio) as all_ratio
     from reading
     group by device_id, observed_us
@@ -60,7 +60,7 @@ pair as (
         t.all_ratio
     from reading v
     join reading n on n.device_id = v.device_id and n.observed_us = v.observed_us and n.chain <> v.chain
-    join told t on t.device_id = v.device_id and t.observed_us = v.observed_us
+    join separate t on t.device_id = v.device_id and t.observed_us = v.observed_us
     join (select distinct device_id, hour_us from shared where hour_us >= $since_us) h
         on h.device_id = v.device_id
         and v.observed_us >= h.hour_us + 3600000000 - $window_us and v.observed_us < h.hour_us + 3600000000

@@ -1,4 +1,4 @@
--- A row is a pool whose GPUs are paid in the dearer way: owned where the cloud would cost less, or rented where owning would.
+-- A row is a pool whose GPUs are paid for in the more expensive way: owned where the cloud would cost less, or rented where owning would.
 -- own_case (made before) compares the two for each pool and model over the last whole days: D22 of domain.md 3.2.
 with pool_device as (
     select device_id, pool, model
@@ -32,7 +32,7 @@ wrong as (
     join owned_since s on s.pool = o.pool
     where o.always and o.until_us - s.start_us >= $known_us_min and o.gpus >= $gpus_min
         and ((o.cheaper = 'cloud' and p.is_owned) or (o.cheaper = 'owned' and p.is_rented))
-    -- A pool of several models is told by the one with most money in it.
+    -- A pool with several models is represented by the most expensive one.
     qualify row_number() over (partition by o.pool order by abs(o.saved_a_month::double) desc, o.gpu_model) = 1
 )
 select

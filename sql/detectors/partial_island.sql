@@ -1,5 +1,5 @@
--- A row is a node and an hour in which small jobs held a part of one of its NVLink islands while somebody waited for a whole one.
--- Where no matrix tells of islands the node is one.
+-- A row is a node and an hour in which small jobs held part of one of its NVLink islands while a request waited for a whole one.
+-- Without a topology matrix the node is one island.
 with island as (
     select
         d.device_id,

@@ -3,8 +3,8 @@
 with hour as (
     select unnest(range($since_us // 3600000000, $until_us // 3600000000)) * 3600000000 as hour_us
 ),
--- What a source says of a preemption. Drained and failed nodes, and other evictions, say other words.
-told as (
+-- Reported preemptions. Drained and failed nodes, and other evictions, have other reasons.
+reported as (
     select job_id, end_us as at_us
     from claim
     where cluster = $cluster and upper(state) = 'PREEMPTED'
@@ -49,7 +49,7 @@ told as (
     where e.cluster = $cluster and e.object_kind = 'Pod' and e.reason = 'Preempted'
         and e.last_us >= $since_us - 2 * $day_us and e.last_us < $until_us
 ),
--- Members of a gang go one after the other, and several sources tell of one preemption.
+-- Members of a gang are preempted one after the other, and several sources report one preemption.
 preemption as (
     select job_id, at_us
     from (
@@ -57,7 +57,7 @@ preemption as (
             job_id,
             at_us,
             at_us - lag(at_us) over (partition by job_id order by at_us) as pause_us
-        from told
+        from reported
     )
     where pause_us is null or pause_us > $same_us
 ),
@@ -117,7 +117,7 @@ at_risk as (
     from ended_hold
     group by job_id, at_us
 ),
--- On average half of what lies between two checkpoints is lost; where nobody says how far apart they are, nobody knows.
+-- On average half of the work between two checkpoints is lost; without a checkpoint interval the loss is unknown.
 lost as (
     select
         h.job_id,
@@ -217,7 +217,7 @@ pool_size as (
 pool_preemption as (
     select *, row_number() over (partition by pool order by at_us, job_id) as number
     from (
-        -- A job that is preempted again and again is told of that job.
+        -- Repeated preemptions of a job are one finding about that job.
         select distinct coalesce(pool, model, 'unknown') as pool, job_id, at_us
         from ended_hold
         where job_id not in (select job_id from turn)
@@ -299,7 +299,7 @@ wait_place as (
             else false
         end
 ),
--- Since when a lower run could have been displaced: Slurm does not say how long it spares one, so after two hours.
+-- When a lower run could first have been displaced: Slurm does not report its exempt time, so after two hours.
 lower_run as (
     select
         w.scheduler,

@@ -50,7 +50,7 @@ cell as (
     from by_day
     group by all
 ),
--- One GPU that two authorities gave out for the same time. The books know one holder: of the other they have what lies
+-- One GPU that two authorities allocated for the same time. The ledger has one holder; of the other it has the part
 -- before or after, and that its run went on.
 twice as (
     select pool, day, sum(us) as us
@@ -95,7 +95,7 @@ refused as (
     join (select distinct pool, namespace from used) u on u.namespace = e.namespace
     group by all
 ),
-judged_day as (
+evaluated_day as (
     select pool, unnest(range(first_day, ($until_us - 1) // 86400000000 + 1)) as day
     from (select pool, min(day) as first_day from cell group by pool)
 ),
@@ -109,7 +109,7 @@ week as (
         sum(c.gated_us) as gated_us,
         min(c.first_us) as first_us,
         max(c.last_us) as last_us
-    from judged_day j
+    from evaluated_day j
     join cell c on c.pool = j.pool and c.day <= j.day and c.day > j.day - 7
     group by all
 ),
@@ -157,8 +157,8 @@ proof as (
         coalesce(sum(t.us), 0) as twice_us,
         coalesce(max(o.evictions), 0) as evictions,
         coalesce(max(r.pods), 0) as refused_pods
-    from judged_day j
-    join judged_day d on d.pool = j.pool and d.day <= j.day and d.day > j.day - 7
+    from evaluated_day j
+    join evaluated_day d on d.pool = j.pool and d.day <= j.day and d.day > j.day - 7
     left join twice t on t.pool = d.pool and t.day = d.day
     left join driven_out o on o.pool = d.pool and o.day = d.day
     left join refused r on r.pool = d.pool and r.day = d.day

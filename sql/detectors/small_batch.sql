@@ -1,6 +1,6 @@
 -- A row is an hour of a device of a job whose kernels are too small for it, for two hours or longer: D18 of domain.md 3.2.
--- Hours of which false-utilization speaks, and those next to them, are left to it: a cause has one finding.
-with told as (
+-- Hours reported by false-utilization, and those next to them, are left to it: one cause, one finding.
+with false_utilization_hour as (
     select distinct j.chain, v.hour_us + next_us as hour_us, unnest(v.device_ids) as device_id
     from verdict v
     join job_chain j on j.job_id = v.subject_id and j.chain_start_us = v.cause_us
@@ -76,14 +76,14 @@ window_seen as (
         and w.start_us + 300000000 <= h.end_us - case when c.ended then $cool_down_us else 0 end
         and w.covered_us >= $coverage_min * 300000000
 ),
-judged as (
+classified as (
     select
         *,
         coalesce(
             gr_engine_ratio >= $busy_ratio_min
             and sm_active_ratio < $sm_active_max
             and coalesce(sm_occupancy_ratio < $occupancy_max, true)
-            -- Board power says nothing about a slice.
+            -- Board power does not describe a slice.
             and (slice or power_ratio < $power_ratio_max)
             and fb_used_ratio < $memory_ratio_max
             and roof_ratio < $roof_max
@@ -97,8 +97,8 @@ judged as (
 ),
 counted as (
     select *, count(*) filter (where small) over two_hours as small_behind
-    from judged
-    where (run_id, device_id) in (select (run_id, device_id) from judged where small)
+    from classified
+    where (run_id, device_id) in (select (run_id, device_id) from classified where small)
     window two_hours as (
         partition by run_id, device_id order by start_us range between 6900000000 preceding and current row
     )
@@ -114,12 +114,12 @@ confirmed as (
 guilty as (
     select *
     from confirmed
-    -- An hour is judged by what is known an hour later.
+    -- An hour is evaluated with the data known one hour later.
     where small and confirmed_us < hour_us + 7200000000
         and start_us >= $since_us and start_us < $until_us
-        and (chain, device_id, hour_us) not in (select (chain, device_id, hour_us) from told)
+        and (chain, device_id, hour_us) not in (select (chain, device_id, hour_us) from false_utilization_hour)
 ),
-booked as (
+bucket_time as (
     select g.run_id, g.device_id, g.hour_us, sum(m.stalled_us) as stalled_us, sum(m.below_roof_us) as below_roof_us
     from guilty g
     join device_minute m
@@ -184,5 +184,5 @@ select
         }
     ] as claims
 from small_hour s
-join booked b using (run_id, device_id, hour_us)
+join bucket_time b using (run_id, device_id, hour_us)
 order by s.start_us, s.chain, s.device_id;

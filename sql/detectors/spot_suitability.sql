@@ -1,6 +1,6 @@
 -- A row is a job that spot capacity would make cheaper, lost work counted twice: D23 of domain.md 3.2. spot_case (made before)
--- has what it would save, reckoned as `gpuwatch decide spot` does.
-with told as (
+-- has the possible saving, computed as in `gpuwatch decide spot`.
+with recent as (
     select
         r.job_id,
         min(r.start_us) as start_us,
@@ -52,7 +52,7 @@ select
     } as numbers,
     map {'cost': s.cost, 'saving': s.saving, 'currency': s.currency} as words
 from spot_case s
-join told t on t.job_id = s.job
+join recent t on t.job_id = s.job
 where not t.is_exempt and not t.is_bound
     and s.gpu_hours >= $gpu_hours_min
     and s.lost_ratio * $margin <= 1 - s.spot_price_ratio

@@ -152,7 +152,7 @@ starved as (
         min(part_start_us) as start_us,
         max(part_end_us) as end_us,
         case when max(part_end_us - since_us) >= $high_us then 'high' else 'medium' end as severity,
-        -- One sighting of a queue says less than a span of them.
+        -- A single observation of a queue counts less than a span.
         case when max(to_us - from_us) > $starved_us_min then 0.9 else 0.6 end as confidence,
         map {
             'waiting_jobs': count(distinct job)::double,
@@ -218,7 +218,7 @@ unused as (
     where hour_us >= $since_us and quota_min > 0 and used_max < $used_max * quota_min
         and hour_us - first_us >= $week_us - 3600000000 and hours >= $coverage_min * $week_us / 3600000000
 ),
--- What of it nobody borrows either.
+-- The part that no queue borrows either.
 idle as (
     select u.*, u.quota_min - u.used_max - coalesce(l.borrowed, 0) as room
     from unused u

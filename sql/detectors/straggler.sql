@@ -1,8 +1,8 @@
 -- A row is a job, a run of it and an hour in which one GPU of the gang was slow and the others waited for it: D11 of
 -- domain.md 3.2. The slow one computes longer than the rest of its gang (the same work takes it more of the time), most of
--- the time, and something says why: a low clock, hardware slowdown, heat, a narrow PCIe link or NVLink errors that the
--- others have not. Uneven work without such a cause (stages of a pipeline, experts, rank 0) is nobody's fault.
-with judged_run as (
+-- the time, with a known cause: a low clock, hardware slowdown, heat, a narrow PCIe link or NVLink errors that the
+-- others have not. Uneven work without such a cause (stages of a pipeline, experts, rank 0) is not reported.
+with gang_run as (
     select run_id, chain, start_us, case when ended then end_us end as end_us
     from job_chain
     where end_us > $from_us and start_us < $until_us
@@ -24,7 +24,7 @@ with judged_run as (
 sized as (
     select h.run_id
     from held h
-    join judged_run r using (run_id)
+    join gang_run r using (run_id)
     join device d on d.device_id = h.device_id and d.cluster = $cluster
     group by h.run_id
     having count(distinct h.device_id) >= $gang_gpus_min
@@ -44,13 +44,13 @@ seen as (
     from device_window w
     join held h on h.device_id = w.device_id and h.start_us = w.segment_start_us
     join sized z using (run_id)
-    join judged_run r using (run_id)
+    join gang_run r using (run_id)
     where w.cluster = $cluster and w.hour_us >= $from_us and w.hour_us < $until_us
         and w.covered_us >= $coverage_min * 300000000
         and w.start_us >= r.start_us + $warm_up_us
         and w.start_us + 300000000 <= coalesce(r.end_us - $cool_down_us, w.start_us + 300000000)
 ),
--- Tensor cores tell how much of the time is work; a gang that does not use them is compared by its SMs.
+-- Tensor activity measures work; a gang that does not use tensor cores is compared by SM activity.
 gang as (
     select
         run_id,
@@ -148,7 +148,7 @@ hourly as (
     from waited
     group by run_id, hour_us
 ),
-booked as (
+bucket_time as (
     select
         l.device_id,
         l.run_id,
@@ -167,17 +167,17 @@ booked as (
 -- The others wait in a collective: in communication as far as bytes show it, else busy without SMs, idle, or below the roof.
 part as (
     select run_id, hour_us, device_id, 'communication' as bucket, least(lost_us, communication_us) as us
-    from booked
+    from bucket_time
     union all
     select run_id, hour_us, device_id, 'stalled', least(lost_us - communication_us, stalled_us)
-    from booked
+    from bucket_time
     union all
     select run_id, hour_us, device_id, 'gap', least(lost_us - communication_us - stalled_us, gap_us)
-    from booked
+    from bucket_time
     union all
     select
         run_id, hour_us, device_id, 'below_roof', least(lost_us - communication_us - stalled_us - gap_us, below_roof_us)
-    from booked
+    from bucket_time
 ),
 claimed as (
     select
@@ -188,7 +188,7 @@ claimed as (
     where us > 0
     group by run_id, hour_us
 ),
-told as (
+found as (
     select
         run_id,
         start_us // 3600000000 * 3600000000 as hour_us,
@@ -252,9 +252,9 @@ select
             ', '
         )
     } as words
-from told t
+from found t
 join hourly h using (run_id, hour_us)
-join judged_run r using (run_id)
+join gang_run r using (run_id)
 join device d on d.cluster = $cluster and d.device_id = t.worst_id
 left join claimed c using (run_id, hour_us)
 order by r.chain, t.start_us;

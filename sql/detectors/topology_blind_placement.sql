@@ -1,5 +1,5 @@
 -- A row is a job, a run of it and an hour in which its GPUs talked over links that are slower than those of a place that was
--- free when it began: D3 of domain.md 3.2. Which gangs those are say gang, gang_link and gang_placement
+-- free when it began: D3 of domain.md 3.2. Gangs come from gang, gang_link and gang_placement
 -- (sql/topology/placement/gangs.sql, gpuwatch/topology/gangs.py).
 with talked as (
     select
@@ -49,7 +49,7 @@ slowed as (
     from hourly h
     join gang_placement p using (run_id)
 ),
-booked as (
+bucket_time as (
     select
         l.device_id,
         l.run_id,
@@ -72,7 +72,7 @@ lost as (
         least(s.windows * 300000000, b.held_us) as talking_us,
         floor(s.lost_low * talking_us)::bigint as lost_us,
         s.lost_high * talking_us as lost_high_us
-    from booked b
+    from bucket_time b
     join slowed s using (run_id, hour_us)
 ),
 -- A GPU that waits for its links stands in communication as far as bytes show it, else with its engine busy and its SMs not.

@@ -1,6 +1,6 @@
 -- A row of queue_span is a queue, a flavor of it where it has some, a kind of device (profile, '' whole GPUs) and a span in
--- which its numbers stood as told. A word stands until the next one, at most $fresh_us; the first one after a silence is
--- taken to have held for $unseen_us before, as nobody said otherwise.
+-- which its numbers were valid. A record is valid until the next one, at most $fresh_us; the first one after a silence is
+-- assumed to have been valid for $unseen_us before.
 create or replace temp table queue_span as
 with recursive cohort as (
     select name, parent
@@ -19,7 +19,7 @@ above as (
 root as (
     select name, arg_max(root, depth) as root from above group by name
 ),
-told as (
+record as (
     select
         scheduler,
         kind,
@@ -34,7 +34,7 @@ told as (
         rowid as number
     from queue
     where cluster = $cluster and kind in ('cluster_queue', 'queue') and scheduler in ('kueue', 'volcano', 'yunikorn')
-        -- Kueue tells of each flavor, and of all of them together.
+        -- Kueue reports each flavor, and their sum.
         and (scheduler <> 'kueue' or flavor is not null)
         and observed_us >= $from_us - $fresh_us and observed_us < $until_us
 ),
@@ -52,7 +52,7 @@ turn as (
         lead(observed_us) over words as next_us
     from (
         select *
-        from told
+        from record
         qualify row_number() over (partition by scheduler, name, flavor, observed_us order by number desc) = 1
     )
     window words as (partition by scheduler, name, flavor order by observed_us)
@@ -83,6 +83,6 @@ select
         coalesce(k.next_us, 9223372036854775807), k.observed_us + $fresh_us, p.last_us
     ) as end_us
 from kind_of k
-join spoken p on p.slurm = (k.scheduler = 'slurm')
+join last_report p on p.slurm = (k.scheduler = 'slurm')
 left join rule r on r.scheduler = k.scheduler and r.name = k.name
 left join root o on o.name = k.parent;

@@ -1,6 +1,6 @@
 -- A row of run_placer is a run and who placed it: of one cluster, of all where $cluster is NULL. Kueue and Volcano that gate,
 -- and the default scheduler that binds, are one authority; 'inner' ran inside of another run and was placed by that one's.
--- gate: who decides before the binder when it may start, NULL nobody that is known. gated: it passed some queue.
+-- gate: what decides before the binder when it may start, NULL if unknown. gated: it passed some queue.
 create or replace temp table run_placer as
 with managed as (
     select distinct cluster, namespace

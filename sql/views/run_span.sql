@@ -1,5 +1,5 @@
 -- A row of run_span is a gang or job that runs in a queue, with its priority: since when, until when that is known. Reads
--- `spoken` of wait_span.sql.
+-- `last_report` of wait_span.sql.
 create or replace temp table run_span as
 select
     scheduler,
@@ -33,6 +33,6 @@ from (
     where cluster = $cluster and scheduler in ('kueue', 'slurm') and kind <> 'PendingWorkload'
         and observed_us >= $from_us - $fresh_us and observed_us < $until_us
 )
-join spoken on slurm = (scheduler = 'slurm')
+join last_report on slurm = (scheduler = 'slurm')
 where state in ('admitted', 'running') and device_count > 0
 group by all;

@@ -1,5 +1,5 @@
--- A row of spoken is a kind of source and its last word on anything: what it says no more of stood until then.
-create or replace temp table spoken as
+-- A row of last_report is a kind of source and its last record of any request: older requests were valid until then.
+create or replace temp table last_report as
 select scheduler = 'slurm' as slurm, max(at_us) as last_us
 from (
     select scheduler, max(evidence_us) as at_us from claim where cluster = $cluster group by scheduler
@@ -13,7 +13,7 @@ group by all;
 -- A row of wait_span is a gang or job that waits in a queue: since when, until when that is known, how much it wants, and
 -- in what state (waiting for quota or for nodes). Kueue's ClusterQueue is that of its LocalQueue.
 create or replace temp table wait_span as
-with told as (
+with record as (
     select
         scheduler,
         coalesce(job_id, uid) as job,
@@ -29,7 +29,7 @@ with told as (
         lead(observed_us) over (partition by scheduler, kind, uid order by observed_us, rowid) as next_us,
         greatest(submit_us, evicted_us) as since_us,
         coalesce(detail ->> '$.waits.reason', reason, '') as word,
-        coalesce(detail ->> '$.waits.message', message, '') as said
+        coalesce(detail ->> '$.waits.message', message, '') as message_text
     from workload
     where cluster = $cluster and scheduler in ('kueue', 'volcano', 'yunikorn', 'slurm') and kind <> 'PendingWorkload'
         and observed_us >= $from_us - $fresh_us and observed_us < $until_us
@@ -52,15 +52,15 @@ select
     max(least(
         coalesce(t.next_us, 9223372036854775807), t.observed_us + $fresh_us, p.last_us
     )) as end_us
-from told t
-join spoken p on p.slurm = (t.scheduler = 'slurm')
+from record t
+join last_report p on p.slurm = (t.scheduler = 'slurm')
 left join local_queue l on t.scheduler = 'kueue' and l.namespace is not distinct from t.namespace and l.name = t.queue
 where t.since_us is not null and t.device_count > 0
     and case t.scheduler
-        -- Before 0.14 Kueue gave no reason of its own: the message tells. What waits for displaced ones to go has been helped.
+        -- Before 0.14 Kueue gave no reason, so the message is read. A request that waits for displaced workloads to end is served.
         when 'kueue' then t.state in ('pending', 'evicted') and (
             t.word = 'WaitingForQuota'
-            or (t.word in ('', 'Pending') and regexp_matches(t.said, '(?i)insufficient unused quota|borrowing limit'))
+            or (t.word in ('', 'Pending') and regexp_matches(t.message_text, '(?i)insufficient unused quota|borrowing limit'))
         )
         when 'volcano' then t.state in ('pending', 'reserved') and t.word = 'NotEnoughResources'
         when 'yunikorn' then t.state = 'pending' and t.word = 'Accepted'

@@ -1,6 +1,6 @@
 -- What kind of work a device does, in one expression: docs/understand/workload-classes.md. `reading` has means of a quarter of an hour or
 -- more (gr, sm, tensor, dram, fp, link ratios; pcie bytes per second; gang: its run holds several devices), `roof` the
--- numbers of the device's model. NULL where a reading is missing without which nobody can tell.
+-- numbers of the device's model. NULL if a required reading is missing.
 create or replace temp macro workload_class(reading, roof) as
 case
     when reading.gr is null or reading.sm is null or reading.dram is null

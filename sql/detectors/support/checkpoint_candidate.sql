@@ -1,12 +1,12 @@
--- A row of checkpoint_candidate is a chain, numbered, whose devices pause in some of the judged hours and work in some, by the
--- books, or that was found to stop at regular times in the day before.
+-- A row of checkpoint_candidate is a chain, numbered, whose devices, by the ledger, pause in some of the evaluated hours and work in some,
+-- or that was found to stop at regular times in the day before.
 create or replace temp table checkpoint_candidate as
 with active as (
     select device_id, run_id
     from ledger_hour
     where cluster = $cluster and hour_us >= $since_us and hour_us < $until_us and run_id is not null
     group by device_id, run_id
-    -- A pause of a quarter of an hour and more is booked as hoarded.
+    -- The ledger counts a pause of 15 minutes and more as hoarded.
     having max(gap_us + hoarded_us) > $gap_us_min and sum(memory_roof_us + compute_us + below_roof_us) > 0
 ),
 chosen as (

@@ -1,4 +1,4 @@
--- Leaves those candidates whose devices pause together in some minute of a few judged hours, or that were found to do so
+-- Leaves those candidates whose devices pause together in some minute of a few evaluated hours, or that were found to do so
 -- in the day before: what spares reading a day of all others.
 create or replace temp table checkpoint_pausing as
 with mine as (

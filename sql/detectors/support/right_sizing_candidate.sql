@@ -53,7 +53,7 @@ held_life as (
     from held_hour h
     join run_of r using (run_id)
 ),
-told as (
+reported as (
     select distinct hour_us, subject_id
     from verdict
     where cluster = $cluster and detector = 'false-utilization' and subject_kind = 'job'
@@ -85,5 +85,5 @@ where u.hour_us >= $since_us and u.hour_us < $until_us
     and u.hours_read = u.hours
     and u.sm_mean_ratio >= $sm_active_min and u.workload_class <> 'idle'
     and u.sm_ratio < $sm_active_max
-    and (u.hour_us, j.job_id) not in (select (hour_us, subject_id) from told)
+    and (u.hour_us, j.job_id) not in (select (hour_us, subject_id) from reported)
 order by u.chain, u.hour_us;

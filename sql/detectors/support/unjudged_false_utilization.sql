@@ -1,4 +1,4 @@
--- A row is an hour of what looked busy and could not be judged for lack of a reading, or because no source names the device.
+-- A row is an hour that looked busy and could not be evaluated: a reading is missing, or no source names the device.
 with lacking as (
     select
         h.run_id,
