@@ -1,14 +1,13 @@
-"""Prometheus and OpenMetrics text to flat arrays of samples.
+"""Parses Prometheus and OpenMetrics text into flat arrays of samples.
 
-A page repeats the same series text scrape after scrape, so the text before the value is looked up whole in a dict and
-its labels are parsed once. Everything the fast path does not know exactly goes through the full grammar.
+A page repeats the same series text in every scrape, so the text before the value is one key of a dict and its labels
+are parsed once. Everything that the fast path does not recognise exactly goes through the full grammar.
 
 Timestamps are read by magnitude: 13 digits are milliseconds (text 0.0.4), 10 digits are seconds (OpenMetrics), both from
-2001-09-09 to 2286. That is right for either format, for a page whose `# EOF` is lost or was added by hand, and it
-refuses a time that lost its last digits.
+2001-09-09 to 2286. This works for both formats, also if `# EOF` was lost or added by hand, and refuses truncated times.
 
-A last line without line feed is read, as Prometheus does, unless something shows that it is torn: the compressed data
-broke off, or the other samples carry times and it has none.
+A last line without line feed is read, as in Prometheus, unless it is truncated: the compressed data broke off, or only
+this sample lacks a time.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ MAX_LABELS = 64
 MAX_LABEL_VALUE_BYTES = 4 * 1024
 MAX_SERIES = 1_000_000
 MAX_SERIES_BYTES = 256 * 1024 * 1024
-"""Series texts kept for look-up, by number and by size; beyond either the look-up starts afresh, the result is the same."""
+"""Limits of the series texts in the cache, in number and size; above either it is cleared, with the same results."""
 
 NO_TIME = np.iinfo(np.int64).min
-"""`time_us` of a sample whose line has no timestamp."""
+"""`time_us` of a sample without timestamp."""
 
 FIRST_SECOND, LAST_SECOND = 1e9, 1e10
 FIRST_MILLISECOND, LAST_MILLISECOND = 1e12, 1e13
@@ -57,9 +56,9 @@ class Stream(Protocol):
 
 
 class Reader:
-    """Reads one text; refuses bad lines one by one into `rejects` with their line numbers.
+    """Reads texts; bad lines are refused one by one with their line numbers.
 
-    `number_of(name, labels)` is asked for the number of a series at its first sight, and again after forget().
+    `number_of(name, labels)` gives the number of a new series, and of every series again after forget().
     """
 
     def __init__(self, number_of: Callable[[str, dict[str, str]], int], file: str, rejects: Rejects) -> None:
@@ -69,27 +68,27 @@ class Reader:
         self._numbers: dict[bytes, int] = {}
         self._bytes = 0
         self._line = 0  # lines before the current block
-        self._stamped = False  # some sample carried a time
+        self._stamped = False  # a sample had a time
 
     def forget(self) -> None:
-        """Drops the series numbers: the caller gives new ones."""
+        """Drops the series numbers; the caller assigns new ones."""
         self._numbers.clear()
         self._bytes = 0
 
-    def again(self, rejects: Rejects) -> None:
-        """Starts another page of the same source: its lines count from 1, its refusals go to `rejects`."""
+    def start_page(self, rejects: Rejects) -> None:
+        """Starts another page of the same source, with lines from 1 and its own refusals."""
         self._rejects = rejects
         self._line = 0
         self._stamped = False
 
     def __len__(self) -> int:
-        """Series texts kept for look-up."""
+        """Number of series texts in the cache."""
         return len(self._numbers)
 
     def read(self, stream: Stream) -> Iterator[Samples]:
-        """Samples of a stream, a block of BLOCK_BYTES at a time, in memory bounded by the constants above.
+        """Samples of a stream, a block of BLOCK_BYTES at a time, within the memory limits above.
 
-        Values are as printed, `time_us` is NO_TIME where a line has no timestamp, `line` is the line in the text.
+        Values are as printed; `time_us` is NO_TIME without a timestamp; `line` is the line of the text.
         """
         carry = b""  # the unfinished last line, at most MAX_LINE_BYTES
         skipping = False  # inside a line that was refused for its length
@@ -132,14 +131,14 @@ class Reader:
     def _last(self, line: bytes) -> Samples:
         """The last line, which has no line feed."""
         stamped = self._stamped
-        samples = self._block(line.split(b"\n"))  # a start below three bytes may hold line feeds
+        samples = self._block(line.split(b"\n"))  # a start of less than three bytes may contain line feeds
         if stamped and len(samples.line) and samples.time_us[0] == NO_TIME:
             self._refuse(TORN, self._line, line)
             return samples.where(np.zeros(len(samples.line), np.bool_))
         return samples
 
     def _block(self, lines: list[bytes]) -> Samples:
-        """The samples of whole lines."""
+        """The samples of complete lines."""
         if max(map(len, lines)) > MAX_LINE_BYTES:
             for at, line in enumerate(lines):
                 if len(line) > MAX_LINE_BYTES:
@@ -148,14 +147,14 @@ class Reader:
         series: list[int] = []
         values: list[float] = []
         stamps: list[float] = []
-        without: list[int] = []  # places of lines that give no sample
+        without: list[int] = []  # indexes of lines without a sample
         add_series, add_value, add_stamp = series.append, values.append, stamps.append
         number_of = self._numbers.get
-        last, last_stamp = b"", _NO_STAMP  # the lines of a page share their time
+        last, last_stamp = b"", _NO_STAMP  # the lines of a page usually share their time
         for line in lines:
             head, _, tail = line.rpartition(b"} ")
             number = number_of(head)
-            if number is not None and b"_" not in tail:  # float() takes 1_000, the format does not
+            if number is not None and b"_" not in tail:  # float() accepts 1_000, the format does not
                 value, _, stamp = tail.partition(b" ")
                 try:
                     number_value = float(value)
@@ -189,12 +188,12 @@ class Reader:
         )
 
     def _timed(self, samples: Samples, stamps: NDArray[np.float64], lines: list[bytes]) -> Samples:
-        """`samples` with their times; those with an impossible one are refused."""
+        """`samples` with their times; those with an invalid time are refused."""
         seconds = (stamps >= FIRST_SECOND) & (stamps < LAST_SECOND)
         milliseconds = (stamps >= FIRST_MILLISECOND) & (stamps < LAST_MILLISECOND)
         given = seconds | milliseconds
         missing = stamps == _NO_STAMP
-        # A double holds seconds of this century to a quarter of a microsecond, so rounding gives the printed one.
+        # A double has a precision of a quarter microsecond for seconds of this century, so rounding is exact.
         us = np.rint(np.where(given, stamps, 0.0) * np.where(seconds, 1e6, 1e3)).astype(np.int64)
         time_us = np.where(missing, NO_TIME, us)
         good = given | missing
@@ -208,7 +207,7 @@ class Reader:
         return samples.where(good)
 
     def _slow(self, raw: bytes, number: int) -> tuple[int, float, float] | None:
-        """One line by the full grammar: (series number, value, stamp); None for a comment, a blank or a bad line."""
+        """Parses one line by the full grammar: (series number, value, stamp); None for a comment, a blank or a bad line."""
         line = raw.strip(b" \t\r")
         if not line or line.startswith(b"#"):
             return None
@@ -220,7 +219,7 @@ class Reader:
         return self._number(key, name, labels), value, stamp
 
     def _number(self, key: bytes, name: str, labels: dict[str, str]) -> int:
-        """The number of a series, kept under the text that the fast path looks up."""
+        """The number of a series, cached by the text that the fast path looks up."""
         if (number := self._numbers.get(key)) is not None:
             return number
         number = self._number_of(name, labels)
@@ -250,7 +249,7 @@ _ESCAPE = re.compile(r'\\([\\"n])')
 
 
 def _parsed(line: bytes) -> tuple[bytes, str, dict[str, str], float, float]:
-    """(look-up key, name, labels, value, stamp) of a sample line; raises ValueError with the reason it is none."""
+    """(look-up key, name, labels, value, stamp) of a sample line; raises ValueError with the reason."""
     text = line.decode()
     if "\0" in text:
         raise ValueError(NOT_TEXT)
@@ -258,7 +257,7 @@ def _parsed(line: bytes) -> tuple[bytes, str, dict[str, str], float, float]:
         raise ValueError(BAD_LINE)
     at = name.end()
     labels: dict[str, str] = {}
-    key = text[:at].encode() + b"\n"  # a bare name: no fast look-up can ask for a text with a line feed
+    key = text[:at].encode() + b"\n"  # no labels: a key with a line feed, which the fast path never looks up
     if opening := _OPEN.match(text, at):
         labels, at = _labels(text, opening.end())
         key = text[: at - 1].encode()
@@ -270,7 +269,7 @@ def _parsed(line: bytes) -> tuple[bytes, str, dict[str, str], float, float]:
 
 
 def _number(text: str) -> float:
-    """A float as the format writes it: float() alone would also take 1_000 and digits beyond ASCII."""
+    """A float in the syntax of the format: float() alone also accepts 1_000 and non-ASCII digits."""
     try:
         return float(text.replace("_", "?").encode())
     except ValueError:
@@ -278,7 +277,7 @@ def _number(text: str) -> float:
 
 
 def _labels(text: str, at: int) -> tuple[dict[str, str], int]:
-    """The labels from `at`, just after the brace, and the place after the closing one; raises ValueError."""
+    """The labels from `at`, just after the brace, and the offset after the closing one; raises ValueError."""
     labels: dict[str, str] = {}
     while (close := _CLOSE.match(text, at)) is None:
         if (label := _LABEL.match(text, at)) is None:

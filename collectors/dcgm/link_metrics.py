@@ -1,4 +1,4 @@
-"""Links of a node out of an agent's page: the rows that `nvidia-smi topo -m` of that node gives, with the GPUs' UUIDs."""
+"""Links of a node from the metrics page of an agent: the rows of `nvidia-smi topo -m`, with the GPUs' UUIDs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pyarrow as pa
 from gpuwatch.core.clock import HOUR_US
 from gpuwatch.core.model import LINK, Records
 
-TOLD_US = HOUR_US
-"""A node whose links did not change is told again after this."""
+REFRESH_US = HOUR_US
+"""Unchanged links of a node are written again after this."""
 MAX_NODES = 20_000
-"""Nodes whose last links are remembered; the one not heard of for longest is forgotten."""
+"""Nodes whose links are remembered; the least recently seen one is forgotten."""
 MAX_LINES = 100_000
-"""Lines of one page that are looked at."""
+"""Limit of the lines read from one page."""
 MAX_LABELS = 16
 
 _LINK = b"gpuwatch_gpu_link_info{"
@@ -35,36 +35,36 @@ _ORDER = re.compile(r"([A-Z]+)(\d+)")
 
 @dataclass
 class _Node:
-    """What a page says of one node."""
+    """The links and devices of one node on a page."""
 
     details: dict[str, dict[str, str]] = field(default_factory=dict)
     levels: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 class Links:
-    """Remembers what each node said last; not for several threads at once."""
+    """Remembers the last links of each node. Not thread-safe."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[tuple[str, str], tuple[bytes, int]] = OrderedDict()
 
     def records(self, page: bytes, cluster: str, at_us: int) -> list[Records]:
-        """`link` rows of the nodes on a page whose links changed, or were last told over TOLD_US ago; else nothing.
+        """`link` rows of the nodes on a page whose links changed, or were last written over REFRESH_US ago.
 
-        A line that is no whole link is passed over: the exposition's reader has counted it.
+        Incomplete lines are skipped: the exposition's reader has counted them.
         """
         rows: list[dict[str, Any]] = []
         for name, node in _nodes(page).items():
-            mine = list(_rows(node))
-            digest = blake2b(json.dumps(mine).encode(), digest_size=16).digest()
+            links = list(_rows(node))
+            digest = blake2b(json.dumps(links).encode(), digest_size=16).digest()
             before = self._last.get((cluster, name))
-            if before is not None and before[0] == digest and 0 <= at_us - before[1] < TOLD_US:
+            if before is not None and before[0] == digest and 0 <= at_us - before[1] < REFRESH_US:
                 self._last.move_to_end((cluster, name))
                 continue
             self._last[cluster, name] = (digest, at_us)
             self._last.move_to_end((cluster, name))
             while len(self._last) > MAX_NODES:
                 self._last.popitem(last=False)
-            rows += [{"cluster": cluster, "observed_us": at_us, "node": name} | row for row in mine]
+            rows += [{"cluster": cluster, "observed_us": at_us, "node": name} | row for row in links]
         return [Records("link", pa.Table.from_pylist(rows, schema=LINK))] if rows else []
 
 
@@ -72,7 +72,7 @@ _shared = Links()
 
 
 def records(page: bytes, cluster: str, at_us: int) -> list[Records]:
-    """As Links.records, with one memory for this process."""
+    """Like Links.records, with a memory shared by the process."""
     return _shared.records(page, cluster, at_us)
 
 
@@ -82,15 +82,15 @@ def _nodes(page: bytes) -> dict[str, _Node]:
         return nodes
     for line in page.split(b"\n", MAX_LINES)[:MAX_LINES]:
         if line.startswith(_LINK):
-            told = _labels(line)
-            ends = (told.get("a", ""), told.get("b", ""))
-            if told.get("node") and all(map(_DEVICE.fullmatch, ends)) and _LEVEL.fullmatch(told.get("level", "")):
-                nodes.setdefault(told["node"], _Node()).levels[ends] = told["level"]
+            labels = _labels(line)
+            ends = (labels.get("a", ""), labels.get("b", ""))
+            if labels.get("node") and all(map(_DEVICE.fullmatch, ends)) and _LEVEL.fullmatch(labels.get("level", "")):
+                nodes.setdefault(labels["node"], _Node()).levels[ends] = labels["level"]
         elif line.startswith(_PLACE):
-            told = _labels(line)
-            if told.get("node") and _DEVICE.fullmatch(told.get("a", "")):
-                found = {key: told[key] for key in _DETAILS if told.get(key)}
-                nodes.setdefault(told["node"], _Node()).details[told["a"]] = found
+            labels = _labels(line)
+            if labels.get("node") and _DEVICE.fullmatch(labels.get("a", "")):
+                details = {key: labels[key] for key in _DETAILS if labels.get(key)}
+                nodes.setdefault(labels["node"], _Node()).details[labels["a"]] = details
     return nodes
 
 
@@ -104,7 +104,7 @@ def _labels(line: bytes) -> dict[str, str]:
 
 
 def _rows(node: _Node) -> Iterator[dict[str, str]]:
-    """Rows in the order of the matrix: a device with itself, then with each one after it."""
+    """Rows in the order of the matrix: a device with itself, then with each device after it."""
     names = {*node.details, *(end for ends in node.levels for end in ends)}
     devices = sorted(names, key=_place)
     for at, a in enumerate(devices):
@@ -116,6 +116,6 @@ def _rows(node: _Node) -> Iterator[dict[str, str]]:
 
 
 def _place(name: str) -> tuple[str, int]:
-    """GPU2 before GPU10, GPUs before cards."""
+    """Sort key: GPU2 before GPU10, GPUs before network cards."""
     match = _ORDER.fullmatch(name)
     return (match[1], int(match[2])) if match else (name, 0)

@@ -20,9 +20,9 @@ from gpuwatch.core.registry import importer
 
 BATCH_POINTS = 1_000_000
 MAX_PENDING_CONTEXTS = 4_096
-PIECE_BYTES = 16 * 1024  # what a damaged file loses at most before the damage
+READ_BYTES = 16 * 1024  # maximum loss before a damaged place
 LINK_LINE = b"gpuwatch_gpu_"
-"""How lines of `gpuwatch agent` about links begin."""
+"""Prefix of the link lines of `gpuwatch agent`."""
 MAX_LINK_LINES = 100_000
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -36,9 +36,9 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
     ),
 )
 def read(source: Source, rejects: Rejects) -> Rows:
-    """Contexts and points of one file. A line without timestamp was read when the file was written.
+    """Contexts and points of one file. Lines without timestamp get the time when the file was written.
 
-    Raises UnreadableInput when there is no DCGM sample in it; else bad lines are counted and the good ones kept.
+    Bad lines are counted and the others kept. Raises UnreadableInput without any DCGM sample.
     """
     with ExitStack() as stack:
         try:
@@ -52,16 +52,16 @@ def read(source: Source, rejects: Rejects) -> Rows:
 
 
 def read_stream(stream: Stream, name: str, cluster: str, default_us: int, rejects: Rejects) -> Rows:
-    """Contexts and points of a text; `default_us` is the time of lines without one, `name` stands for it in messages.
+    """Contexts and points of a text; `default_us` is the time of lines without one, `name` is used in messages.
 
-    Raises UnreadableInput when there is no DCGM sample in it.
+    Raises UnreadableInput without any DCGM sample.
     """
     known = SeriesNumbers(cluster)
     reader = Reader(known.number_of, name, rejects)
     batch: list[Samples] = []
     waiting = found = 0
-    noted = _LinkLines(stream)
-    for samples in reader.read(noted):
+    link_lines = _LinkLines(stream)
+    for samples in reader.read(link_lines):
         samples = of_devices(samples, known, name, rejects)
         found += len(samples.series)
         batch.append(in_units(timed(samples, default_us), known, name, rejects))
@@ -77,7 +77,7 @@ def read_stream(stream: Stream, name: str, cluster: str, default_us: int, reject
             reader.forget()
     yield from known.take_contexts()
     yield from points(batch, known)
-    yield from Links().records(b"\n".join(noted.lines), cluster, default_us)
+    yield from Links().records(b"\n".join(link_lines.lines), cluster, default_us)
     if not found:
         raise UnreadableInput(
             f"{name}: no DCGM sample in it; give Prometheus or OpenMetrics text of dcgm-exporter (.gz or .zst too)"
@@ -85,7 +85,7 @@ def read_stream(stream: Stream, name: str, cluster: str, default_us: int, reject
 
 
 def _decompressed(file: BinaryIO, stack: ExitStack) -> Stream:
-    """The text of a file; compression is known by its first bytes, not by its name."""
+    """The text of a file; compression is detected by its first bytes, not by its name."""
     magic = file.read(4)
     file.seek(0)
     if magic.startswith(GZIP_MAGIC):
@@ -96,18 +96,18 @@ def _decompressed(file: BinaryIO, stack: ExitStack) -> Stream:
 
 
 class _LinkLines:
-    """A text that is read through, and its lines about links, each once."""
+    """Passes a text through and collects its link lines, each once."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._carry = b""  # a line about links that is not whole yet
+        self._carry = b""  # an incomplete link line
         self.lines: dict[bytes, None] = {}
 
     def read(self, size: int, /) -> bytes:
         """Up to `size` bytes of the text."""
         data = self._stream.read(size)
-        begun = data[data.rfind(b"\n") + 1 :]
-        begins = bool(begun) and LINK_LINE.startswith(begun[: len(LINK_LINE)])
+        partial = data[data.rfind(b"\n") + 1 :]
+        begins = bool(partial) and LINK_LINE.startswith(partial[: len(LINK_LINE)])
         if (self._carry or begins or LINK_LINE in data) and len(self.lines) < MAX_LINK_LINES:
             *whole, last = (self._carry + data).split(b"\n") if data else [self._carry, b""]
             self.lines |= dict.fromkeys(line for line in whole if line.startswith(LINK_LINE))
@@ -117,23 +117,23 @@ class _LinkLines:
 
 
 class _Unpacked:
-    """Decompressed text that gives out what came before a damaged place, and only then raises."""
+    """Decompressed text that returns everything before a damaged place, and only then raises."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
         self._error: Exception | None = None
 
     def read(self, size: int, /) -> bytes:
-        """Up to `size` bytes; raises what the decompressor raised."""
+        """Up to `size` bytes; raises the decompressor's error."""
         if self._error is not None:
             raise self._error
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         try:
-            while size > 0 and (piece := self._read(min(size, PIECE_BYTES))):
-                pieces.append(piece)
-                size -= len(piece)
+            while size > 0 and (chunk := self._read(min(size, READ_BYTES))):
+                chunks.append(chunk)
+                size -= len(chunk)
         except (EOFError, OSError, zlib.error) as error:
             self._error = error
-            if not pieces:
+            if not chunks:
                 raise
-        return b"".join(pieces)
+        return b"".join(chunks)

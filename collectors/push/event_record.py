@@ -1,4 +1,4 @@
-"""One record of our own event format to a row: names and times as people write them, every value checked. Pure."""
+"""Converts a record of the gpuwatch event format to a row, with every value checked. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from gpuwatch.collectors.shared.records import Columns
 from gpuwatch.core.clock import DAY_US, MINUTE_US, parse_rfc3339
 from gpuwatch.core.model import TABLES
 
 AHEAD_US_MAX = 10 * MINUTE_US
-"""How far a time may lie ahead of this machine's clock: the newest evidence extends every job that runs."""
+"""How far a time may be ahead of this machine's clock: the newest evidence extends every running job."""
 AGE_US_MAX = 1100 * DAY_US
-"""How old a time may be: older history is imported from files."""
+"""Maximum age of a time: import older history from files."""
 MAX_TEXT = 4000
 MAX_JSON = 65_536
 MAX_DEVICES = 1_000_000
@@ -32,18 +33,16 @@ _LISTS = ("device_indexes", "gpus")
 _OBJECTS = ("labels", "devices")
 _NOT_GIVEN = ("cluster", "kind", "event_id")
 
-Columns = dict[str, Any]
-
 
 def record_row(item: Columns, now_us: int) -> tuple[str, Columns]:
     """The store table of a record and its row, without `cluster`.
 
-    Every column of model.py by name; a time `x_us` also as `x` in RFC 3339, `user` for `user_name`. Raises
-    ValueError that names the field.
+    Accepts every column of model.py by name, a time `x_us` also as `x` in RFC 3339, and `user` for `user_name`. Raises
+    ValueError naming the field.
     """
     table, event_id = item["type"], item.get("id")
     if not isinstance(event_id, str) or not event_id or len(event_id) > MAX_TEXT:
-        raise ValueError("id is missing or not a text")
+        raise ValueError("id is missing or not text")
     event_id = _whole(event_id)
     schema = TABLES[table]
     row: Columns = {}
@@ -51,22 +50,22 @@ def record_row(item: Columns, now_us: int) -> tuple[str, Columns]:
         if name not in _OWN and value is not None:
             column = _column(name, schema)
             if column in row:
-                raise ValueError(f"{name} is there twice")
+                raise ValueError(f"{name} is given twice")
             row[column] = _value(name, column, value, schema.field(column).type, now_us)
     for name in NEEDED[table]:
         if row.get(name) is None and row.get(f"{name}_us") is None:
             raise ValueError(f"{name} is missing")
     if row.get("scheduler", "slurm") not in WORDS["scheduler"]:
-        raise ValueError(f"scheduler is none of {', '.join(WORDS['scheduler'])}")
+        raise ValueError(f"scheduler is not one of {', '.join(WORDS['scheduler'])}")
     return table, _FINISH[table](row, event_id)
 
 
 def check_times(row: Columns, now_us: int) -> None:
-    """Raises ValueError for a row that speaks of the future, of long ago, or ends before it starts."""
+    """Raises ValueError for times in the future or too long ago, and for an end before the start."""
     for name in ("submit_us", "start_us", "end_us", "evidence_us", "observed_us", "first_us", "last_us"):
         at_us = row.get(name)
         if at_us is not None and at_us > now_us + AHEAD_US_MAX:
-            raise ValueError(f"{name.removesuffix('_us')} lies in the future: check the sender's clock")
+            raise ValueError(f"{name.removesuffix('_us')} is in the future: check the sender's clock")
         if at_us is not None and at_us < now_us - AGE_US_MAX:
             raise ValueError(f"{name.removesuffix('_us')} is too old: import history from files")
     start_us, end_us = row.get("start_us"), row.get("end_us")
@@ -109,19 +108,19 @@ def _text(name: str, column: str, value: Any) -> str:
         value = ",".join(str(part) for part in value)
     most = MAX_JSON if column in (*_OBJECTS, *_LISTS) else MAX_TEXT
     if not isinstance(value, str) or len(value) > most:
-        raise ValueError(f"{name} is not a text of up to {most} characters")
+        raise ValueError(f"{name} is not text of up to {most} characters")
     if column in _OBJECTS:
         _object(name, column, value)
     return _whole(value)
 
 
 def _whole(text: str) -> str:
-    """Half a surrogate pair fits in no UTF-8 column."""
+    """Replaces unpaired surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _object(name: str, column: str, text: str) -> None:
-    """Raises ValueError unless the text is a JSON object, for `devices` of counts by profile."""
+    """Raises ValueError unless the text is a JSON object, of counts by profile for `devices`."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -139,20 +138,20 @@ def _claim(row: Columns, _: str) -> Columns:
     start_us = row.get("start_us")
     if row["device_count"] < 1:
         raise ValueError("device_count is not positive")
-    # The same run said twice must have the same key: what a run is known by, never the event that says it.
-    told = f"{row['job_id']}@{start_us}" if start_us is not None else None
-    key = row.get("run_key") or row.get("pod_uid") or told
+    # A repeated run must get the same key, so the key comes from the run, never from the event.
+    by_start = f"{row['job_id']}@{start_us}" if start_us is not None else None
+    key = row.get("run_key") or row.get("pod_uid") or by_start
     if key is None:
-        raise ValueError("run_key, pod_uid or start is missing: one of them says which run it is")
-    spoken = [us for us in (start_us, row.get("end_us"), row.get("evidence_us")) if us is not None]
-    if not spoken:
+        raise ValueError("run_key, pod_uid or start is missing: one of them must identify the run")
+    times = [us for us in (start_us, row.get("end_us"), row.get("evidence_us")) if us is not None]
+    if not times:
         raise ValueError("start, end or evidence is missing")
-    return row | {"kind": "events", "run_key": key, "evidence_us": max(spoken)}
+    return row | {"kind": "events", "run_key": key, "evidence_us": max(times)}
 
 
 def _node(row: Columns, _: str) -> Columns:
     if row.get("state") not in (None, *WORDS["state of a node"]):
-        raise ValueError(f"state is none of {', '.join(WORDS['state of a node'])}")
+        raise ValueError(f"state is not one of {', '.join(WORDS['state of a node'])}")
     return row
 
 

@@ -1,14 +1,15 @@
 """Receiver `events`: scheduler events pushed as NDJSON, a JSON list or one object.
 
-An item is a Kubernetes object of any kind that is read, as kubectl prints it (a List counts as its items), a watch event `{"type", "object"}`, or
-a record of ours, `{"id", "type": "claim" | "node" | "pending" | "event", "cluster"?, ...}` (see events_record.py).
+An item is a Kubernetes object of any supported kind, as printed by kubectl (a List counts as its items), a watch event
+`{"type", "object"}`, or a record `{"id", "type": "claim" | "node" | "pending" | "event", "cluster"?, ...}` (see
+event_record.py).
 
-Idempotent: a row's key is what it speaks of, never when it came. A claim is a run of a job on a node (job_id, run_key,
-pod_uid, node, profile), a node's state one instant of it, an event its id; attribution merges rows of one key, so an item
-that comes again, after a restart too, changes nothing. That is why times that an item does not say are not taken from the
-clock; the one exception, the end of a pod that was deleted without a word about when, is kept here for its repeats.
-Repeats are not dropped on sight: a sender repeats what it got no answer for, and whether the first copy was written is
-not known here. Within one body an id counts once.
+Idempotent: the key of a row depends on its subject, never on when it arrived. A claim is a run of a job on a node
+(job_id, run_key, pod_uid, node, profile), a node row one instant of its state, an event its id. Attribution merges rows
+of one key, so a repeated item changes nothing, even after a restart. For that reason missing times are not taken from
+the clock; the one exception, the end of a pod deleted without a time, is remembered here for repeats. Repeats are not
+dropped at once: a sender repeats what was not confirmed, and whether the first copy was stored is not known here.
+Within one body each id counts once.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from gpuwatch.core.model import Records, Rejects
 from gpuwatch.core.registry import Receive, receiver
 
 FILE = "events"
-"""What stands for a file name where an item is refused; its line is the item's place in the body, from 1."""
+"""The file name for refused items; their line is the position in the body, from 1."""
 MAX_ITEMS = 200_000
 MAX_CONTAINERS = 2_000_000
-"""Objects and lists in one body: each costs far more memory than its bytes."""
+"""Objects and lists in one body: each takes far more memory than its bytes."""
 MAX_DELETED = 100_000
 MAX_NODES = 100_000
 WATCHED = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -46,7 +47,7 @@ Item = tuple[int, Any]
 
 @receiver("events")
 def make() -> Receive:
-    """A decoder that remembers, within bounds, what a later body needs."""
+    """A decoder with bounded memory of what later bodies need."""
     return Decoder()
 
 
@@ -55,12 +56,12 @@ class Decoder:
 
     def __init__(self) -> None:
         self._profiles: dict[str, str] = {}
-        """MIG profile of nodes whose GPUs are all cut alike."""
+        """MIG profile of nodes whose GPUs are all partitioned alike."""
         self._deleted: OrderedDict[str, int] = OrderedDict()
-        """When pods went whose deletion did not say so."""
+        """End times of pods deleted without a time."""
 
     def __call__(self, body: bytes, content_type: str, cluster: str, now_us: int, rejects: Rejects) -> list[Records]:
-        """Batches of one body. Items that cannot be read are refused alone; raises UnreadableInput for a bad body."""
+        """Batches of one body. Unreadable items are refused one by one; raises UnreadableInput for a bad body."""
         rows: list[Row] = []
         tables: Tables = {"node": [], "claim": [], "pending": [], "event": []}
         waiting: dict[str, list[dict[str, Any]]] = {}
@@ -86,9 +87,9 @@ class Decoder:
                 rejects.add(str(error), FILE, place, _shown(item))
                 continue
             if uid is None:
-                gangs += found.pop("pending")  # said of the whole gang, by its queue
+                gangs += found.pop("pending")  # the request of a whole gang, from its queue object
             else:
-                # The newest word about a pod counts: a gang waits for the sum of its pods.
+                # The latest state of a pod counts; the request of a gang is the sum of its pods.
                 waiting[uid] = found.pop("pending")
             for table, fresh in found.items():
                 tables.setdefault(table, []).extend(fresh)
@@ -101,15 +102,15 @@ class Decoder:
         return list(batches(rows))
 
     def _record(self, item: Object, cluster: str, now_us: int, seen: set[str]) -> list[Row]:
-        own = item.get("cluster", cluster)
-        if not isinstance(own, str) or not _CLUSTER.fullmatch(own):
-            raise ValueError("cluster is no name: letters, digits and ._:/@- in it, at most 128 of them")
+        own_cluster = item.get("cluster", cluster)
+        if not isinstance(own_cluster, str) or not _CLUSTER.fullmatch(own_cluster):
+            raise ValueError("cluster is not a valid name: use at most 128 letters, digits and ._:/@-")
         table, row = record_row(item, now_us)
         check_times(row, now_us)
         if item["id"] in seen:
             return []
         seen.add(item["id"])
-        return [(table, row | {"cluster": own})]
+        return [(table, row | {"cluster": own_cluster})]
 
     def _object(self, item: Object, tables: Tables, now_us: int) -> None:
         kind = item.get("kind")
@@ -130,11 +131,11 @@ class Decoder:
     def _watched(self, word: str, item: Object, found: Tables, now_us: int) -> Object:
         """Adds the rows of a watch event; returns its object."""
         if word == "ERROR":
-            raise ValueError("the watch that is passed on broke: list and send everything again")
+            raise ValueError("the forwarded watch failed: list and send everything again")
         if word != "BOOKMARK":
             self._object(item, found, now_us)
         if word == "DELETED":
-            found["pending"].clear()  # what went while it waited is no request
+            found["pending"].clear()  # a pod deleted while it waited is not a request
             for row in found["claim"]:
                 if row["end_us"] is None:
                     row["end_us"] = row["evidence_us"] = max(self._gone_us(item, now_us), row["start_us"])
@@ -147,18 +148,18 @@ class Decoder:
         return item
 
     def _gone_us(self, item: Object, now_us: int) -> int:
-        """When a deleted pod went: its deletionTimestamp unless that is still to come, else now, the same each time."""
+        """When a deleted pod ended: its deletionTimestamp if that has passed, otherwise now; the same for repeats."""
         metadata = mapping(item, "metadata")
         uid = string(metadata, "uid") or ""
-        told = moment(metadata, "deletionTimestamp")
-        end_us = self._deleted.setdefault(uid, now_us if told is None else min(told, now_us))
+        deletion_us = moment(metadata, "deletionTimestamp")
+        end_us = self._deleted.setdefault(uid, now_us if deletion_us is None else min(deletion_us, now_us))
         while len(self._deleted) > MAX_DELETED:
             self._deleted.popitem(last=False)
         return end_us
 
 
 def items_of(body: bytes, rejects: Rejects) -> Iterator[tuple[int, Object]]:
-    """Objects of a body with their places from 1; Lists are unpacked. Raises UnreadableInput when nothing is JSON."""
+    """Objects of a body with their positions from 1; Lists are unpacked. Raises UnreadableInput if nothing is JSON."""
     count = 0
     for place, item in _documents(body, rejects):
         inner = item.get("items") if isinstance(item, dict) and str(item.get("kind")).endswith("List") else None
@@ -180,7 +181,7 @@ def _documents(body: bytes, rejects: Rejects) -> Sequence[Item]:
         text = body.decode(json.detect_encoding(body))
     except UnicodeDecodeError as error:
         raise UnreadableInput(
-            f"events: the body is no text ({error.reason} at byte {error.start}); send UTF-8"
+            f"events: the body is not text ({error.reason} at byte {error.start}); send UTF-8"
         ) from error
     if body.count(b"{") + body.count(b"[") > MAX_CONTAINERS:
         raise UnreadableInput(f"events: more than {MAX_CONTAINERS} objects and lists; send several bodies")
@@ -196,7 +197,7 @@ def _documents(body: bytes, rejects: Rejects) -> Sequence[Item]:
 
 
 def _elements(text: str) -> Iterator[Item]:
-    """The elements of a JSON list, or the one value that a text is, by their places. Raises ValueError for other text."""
+    """The elements of a JSON list, or the single value of a text, with their positions. Raises ValueError."""
     decoder = json.JSONDecoder()
     at = _past_space(text, 0)
     if text[at : at + 1] != "[":
@@ -229,7 +230,7 @@ def _past_space(text: str, at: int) -> int:
 
 
 def _lines(text: str, rejects: Rejects) -> list[Item]:
-    """Lines that are JSON, by their numbers; the others are refused unless none is."""
+    """Lines that are JSON, with their numbers; the others are refused if there is at least one."""
     if text.count("\n") > MAX_ITEMS:
         raise UnreadableInput(f"events: more than {MAX_ITEMS} lines; send several bodies")
     found: list[Item] = []

@@ -1,8 +1,8 @@
-"""Receiver `otlp`: OTLP metrics of OpenTelemetry collectors that forward DCGM, protobuf or JSON, to contexts and points.
+"""Receiver `otlp`: converts OTLP metrics of OpenTelemetry collectors that forward DCGM to contexts and points.
 
-A data point of a collector is start, time, value and attributes, in this order and the first three of fixed size: the
-bytes of the attributes are looked up whole in a dict, as remote_write.py does with labels. Everything else, and every
-series at first sight, goes through the full message.
+Collectors write a data point as start, time, value and attributes, in this order, the first three with a fixed size. So
+the bytes of the attributes are one key of a dict, as in remote_write.py. Everything else, and every new series, is
+parsed as a full message.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from gpuwatch.core.model import Points, Records, Rejects
 from gpuwatch.core.registry import receiver
 
 JSON = "application/json"
-"""Content type of a body in JSON; any other is protobuf."""
+"""Content type of a JSON body; any other is protobuf."""
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_PARTS = 200_000
-"""Resources, scopes and metrics of one request."""
+"""Limit of the resources, scopes and metrics in one request."""
 MAX_SERIES = 1_000_000
 MAX_SERIES_BYTES = 256 * 1024 * 1024
-"""Series kept for look-up over all clusters, by number and by size of their attributes; beyond either all are forgotten."""
+"""Limits of the series in the cache of all clusters, in number and size; above either, all are forgotten."""
 MAX_CLUSTERS = 256
 
 BAD_PART = "part of the request is not protobuf"
@@ -56,7 +56,7 @@ _DOUBLE, _WHOLE = 0x21, 0x31
 
 @receiver(NAME)
 class Otlp:
-    """Decodes request after request; series are known by their bytes from one to the next."""
+    """Decodes requests; series are cached by their bytes from one request to the next."""
 
     def __init__(self) -> None:
         self._wire = wire()
@@ -65,9 +65,9 @@ class Otlp:
     def __call__(
         self, body: bytes, content_type: str, cluster: str, now_us: int, rejects: Rejects
     ) -> list[Records | Points]:
-        """Contexts of the request's series and their points; contexts repeat, as an earlier request may have been lost.
+        """Contexts and points of a request. Contexts repeat, since an earlier request may have been lost.
 
-        Raises UnreadableInput when the body is no export request, or is too large.
+        Raises UnreadableInput if the body is not an export request, or is too large.
         """
         if len(body) > MAX_BODY_BYTES:
             raise UnreadableInput(f"{NAME}: more than {MAX_BODY_BYTES} bytes in one request; send smaller batches")
@@ -85,7 +85,7 @@ class Otlp:
         return [known.contexts.of(samples.series), *found] if found else []
 
     def _bound(self, cluster: str) -> None:
-        """Forgets all series when there are too many: they come again with the next requests."""
+        """Forgets all series if there are too many; the next requests bring them again."""
         caches = self._clusters.values()
         series, size = sum(len(known.numbers) for known in caches), sum(known.size for known in caches)
         new = cluster not in self._clusters and len(self._clusters) >= MAX_CLUSTERS
@@ -94,7 +94,7 @@ class Otlp:
 
 
 class _Body:
-    """One body in protobuf as it is read."""
+    """Reads one protobuf body."""
 
     def __init__(self, wire: Wire, known: Known, readings: Readings) -> None:
         self._wire, self._known, self._readings = wire, known, readings
@@ -104,14 +104,14 @@ class _Body:
         self._lines: list[int] = []
 
     def read(self, body: bytes) -> Samples:
-        """Its readings, refused series with negative numbers. Raises UnreadableInput when it is no export request."""
+        """The readings, with negative numbers for refused series. Raises UnreadableInput if it is not an export request."""
         wire, readings = self._wire, self._readings
         try:
             request = wire.request.FromString(body)
         except wire.broken as error:
-            raise UnreadableInput(f"{NAME}: the body is no ExportMetricsServiceRequest: {error}") from error
+            raise UnreadableInput(f"{NAME}: the body is not an ExportMetricsServiceRequest: {error}") from error
         if body and not request.ListFields():
-            raise UnreadableInput(f"{NAME}: nothing of an ExportMetricsServiceRequest is in the body")
+            raise UnreadableInput(f"{NAME}: the body has no field of an ExportMetricsServiceRequest")
         self._count(len(request.resource_metrics))
         for raw in request.resource_metrics:
             try:
@@ -134,7 +134,7 @@ class _Body:
             raise UnreadableInput(f"{NAME}: more than {MAX_PARTS} resources, scopes and metrics in one request")
 
     def _resource(self, raw: bytes) -> bytes:
-        """The key of a resource in what is known. A resource beyond all measure has no attributes."""
+        """The key of a resource in the cache. A resource that is too large has no attributes."""
         known = self._known
         key = raw if len(raw) <= MAX_KEY_BYTES else b""
         if key not in known.resources:
@@ -170,20 +170,20 @@ class _Body:
         found = numbers.data_points
         if readings.line + len(found) > MAX_SAMPLES:
             raise UnreadableInput(f"{NAME}: more than {MAX_SAMPLES} data points in one request; send smaller batches")
-        of = self._known.metric(resource, metric.name[:MAX_LABEL_VALUE_BYTES], name)
-        delta = of.delta(of_sum, numbers.temporality)
+        known_metric = self._known.metric(resource, metric.name[:MAX_LABEL_VALUE_BYTES], name)
+        delta = known_metric.delta(of_sum, numbers.temporality)
         if isinstance(delta, str):
             readings.refuse(delta, len(found))
             readings.line += len(found)
         elif delta:
             for raw_point in found:
                 readings.line += 1
-                self._point(raw_point, of, True)
+                self._point(raw_point, known_metric, True)
         else:
-            self._points(found, of)
+            self._points(found, known_metric)
 
     def _points(self, raws: Any, metric: Metric) -> None:
-        """Data points that are readings; series that are known, by the bytes of their attributes."""
+        """Adds data points that are readings, cached series by the bytes of their attributes."""
         readings, number_of = self._readings, metric.by_attributes.get
         add_number, add_head, add_line = self._numbers.append, self._heads.append, self._lines.append
         line = first = readings.line
@@ -206,7 +206,7 @@ class _Body:
         readings.line = line
 
     def _point(self, raw: bytes, metric: Metric, delta: bool) -> None:
-        """One data point by the full message."""
+        """Adds one data point, parsed as a full message."""
         readings = self._readings
         try:
             point = self._wire.point.FromString(raw)
@@ -229,7 +229,7 @@ class _Body:
         readings.add(number, delta, point.start_ns // 1000, point.time_ns // 1000, value)
 
     def _attributes(self, pairs: Any) -> Mapping[str, str] | str:
-        """Attributes of a data point, or why they cannot be read."""
+        """Attributes of a data point, or the reason why they are invalid."""
         if len(pairs) > MAX_LABELS:
             return BAD_ATTRIBUTES
         try:
@@ -243,7 +243,7 @@ class _Body:
         return BAD_ATTRIBUTES if long or len(found) < len(texts) else found
 
     def _together(self, others: Samples) -> Samples:
-        """The readings that were looked up by their bytes, and the others."""
+        """The readings found by their bytes, and the others."""
         heads = np.frombuffer(b"".join(self._heads), _HEADS)
         raw = np.ascontiguousarray(heads["value"])
         values = np.where(heads["value_tag"] == _DOUBLE, raw.view(np.float64), raw.astype(np.float64))

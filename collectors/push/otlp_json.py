@@ -22,7 +22,7 @@ from gpuwatch.collectors.push.otlp_series import (
 from gpuwatch.core.errors import UnreadableInput
 
 MAX_JSON_BYTES = 8 * 1024 * 1024
-"""Of a body: JSON takes many times its size in memory."""
+"""Limit of a body: parsed JSON takes many times its size in memory."""
 MAX_OBJECTS = 1_000_000
 MAX_RESOURCE_ATTRIBUTES = 256
 NUMBERS = ("gauge", "sum")
@@ -34,7 +34,7 @@ Object = Mapping[str, Any]
 
 
 def read(body: bytes, known: Known, readings: Readings) -> None:
-    """Takes the readings of a body. Raises UnreadableInput when it is no export request, or is too large."""
+    """Adds the readings of a body. Raises UnreadableInput if it is not an export request, or is too large."""
     if len(body) > MAX_JSON_BYTES or body.count(b"{") > MAX_OBJECTS:
         raise UnreadableInput(
             f"{NAME}: more than {MAX_JSON_BYTES} bytes or {MAX_OBJECTS} objects of JSON in one request; send protobuf, "
@@ -112,7 +112,7 @@ def _objects(of: Object, name: str) -> Iterator[Object]:
 
 
 def _pairs(of: Object, most: int) -> Iterator[tuple[str, str]]:
-    """Attributes as text, at most that many; those that no label can be (lists, maps, bytes) are left out."""
+    """Attributes as text, at most that many, without lists, maps and bytes."""
     for number, attribute in enumerate(_objects(of, "attributes")):
         if number >= most:
             return
@@ -133,7 +133,7 @@ def _text(value: Object) -> str | None:
 
 
 def _value(point: Object) -> float | None:
-    """Raises ValueError or OverflowError for what is no number."""
+    """Raises ValueError or OverflowError if it is not a number."""
     if (number := point.get("asDouble")) is not None:
         return float(number)  # "NaN" and "Infinity" are text in JSON
     return None if (whole := point.get("asInt")) is None else float(_whole(whole))

@@ -1,4 +1,4 @@
-"""Series of OTLP by resource, metric and attributes, and what a data point is worth: a reading, an increment, a gap."""
+"""OTLP series by resource, metric and attributes, and the values of data points: readings, increments or gaps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 
-from gpuwatch.collectors.push.otlp_labels import dcgm_field, labels_of
+from gpuwatch.collectors.push.otlp_labels import dcgm_field, series_labels
 from gpuwatch.collectors.shared.device_labels import IGNORED
 from gpuwatch.collectors.shared.series import Contexts, Samples, SeriesNumbers
 from gpuwatch.core.fields import Field
@@ -14,28 +14,28 @@ from gpuwatch.core.model import Rejects
 
 NAME = "otlp"
 MAX_SAMPLES = 500_000
-"""Data points of one request."""
+"""Limit of the data points in one request."""
 MAX_KEY_BYTES = 64 * 1024
-"""Attributes of a resource or a data point that are looked at."""
+"""Maximum size of the attributes of a resource or data point."""
 RESOURCE_BYTES, METRIC_BYTES, SERIES_BYTES = 1_000, 500, 200
-"""What one of each takes in memory beside its texts."""
+"""Memory of one of each in addition to its texts."""
 MAX_DELTAS = 200_000
-"""Increments that are summed up at a time; beyond it all begin anew, which reads as a restart of their counters."""
+"""Limit of the counters summed from increments; above it all start again, like restarted counters."""
 STALE = 1
-"""The flag "no recorded value": the end of a series, a gap."""
+"""The flag "no recorded value": the end of a series, hence a gap."""
 CUMULATIVE, DELTA = 2, 1
 HIGHEST_US = (1 << 63) - 1
 
 NOT_NUMBERS = f"{IGNORED}histogram or summary"
 NO_VALUE = "data point without a value"
 NO_TEMPORALITY = "sum of a counter that is neither cumulative nor delta"
-DELTA_OF_GAUGE = "delta sum of what is no counter: leave the temporality of this metric alone"
-LATE_DELTA = "delta sum out of order: it cannot be added any more"
-OVERLAP = "delta sum that begins before the one before it ends: two senders of one series"
+DELTA_OF_GAUGE = "delta sum of a gauge: do not change the temporality of this metric"
+LATE_DELTA = "delta sum out of order: it can no longer be added"
+OVERLAP = "delta sum that overlaps the previous one: one series has two senders"
 
 
 class Resource:
-    """What sends: its attributes, its metrics, and the label sets of their data points by their attributes."""
+    """A sender: its attributes, its metrics, and the label sets of their data points by attributes."""
 
     __slots__ = ("attributes", "labels", "metrics")
 
@@ -43,7 +43,7 @@ class Resource:
         self.attributes = attributes
         self.metrics: dict[Hashable, Metric] = {}
         self.labels: dict[Hashable, dict[str, str] | str] = {}
-        """The fields of a device share theirs. A text is the reason why attributes cannot be read."""
+        """Shared by the fields of a device. A text is the reason why the attributes are invalid."""
 
 
 class Metric:
@@ -57,10 +57,10 @@ class Metric:
         """The stored field, or the reason why there is none."""
         self.resource = resource
         self.by_attributes: dict[Hashable, int] = {}
-        """Numbers of its series; a body in protobuf looks for the bytes of their attributes."""
+        """Numbers of its series; for protobuf the keys are the bytes of the attributes."""
 
     def delta(self, of_sum: bool, temporality: int) -> bool | str:
-        """Whether its points are increments, or why they cannot be read."""
+        """Whether its points are increments, or the reason why they are invalid."""
         if isinstance(self.field, str):
             return self.field
         counter = self.field.kind != "gauge"
@@ -72,7 +72,7 @@ class Metric:
 
 
 class Known:
-    """What is known of the senders of one cluster from one request to the next."""
+    """The senders of one cluster, cached from one request to the next."""
 
     def __init__(self, cluster: str) -> None:
         self.numbers = SeriesNumbers(cluster)
@@ -82,23 +82,23 @@ class Known:
         self._deltas: dict[int, tuple[int, float]] = {}  # time and sum of the last increment of a series
 
     def metric(self, resource: Hashable, name: Hashable, text: str) -> Metric:
-        """A metric of a resource that is in `resources`; `name` is what it is looked up by."""
-        of = self.resources[resource]
-        if (found := of.metrics.get(name)) is None:
-            found = of.metrics[name] = Metric(text, of)
+        """A metric of a resource in `resources`, found by the key `name`."""
+        sender = self.resources[resource]
+        if (found := sender.metrics.get(name)) is None:
+            found = sender.metrics[name] = Metric(text, sender)
             self.size += len(text) + METRIC_BYTES
         return found
 
     def number(self, metric: Metric, key: Hashable, size: int, read: Callable[[], Mapping[str, str] | str]) -> int:
-        """The number of a new series, kept under its key where it is not empty. `read` gives its attributes, or the
-        reason why they cannot be read.
+        """The number of a new series, cached by its key unless that is empty. `read` returns its attributes, or the reason
+        why they are invalid.
         """
-        of = metric.resource
-        if (labels := of.labels.get(key)) is None:
+        sender = metric.resource
+        if (labels := sender.labels.get(key)) is None:
             attributes = read()
-            labels = attributes if isinstance(attributes, str) else labels_of(of.attributes, attributes)
+            labels = attributes if isinstance(attributes, str) else series_labels(sender.attributes, attributes)
             if key:
-                of.labels[key] = labels
+                sender.labels[key] = labels
                 self.size += size + SERIES_BYTES
         if isinstance(labels, str):
             number = self.numbers.refuse(labels)
@@ -110,10 +110,10 @@ class Known:
         return number
 
     def total(self, number: int, start_us: int, time_us: int, value: float) -> float | str:
-        """The sum of the increments of a series up to this one, or why it cannot be added.
+        """The sum of the increments of a series up to this one, or the reason why it cannot be added.
 
-        An increment that comes again gives the sum it gave before. A hole before it is a restart: what happened in it
-        is unknown, and a counter that begins anew says so.
+        A repeated increment returns the same sum. A gap before it counts as a restart of the counter, since the value
+        within the gap is unknown.
         """
         if number not in self._deltas and len(self._deltas) >= MAX_DELTAS:
             self._deltas.clear()
@@ -130,7 +130,7 @@ class Known:
 
 
 class Readings:
-    """Readings of one request as they are found, one by one; `line` counts its data points from 1."""
+    """Collects the readings of one request; `line` counts its data points from 1."""
 
     def __init__(self, known: Known, rejects: Rejects) -> None:
         self._known = known
@@ -142,12 +142,12 @@ class Readings:
         self._lines: list[int] = []
 
     def refuse(self, reason: str, count: int = 1) -> None:
-        """Counts data points that are left out at the current line."""
+        """Counts refused data points at the current line."""
         if count:
             self.rejects.add(reason, NAME, self.line, count=count)
 
     def add(self, number: int, delta: bool, start_us: int, time_us: int, value: float) -> None:
-        """Takes a reading of a series; an increment becomes the sum so far. Times beyond all years are cut to the last."""
+        """Adds a reading of a series; an increment becomes the sum so far. Times are limited to HIGHEST_US."""
         time_us = min(time_us, HIGHEST_US)
         if delta and number >= 0:
             total = self._known.total(number, start_us, time_us, value)
@@ -161,7 +161,7 @@ class Readings:
         self._lines.append(self.line)
 
     def samples(self) -> Samples:
-        """All of them."""
+        """All readings."""
         return Samples(
             np.array(self._numbers, np.int32),
             np.array(self._values, np.float64),

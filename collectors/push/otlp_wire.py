@@ -1,4 +1,4 @@
-"""Messages of OTLP metrics, described at run time: every level stays bytes until it is looked at."""
+"""Messages of OTLP metrics, defined at run time: every level stays bytes until it is parsed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ MESSAGES = {
     "Pair": (("key", 1, "bytes"), ("value", 2, "Value")),
     "Value": (("text", 1, "bytes"), ("flag", 2, "bool"), ("whole", 3, "int64"), ("number", 4, "double")),
 }
-"""Fields as (name, number, type), numbered as in opentelemetry.proto.metrics.v1 and common.v1; what is not named is skipped."""
+"""Fields as (name, number, type), numbered as in opentelemetry.proto.metrics.v1 and common.v1; other fields are skipped."""
 
 
 @dataclass(frozen=True)
 class Wire:
-    """Message classes, and what their FromString raises for broken bytes."""
+    """Message classes, and the exception of FromString for invalid bytes."""
 
     request: Any
     resource_metrics: Any
@@ -50,7 +50,7 @@ class Wire:
 
 
 def wire() -> Wire:
-    """The messages, in a pool of their own."""
+    """The messages, in a separate pool."""
     names = ("Request", "ResourceMetrics", "ScopeMetrics", "Resource", "Metric", "Point", "Pair")
     (request, resource_metrics, scope_metrics, resource, metric, point, pair), broken = described(
         "otlp", MESSAGES, names, "proto2"
@@ -59,7 +59,7 @@ def wire() -> Wire:
 
 
 def text_of(value: Any) -> str | None:
-    """An attribute's value as a label has it; None for what no label can be: lists, maps, bytes. Raises UnicodeDecodeError."""
+    """An attribute as label text; None for lists, maps and bytes. Raises UnicodeDecodeError."""
     if value.HasField("text"):
         return str(value.text.decode())
     if value.HasField("whole"):

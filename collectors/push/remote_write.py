@@ -1,8 +1,8 @@
-"""Receiver `remote-write`: Prometheus remote-write bodies, 1.0 and 2.0, to contexts and points.
+"""Receiver `remote-write`: converts Prometheus remote-write bodies, 1.0 and 2.0, to contexts and points.
 
-A sender repeats the same labels with every sample, and a series of one sample ends in it: the bytes before that sample
-are looked up whole in a dict, as exposition.py does with text. Everything else goes through the full message, as does
-version 2.0, whose labels are numbers of a table that every request brings anew.
+A sender repeats the same labels with every sample, and a series with one sample ends with it. So the bytes before that
+sample are one key of a dict, as in exposition.py. Everything else is parsed as a full message. In version 2.0 the labels
+are indexes into a table of each request (see remote_write_2.py).
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from gpuwatch.core.registry import receiver
 
 NAME = "remote-write"
 VERSION_2 = "io.prometheus.write.v2.Request"
-"""In the content type of a body of version 2.0."""
+"""Part of the content type of version 2.0."""
 MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Of a decompressed body: empty series of two bytes each would take eight times that."""
+"""Limit of a decompressed body; empty series of two bytes each would take eight times that in memory."""
 MAX_SAMPLES = 500_000
-"""Samples of one request, and series of one request."""
+"""Limit of the samples, and of the series, in one request."""
 MAX_SERIES = 1_000_000
 MAX_SERIES_BYTES = 256 * 1024 * 1024
-"""Series kept for look-up over all clusters, by number and by size of their labels; beyond either all are forgotten."""
+"""Limits of the series in the cache of all clusters, in number and size; above either, all are forgotten."""
 MAX_KEY_BYTES = 64 * 1024
-"""Labels of a series that are kept for look-up; longer ones are read each time."""
+"""Maximum size of a cached key; longer labels are parsed each time."""
 KEY_BYTES = 100
-"""What a key takes in memory beside its bytes."""
+"""Memory of a key in addition to its bytes."""
 MAX_CLUSTERS = 256
 
 STALE_BITS = 0x7FF0000000000002
-"""The NaN with which Prometheus ends a series: a gap, no reading."""
+"""The NaN with which Prometheus marks the end of a series: a gap, not a reading."""
 
 NO_NAME = "series without a metric name"
 BAD_LABELS = f"label twice, or beyond {MAX_LABELS} labels or {MAX_LABEL_VALUE_BYTES} bytes a value"
@@ -48,13 +48,13 @@ NOT_TEXT = "label is not UTF-8 text"
 
 _TAIL = np.dtype([("head", "S3"), ("value", "<f8"), ("stamp", "u1", 7)])
 _UNKNOWN = np.iinfo(np.int32).min
-_MOST_MS = (1 << 63) // 1000 - 1  # beyond it a time in microseconds has no 64 bits
+_MOST_MS = (1 << 63) // 1000 - 1  # above it a time in microseconds does not fit into 64 bits
 _SHIFT = np.array([1 << 7 * place for place in range(6)], dtype=np.int64)
 
 
 @receiver(NAME)
 class RemoteWrite:
-    """Decodes request after request; series are known by their bytes from one to the next."""
+    """Decodes requests; series are cached by their bytes from one request to the next."""
 
     def __init__(self) -> None:
         self._wire = wire()
@@ -63,9 +63,9 @@ class RemoteWrite:
     def __call__(
         self, body: bytes, content_type: str, cluster: str, now_us: int, rejects: Rejects
     ) -> list[Records | Points]:
-        """Contexts of the request's series and their points; contexts repeat, as an earlier request may have been lost.
+        """Contexts and points of a request. Contexts repeat, since an earlier request may have been lost.
 
-        `content_type` tells the version. Raises UnreadableInput when the body is no write request, or is too large.
+        `content_type` has the version. Raises UnreadableInput if the body is not a write request, or is too large.
         """
         if len(body) > MAX_BODY_BYTES:
             raise _too_large(f"{MAX_BODY_BYTES} bytes")
@@ -85,15 +85,15 @@ class RemoteWrite:
         try:
             request = kind.FromString(body)
         except self._wire.broken as error:
-            raise UnreadableInput(f"{NAME}: the body is no write request of version {version}: {error}") from error
+            raise UnreadableInput(f"{NAME}: the body is not a write request of version {version}: {error}") from error
         if body and not request.ListFields():
-            raise UnreadableInput(f"{NAME}: nothing of a write request of version {version} is in the body")
+            raise UnreadableInput(f"{NAME}: the body has no field of a write request of version {version}")
         if len(request.timeseries) > MAX_SAMPLES:
             raise _too_large(f"{MAX_SAMPLES} samples")
         return request
 
     def _bound(self, cluster: str) -> None:
-        """Forgets all series when there are too many: they come again with the next requests."""
+        """Forgets all series if there are too many; the next requests bring them again."""
         caches = self._clusters.values()
         series, size = (
             sum(len(known.by_bytes) for known in caches),
@@ -104,7 +104,7 @@ class RemoteWrite:
             self._clusters.clear()
 
     def _samples(self, series: Any, known: _Known, rejects: Rejects) -> Samples:
-        """The samples of the series of version 1.0 that can be read."""
+        """The readable samples of version 1.0."""
         numbers: list[int] = []
         tails: list[bytes] = []
         lines: list[int] = []
@@ -129,7 +129,7 @@ class RemoteWrite:
         return samples
 
     def _samples_2(self, request: Any, known: _Known, rejects: Rejects) -> Samples:
-        """The samples of the series of version 2.0 that can be read."""
+        """The readable samples of version 2.0."""
         if len(request.symbols) > MAX_SYMBOLS:
             raise _too_large(f"{MAX_SYMBOLS} symbols")
         symbols, series = list(request.symbols), request.timeseries
@@ -159,7 +159,7 @@ class RemoteWrite:
     def _read(
         self, series: Iterable[tuple[int, bytes]], kind: Any, number_of: Callable[[Any, int], int], rejects: Rejects
     ) -> Samples:
-        """Samples of (line, series) by the full message: series not seen before, or with any number of samples."""
+        """Samples of (line, series) parsed as full messages: new series, and those with several samples."""
         numbers: list[int] = []
         values: list[float] = []
         times: list[int] = []
@@ -187,7 +187,7 @@ class RemoteWrite:
 
 
 class _Known:
-    """The series of one cluster, by the bytes of their labels."""
+    """The series of one cluster by the bytes of their labels."""
 
     def __init__(self, cluster: str, wire: Wire) -> None:
         self.numbers = SeriesNumbers(cluster)
@@ -199,19 +199,19 @@ class _Known:
         self.contexts = Contexts(self.numbers)
 
     def number_1(self, message: Any) -> int:
-        """The number of a series of version 1.0, kept under the bytes that its labels have on the wire."""
+        """The number of a series of version 1.0, cached by the bytes of its labels on the wire."""
         labels = message.labels
         key = b"".join([b"\n" + varint(len(label)) + label for label in labels])
         return self._number(key, ((pair.name, pair.value) for pair in map(self._wire.label.FromString, labels)))
 
     def learn(self, raw: bytes) -> None:
-        """Looks at how a series of version 2.0 ends that was not taken apart."""
+        """Learns the trailer of a series of version 2.0 that could not be split."""
         with suppress(self._wire.broken):
             self.texts.learn(raw, self._wire.series_2)
 
     def number_2(self, message: Any, symbols: list[bytes], short: bytes) -> int:
-        """The number of a series of version 2.0 by the texts that its labels refer to, kept under the key that the numbers
-        of the texts are, where it has one.
+        """The number of a series of version 2.0 from the texts of its labels, cached by the numbers of these texts if it
+        has such a key.
         """
         number = self._number_2(message, symbols)
         if short:
@@ -229,15 +229,15 @@ class _Known:
             return self.numbers.refuse(BAD_REFERENCE)
         if len(texts) % 2:
             return self.numbers.refuse(BAD_REFERENCE)
-        if sum(map(len, texts)) > MAX_KEY_BYTES:  # a long symbol may be referred to often: it is not even copied
+        if sum(map(len, texts)) > MAX_KEY_BYTES:  # many references to one long symbol: refused before copying
             return self.numbers.refuse(BAD_LABELS)
-        # No text holds the byte between them, and no key of version 1.0 begins with it.
+        # UTF-8 text never contains the separator, and no key of version 1.0 begins with it.
         return self._number(b"\xff" + b"\xff".join(texts), zip(texts[::2], texts[1::2], strict=True))
 
     def _number(self, key: bytes, labels: Iterable[tuple[bytes, bytes]]) -> int:
         if (number := self.by_bytes.get(key)) is None:
             number = self._new(labels)
-            # What is shorter than a sample looks like a series without labels.
+            # An empty key would match a series without labels.
             if 0 < len(key) <= MAX_KEY_BYTES:
                 self.by_bytes[key] = number
                 self.size += len(key)
@@ -260,7 +260,7 @@ class _Known:
 
 
 def _fast(numbers: list[int], tails: list[bytes], lines: list[int]) -> tuple[Samples, list[int]]:
-    """Samples of series by their last bytes, and the lines of those that are none."""
+    """Samples from the last bytes of series, and the lines of those that are not samples."""
     found = np.frombuffer(b"".join(tails), _TAIL)
     stamp = found["stamp"]
     good = (found["head"] == HEAD) & (stamp[:, 0] == 0x10) & (stamp[:, 6] < 0x80)

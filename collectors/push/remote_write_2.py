@@ -1,8 +1,8 @@
-"""Series of remote-write 2.0 by the numbers of their texts.
+"""Looks up series of remote-write 2.0 by the numbers of their texts.
 
-Each request brings its texts anew and in another order, and a series refers to them by place. The texts of a sender have
-numbers here that stay, so the places of all series of a request become such numbers at once, and what they are in a row
-is looked up as one key.
+Each request has its own table of texts, in any order, and series refer to them by index. Here the texts of a sender have
+lasting numbers: the indexes of all series of a request are translated at once, and the numbers of one series are its
+look-up key.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from numpy.typing import NDArray
 MAX_SYMBOLS = 500_000
 """Texts of one request."""
 MAX_TEXT_BYTES = 8 * 1024
-"""A longer text has no number: no label may have it."""
+"""A longer text gets no number: labels may not be that long."""
 MAX_TRAILERS, MAX_TRAILER_BYTES = 10_000, 64
-"""Ends of series that are known to hold no sample: what kind it is, when it began."""
+"""Limits of the trailers: bytes after the sample (kind of metric, start) that contain no sample."""
 TEXT_BYTES = 100
-"""What a text takes in memory beside its bytes."""
+"""Memory of a text in addition to its bytes."""
 
 ONE_SAMPLE = 18  # 12 10, then a sample: 09 value(8) 10 time(6); 6 bytes hold milliseconds of 1971 to 2109
 ZERO_SAMPLE = 9  # 12 07, then 10 time(6): a value of 0 is not written
 ZERO_HEAD = b"\x12\x10\x09" + bytes(8)
 HEAD = b"\x12\x10\x09"
-_LABELS, _LONGEST = 0x0A, 0x80  # tag of the places, and where longer ones end: their length takes two bytes
+_LABELS, _LONGEST = 0x0A, 0x80  # tag of the indexes, and the end of those whose length takes one byte
 SHORTEST = 2 + 2 + ZERO_SAMPLE - 1
-"""A series with a label and a sample is longer."""
+"""A series with a label and a sample is longer than this."""
 _NO_NUMBER = -1
 _VARINT_BYTES = 5
 
 
 class Texts:
-    """Texts of one cluster's senders by number, and the ends of series that hold no sample."""
+    """Numbers of the texts of one cluster's senders, and trailers without a sample."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -43,7 +43,7 @@ class Texts:
         self._numbers: dict[bytes, int] = {}
 
     def numbers(self, symbols: Sequence[bytes]) -> NDArray[np.int32]:
-        """The numbers of texts, new ones for those not seen before."""
+        """The numbers of texts; new texts get new numbers."""
         known = self._numbers
         found = [known.get(text) for text in symbols]
         for place, number in enumerate(found):
@@ -57,7 +57,7 @@ class Texts:
         return np.array(found, np.int32)
 
     def learn(self, raw: bytes, kind: Any) -> None:
-        """Looks at the end of a series that was read whole, and remembers one without a sample or label."""
+        """Remembers the trailer of a fully parsed series if it has no sample or label."""
         after = _after_labels(raw)
         if not after:
             return
@@ -72,27 +72,27 @@ class Texts:
 
 @dataclass(frozen=True)
 class Split:
-    """The series of a request: those of one sample with its bytes and the key of their labels, and the lines of others."""
+    """The series of a request: those with one sample as bytes and label key, and the lines of all others."""
 
     lines: list[int]
     tails: list[bytes]
     keys: list[bytes]
-    """Empty where no key can stand for the labels."""
+    """Empty if the labels have no key."""
     others: list[int]
 
 
 def split(series: Any, numbers: NDArray[np.int32], trailers: set[bytes]) -> Split:
-    """Takes series apart by their bytes; `numbers` are those of the request's texts."""
+    """Splits series by their bytes; `numbers` are those of the request's texts."""
     lines: list[int] = []
     tails: list[bytes] = []
     labels: list[bytes] = []
     others: list[int] = []
     add_line, add_tail, add_labels = lines.append, tails.append, labels.append
     for line, raw in enumerate(series, 1):
-        # As _after_labels, written out: this runs for every sample.
+        # Like _after_labels, but inlined: this runs for every sample.
         if len(raw) > SHORTEST and raw[0] == _LABELS and (after := raw[1] + 2) < _LONGEST:
             end = after + ONE_SAMPLE
-            # The whole head of the sample is looked at for all of them at once, later.
+            # The full head of the sample is checked later, for all samples at once.
             if raw[end:] in trailers and len(raw) >= end and raw[after + 1] == HEAD[1] and raw[after - 1] < 0x80:
                 add_tail(raw[after:end])
                 add_labels(raw[2:after])
@@ -114,8 +114,8 @@ def split(series: Any, numbers: NDArray[np.int32], trailers: set[bytes]) -> Spli
 
 
 def keys(labels: Sequence[bytes], numbers: NDArray[np.int32]) -> list[bytes]:
-    """For each list of places (packed varints that end where they should) the numbers of its texts, as bytes; empty where
-    a place has none.
+    """The numbers of the texts of each list of indexes (complete packed varints), as bytes; empty if an index has no
+    number.
     """
     if not labels:
         return []
@@ -140,7 +140,7 @@ def keys(labels: Sequence[bytes], numbers: NDArray[np.int32]) -> list[bytes]:
 
 
 def _after_labels(raw: bytes) -> int:
-    """The place after the labels of a series that begins with them, 0 where it does not, or its places are torn."""
+    """The offset after the labels of a series, 0 if it does not begin with labels or they are truncated."""
     if len(raw) <= SHORTEST or raw[0] != _LABELS or (after := raw[1] + 2) >= _LONGEST or len(raw) <= after:
         return 0
     return after if raw[after - 1] < 0x80 else 0

@@ -1,4 +1,4 @@
-"""Messages of Prometheus remote-write, described at run time: series and labels stay bytes until somebody asks."""
+"""Messages of Prometheus remote-write, defined at run time: series and labels stay bytes until they are parsed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESSAGES = {
     "Request2": (("symbols", 4, "bytes*"), ("timeseries", 5, "bytes*")),
     "Series2": (("labels_refs", 1, "uint32*"), ("samples", 2, "Sample*")),
 }
-"""Fields as (name, number, type), `*` for repeated. What is not named here is skipped: exemplars, histograms.
+"""Fields as (name, number, type), `*` for repeated. Other fields, such as exemplars and histograms, are skipped.
 
 The numbers are those of prometheus.WriteRequest (version 1.0) and io.prometheus.write.v2.Request (version 2.0), whose
 messages are named with a 2 here. A message field may be read as bytes: on the wire they are the same.
@@ -24,7 +24,7 @@ messages are named with a 2 here. A message field may be read as bytes: on the w
 
 @dataclass(frozen=True)
 class Wire:
-    """Message classes, and what their FromString raises for broken bytes."""
+    """Message classes, and the exception of FromString for invalid bytes."""
 
     request: Any
     series: Any
@@ -35,7 +35,7 @@ class Wire:
 
 
 def wire() -> Wire:
-    """The messages, in a pool of their own."""
+    """The messages, in a separate pool."""
     names = ("Request", "Series", "Label", "Request2", "Series2")
     (request, series, label, request_2, series_2), broken = described("remote_write", MESSAGES, names)
     return Wire(request, series, label, request_2, series_2, broken)
@@ -47,11 +47,11 @@ def described(
     wanted: Sequence[str],
     syntax: str = "proto3",
 ) -> tuple[list[Any], type[Exception]]:
-    """Classes of the wanted messages, described as MESSAGES is, and the error of broken bytes.
+    """Classes of the wanted messages, defined like MESSAGES, and the exception for invalid bytes.
 
     With syntax "proto2" every single field knows whether it was there.
     """
-    # Imported here: every command loads the collectors by name, few receive anything.
+    # Imported here: every command loads the collectors, few receive anything.
     from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory  # type: ignore[import-untyped]
 
     kind = descriptor_pb2.FieldDescriptorProto
@@ -75,7 +75,7 @@ def described(
 
 
 def varint(number: int) -> bytes:
-    """A number from 0 as protobuf writes it."""
+    """A non-negative number as a protobuf varint."""
     if number < 0x80:
         return bytes((number,))
     return bytes((number & 0x7F | 0x80,)) + varint(number >> 7)

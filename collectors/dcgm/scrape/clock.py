@@ -1,4 +1,4 @@
-"""How far the clock of a target differs from ours, by the header `Date` of its answers."""
+"""Clock offset of a target, from the `Date` header of its answers."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from email.utils import parsedate_to_datetime
 from gpuwatch.core.clock import MINUTE_US, SECOND_US, to_us
 
 EVERY_US = MINUTE_US
-"""A clock is looked at that often."""
+"""How often a clock is checked."""
 SLOW_US = 2 * SECOND_US
-"""An answer that takes longer says too little of when its date was written."""
+"""A slower answer is ignored: its date is too uncertain."""
 
 
-class Look:
-    """Looks at the clock of one target now and then."""
+class ClockCheck:
+    """Checks the clock of one target regularly."""
 
-    def __init__(self, told: Callable[[int, int], None]) -> None:
-        """`told(offset, at)` is called with each look, microseconds."""
-        self._told = told
+    def __init__(self, report: Callable[[int, int], None]) -> None:
+        """`report(offset, at)` is called for each check, in microseconds."""
+        self._report = report
         self._last_us: int | None = None
 
     def due(self, now_us: int) -> bool:
-        """Whether it is time for another look."""
+        """Whether the next check is due."""
         return self._last_us is None or abs(now_us - self._last_us) >= EVERY_US
 
-    def at(self, date: str, asked_us: int, answered_us: int) -> None:
-        """Takes the date of an answer that was asked for and began to come at these times."""
+    def check(self, date: str, asked_us: int, answered_us: int) -> None:
+        """Takes the date of an answer, with the times of its request and its first byte."""
         self._last_us = answered_us
         found = offset_us(date, asked_us, answered_us)
         if found is not None:
-            self._told(found, answered_us)
+            self._report(found, answered_us)
 
 
 def offset_us(date: str, asked_us: int, answered_us: int) -> int | None:
-    """How far a clock is ahead of ours that wrote `date` meanwhile, microseconds; None where that cannot be told.
+    """How far the clock that wrote `date` is ahead of ours, in microseconds; None if unknown.
 
-    A date has whole seconds: it stands for the middle of its second, and for the middle of the time the answer took.
+    A date has whole seconds, so it stands for the middle of its second, and of the time that the answer took.
     """
     if not 0 <= answered_us - asked_us <= SLOW_US:
         return None

@@ -70,7 +70,7 @@ class Group:
     refresh_s: float = DEFAULT_REFRESH_S
 
 
-def groups_of(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> list[Group]:
+def read_groups(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> list[Group]:
     """Reads all tables; every wrong value is added to `problems` and its target or table is skipped."""
     groups: list[Group] = []
     found: set[str] = set()

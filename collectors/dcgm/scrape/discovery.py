@@ -1,4 +1,4 @@
-"""Targets of the scraper that come and go: found again and again, each scraped on its own beat while it is there."""
+"""Discovers targets repeatedly, and scrapes each one while it exists."""
 
 from __future__ import annotations
 
@@ -13,74 +13,74 @@ from gpuwatch.core.errors import GpuwatchError, SourceUnreachable
 from gpuwatch.core.registry import LiveSource, Sink
 
 MAX_FOUND = 20_000
-"""Targets that all discoveries together scrape at a time."""
+"""Limit of the targets of all discoveries together."""
 FIND_S = 20.0
-"""How long one look may take."""
+"""Time limit of one search."""
 PROBLEMS_SHOWN = 5
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A target that was found: an address as url_of takes it, and labels of its samples."""
+class FoundTarget:
+    """A discovered target: an address for url_of, and labels for its samples."""
 
     address: str
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Finder(Protocol):
-    """One way to find targets."""
+    """A way to find targets."""
 
     shown: str
-    """What it asks, for people: "dns dcgm-exporter:9400"."""
+    """Its name in messages: "dns dcgm-exporter:9400"."""
 
-    async def find(self) -> tuple[Sequence[Place], Sequence[str]]:
-        """What is there now, and what could not be read of it. Raises SourceUnreachable when nothing can be said."""
+    async def find(self) -> tuple[Sequence[FoundTarget], Sequence[str]]:
+        """The current targets, and problems with some of them. Raises SourceUnreachable if the search fails."""
 
 
-class Aside:
-    """Calls that may hang, in a thread of their own: one that hangs is not asked again, and delays nobody else."""
+class OwnThread:
+    """Runs calls that may hang in a thread of their own; while one hangs, no further call is made."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
         self._last: Future[object] | None = None
 
     async def call(self, function: Callable[[], T]) -> T:
-        """The answer of a function. Raises SourceUnreachable while an earlier call has no answer."""
+        """The result of a function. Raises SourceUnreachable while an earlier call is still running."""
         if self._last is not None and not self._last.done():
-            raise SourceUnreachable("there is still no answer to the last question")
+            raise SourceUnreachable("the previous query is still running")
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="discovery")
-        asked = self._threads.submit(function)
-        self._last = asked  # type: ignore[assignment]
-        return await asyncio.wrap_future(asked)
+        future = self._threads.submit(function)
+        self._last = future  # type: ignore[assignment]
+        return await asyncio.wrap_future(future)
 
 
-class Claims:
-    """Which address is scraped by whom: what two discoveries find is scraped once."""
+class TargetOwners:
+    """The owner of each address, so that a target found by two discoveries is scraped once."""
 
     def __init__(self, listed: Sequence[str] = ()) -> None:
         self._owners: dict[str, object] = dict.fromkeys(listed, self)
         self._listed = len(self._owners)
 
     def take(self, address: str, owner: object) -> bool:
-        """Whether the address is the owner's now. Raises ValueError when there are too many."""
+        """Whether the address now belongs to the owner. Raises ValueError if there are too many."""
         if (holder := self._owners.get(address)) is not None:
             return holder is owner
         if len(self._owners) - self._listed >= MAX_FOUND:
-            raise ValueError(f"more than {MAX_FOUND} targets are found; the rest is left out")
+            raise ValueError(f"more than {MAX_FOUND} targets found; the rest is skipped")
         self._owners[address] = owner
         return True
 
-    def give(self, address: str, owner: object) -> None:
-        """Gives an address back."""
+    def release(self, address: str, owner: object) -> None:
+        """Releases an address."""
         if self._owners.get(address) is owner:
             del self._owners[address]
 
 
 class Discovery:
-    """The finders of one `[[dcgm]]` table. What a finder that fails found before is still scraped."""
+    """The finders of one `[[dcgm]]` table. While a finder fails, its last targets are still scraped."""
 
     kind = "dcgm"
 
@@ -90,25 +90,25 @@ class Discovery:
         template: Target,
         finders: Sequence[Finder],
         refresh_s: float,
-        claims: Claims,
+        owners: TargetOwners,
         make: Callable[[Target], LiveSource],
     ) -> None:
-        """`template` is a target without an address, `make` makes the source of one with an address."""
+        """`template` is a target without an address; `make` creates the source of a target."""
         self.name = name
         self.cluster = template.cluster
         self.interval_s = refresh_s
         self._template = template
         self._finders = finders
-        self._claims = claims
+        self._owners = owners
         self._make = make
-        self._known: dict[str, Sequence[Place]] = {}
+        self._known: dict[str, Sequence[FoundTarget]] = {}
         self._running: dict[str, tuple[Target, str, asyncio.Task[None]]] = {}
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
-        """Looks every `interval_s`; ends what it started when it is cancelled."""
+        """Searches every `interval_s`; stops its sources when it is cancelled."""
         try:
             while True:
-                problems = await self.look(sink, now_us)
+                problems = await self.search(sink, now_us)
                 if problems:
                     sink.failed(self.name, now_us(), "; ".join(problems[:PROBLEMS_SHOWN]))
                 else:
@@ -117,10 +117,10 @@ class Discovery:
         finally:
             await self._end(list(self._running), sink)
 
-    async def look(self, sink: Sink, now_us: Callable[[], int]) -> list[str]:
-        """Asks every finder once, starts and ends sources; returns what went wrong."""
+    async def search(self, sink: Sink, now_us: Callable[[], int]) -> list[str]:
+        """Runs every finder once, and starts and stops sources; returns the problems."""
         found = await asyncio.gather(*(self._ask(finder) for finder in self._finders))
-        problems = [problem for told in found for problem in told]
+        problems = [problem for listed in found for problem in listed]
         wanted = self._wanted(problems)
         gone = [a for a, (target, _, task) in self._running.items() if wanted.get(a) != target or task.done()]
         await self._end(gone, sink, staying=wanted.keys())
@@ -145,24 +145,24 @@ class Discovery:
         return [f"{finder.shown}: {problem}" for problem in problems]
 
     def _wanted(self, problems: list[str]) -> dict[str, Target]:
-        """Targets by address, of which this discovery is the owner; where two finders find one, the first tells its labels."""
+        """Targets by address that this discovery owns. If two finders find a target, the first one sets its labels."""
         wanted: dict[str, Target] = {}
         for shown in (finder.shown for finder in self._finders):
             for place in self._known.get(shown, ()):
                 try:
                     target = self._target(place)
-                    if target.shown not in wanted and self._claims.take(target.shown, self):
+                    if target.shown not in wanted and self._owners.take(target.shown, self):
                         wanted[target.shown] = target
                 except ValueError as error:
                     if len(problems) < PROBLEMS_SHOWN:
                         problems.append(f"{shown}: {error}")
         return wanted
 
-    def _target(self, place: Place) -> Target:
+    def _target(self, place: FoundTarget) -> Target:
         return self._template.at(url_of(place.address), place.labels)
 
     async def _end(self, addresses: Sequence[str], sink: Sink, staying: Container[str] = ()) -> None:
-        """Ends sources; those that begin anew at once stay listed."""
+        """Stops sources; those that restart at once stay listed."""
         ended = [(address, self._running.pop(address)) for address in addresses]
         for _, (_, _, task) in ended:
             task.cancel()
@@ -170,5 +170,5 @@ class Discovery:
         for address, (_, name, _) in ended:
             if address in staying:
                 continue
-            self._claims.give(address, self)
+            self._owners.release(address, self)
             sink.dropped(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gpuwatch.collectors.dcgm.scrape.config import url_of
-from gpuwatch.collectors.dcgm.scrape.discovery import Aside, Place
+from gpuwatch.collectors.dcgm.scrape.discovery import FoundTarget, OwnThread
 from gpuwatch.collectors.dcgm.scrape.discovery_srv import lookup, read_resolver
 from gpuwatch.core.errors import SourceUnreachable
 
@@ -25,9 +25,9 @@ class Addresses:
         """Raises ValueError for an invalid address."""
         self.shown = f"dns {address}"
         self._parts = urlsplit(url_of(address))
-        self._aside = Aside()
+        self._aside = OwnThread()
 
-    async def find(self) -> tuple[Sequence[Place], Sequence[str]]:
+    async def find(self) -> tuple[Sequence[FoundTarget], Sequence[str]]:
         """The current addresses of the name."""
         host, port = self._parts.hostname or "", self._parts.port
         try:
@@ -35,7 +35,7 @@ class Addresses:
         except OSError as error:
             raise SourceUnreachable(f"{host}: {error.strerror or error}; check the name") from error
         addresses = sorted({str(each[4][0]) for each in found})[:MAX_TARGETS]
-        return [Place(self._url(f"[{address}]" if ":" in address else address)) for address in addresses], []
+        return [FoundTarget(self._url(f"[{address}]" if ":" in address else address)) for address in addresses], []
 
     def _url(self, host: str) -> str:
         return self._parts._replace(netloc=f"{host}:{self._parts.port}").geturl()
@@ -53,10 +53,10 @@ class Records:
         self._path = f"{slash}{path}"
         self._resolver = resolver
 
-    async def find(self) -> tuple[Sequence[Place], Sequence[str]]:
+    async def find(self) -> tuple[Sequence[FoundTarget], Sequence[str]]:
         """The current hosts and ports of the name."""
         found = await lookup(self._name, self._resolver())
-        return [Place(f"{self._scheme}{host}:{port}{self._path}") for host, port in dict.fromkeys(found)][
+        return [FoundTarget(f"{self._scheme}{host}:{port}{self._path}") for host, port in dict.fromkeys(found)][
             :MAX_TARGETS
         ], []
 

@@ -1,4 +1,4 @@
-"""Targets of a Kubernetes service: the endpoints that are ready, with the node that each runs on."""
+"""Targets of a Kubernetes service: its ready endpoints, with their nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from gpuwatch.collectors.dcgm.scrape.discovery import Place
+from gpuwatch.collectors.dcgm.scrape.discovery import FoundTarget
 from gpuwatch.collectors.kubernetes.access import access_options
 from gpuwatch.collectors.kubernetes.client import Client
 from gpuwatch.collectors.shared.live_options import Options
@@ -15,9 +15,9 @@ from gpuwatch.core.errors import SourceUnreachable
 
 GROUP = "/apis/discovery.k8s.io/v1"
 SERVICE = "kubernetes.io/service-name"
-"""The label of a slice that names its service."""
+"""The label of a slice with its service."""
 PORTS = ("metrics", "gpu-metrics")
-"""Names that charts give the exporter's port."""
+"""Names of the exporter's port in common charts."""
 PAGE_SIZE = 500
 MAX_TARGETS = 20_000
 
@@ -25,10 +25,10 @@ Object = Mapping[str, Any]
 
 
 class Endpoints:
-    """Endpoint slices of one service, or of those that a label selector finds."""
+    """Endpoint slices of one service, or of the services of a label selector."""
 
     def __init__(self, table: Mapping[str, Any], where: str, problems: list[str]) -> None:
-        """Reads its options; what is wrong is added to `problems`."""
+        """Reads the options; problems are added to `problems`."""
         options = Options(table, where, problems)
         self._namespace = options.text("namespace")
         self._service = options.text("service")
@@ -47,12 +47,12 @@ class Endpoints:
         self._collection = f"{GROUP}{place}/endpointslices?labelSelector={quote(selector, safe='')}"
         self.shown = f"kubernetes {self._namespace or '*'}/{selector}"
 
-    async def find(self) -> tuple[Sequence[Place], Sequence[str]]:
-        """The endpoints that are ready now. Raises SourceUnreachable."""
+    async def find(self) -> tuple[Sequence[FoundTarget], Sequence[str]]:
+        """The endpoints that are ready. Raises SourceUnreachable."""
         slices: list[Object] = []
         async with Client(self._access) as client:
             async for items, _ in client.pages(self._collection, PAGE_SIZE):
-                slices += [item for item in items if self._mine(item)]
+                slices += [item for item in items if self._is_selected(item)]
                 if len(slices) > MAX_TARGETS:
                     raise SourceUnreachable(
                         f"more than {MAX_TARGETS} endpoint slices; name the service and its namespace"
@@ -63,23 +63,23 @@ class Endpoints:
             problems.append(f"no port {self._port or ' or '.join(PORTS)}; give port")
         return places[:MAX_TARGETS], problems
 
-    def _mine(self, item: Object) -> bool:
+    def _is_selected(self, item: Object) -> bool:
         labels = _object(_object(item.get("metadata")).get("labels"))
         return not self._service or labels.get(SERVICE) == self._service
 
-    def _places(self, slices: Sequence[Object]) -> Iterator[tuple[str, Place]]:
-        """By what runs there: a pod with two addresses (IPv4 and IPv6) is one target, at the last of them told."""
-        for one, endpoint in _ready(sorted(slices, key=lambda item: item.get("addressType") == "IPv4")):
-            if (port := self._port_of(one)) is None:
+    def _places(self, slices: Sequence[Object]) -> Iterator[tuple[str, FoundTarget]]:
+        """Targets by pod: a pod with IPv4 and IPv6 addresses is one target, at its IPv4 address."""
+        for endpoint_slice, endpoint in _ready(sorted(slices, key=lambda item: item.get("addressType") == "IPv4")):
+            if (port := self._port_of(endpoint_slice)) is None:
                 continue
             address = str(endpoint["addresses"][0])
             host = f"[{address}]" if ":" in address else address
             node = endpoint.get("nodeName")
             key = str(_object(endpoint.get("targetRef")).get("uid") or f"{address}:{port}")
-            yield key, Place(f"{self._scheme}://{host}:{port}{self._path}", {"node": str(node)} if node else {})
+            yield key, FoundTarget(f"{self._scheme}://{host}:{port}{self._path}", {"node": str(node)} if node else {})
 
-    def _port_of(self, one: Object) -> int | None:
-        listed = one.get("ports")
+    def _port_of(self, endpoint_slice: Object) -> int | None:
+        listed = endpoint_slice.get("ports")
         ports = [port for port in listed if isinstance(port, dict)] if isinstance(listed, list) else []
         numbers = {str(port.get("name") or ""): port.get("port") for port in ports}
         if self._port.isdigit():
@@ -92,13 +92,13 @@ class Endpoints:
 
 
 def _ready(slices: Sequence[Object]) -> Iterator[tuple[Object, Object]]:
-    """Endpoints that are ready, or do not say, with their slice."""
-    for one in slices:
-        listed = one.get("endpoints")
+    """Endpoints that are ready, or have no such condition, with their slice."""
+    for endpoint_slice in slices:
+        listed = endpoint_slice.get("endpoints")
         for endpoint in listed if isinstance(listed, list) else ():
             good = isinstance(endpoint, dict) and isinstance(endpoint.get("addresses"), list) and endpoint["addresses"]
             if good and _object(endpoint.get("conditions")).get("ready") is not False:
-                yield one, endpoint
+                yield endpoint_slice, endpoint
 
 
 def _object(value: object) -> Object:

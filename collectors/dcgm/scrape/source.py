@@ -1,4 +1,4 @@
-"""Live source `dcgm`: scrapes dcgm-exporter endpoints, each on its own steady beat."""
+"""Live source `dcgm`: scrapes dcgm-exporter endpoints, each on its own schedule."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from gpuwatch.collectors.dcgm.exposition import Reader, timed
 from gpuwatch.collectors.dcgm.exposition_repeat import Repeats
 from gpuwatch.collectors.dcgm.link_metrics import Links
-from gpuwatch.collectors.dcgm.scrape.clock import Look
-from gpuwatch.collectors.dcgm.scrape.config import Group, Target, groups_of
-from gpuwatch.collectors.dcgm.scrape.discovery import MAX_FOUND, Claims, Discovery, Finder
+from gpuwatch.collectors.dcgm.scrape.clock import ClockCheck
+from gpuwatch.collectors.dcgm.scrape.config import Group, Target, read_groups
+from gpuwatch.collectors.dcgm.scrape.discovery import MAX_FOUND, Discovery, Finder, TargetOwners
 from gpuwatch.collectors.dcgm.scrape.discovery_dns import finder_of
 from gpuwatch.collectors.dcgm.scrape.discovery_files import Files
 from gpuwatch.collectors.dcgm.scrape.discovery_kubernetes import Endpoints
@@ -38,40 +38,40 @@ if TYPE_CHECKING:
 
 KIND = "dcgm"
 MAX_PAUSE_US = 300 * SECOND_US
-"""The longest a failing target is left alone beyond its interval."""
+"""Maximum pause of a failing target in addition to its interval."""
 ALIGN_US = SECOND_US // 10
-"""A scrape that starts this close to its beat carries the time of the beat, so that the spacing is exact."""
+"""A scrape that starts this close to its scheduled time gets that time, so that the spacing is exact."""
 INLINE_BYTES = 256 * 1024
-"""A larger page is parsed in a thread: the loop goes on with the other targets."""
+"""A larger page is parsed in a thread, so that the event loop stays free."""
 MAX_STORING = 4
-"""Scrapes of one target that may wait for the disk at a time."""
+"""Scrapes of one target that may wait to be stored."""
 SERIES_FACTOR, SERIES_LEAST = 2, 1_000
-"""The series of a target are forgotten when they are more than that many times those of a page, plus the least."""
+"""The series of a target are forgotten above this multiple of the series of a page, plus the minimum."""
 
 
 @live(KIND, "dcgm-exporter endpoints, scraped over HTTP")
 def configure(tables: Sequence[Mapping[str, Any]], problems: list[str]) -> Sequence[LiveSource]:
-    """One source a target of the `[[dcgm]]` tables, and one a table that finds targets; they share a session."""
-    groups = groups_of(tables, problems)
+    """One source per target of the `[[dcgm]]` tables, and one per table with discovery; all share a session."""
+    groups = read_groups(tables, problems)
     targets = [target for group in groups for target in group.targets]
     finders = [(group, _finders(group, problems)) for group in groups]
     finds = any(found for _, found in finders)
     client = Client(len(targets) + (MAX_FOUND if finds else 0))
-    claims = Claims([target.shown for target in targets])
+    owners = TargetOwners([target.shown for target in targets])
 
     def source(target: Target) -> DcgmSource:
         return DcgmSource(target, client)
 
     listed: list[LiveSource] = [source(target) for target in targets]
     return listed + [
-        Discovery(f"{KIND} discovery {group.number}", group.template, found, group.refresh_s, claims, source)
+        Discovery(f"{KIND} discovery {group.number}", group.template, found, group.refresh_s, owners, source)
         for group, found in finders
         if found
     ]
 
 
 def _finders(group: Group, problems: list[str]) -> list[Finder]:
-    """What finds the targets of a table, what knows most of them first; every wrong value is added to `problems`."""
+    """The finders of a table, those with the most labels first; every wrong value is added to `problems`."""
     where = f"[[dcgm]] table {group.number}:"
     found: list[Finder] = [Endpoints(table, f"{where} kubernetes", problems) for table in group.kubernetes]
     found += [Files(pattern) for pattern in group.file_sd]
@@ -84,7 +84,7 @@ def _finders(group: Group, problems: list[str]) -> list[Finder]:
 
 
 class DcgmSource:
-    """One endpoint, scraped for ever."""
+    """One endpoint, scraped forever."""
 
     kind = KIND
 
@@ -101,27 +101,27 @@ class DcgmSource:
         self._random = random.Random(seed)
 
     async def run(self, sink: Sink, now_us: Callable[[], int]) -> None:
-        """Scrapes on every beat, less often while the target fails; a scrape is committed whole or dropped.
+        """Scrapes on schedule, less often while the target fails; a scrape is stored as a whole or dropped.
 
-        The next beat does not wait until the last scrape is on disk.
+        The next scrape does not wait until the last one is stored.
         """
         failures = 0
-        beat_us = 0
-        clock = Look(lambda offset_us, at_us: sink.clock(self.cluster, self.name, offset_us, at_us))
+        scheduled_us = 0
+        clock = ClockCheck(lambda offset_us, at_us: sink.clock(self.cluster, self.name, offset_us, at_us))
         storing: set[asyncio.Task[None]] = set()
         try:
             async with self._client.session() as session:
                 while True:
-                    beat_us = self.next_beat(now_us(), beat_us, self.pause(failures))
-                    await asyncio.sleep((beat_us - now_us()) / SECOND_US)
+                    scheduled_us = self.next_scrape(now_us(), scheduled_us, self.pause(failures))
+                    await asyncio.sleep((scheduled_us - now_us()) / SECOND_US)
                     start_us = now_us()
-                    at_us = beat_us if abs(start_us - beat_us) <= ALIGN_US else start_us
+                    at_us = scheduled_us if abs(start_us - scheduled_us) <= ALIGN_US else start_us
                     try:
                         page = await self._page(session, at_us, clock, now_us)
                     except (SourceUnreachable, UnreadableInput) as error:
                         failures += 1
                         sink.failed(self.name, at_us, str(error))
-                    except Exception as error:  # noqa: BLE001 - a round that fails never stops the rounds
+                    except Exception as error:  # noqa: BLE001 - a failed scrape must not stop the loop
                         failures += 1
                         sink.failed(self.name, at_us, f"{self._target.shown} failed: {type(error).__name__}: {error}")
                     else:
@@ -134,16 +134,18 @@ class DcgmSource:
             for task in storing:
                 task.cancel()
 
-    async def _page(self, session: aiohttp.ClientSession, at_us: int, clock: Look, now_us: Callable[[], int]) -> Page:
-        asked_us = now_us()
-        dated = (lambda date: clock.at(date, asked_us, now_us())) if clock.due(asked_us) else None
+    async def _page(
+        self, session: aiohttp.ClientSession, at_us: int, clock: ClockCheck, now_us: Callable[[], int]
+    ) -> Page:
+        requested_us = now_us()
+        dated = (lambda date: clock.check(date, requested_us, now_us())) if clock.due(requested_us) else None
         body = await fetch(session, self._target, dated)
         if len(body) > INLINE_BYTES:
             return await asyncio.to_thread(self._pages.page, body, at_us)
         return self._pages.page(body, at_us)
 
     async def _store(self, page: Page, at_us: int, sink: Sink) -> None:
-        """Commits a page and tells how it went."""
+        """Stores a page and reports the result."""
         refused = page.rejects.total
         try:
             await sink.commit(self.name, page.batches, page.rejects)
@@ -151,17 +153,17 @@ class DcgmSource:
             self._pages.lost()
             sink.failed(self.name, at_us, f"{self._target.shown} was read, but the scrape is lost: {error}")
             return
-        except Exception as error:  # noqa: BLE001 - a round that fails never stops the rounds
+        except Exception as error:  # noqa: BLE001 - a failed scrape must not stop the loop
             self._pages.lost()
             sink.failed(self.name, at_us, f"{self._target.shown} failed: {type(error).__name__}: {error}")
             return
         lost = page.rejects.total - refused
-        if not lost:  # else a context may be among what was refused: all come again
+        if not lost:  # otherwise a context may have been refused, and all are sent again
             self._pages.committed(page.contexts)
         sink.succeeded(self.name, at_us, page.samples - lost)
 
-    def next_beat(self, now_us: int, last_us: int, pause_us: int = 0) -> int:
-        """The first beat after now, the last beat and a pause. A last beat far ahead is of a clock that was set back."""
+    def next_scrape(self, now_us: int, last_us: int, pause_us: int = 0) -> int:
+        """The next scheduled time after now, the last one and a pause. A last one far ahead means the clock was set back."""
         after_us = now_us + pause_us
         if last_us < now_us + self._interval_us:
             after_us = max(after_us, last_us)
@@ -170,7 +172,7 @@ class DcgmSource:
         )
 
     def pause(self, failures: int) -> int:
-        """How long to leave out beats after that many failures in a row, microseconds: one failure costs one scrape."""
+        """The pause in microseconds after so many failures in a row; a single failure causes none."""
         if failures < 2:
             return 0
         longest = min(self._interval_us << min(failures - 1, 30), MAX_PAUSE_US)
@@ -179,17 +181,17 @@ class DcgmSource:
 
 @dataclass(frozen=True)
 class Page:
-    """What a page gave."""
+    """The content of a page."""
 
     batches: list[Records | Points]
     samples: int
     contexts: int
-    """Contexts noted so far, those of this page counted: what committed() is told."""
+    """Contexts so far, including this page: the argument of committed()."""
     rejects: Rejects
 
 
 class Pages:
-    """Pages of one target to batches; its series are known by their text from one page to the next."""
+    """Converts pages of one target to batches; series are cached by their text from page to page."""
 
     def __init__(self, target: Target, name: str) -> None:
         self._labels = target.labels
@@ -201,19 +203,19 @@ class Pages:
         self._repeats = Repeats()
         self._count = 0  # samples of the last page
         self._links = Links()
-        self._done = 0  # contexts that are on disk, or forgotten
+        self._done = 0  # contexts that are stored, or forgotten
 
     def page(self, body: bytes, at_us: int) -> Page:
-        """What a page gives; a line without timestamp is of `at_us`.
+        """The content of a page; lines without timestamp get `at_us`.
 
-        Contexts repeat until committed() is called. Raises UnreadableInput when there is no DCGM sample in it.
+        Contexts repeat until committed() is called. Raises UnreadableInput without any DCGM sample.
         """
         if len(self._reader) > SERIES_FACTOR * self._count + SERIES_LEAST:
             self._forget()
         if body[:256].lstrip()[:1] == b"<":
             raise UnreadableInput(f"{self._address} answered with an HTML page, not with metrics; check port and path")
         rejects = Rejects()
-        self._reader.again(rejects)
+        self._reader.start_page(rejects)
         samples = self._samples(body, rejects)
         self._count = len(samples.series)
         samples = of_devices(samples, self._numbers, self._name, rejects)
@@ -231,7 +233,7 @@ class Pages:
         return Page(batches, len(samples.series), self._done + len(self._numbers.new_contexts), rejects)
 
     def _samples(self, body: bytes, rejects: Rejects) -> Samples:
-        """What the lines of a page say."""
+        """The samples of a page."""
         if (samples := self._repeats.read(body)) is not None:
             return samples
         samples = joined(list(self._reader.read(io.BytesIO(body))))
@@ -242,13 +244,13 @@ class Pages:
         return samples
 
     def committed(self, contexts: int) -> None:
-        """Says that a page is on disk, by its `contexts`."""
-        news = max(0, contexts - self._done)
-        del self._numbers.new_contexts[:news]
-        self._done += news
+        """Marks a page as stored, by its `contexts`."""
+        stored = max(0, contexts - self._done)
+        del self._numbers.new_contexts[:stored]
+        self._done += stored
 
     def lost(self) -> None:
-        """Says that the last page is not on disk: what is told only when it changes is told again."""
+        """Marks the last page as lost: rows that are sent only on change are sent again."""
         self._links = Links()
 
     def _forget(self) -> None:
@@ -256,7 +258,7 @@ class Pages:
         self._repeats.forget()
         self._numbers.forget()
         self._done += len(self._numbers.new_contexts)
-        self._numbers.new_contexts.clear()  # those in use are noted again
+        self._numbers.new_contexts.clear()  # those in use are recorded again
 
     def _number_of(self, name: str, labels: dict[str, str]) -> int:
         for label, value in self._labels.items():

@@ -452,27 +452,27 @@ def source(url: str = "http://n1:9400/metrics", interval_s: float = 15.0) -> Dcg
 
 def test_beats_are_spaced_exactly_and_differ_by_target() -> None:
     one, other = source(), source("http://n2:9400/metrics")
-    beats = [one.next_beat(NOW_US, 0)]
+    beats = [one.next_scrape(NOW_US, 0)]
     for _ in range(3):
-        beats.append(one.next_beat(beats[-1] + 1_700_000, beats[-1]))
+        beats.append(one.next_scrape(beats[-1] + 1_700_000, beats[-1]))
 
     assert [15 * SECOND_US] * 3 == [after - before for before, after in pairwise(beats)]
     assert NOW_US < beats[0] <= NOW_US + 15 * SECOND_US
-    assert (other.next_beat(NOW_US, 0) - beats[0]) % (15 * SECOND_US)
+    assert (other.next_scrape(NOW_US, 0) - beats[0]) % (15 * SECOND_US)
 
 
 def test_a_beat_comes_once_even_when_the_clock_wakes_early() -> None:
     one = source()
-    beat = one.next_beat(NOW_US, 0)
+    beat = one.next_scrape(NOW_US, 0)
 
-    assert beat + 15 * SECOND_US == one.next_beat(beat - 500, beat)
+    assert beat + 15 * SECOND_US == one.next_scrape(beat - 500, beat)
 
 
 def test_a_clock_set_back_does_not_stop_the_beats() -> None:
     one = source()
     hour_ago = NOW_US - 3600 * SECOND_US
 
-    assert hour_ago < one.next_beat(hour_ago, NOW_US) <= hour_ago + 15 * SECOND_US
+    assert hour_ago < one.next_scrape(hour_ago, NOW_US) <= hour_ago + 15 * SECOND_US
 
 
 def test_a_failing_target_is_asked_less_often_but_at_least_every_few_minutes() -> None:

@@ -19,9 +19,9 @@ from aiohttp import web
 
 from gpuwatch.collectors.dcgm.scrape import discovery as scrape_discovery
 from gpuwatch.collectors.dcgm.scrape.config import Target
-from gpuwatch.collectors.dcgm.scrape.discovery import Claims, Discovery, Place
+from gpuwatch.collectors.dcgm.scrape.discovery import Discovery, FoundTarget, TargetOwners
 from gpuwatch.collectors.dcgm.scrape.discovery_dns import Addresses, Records, finder_of
-from gpuwatch.collectors.dcgm.scrape.discovery_files import Files, read
+from gpuwatch.collectors.dcgm.scrape.discovery_files import Files, read_targets
 from gpuwatch.collectors.dcgm.scrape.discovery_kubernetes import Endpoints
 from gpuwatch.collectors.dcgm.scrape.discovery_srv import NoSuchName, candidates, lookup, read_resolver
 from gpuwatch.collectors.dcgm.scrape.source import configure
@@ -69,24 +69,24 @@ class Running:
 class Answers:
     """A finder that gives one answer after the other."""
 
-    def __init__(self, *answers: Sequence[Place] | Exception, shown: str = "list") -> None:
+    def __init__(self, *answers: Sequence[FoundTarget] | Exception, shown: str = "list") -> None:
         self.shown = shown
         self._answers = list(answers)
 
-    async def find(self) -> tuple[Sequence[Place], Sequence[str]]:
+    async def find(self) -> tuple[Sequence[FoundTarget], Sequence[str]]:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
         return answer, []
 
 
-def places(*addresses: str) -> list[Place]:
-    return [Place(address) for address in addresses]
+def places(*addresses: str) -> list[FoundTarget]:
+    return [FoundTarget(address) for address in addresses]
 
 
-def discovery(*finders: Any, claims: Claims | None = None, labels: Mapping[str, str] | None = None) -> Discovery:
+def discovery(*finders: Any, claims: TargetOwners | None = None, labels: Mapping[str, str] | None = None) -> Discovery:
     template = Target("", "c1", labels=labels or {})
-    return Discovery("dcgm discovery 1", template, finders, 30.0, claims or Claims(), Running)
+    return Discovery("dcgm discovery 1", template, finders, 30.0, claims or TargetOwners(), Running)
 
 
 async def after(rounds: int, *discoveries: Discovery, sink: Told | None = None) -> list[list[str]]:
@@ -94,7 +94,7 @@ async def after(rounds: int, *discoveries: Discovery, sink: Told | None = None) 
     told, found = sink or Told(), []
     for _ in range(rounds):
         for one in discoveries:
-            for problem in await one.look(told, lambda: 0):  # type: ignore[arg-type]
+            for problem in await one.search(told, lambda: 0):  # type: ignore[arg-type]
                 told.failures.append(problem)
         await asyncio.sleep(0)
         found.append(sorted(url.removeprefix("http://").partition(":")[0] for url in Running.now))
@@ -119,19 +119,19 @@ def test_what_stays_is_not_started_anew() -> None:
             started.append(self.name)
             await super().run(sink, now_us)
 
-    one = Discovery("d", Target("", "c1"), [Answers(places("n1"))], 30.0, Claims(), Counted)
+    one = Discovery("d", Target("", "c1"), [Answers(places("n1"))], 30.0, TargetOwners(), Counted)
 
     assert [["n1"]] * 3 == asyncio.run(after(3, one))
     assert ["dcgm http://n1:9400/metrics"] == started
 
 
 def test_a_target_with_new_labels_is_scraped_with_them() -> None:
-    one = discovery(Answers([Place("n1", {"node": "a"})], [Place("n1", {"node": "b"})]))
+    one = discovery(Answers([FoundTarget("n1", {"node": "a"})], [FoundTarget("n1", {"node": "b"})]))
 
     async def work() -> list[str]:
         found, told = [], Told()
         for _ in range(2):
-            await one.look(told, lambda: 0)  # type: ignore[arg-type]
+            await one.search(told, lambda: 0)  # type: ignore[arg-type]
             await asyncio.sleep(0)
             found.append(Running.now["http://n1:9400/metrics"].labels["node"])
         await one._end(list(one._running), told)  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def test_a_look_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> N
     class Hangs:
         shown = "hangs"
 
-        async def find(self) -> tuple[Sequence[Place], Sequence[str]]:
+        async def find(self) -> tuple[Sequence[FoundTarget], Sequence[str]]:
             await asyncio.Event().wait()
             raise AssertionError
 
@@ -172,7 +172,7 @@ def test_a_look_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_two_find_is_scraped_once_and_goes_on_when_one_loses_it() -> None:
-    claims = Claims(["http://static:9400/metrics"])
+    claims = TargetOwners(["http://static:9400/metrics"])
     first = discovery(Answers(places("n1", "static"), places()), claims=claims)
     second = discovery(Answers(places("n1", "n2", "n2:9400")), claims=claims)
 
@@ -180,11 +180,11 @@ def test_what_two_find_is_scraped_once_and_goes_on_when_one_loses_it() -> None:
 
 
 def test_of_one_table_what_knows_the_node_tells_the_labels() -> None:
-    one = discovery(Answers([Place("10.0.0.1:9400", {"node": "n1"})]), Answers(places("10.0.0.1"), shown="dns"))
+    one = discovery(Answers([FoundTarget("10.0.0.1:9400", {"node": "n1"})]), Answers(places("10.0.0.1"), shown="dns"))
 
     async def work() -> Mapping[str, str]:
         told = Told()
-        await one.look(told, lambda: 0)  # type: ignore[arg-type]
+        await one.search(told, lambda: 0)  # type: ignore[arg-type]
         await asyncio.sleep(0)
         labels = Running.now["http://10.0.0.1:9400/metrics"].labels
         await one._end(list(one._running), told)  # type: ignore[arg-type]
@@ -243,26 +243,26 @@ def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        pytest.param("a.json", "{", "is no JSON", id="torn JSON"),
-        pytest.param("a.yml", "a: [", "is no YAML", id="torn YAML"),
+        pytest.param("a.json", "{", "is not JSON", id="torn JSON"),
+        pytest.param("a.yml", "a: [", "is not YAML", id="torn YAML"),
         pytest.param("a.yml", "a: 1", "must be a list", id="no list"),
         pytest.param("a.json", '["n1"]', "entry 1 must be", id="targets without an entry"),
         pytest.param("a.json", '[{"targets": [1]}]', "entry 1 must be", id="a number for a target"),
         pytest.param("a.json", '[{"targets": [], "labels": {"a": 1}}]', "entry 1 must be", id="a number for a label"),
-        pytest.param("a.yml", "!!python/object/apply:os.system ['x']", "is no YAML", id="code in YAML"),
+        pytest.param("a.yml", "!!python/object/apply:os.system ['x']", "is not YAML", id="code in YAML"),
         pytest.param("a.txt", "[]", "must end in", id="another name"),
-        pytest.param("a.json", "[" * 100_000, "is no JSON", id="nested without end"),
+        pytest.param("a.json", "[" * 100_000, "is not JSON", id="nested without end"),
     ],
 )
 def test_a_file_that_is_none_says_why(tmp_path: Path, name: str, text: str, words: str) -> None:
     (tmp_path / name).write_text(text)
 
     with pytest.raises(ValueError, match=words):
-        read(str(tmp_path / name))
+        read_targets(str(tmp_path / name))
 
 
 def test_a_named_file_that_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnreachable, match="no such file"):
+    with pytest.raises(SourceUnreachable, match="file not found"):
         asyncio.run(Files(f"{tmp_path}/a.json").find())
 
 
@@ -493,7 +493,7 @@ def a_slice(*endpoints: dict[str, Any], kind: str = "IPv4", service: str = "dcgm
 
 async def endpoints(
     answer: Callable[[web.Request], Awaitable[web.Response]], **options: Any
-) -> tuple[list[Place], list[str]]:
+) -> tuple[list[FoundTarget], list[str]]:
     app = web.Application()
     app.router.add_get("/{rest:.*}", answer)
     runner = web.AppRunner(app)

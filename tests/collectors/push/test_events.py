@@ -65,7 +65,7 @@ def pod(name: str = "a", *, running: bool = True, gpus: int = 1, end: float | No
     [
         pytest.param(b"", "is empty", id="nothing"),
         pytest.param(b" \n\n", "is empty", id="only blanks"),
-        pytest.param(b"\x80\x81\x82 binary", "is no text", id="bytes that are no text"),
+        pytest.param(b"\x80\x81\x82 binary", "is not text", id="bytes that are no text"),
         pytest.param(b"hello\nworld", "neither JSON nor NDJSON", id="lines none of which is JSON"),
         pytest.param(b"[" * 100_000, "nested too deeply", id="a tower of brackets"),
         pytest.param(b'[{"id": "a"', "neither JSON nor NDJSON", id="a list that breaks off"),
@@ -84,23 +84,21 @@ def test_a_body_that_says_nothing_is_unreadable(body: bytes, words: str) -> None
         pytest.param(claim(job_id=None), "job_id is missing", id="no job"),
         pytest.param(claim(nodename="n1"), "nodename is not a field", id="a misspelt field"),
         pytest.param(claim(start="yesterday"), "start is not an RFC 3339 time", id="a time in words"),
-        pytest.param(claim(start_us=T0_US), "start_us is there twice", id="one time under two names"),
+        pytest.param(claim(start_us=T0_US), "start_us is given twice", id="one time under two names"),
         pytest.param(claim(device_count=0), "device_count is not positive", id="no devices"),
         pytest.param(claim(device_count=True), "device_count is not a whole number", id="true is not one"),
         pytest.param(claim(device_count=-1), "device_count is not a whole number", id="a negative count"),
-        pytest.param(claim(scheduler="lsf"), "scheduler is none of", id="a scheduler that is not known"),
+        pytest.param(claim(scheduler="lsf"), "scheduler is not one of", id="a scheduler that is not known"),
         pytest.param(claim(end=at(-1)), "end precedes start", id="an end before the start"),
-        pytest.param(claim(end=at(9000)), "end lies in the future", id="an end to come"),
-        pytest.param(claim(evidence=at(9000)), "evidence lies in the future", id="evidence to come"),
+        pytest.param(claim(end=at(9000)), "end is in the future", id="an end to come"),
+        pytest.param(claim(evidence=at(9000)), "evidence is in the future", id="evidence to come"),
         pytest.param(claim(start="1970-01-01T00:00:00Z"), "start is too old", id="a start at the epoch"),
         pytest.param(claim(start=None), "run_key, pod_uid or start is missing", id="no way to know the run"),
-        pytest.param(claim(labels=[1]), "labels is not a text", id="labels that are no object"),
+        pytest.param(claim(labels=[1]), "labels is not text", id="labels that are no object"),
         pytest.param(
             {"id": "n", "type": "node", "scheduler": "slurm", "node": "n1"}, "observed is missing", id="no time"
         ),
-        pytest.param(
-            {"type": "ERROR", "object": {"code": 410}}, "the watch that is passed on broke", id="a broken watch"
-        ),
+        pytest.param({"type": "ERROR", "object": {"code": 410}}, "the forwarded watch failed", id="a broken watch"),
         pytest.param({"kind": "Deployment", "metadata": {}}, "ignored: kind Deployment", id="a kind that is not read"),
         pytest.param({"kind": "Pod", "metadata": 1}, "Pod: metadata is not an object", id="a torn pod"),
     ],

@@ -17,7 +17,7 @@ from bench.otlp import CUMULATIVE, SUM, metric, point, request
 from gpuwatch.collectors.push import otlp, otlp_json, otlp_series
 from gpuwatch.collectors.push.otlp import BAD_PART, NOT_TEXT, Otlp
 from gpuwatch.collectors.push.otlp_json import BAD_ATTRIBUTES, BAD_JSON
-from gpuwatch.collectors.push.otlp_labels import labels_of
+from gpuwatch.collectors.push.otlp_labels import series_labels
 from gpuwatch.collectors.push.otlp_series import (
     DELTA_OF_GAUGE,
     LATE_DELTA,
@@ -97,9 +97,9 @@ def test_nothing_to_store_is_no_fault(data: bytes, kind: str) -> None:
 @pytest.mark.parametrize(
     ("data", "kind", "words"),
     [
-        pytest.param(b"DCGM_FI_DEV_GPU_UTIL 1\n", PROTOBUF, "is no ExportMetricsServiceRequest", id="text"),
-        pytest.param(one(gauge(0.5))[:-3], PROTOBUF, "is no ExportMetricsServiceRequest", id="a torn body"),
-        pytest.param(b"\x1a\x03abc", PROTOBUF, "nothing of an Export", id="another message"),
+        pytest.param(b"DCGM_FI_DEV_GPU_UTIL 1\n", PROTOBUF, "is not an ExportMetricsServiceRequest", id="text"),
+        pytest.param(one(gauge(0.5))[:-3], PROTOBUF, "is not an ExportMetricsServiceRequest", id="a torn body"),
+        pytest.param(b"\x1a\x03abc", PROTOBUF, "no field of an Export", id="another message"),
         pytest.param(b"{", JSON, "is no JSON", id="torn JSON"),
         pytest.param(b"[" * 100_000, JSON, "is no JSON", id="JSON nested without end"),
         pytest.param(b"\xff\xfe", JSON, "is no JSON", id="JSON that is no text"),
@@ -310,7 +310,7 @@ def test_whose_a_reading_is(
 
 
 def test_a_label_of_the_data_point_comes_before_the_resource() -> None:
-    assert {"node": "n1", "x": "1"} == labels_of({"k8s.node.name": "n2", "x": "2"}, {"node": "n1", "x": "1"})
+    assert {"node": "n1", "x": "1"} == series_labels({"k8s.node.name": "n2", "x": "2"}, {"node": "n1", "x": "1"})
 
 
 # JSON.
