@@ -49,6 +49,7 @@ MONEY = {
 }
 """Stages of money in their order: each asks what the first wrote."""
 ANALYZER = {
+    "analyzer_small": "passes over one GPU",
     "analyzer_hour": "all rules over one new hour of 10,000 GPUs",
     "analyzer_curve": "all rules over other sizes and spans",
 }

@@ -8,6 +8,8 @@ import time
 from decimal import Decimal
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -23,6 +25,7 @@ from gpuwatch.rates.repository import replace_rates
 from gpuwatch.rules.rule import rules
 from gpuwatch.settings import Settings
 from gpuwatch.state import State
+from gpuwatch.store.connection import Connection
 from gpuwatch.store.database import Store
 from gpuwatch.topology import derive as topology_derive
 
@@ -131,6 +134,28 @@ def hour(directory: Path, gpus: int) -> Facts:
         "rules_s": runs[RUNS // 2],
         "rss_mb": rss // 1024,
     }
+
+
+def small(directory: Path, _: int) -> Facts:
+    """CPU seconds and statements of passes over one GPU: the first over a day, and one without changes."""
+    statements: list[str] = []
+    execute = Connection._execute
+
+    def counting(self: Connection, text: str, parameters: object = None) -> Any:
+        statements.append(text)
+        return execute(self, text, parameters)
+
+    facts: Facts = {}
+    end_us = fleet.START_US + DAY_US
+    with Store.open(directory / "data") as store, State.open(directory / "data") as state:
+        fleet.write(store, gpus=1, days=1)
+        with patch.object(Connection, "_execute", counting):
+            for name in ("first", "quiet"):
+                statements.clear()
+                start = time.process_time()
+                analyze(store, state, Settings(), now_us=end_us)
+                facts |= {f"{name}_cpu_s": time.process_time() - start, f"{name}_statements": len(statements)}
+    return facts
 
 
 def curve(directory: Path, _: int) -> Facts:

@@ -14,8 +14,11 @@ APART = ("all", "before")
 def targets(facts: Facts) -> list[tuple[str, ...]]:
     """Lines of the table of targets."""
     hour, tried = facts["analyzer_hour"], _tried(facts["analyzer_backtest"])
+    small = facts["analyzer_small"]
     slowest = max(tried, key=lambda name: tried[name]["s"])
     return [
+        target("processor time of a first pass over a day of one GPU", 2, small["first_cpu_s"], "s"),
+        target("processor time of a pass without changes", 0.05, small["quiet_cpu_s"], "s"),
         target(f"all rules over one new hour of {hour['gpus']:,} GPUs", 10, hour["hour_s"], "s"),
         target("largest memory of it, its day's analysis included", 3_000, hour["rss_mb"], "MB"),
         target(f"a rule tried over 30 days, the slowest (`{slowest}`)", 10, tried[slowest]["s"], "s"),

@@ -218,6 +218,11 @@ def money_peers(directory: Path, gpus: int) -> Facts:
     return money.beside_promql(directory)
 
 
+def analyzer_small(directory: Path, _: int) -> Facts:
+    """A first pass over one GPU, and one without changes."""
+    return analyzer.small(directory, 0)
+
+
 def analyzer_hour(directory: Path, gpus: int) -> Facts:
     """All rules over one new hour of a large fleet."""
     return analyzer.hour(directory, gpus)
@@ -238,7 +243,7 @@ STAGES: dict[str, Callable[[Path, int], Facts]] = {
     for stage in (
         *(write, analysis, queries, text, parsing, month, serve, durable, ack, alert, scraping, reading),
         *(scheduler_events, protocol_costs, history),
-        *(analyzer_hour, analyzer_curve, analyzer_backtest),
+        *(analyzer_small, analyzer_hour, analyzer_curve, analyzer_backtest),
         *(money_fleet, money_questions, money_focus, money_reports, money_peers),
     )
 }

@@ -57,130 +57,43 @@ window
     before as (partition by device_id order by observed_us rows between unbounded preceding and 1 preceding),
     after as (partition by device_id order by observed_us rows between current row and unbounded following);
 
+-- The usual spacing of a field in an hour, NULL where it was read too seldom to have one. Two scrapers a moment apart make
+-- every other spacing short: then the long one counts.
+create or replace temp macro spacing_of(spacing) as
+case
+    when count(spacing) < 4 then null
+    when quantile_disc(spacing, 0.75) > 8 * quantile_disc(spacing, 0.5) then quantile_disc(spacing, 0.75)
+    else quantile_disc(spacing, 0.5)
+end;
+
 -- A row of field_pace is a device, an hour and the usual spacing of each of its fields.
 create or replace temp table field_pace as
 with hourly as (
     select
         device_id,
         hour_us,
-        quantile_disc(gr_us - gr_before_us, [0.5, 0.75]) as gr_spread,
-        case when gr_spread[2] > 8 * gr_spread[1] then gr_spread[2] else gr_spread[1] end as gr_interval_us,
-        count(gr_us - gr_before_us) as gr_spacings,
-        quantile_disc(sm_us - sm_before_us, [0.5, 0.75]) as sm_spread,
-        case when sm_spread[2] > 8 * sm_spread[1] then sm_spread[2] else sm_spread[1] end as sm_interval_us,
-        count(sm_us - sm_before_us) as sm_spacings,
-        quantile_disc(tensor_us - tensor_before_us, [0.5, 0.75]) as tensor_spread,
-        case when tensor_spread[2] > 8 * tensor_spread[1] then tensor_spread[2] else tensor_spread[1] end as tensor_interval_us,
-        count(tensor_us - tensor_before_us) as tensor_spacings,
-        quantile_disc(dram_us - dram_before_us, [0.5, 0.75]) as dram_spread,
-        case when dram_spread[2] > 8 * dram_spread[1] then dram_spread[2] else dram_spread[1] end as dram_interval_us,
-        count(dram_us - dram_before_us) as dram_spacings,
-        quantile_disc(fp_us - fp_before_us, [0.5, 0.75]) as fp_spread,
-        case when fp_spread[2] > 8 * fp_spread[1] then fp_spread[2] else fp_spread[1] end as fp_interval_us,
-        count(fp_us - fp_before_us) as fp_spacings,
-        quantile_disc(util_us - util_before_us, [0.5, 0.75]) as util_spread,
-        case when util_spread[2] > 8 * util_spread[1] then util_spread[2] else util_spread[1] end as util_interval_us,
-        count(util_us - util_before_us) as util_spacings,
-        quantile_disc(power_us - power_before_us, [0.5, 0.75]) as power_spread,
-        case when power_spread[2] > 8 * power_spread[1] then power_spread[2] else power_spread[1] end as power_interval_us,
-        count(power_us - power_before_us) as power_spacings,
-        quantile_disc(nvlink_us - nvlink_before_us, [0.5, 0.75]) as nvlink_spread,
-        case when nvlink_spread[2] > 8 * nvlink_spread[1] then nvlink_spread[2] else nvlink_spread[1] end as nvlink_interval_us,
-        count(nvlink_us - nvlink_before_us) as nvlink_spacings
+        spacing_of(gr_us - gr_before_us) as gr,
+        spacing_of(sm_us - sm_before_us) as sm,
+        spacing_of(tensor_us - tensor_before_us) as tensor,
+        spacing_of(dram_us - dram_before_us) as dram,
+        spacing_of(fp_us - fp_before_us) as fp,
+        spacing_of(util_us - util_before_us) as util,
+        spacing_of(power_us - power_before_us) as power,
+        spacing_of(nvlink_us - nvlink_before_us) as nvlink
     from around
     group by all
 )
 select
     own.device_id,
     own.hour_us,
-    least(
-        coalesce(
-            case when own.gr_spacings >= 4 then own.gr_interval_us end,
-            least(
-                case when before.gr_spacings >= 4 then before.gr_interval_us end,
-                case when after.gr_spacings >= 4 then after.gr_interval_us end
-            ),
-            $default_interval_us
-        ),
-        $interval_us_max
-    ) as gr_interval_us,
-    least(
-        coalesce(
-            case when own.sm_spacings >= 4 then own.sm_interval_us end,
-            least(
-                case when before.sm_spacings >= 4 then before.sm_interval_us end,
-                case when after.sm_spacings >= 4 then after.sm_interval_us end
-            ),
-            $default_interval_us
-        ),
-        $interval_us_max
-    ) as sm_interval_us,
-    least(
-        coalesce(
-            case when own.tensor_spacings >= 4 then own.tensor_interval_us end,
-            least(
-                case when before.tensor_spacings >= 4 then before.tensor_interval_us end,
-                case when after.tensor_spacings >= 4 then after.tensor_interval_us end
-            ),
-            $default_interval_us
-        ),
-        $interval_us_max
-    ) as tensor_interval_us,
-    least(
-        coalesce(
-            case when own.dram_spacings >= 4 then own.dram_interval_us end,
-            least(
-                case when before.dram_spacings >= 4 then before.dram_interval_us end,
-                case when after.dram_spacings >= 4 then after.dram_interval_us end
-            ),
-            $default_interval_us
-        ),
-        $interval_us_max
-    ) as dram_interval_us,
-    least(
-        coalesce(
-            case when own.fp_spacings >= 4 then own.fp_interval_us end,
-            least(
-                case when before.fp_spacings >= 4 then before.fp_interval_us end,
-                case when after.fp_spacings >= 4 then after.fp_interval_us end
-            ),
-            $default_interval_us
-        ),
-        $interval_us_max
-    ) as fp_interval_us,
-    least(
-        coalesce(
-            case when own.util_spacings >= 4 then own.util_interval_us end,
-            least(
-                case when before.util_spacings >= 4 then before.util_interval_us end,
-                case when after.util_spacings >= 4 then after.util_interval_us end
-            ),
-            $default_interval_us
-        ),
-        $interval_us_max
-    ) as util_interval_us,
-    least(
-        coalesce(
-            case when own.power_spacings >= 4 then own.power_interval_us end,
-            least(
-                case when before.power_spacings >= 4 then before.power_interval_us end,
-                case when after.power_spacings >= 4 then after.power_interval_us end
-            ),
-            $default_interval_us
-        ),
-        $interval_us_max
-    ) as power_interval_us,
-    least(
-        coalesce(
-            case when own.nvlink_spacings >= 4 then own.nvlink_interval_us end,
-            least(
-                case when before.nvlink_spacings >= 4 then before.nvlink_interval_us end,
-                case when after.nvlink_spacings >= 4 then after.nvlink_interval_us end
-            ),
-            $default_interval_us
-        ),
-        $interval_us_max
-    ) as nvlink_interval_us
+    least(coalesce(own.gr, least(before.gr, after.gr), $default_interval_us), $interval_us_max) as gr_interval_us,
+    least(coalesce(own.sm, least(before.sm, after.sm), $default_interval_us), $interval_us_max) as sm_interval_us,
+    least(coalesce(own.tensor, least(before.tensor, after.tensor), $default_interval_us), $interval_us_max) as tensor_interval_us,
+    least(coalesce(own.dram, least(before.dram, after.dram), $default_interval_us), $interval_us_max) as dram_interval_us,
+    least(coalesce(own.fp, least(before.fp, after.fp), $default_interval_us), $interval_us_max) as fp_interval_us,
+    least(coalesce(own.util, least(before.util, after.util), $default_interval_us), $interval_us_max) as util_interval_us,
+    least(coalesce(own.power, least(before.power, after.power), $default_interval_us), $interval_us_max) as power_interval_us,
+    least(coalesce(own.nvlink, least(before.nvlink, after.nvlink), $default_interval_us), $interval_us_max) as nvlink_interval_us
 from hourly own
 left join hourly before on before.device_id = own.device_id and before.hour_us = own.hour_us - 3600000000
 left join hourly after on after.device_id = own.device_id and after.hour_us = own.hour_us + 3600000000;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -83,7 +83,7 @@ def test_threads_and_order_change_no_bit(tmp_path: Path, monkeypatch: pytest.Mon
     cursor = Connection.cursor
 
     def parallel(self: Connection) -> Connection:
-        made: Self | Connection = cursor(self)
+        made = cursor(self)
         made.sql("pragma verify_parallelism")  # else so few rows are the work of one thread
         return made
 
