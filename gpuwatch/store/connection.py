@@ -51,7 +51,8 @@ class Connection:
         """Ends the query that runs on this connection or in a workspace of it, from another thread; it raises there."""
         self._connection.interrupt()
         for work in tuple(self._workspaces):
-            work.interrupt()
+            with suppress(duckdb.Error):  # the other thread may have closed it meanwhile
+                work.interrupt()
 
     def close(self) -> None:
         """Closes this connection, and the file with the last one; what was committed is on disk."""
