@@ -234,8 +234,9 @@ def _write_card(card: Mapping[str, Any], source: str, out: Path, paper: str, for
     """Writes the files and prints a summary."""
     from gpuwatch.report import text as report_text
     from gpuwatch.report.files import write
-    from gpuwatch.report.scorecard.document import lead, owners_said, worth
+    from gpuwatch.report.scorecard.document import lead
     from gpuwatch.report.scorecard.files import files
+    from gpuwatch.report.scorecard.plan import left_out_sentence, worth
 
     written = [str(path) for path in write(files(card, source, paper), out)]
     rows = [_row(card, layer) for layer in card["layers"]]
@@ -244,7 +245,7 @@ def _write_card(card: Mapping[str, Any], source: str, out: Path, paper: str, for
     if card["window"] is None:
         foot += [f"{one['what']} {one['fix']}" for one in card["unknown"]]
     foot += [f"{action['rank']}. {action['title']}: {worth(action)}. {action['remedy']}" for action in first]
-    foot += [feedback] if (feedback := owners_said(card)) else []
+    foot += [sentence] if (sentence := left_out_sentence(card)) else []
     foot += [f"Written: {', '.join(written)}"]
     waste = {name: value for name, value in card["waste"].items() if name != "buckets"}
     extra = {

@@ -43,56 +43,57 @@ def title(facts: Facts) -> str:
 
 
 def whose(facts: Facts) -> str:
-    """Whom the report is about."""
+    """The subject of the report."""
     if facts.team is None:
         return "The fleet"
-    return "Held, without a team" if facts.team == UNOWNED else f"Team {name(facts.team)}"
+    return "Unassigned GPU time" if facts.team == UNOWNED else f"Team {name(facts.team)}"
 
 
 def lead(facts: Facts) -> str:
-    """The sentence that says it all: what was paid, against the week before, and how much of it worked."""
+    """The opening sentence: the cost, its change from the previous week, and the productive share."""
     who = whose(facts)
-    verb = "cost" if facts.team is None else "pays"
+    verb = {None: "cost", UNOWNED: "costs"}.get(facts.team, "pays")
     if facts.total.costs or not facts.total.unpriced_gpu_seconds:
-        said = (
-            f"{who} {verb} {report_text.amount_money(facts.total, facts.currency)} in week {facts.week}{trend(facts)}."
-        )
+        cost = report_text.amount_money(facts.total, facts.currency)
+        sentence = f"{who} {verb} {cost} in week {facts.week}{trend(facts)}."
     else:
-        said = f"What {who[0].lower()}{who[1:]} {verb} in week {facts.week} is not known: no rate covers its GPU time."
+        sentence = (
+            f"The cost of {who[0].lower()}{who[1:]} in week {facts.week} is unknown: no rate covers its GPU time."
+        )
     if (part := productive_ratio(facts)) is not None:
-        of = "the GPU time paid for" if facts.team is None else "the GPU time it held"
-        said += f" {report_text.percent(part)} of {of} did productive work."
-    return said
+        of = "the GPU time paid for" if facts.team in (None, UNOWNED) else "the GPU time it held"
+        sentence += f" {report_text.percent(part)} of {of} did productive work."
+    return sentence
 
 
 def budgeted(facts: Facts) -> str:
-    """What is spent of the budget, and how it will end, where one is set."""
+    """What is spent of the budget, and its forecast."""
     budget = facts.budget
     if budget is None:
         return "No budget is set."
-    said = f"Budget of {report_text.money(budget.amount, budget.currency)} for {budget.period}: "
+    sentence = f"Budget of {report_text.money(budget.amount, budget.currency)} for {budget.period}: "
     if budget.spent is None:
-        return f"{said}what is spent of it is not known."
+        return f"{sentence}the amount spent is unknown."
     part = report_text.percent(report_text.ratio(budget.spent, budget.amount))
-    said += f"{report_text.money(budget.spent, budget.currency)} ({part}) is spent"
+    sentence += f"{report_text.money(budget.spent, budget.currency)} ({part}) spent"
     if budget.forecast is None:
-        return f"{said}."
-    said += f", and {report_text.money(budget.forecast, budget.currency)} is expected by its end"
+        return f"{sentence}."
+    sentence += f", {report_text.money(budget.forecast, budget.currency)} expected by the end of the period"
     if budget.forecast_low is not None and budget.forecast_high is not None:
         low, high = (report_text.money(value, budget.currency) for value in (budget.forecast_low, budget.forecast_high))
-        said += f" (between {low} and {high})"
-    return f"{said}."
+        sentence += f" (between {low} and {high})"
+    return f"{sentence}."
 
 
 def _head(facts: Facts) -> tuple[Text | Numbers, ...]:
     lines = [f"{report_text.days(facts.window)}, UTC."]
     if facts.covered != facts.window:
-        lines.append(f"The books cover {report_text.days(facts.covered)}: the numbers are of that time.")
+        lines.append(f"The data covers {report_text.days(facts.covered)}, and so do all numbers.")
     if facts.compared is None:
         begin = report_text.moment(facts.books_from_us)
-        lines.append(f"No comparison with the week before: the books begin on {begin}.")
+        lines.append(f"No comparison with the previous week: the data begins on {begin}.")
     else:
-        lines.append(f"Changes are against {report_text.days(facts.compared)}.")
+        lines.append(f"Changes compare with {report_text.days(facts.compared)}.")
     if facts.closed is not None:
         lines.append(f"The week was closed on {report_text.moment(facts.closed.at_us)} by {name(facts.closed.by)}.")
         if facts.closed.forced is not None:
@@ -126,20 +127,20 @@ def _where(facts: Facts) -> Section:
         Column("", chart=True, part=3),
         Column("Cost", number=True),
         Column("GPU-hours", number=True, wide=True),
-        Column("Part", number=True, part=0.8),
+        Column("Share", number=True, part=0.8),
     ]
     columns += [Column("Change", number=True, wide=True, part=0.9)] if facts.compared is not None else []
     blocks: list[Text | Table] = [
-        *([Text(f"Bars are {_unit(facts, by_cost)}.", "soft")] if whole else []),
+        *([Text(f"Bars show {_unit(facts, by_cost)}.", "soft")] if whole else []),
         Table(tuple(columns), tuple(rows), "fall"),
     ]
     return Section(f"Where it went: {_largest_loss(facts, sizes, whole)}", tuple(blocks))
 
 
 def _unit(facts: Facts, by_cost: bool) -> str:
-    """What bars are as long as."""
+    """What the length of a bar stands for."""
     if by_cost:
-        return "money"
+        return "cost"
     several = len({currency for bucket in listed_buckets(facts) for currency, _ in facts.of(bucket).costs}) > 1
     return f"GPU-hours, because {'there are several currencies' if several else 'some time has no price'}"
 
@@ -178,6 +179,6 @@ def _largest_loss(facts: Facts, sizes: Mapping[str, Fraction], whole: Fraction) 
         return "all of it did productive work"
     amount = bucket_money(facts, bucket)
     return (
-        f"the largest part without productive work is \u201c{BUCKET_WORDS[bucket]}\u201d, {amount} "
+        f"the largest loss is \u201c{BUCKET_WORDS[bucket]}\u201d, {amount} "
         f"({report_text.percent(lost[bucket] / whole)})"
     )

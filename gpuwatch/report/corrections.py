@@ -16,7 +16,7 @@ _Key = tuple[str, str, str | None]
 
 
 def corrections(facts: Facts) -> Section | None:
-    """What was billed in this week of closed periods, by period, reason and team (job, for a team); None where nothing."""
+    """Corrections billed this week by period, reason and team (for a team: job); None without any."""
     if not facts.corrected:
         return None
     groups: dict[_Key, list[Correction]] = defaultdict(list)
@@ -28,7 +28,7 @@ def corrections(facts: Facts) -> Section | None:
     shown, rest = listed[:SHOWN], listed[SHOWN:]
     rows = [_row(facts, [key[0], key[1], _who(facts, key[2])], sums[key]) for key in shown]
     if rest:
-        rows.append(_row(facts, [f"{len(rest):,} more", "in the table files", ""], _sum(rest, sums), "other"))
+        rows.append(_row(facts, [f"{len(rest):,} more", "in the data files", ""], _sum(rest, sums), "other"))
     rows.append(_row(facts, ["Total", "", ""], facts.corrections, "sum"))
     columns = (
         Column("Corrects"),
@@ -37,7 +37,7 @@ def corrections(facts: Facts) -> Section | None:
         Column("Cost", number=True),
         Column("GPU-hours", number=True),
     )
-    text = "A closed period never changes. What turned out otherwise is billed here: it is part of the total, of no bucket."
+    text = "A closed period never changes. Later corrections are billed here: they are part of the total, but of no bucket."
     blocks: tuple[Block, ...] = (Text(text, "soft"), Table(columns, tuple(rows)))
     cost = report_text.amount_money(facts.corrections, facts.currency)
     return Section(f"Corrections of closed periods: {cost}", blocks)
@@ -45,14 +45,14 @@ def corrections(facts: Facts) -> Section | None:
 
 def _row(facts: Facts, texts: list[str], amount: Amount, kind: str = "") -> Row:
     cost = amount.cost_in(facts.currency)
-    said = (
+    money = (
         report_text.amount_money(amount, facts.currency) if cost is None else report_text.plain(cost, 2, facts.currency)
     )
-    return row([*texts, said, report_text.count(amount.gpu_hours)], kind)
+    return row([*texts, money, report_text.count(amount.gpu_hours)], kind)
 
 
 def _who(facts: Facts, who: str | None) -> str:
-    return owner_name(who) if facts.team is None else name(who, "job not told")
+    return owner_name(who) if facts.team is None else name(who, "unknown job")
 
 
 def _sum(keys: Sequence[_Key], sums: dict[_Key, Amount]) -> Amount:

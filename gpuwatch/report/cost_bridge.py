@@ -18,7 +18,7 @@ TITLE = "From the cost of GPU time to what is charged"
 
 @dataclass(frozen=True)
 class Bridge:
-    """Of one owner, in one currency: `at_price` + `policy` + `shared` + `correction` = `charged`."""
+    """One owner's amounts in one currency: `at_price` + `policy` + `shared` + `correction` = `charged`."""
 
     owner: str | None
     at_price: Decimal
@@ -57,7 +57,7 @@ def needed(facts: Facts) -> bool:
 
 
 def bridge(facts: Facts) -> Section | None:
-    """The lines between the waterfall and the bill; nothing where they are the same."""
+    """The steps from the cost chart to the bill; None where both are the same."""
     if not needed(facts):
         return None
     found = bridges(facts)
@@ -65,7 +65,7 @@ def bridge(facts: Facts) -> Section | None:
     if facts.team is not None:
         (one,) = found
         lines = [
-            ("GPU time held, at its price (the waterfall)", one.at_price),
+            ("GPU time held, at its price", one.at_price),
             (line, one.policy),
             ("Idle, stranded and shared costs that the policy passes on", one.shared),
             ("Corrections of closed periods", one.correction),
@@ -85,22 +85,22 @@ def bridge(facts: Facts) -> Section | None:
     if rest:
         rows.append(_row(f"{len(rest)} more", _sum(rest), parts, facts.currency, "other"))
     rows.append(_row("Total", _sum(found), parts, facts.currency, "sum"))
-    text = f"{sentence}; every line adds up to what is charged."
+    text = f"{sentence}; each row adds up to what is charged."
     return Section(TITLE, (Text(text, "soft"), Table(columns, tuple(rows))))
 
 
 def _difference(facts: Facts) -> tuple[str, str, str]:
-    """Why held time is not charged at its price: as a column, a line and a sentence."""
+    """Why held time is not charged at its price: a column title, a row label and a sentence."""
     version = facts.versions.policies
     policy = f"Policy version {version}" if version else "The policy in force"
-    line = f"{policy}: what is paid for that time, instead of its price"
-    sentence = f"{policy} charges otherwise than by the time that each team held"
+    line = f"{policy}: charge for that time minus its price"
+    sentence = f"{policy} charges differently from the price of the time that each team held"
     if facts.closed is None:
         return "Policy", line, sentence
-    later = "charges are frozen, and the books changed after the closing"
+    later = "charges are frozen, and data changed after the closing"
     if version:
-        return "Policy, closing", f"{line}; what changed after the closing", f"{sentence}; {later}"
-    return "Since closing", "What changed in the books after the closing", f"{later[0].upper()}{later[1:]}"
+        return "Policy, closing", f"{line}; changes after the closing", f"{sentence}; {later}"
+    return "Since closing", "Data that changed after the closing", f"{later[0].upper()}{later[1:]}"
 
 
 def _sum(many: tuple[Bridge, ...]) -> Bridge:
@@ -115,5 +115,5 @@ def _row(label: str, one: Bridge, parts: Iterable[str], currency: str | None, ki
 
 
 def _exact(amount: Decimal, currency: str | None) -> str:
-    """To the cent: these lines are for those who add them up."""
+    """To the cent, so that readers can add up the rows."""
     return report_text.plain(amount, 2, currency)

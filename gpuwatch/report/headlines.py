@@ -1,4 +1,4 @@
-"""The numbers that a report opens with, each beside the week before."""
+"""The numbers at the top of a report, each with its change from the previous week."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpuwatch.report.facts import PRODUCTIVE, Amount, Facts
 MOST = 5
 """Headline numbers of a page."""
 UNSEEN_MAX = Decimal("0.9")
-"""Part of the held time that nobody measured, above which nobody can say what it did."""
+"""Unmeasured share of the held time above which its productive share is unknown."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A number, what it is, its exact value, and how it moved (empty: nothing to compare with)."""
+    """A number with its label, exact value and change (empty: nothing to compare with)."""
 
     label: str
     value: str
@@ -28,18 +28,18 @@ class Headline:
 
 
 def headlines(facts: Facts) -> tuple[Headline, ...]:
-    """At most MOST numbers: paid, of the budget where one is set, productive, its price, held idle, and else what nobody
-    or everybody held.
+    """At most MOST numbers: cost, budget if there is one, productive time, its price, held idle; then unallocated time for
+    the fleet, or the time held for a team.
     """
     found = [_paid(facts), *_budget(facts)]
     found += [_productive(facts), _price(facts), _cost("Held idle", facts, "hoarded")]
-    found.append(_held_hours(facts) if facts.team is not None else _cost("Held by nobody", facts, *FREE_BUCKETS))
+    found.append(_held_hours(facts) if facts.team is not None else _cost("Unallocated", facts, *FREE_BUCKETS))
     return tuple(found[:MOST])
 
 
 def productive_ratio(facts: Facts, before: bool = False) -> Fraction | None:
-    """Productive part of all GPU time paid for (of the time held, for a team); None of no time, and where (nearly)
-    nothing of what was held was measured.
+    """Productive share of all GPU time paid for (for a team: of the time it held); None without any time, and where
+    (nearly) none of the held time was measured.
     """
     held = facts.of(*HELD_BUCKETS, before=before).gpu_seconds
     if facts.of("unobserved", before=before).gpu_seconds > held * UNSEEN_MAX:
@@ -49,7 +49,7 @@ def productive_ratio(facts: Facts, before: bool = False) -> Fraction | None:
 
 
 def price_of_work(facts: Facts, before: bool = False) -> Fraction | None:
-    """Cost of a productive GPU-hour; None where the cost or what was productive is not known, or nothing was productive."""
+    """Cost of a productive GPU-hour; None where the cost or the productive time is unknown or zero."""
     if productive_ratio(facts, before) is None:
         return None
     cost = (facts.total_before or Amount()).cost_in(facts.currency) if before else facts.total.cost_in(facts.currency)
@@ -58,20 +58,20 @@ def price_of_work(facts: Facts, before: bool = False) -> Fraction | None:
 
 
 def trend(facts: Facts) -> str:
-    """`, up 3 % on the week before`; empty where nothing can be compared."""
+    """`, up 3 % from the previous week`; empty where nothing can be compared."""
     if facts.total_before is None:
         return ""
     now, before = facts.total.cost_in(facts.currency), facts.total_before.cost_in(facts.currency)
     if now is None or before is None:
         return ""
-    said = report_text.change(now, before)
-    if said.startswith(("▲", "▼")):
-        return f", {'up' if said[0] == '▲' else 'down'} {said[2:]} on the week before"
-    return ", as much as the week before" if said == "same" else ""
+    change = report_text.change(now, before)
+    if change.startswith(("▲", "▼")):
+        return f", {'up' if change[0] == '▲' else 'down'} {change[2:]} from the previous week"
+    return ", the same as the previous week" if change == "same" else ""
 
 
 def compared_cost(facts: Facts, now: Amount, before: Amount | None) -> str:
-    """How an amount of money moved, in words; empty where either is not known whole."""
+    """The change of a cost, in words; empty where either cost is not fully known."""
     cost = now.cost_in(facts.currency)
     other = None if before is None else before.cost_in(facts.currency)
     return "" if cost is None else report_text.change(cost, other)
@@ -88,7 +88,7 @@ def _budget(facts: Facts) -> list[Headline]:
     budget = facts.budget
     if budget is None:
         return []
-    label = f"Of the budget for {budget.period}"
+    label = f"Budget used, {budget.period}"
     whole = report_text.money(budget.amount, budget.currency)
     if budget.spent is None:
         return [Headline(label, report_text.MISSING, f"of {budget.amount:f} {budget.currency}", f"of {whole}")]
@@ -109,12 +109,12 @@ def _price(facts: Facts) -> Headline:
     before = price_of_work(facts, before=True) if facts.compared is not None else None
     label = "Per productive GPU-hour"
     if now is None:
-        return Headline(label, report_text.MISSING, "needs a price for every hour, and work", "")
+        return Headline(label, report_text.MISSING, "requires a price for every hour, and productive time", "")
     return Headline(label, report_text.money(now, facts.currency), f"{float(now):.6f}", report_text.change(now, before))
 
 
 def listed_buckets(facts: Facts) -> list[str]:
-    """In their one order; a team has none of those that nobody holds."""
+    """The buckets in listed order; unallocated ones for the fleet only."""
     return [b for b in BUCKET_WORDS if facts.team is None or b not in FREE_BUCKETS]
 
 

@@ -1,4 +1,4 @@
-"""What a message says of a report: one line that decides, a few fields, and where the files are. Pure."""
+"""A report in a message: one sentence, a few numbers, and where the files are. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gpuwatch.report.headlines import headlines
 from gpuwatch.report.top_waste import owner
 
 WASTES = 5
-"""Findings that a message names."""
+"""Findings in a message."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A report in a message. `team` is None for the fleet's; `stem` names its files below the report directory."""
+    """A report in a message. `team` is None for the fleet; `stem` names its files below the report directory."""
 
     week: str
     team: str | None
@@ -37,18 +37,18 @@ class Summary:
     stem: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary as JSON has it."""
+        """The summary as JSON."""
         return asdict(self)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Summary:
-        """A summary from its JSON. Raises ValueError for what is none."""
+    def of(cls, stored: Mapping[str, Any]) -> Summary:
+        """A summary from its JSON. Raises ValueError for anything else."""
         try:
-            lists = {name: tuple(tuple(str(part) for part in item) for item in told[name]) for name in _LISTS}
-            texts = {name: str(told[name]) for name in _TEXTS}
-            team = told["team"]
+            lists = {name: tuple(tuple(str(part) for part in item) for item in stored[name]) for name in _LISTS}
+            texts = {name: str(stored[name]) for name in _TEXTS}
+            team = stored["team"]
         except (KeyError, TypeError) as error:
-            raise ValueError(f"no report summary ({type(error).__name__})") from error
+            raise ValueError(f"not a report summary ({type(error).__name__})") from error
         return cls(**texts, **lists, team=None if team is None else str(team))  # type: ignore[arg-type]
 
 
@@ -57,14 +57,14 @@ _TEXTS = ("week", "title", "window", "lead", "budget", "quality", "stem")
 
 
 def _wastes(finding: Finding) -> bool:
-    """Whether a finding says that something is wasted: much of it, or an amount without a price."""
+    """Whether a finding claims waste, with or without a price."""
     if finding.wasted_cost is None:
         return Decimal(finding.wasted_gpu_seconds) > 0
     return Decimal(finding.wasted_cost) > 0
 
 
 def summary(facts: Facts, stem: str) -> Summary:
-    """What to say of a report whose files are named `stem`."""
+    """The summary of a report whose files are named `stem`."""
     listed = [f for f in facts.findings if f.state != "exempt" and _wastes(f)][:WASTES]
     measured = facts.quality.unobserved_ratio
     quality = (

@@ -20,7 +20,7 @@ SLICES_SHOWN = 10
 MODELS_SHOWN = 12
 LABEL_SHOWN = 48
 """Characters of a name in a table: two lines."""
-OTHERS = "the others, in the table files"
+OTHERS = "the others, in the data files"
 
 
 def payers(facts: Facts) -> Section:
@@ -37,21 +37,21 @@ def payers(facts: Facts) -> Section:
     if facts.team is not None and facts.jobs:
         shown = _bounded(list(facts.jobs), JOBS_SHOWN)
         count = len(facts.jobs)
-        blocks.append(Heading(f"{count:,} {'job' if count == 1 else 'jobs'}, the dearest first"))
+        blocks.append(Heading(f"{count:,} {'job' if count == 1 else 'jobs'}, most expensive first"))
         blocks.append(_table(facts, "job", shown, total=False))
     return Section(_title(facts, people, listed), tuple(blocks))
 
 
 def _people(facts: Facts) -> list[Payer]:
-    """What each team or user pays in all: for what they held, and what a policy passes on to them. The dearest first."""
+    """What each team or user pays in total: for what they held, and what a policy passes on. Most expensive first."""
     found: dict[tuple[str | None, bool], Payer] = {}
     for payer in facts.payers:
         if payer.kind not in ("allocated", "shared"):
             continue
-        nobody = payer.kind == "shared" and payer.name is None
-        key, known = (payer.name, nobody), found.get((payer.name, nobody))
+        ownerless = payer.kind == "shared" and payer.name is None
+        key, known = (payer.name, ownerless), found.get((payer.name, ownerless))
         if known is None:
-            found[key] = replace(payer, kind="shared" if nobody else "allocated")
+            found[key] = replace(payer, kind="shared" if ownerless else "allocated")
         else:
             before = None if known.before is None or payer.before is None else known.before + payer.before
             buckets = known.buckets or payer.buckets
@@ -64,7 +64,7 @@ def _money(amount: Amount) -> Decimal:
 
 
 def models(facts: Facts) -> Section | None:
-    """What each GPU model cost; nothing where there is one model only."""
+    """The cost of each GPU model; None where there is only one."""
     groups: dict[str | None, list[ModelUse]] = defaultdict(list)
     for use in facts.models:
         groups[use.gpu_model].append(use)
@@ -79,37 +79,37 @@ def models(facts: Facts) -> Section | None:
         held = sum((u.amount.gpu_seconds for u in uses if u.kind == "allocated"), Decimal(0))
         part = report_text.percent(report_text.ratio(held, amount.gpu_seconds)) if amount.gpu_seconds else ""
         shared = model is None and not amount.gpu_seconds
-        cells = ["Costs of no GPU" if shared else _model(model), cost, report_text.count(amount.gpu_hours)]
+        cells = ["Costs without a GPU" if shared else _model(model), cost, report_text.count(amount.gpu_hours)]
         rows.append(row([*cells, part] if facts.team is None else cells))
     columns = [Column("Model", part=3), Column("Cost", number=True), Column("GPU-hours", number=True)]
     columns += [Column("Held", number=True)] if facts.team is None else []
     blocks: list[Block] = [Table(tuple(columns), tuple(rows))]
     if rest:
         blocks.append(Text(f"{len(rest)} more: {OTHERS}.", "soft"))
-    return Section(f"GPU models: most for {_model(shown[0][0])}", tuple(blocks))
+    return Section(f"GPU models: {_model(shown[0][0])} costs the most", tuple(blocks))
 
 
 def _model(model: str | None) -> str:
-    return name((model or "").removeprefix("NVIDIA "), "model not told")
+    return name((model or "").removeprefix("NVIDIA "), "unknown model")
 
 
 def _title(facts: Facts, payers: Sequence[Payer], listed: Sequence[Payer]) -> str:
     people = [p for p in payers if p.name is not None and p.name != UNOWNED]
     if not people:
-        return "Who pays: nobody held a GPU"
+        return "Who pays: no GPU was held"
     first = people[0]
     who = f"{'team' if facts.team is None else 'user'} {name(first.name)}"
     cost, whole = first.amount.cost_in(facts.currency), facts.total.cost_in(facts.currency)
     if cost is None or not whole:
         return f"Who pays: {who} held the most"
-    said = report_text.money(cost, facts.currency)
+    shown_cost = report_text.money(cost, facts.currency)
     if first in listed:
-        # The figure of its row, which is rounded so that all add up.
+        # The figure of its row, rounded so that all rows add up.
         costs = [payer.amount.cost_in(facts.currency) for payer in listed]
         places = report_text.places_of(costs)
         shown = report_text.figures(costs, places)[listed.index(first)]
-        said = said if shown is None else report_text.figure(shown, places, facts.currency)
-    return f"Who pays: most by {who}, {said} ({report_text.percent(Fraction(cost / whole))})"
+        shown_cost = shown_cost if shown is None else report_text.figure(shown, places, facts.currency)
+    return f"Who pays: {who} pays the most, {shown_cost} ({report_text.percent(Fraction(cost / whole))})"
 
 
 def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table:
@@ -121,11 +121,11 @@ def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table
     columns += [Column("Productive", number=True, wide=True), Column("Held idle", number=True, wide=True)]
     columns += [Column("Change", number=True)] if word != "job" and facts.compared is not None else []
     costs = [row.amount.cost_in(facts.currency) for row in rows]
-    said = report_text.cells([row.amount for row in rows], facts.currency)
+    shown_costs = report_text.cells([row.amount for row in rows], facts.currency)
     largest = max((abs(c) for c, r in zip(costs, rows, strict=True) if c is not None and _bars(r)), default=Decimal(0))
-    body = [_row(facts, word, row, cost, largest, clusters) for row, cost in zip(rows, said, strict=True)]
+    body = [_row(facts, word, row, cost, largest, clusters) for row, cost in zip(rows, shown_costs, strict=True)]
     if total:
-        # Rows are rounded so that they add up: the total needs no rounding of its own.
+        # Rows are rounded so that they add up to the total.
         shown = report_text.cells([facts.total], facts.currency, report_text.places_of(costs))[0]
         whole = Payer("Total", facts.total, facts.total_before, kind="total")
         body.append(_row(facts, word, whole, shown, Decimal(0), clusters))
@@ -133,7 +133,7 @@ def _table(facts: Facts, word: str, rows: Sequence[Payer], total: bool) -> Table
 
 
 def _bars(row: Payer) -> bool:
-    """Whether a row is one of those that are compared by length."""
+    """Whether a row has a bar."""
     return row.kind == "allocated"
 
 
@@ -157,13 +157,13 @@ def _label(word: str, row: Payer) -> str:
     if row.kind in ("other", "total", "correction"):
         return str(row.name)
     if row.kind == "shared":
-        return "Passed on by the policy, of no user"
+        return "Passed on by a policy, no user"
     return _own(word, row.name)
 
 
 def _own(word: str, who: str | None) -> str:
-    said = owner_name(who) if word == "team" and who is not None else name(who, f"{word} not told")
-    return said if len(said) <= LABEL_SHOWN else f"{said[: LABEL_SHOWN - 1]}…"
+    label = owner_name(who) if word == "team" and who is not None else name(who, f"unknown {word}")
+    return label if len(label) <= LABEL_SHOWN else f"{label[: LABEL_SHOWN - 1]}…"
 
 
 def _bounded(rows: list[Payer], most: int) -> list[Payer]:
@@ -179,7 +179,7 @@ def _bounded(rows: list[Payer], most: int) -> list[Payer]:
 
 
 def slices(facts: Facts) -> Section | None:
-    """MIG slices by who held them and of which size; nothing where there is no slice."""
+    """MIG slices by owner and size; None where there is no slice."""
     remainder = facts.of("mig_remainder")
     if not facts.slices and not remainder.gpu_seconds:
         return None
@@ -203,7 +203,7 @@ def slices(facts: Facts) -> Section | None:
     costs = report_text.cells([line.amount for line in shown], facts.currency)
     rows = tuple(line.row(facts, cost) for line, cost in zip(shown, costs, strict=True))
     more = len(lines) - len(shown)
-    note = "A slice counts as its share of the GPU. Idle and busy are of the slice itself."
+    note = "A slice counts as its share of the GPU. Idle and busy refer to the slice itself."
     if remainder.gpu_seconds and facts.team is None:
         cost = bucket_money(facts, "mig_remainder")
         worth = f"cost {cost}" if remainder.costs else "have no price"
@@ -218,7 +218,7 @@ def slices(facts: Facts) -> Section | None:
 
 def _slices_title(facts: Facts) -> str:
     if not facts.slices:
-        return "MIG slices: none was held"
+        return "MIG slices: none held"
     total = added(hold.amount for hold in facts.slices)
     slices_ = len({(hold.cluster, hold.slice) for hold in facts.slices})
     device = sum((hold.device_seconds for hold in facts.slices), Decimal(0))
@@ -238,7 +238,7 @@ class _Line:
         self.idle_seconds = sum((hold.idle_seconds for hold in holds), Decimal(0))
 
     def busy(self) -> float | None:
-        """Mean over the time that was measured, None where none was."""
+        """Mean over the measured time, None without any."""
         known = [(hold.busy_ratio, float(hold.device_seconds)) for hold in self.holds if hold.busy_ratio is not None]
         weight = sum(seconds for _, seconds in known)
         return sum(busy * seconds for busy, seconds in known) / weight if weight else None
@@ -247,7 +247,7 @@ class _Line:
         """The line as a row of the table."""
         who, model, profile = self.key
         shares = {hold.share for hold in self.holds}
-        # Beside a remainder the same profile counts another share of its GPU.
+        # On a GPU with a remainder the same profile has another share.
         share = f", {shares.pop()} of it" if len(shares) == 1 else ""
         return row(
             [

@@ -1,4 +1,4 @@
-"""Numbers as a person says them: $48.2 k, 1,284 GPU-h, 37 %."""
+"""Numbers for people: $48.2 k, 1,284 GPU-h, 37 %."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from gpuwatch.core.money import Number, format_quantity, largest_remainder
 from gpuwatch.report.facts import HOUR_S, Amount
 
 SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
-MISSING = "not known"
+MISSING = "unknown"
 NO_PRICE = "no price"
 GAP = "\u00a0"
 """Between a number and its unit: never a line break."""
 MINUS = "\u2212"
 STEPS = ((Fraction(10**9), "bn"), (Fraction(10**6), "M"), (Fraction(10**3), "k"))
 DIGITS = 3
-"""Significant digits that somebody says aloud."""
+"""Significant digits of an amount in a sentence."""
 SAME_RATIO = Fraction(1, 200)
-"""A smaller change is none."""
+"""A smaller change counts as none."""
 NINE = Fraction(995, 100)
-"""From here on a number is said without a decimal: 9.96 is 10."""
+"""From here on a number has no decimal: 9.96 shows as 10."""
 MANY_TIMES = 10
-"""A growth above this is said as a factor."""
+"""Growth above this shows as a factor."""
 
 
 def money(value: Number, currency: str | None) -> str:
@@ -36,7 +36,7 @@ def money(value: Number, currency: str | None) -> str:
 
 
 def amount_money(amount: Amount, currency: str | None = None) -> str:
-    """An amount's money: all its currencies, and what lacks a price; `currency` names the unit of nothing at all."""
+    """The money of an amount in all its currencies, and the time without a price; `currency` is the unit of zero."""
     parts = [money(cost, each) for each, cost in amount.costs]
     if amount.unpriced_gpu_seconds:
         lacking = f"{hours(Fraction(amount.unpriced_gpu_seconds) / HOUR_S)} without price"
@@ -68,12 +68,12 @@ def column(values: Sequence[Decimal | None], currency: str | None, places: int |
 
 
 def cells(amounts: Sequence[Amount], currency: str | None, places: int | None = None) -> list[str]:
-    """A column of amounts: as `column` where the cost is known whole, in words where there are several currencies or some
+    """A column of amounts: as `column` where the cost is fully known, in words where there are several currencies or some
     time has no price.
     """
     costs = [amount.cost_in(currency) for amount in amounts]
-    said = zip(amounts, costs, column(costs, currency, places), strict=True)
-    return [amount_money(amount, currency) if cost is None else text for amount, cost, text in said]
+    rows = zip(amounts, costs, column(costs, currency, places), strict=True)
+    return [amount_money(amount, currency) if cost is None else text for amount, cost, text in rows]
 
 
 def plain(value: Decimal, places: int, currency: str | None) -> str:
@@ -117,7 +117,7 @@ def percent(ratio: Number | float | None) -> str:
 
 
 def ratio(part: Number, whole: Number) -> Fraction | None:
-    """part / whole, None of nothing."""
+    """part / whole, None where the whole is zero."""
     return Fraction(part) / Fraction(whole) if whole else None
 
 
@@ -148,7 +148,7 @@ def points(now: Number | None, before: Number | None) -> str:
 
 
 def days(window: Window) -> str:
-    """`Monday 16 to Sunday 22 November 2026`; with hours where the ends are no midnights."""
+    """`Monday 16 to Sunday 22 November 2026`; with times where an end is not midnight."""
     start, end = from_us(window.start_us), from_us(window.end_us)
     if start.time() == end.time() == start.replace(hour=0, minute=0, second=0, microsecond=0).time():
         last = end - timedelta(days=1)
@@ -168,7 +168,7 @@ def moment(at_us: int) -> str:
 
 
 def instant(at_us: int) -> str:
-    """`21 Nov 06:00`, UTC: where the year is plain."""
+    """`21 Nov 06:00`, UTC: where the year is obvious."""
     at = from_us(at_us)
     return f"{at.day} {at:%b %H:%M}"
 
@@ -181,7 +181,7 @@ def _prefix(currency: str | None) -> str:
 
 def _short(size: Fraction) -> str:
     for step, unit in STEPS:
-        # 999.6 is said as 1.00 k.
+        # 999.6 shows as 1.00 k.
         if size >= step * Fraction(9995, 10000):
             return f"{_significant(size / step)}{GAP}{unit}"
     return _significant(size) if size >= 100 else format_quantity(size, 0 if size == 0 else 2)

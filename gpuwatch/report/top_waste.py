@@ -1,4 +1,4 @@
-"""What was wasted and by whom: the dearest findings with their remedy, and idle GPUs that others waited for. Pure."""
+"""The largest waste and its owners: top findings with their remedy, and idle GPUs that others waited for. Pure."""
 
 from __future__ import annotations
 
@@ -18,58 +18,56 @@ WAITED_SHOWN = 10
 
 
 def wastes(facts: Facts) -> Section:
-    """The dearest findings of the week, each with its owner and what to do. Exempt ones are counted only."""
+    """The most expensive findings of the week, each with its owner and remedy. Exempt ones are only counted."""
     listed = [f for f in facts.findings if f.state != "exempt"]
     exempt = len(facts.findings) - len(listed)
-    notes = [f"{exempt} more {'is' if exempt == 1 else 'are'} exempt by decision of the owner."] if exempt else []
+    notes = [f"{exempt} more {'is' if exempt == 1 else 'are'} exempt by the owner's decision."] if exempt else []
     if not listed:
-        text = "No finding in this week. What could not be judged is named below, under data quality."
-        return Section("The largest wastes: none found", tuple(Text(t) for t in (text, *notes)))
+        text = "No findings this week. Data quality, below, lists what could not be evaluated."
+        return Section("Largest waste: none found", tuple(Text(t) for t in (text, *notes)))
     shown = listed[:FINDINGS_SHOWN]
     if len(listed) > len(shown):
         rest = len(listed) - len(shown)
-        notes.insert(0, f"{rest:,} smaller {'one is' if rest == 1 else 'ones are'} in the table files.")
+        notes.insert(0, f"{rest:,} smaller {'one is' if rest == 1 else 'ones are'} in the data files.")
     count = f"{len(listed):,} {'finding' if len(listed) == 1 else 'findings'}"
-    since = "Amounts since the waste began, which may be before this week."
+    since = "Amounts count from the start of each finding, which may be before this week."
     blocks: list[Block] = [Text(" ".join([since, *notes]), "soft"), *(_card(facts, finding) for finding in shown)]
-    return Section(f"The largest wastes: {count}{_sum(facts, listed)}", tuple(blocks))
+    return Section(f"Largest waste: {count}{_sum(facts, listed)}", tuple(blocks))
 
 
 def waited(facts: Facts) -> Section:
-    """Idle time that was held while requests of other teams waited; told as unknown where nobody said what waited."""
+    """Idle time that was held while requests of other teams waited; unknown without data on waiting requests."""
     found = facts.waited
     title = "Held idle while others waited"
     if found is None:
-        text = "No scheduler said what waited in this week, so nobody can say. Import sacct or the queue's objects."
-        return Section(f"{title}: not known", (Text(text),))
+        text = "No scheduler reported waiting requests this week. Import sacct, or the queue's objects."
+        return Section(f"{title}: unknown", (Text(text),))
     if not found.amount.gpu_seconds:
-        text = (
-            "No GPU was idle through a whole hour in which a request of another team waited that it would have fitted."
-        )
+        text = "No GPU was idle for a whole hour while a request of another team waited that it could have served."
         return Section(f"{title}: none", (Text(text),))
     cost = report_text.amount_money(found.amount, facts.currency)
     hours = report_text.hours(found.amount.gpu_hours)
     requests = f"{found.requests:,} {'request' if found.requests == 1 else 'requests'}"
     if facts.team is None:
-        text = f"For at least {hours}, GPUs stood idle in one team's hands while requests of another waited that they "
-        text += f"would have fitted ({cost}). Only hours that were idle throughout count, so the true number is higher."
+        text = f"At least {hours} were held idle while requests of other teams waited that these GPUs could have "
+        text += f"served ({cost}). Only hours that were idle throughout count, so the true number is higher."
     else:
-        text = f"At least {hours} of GPUs that you held and did not use would have fitted {requests} of other teams "
-        text += f"that waited meanwhile ({cost}). Only hours that were idle throughout count."
+        text = f"At least {hours} that you held idle could have served {requests} of other teams that were waiting "
+        text += f"({cost}). Only hours that were idle throughout count."
     blocks: list[Block] = [Text(text)]
     if facts.team is None:
         ranked = sorted(facts.waited_by.items(), key=lambda item: (-item[1].amount.gpu_seconds, item[0]))
         columns = (
-            Column("Team that held them", part=3),
+            Column("Held by team", part=3),
             Column("GPU-hours", number=True),
             Column("Cost", number=True),
-            Column("Requests that waited", number=True, part=1.5),
+            Column("Waiting requests", number=True, part=1.5),
         )
         shown = ranked[:WAITED_SHOWN]
         rows = [
             row(
                 [
-                    "Held, no team known" if team == UNOWNED else name(team),
+                    "No team assigned" if team == UNOWNED else name(team),
                     report_text.count(each.amount.gpu_hours),
                     report_text.amount_money(each.amount, facts.currency),
                     f"{each.requests:,}",
@@ -79,7 +77,7 @@ def waited(facts: Facts) -> Section:
         ]
         blocks.append(Table(columns, tuple(rows)))
         if len(ranked) > len(shown):
-            blocks.append(Text(f"{len(ranked) - len(shown)} more teams are in the table files.", "soft"))
+            blocks.append(Text(f"{len(ranked) - len(shown)} more teams are in the data files.", "soft"))
     return Section(f"{title}: at least {cost}", tuple(blocks))
 
 
@@ -91,7 +89,7 @@ def _sum(facts: Facts, listed: Sequence[Finding]) -> str:
 
 
 def a_day(finding: Finding) -> Fraction | None:
-    """Money a day while it lasted, at least an hour of it; None where it has no price."""
+    """Cost a day while it lasted, over at least an hour; None without a price."""
     if finding.wasted_cost is None:
         return None
     elapsed = parse_rfc3339(finding.last_seen_at) - parse_rfc3339(finding.started_at)
@@ -99,10 +97,10 @@ def a_day(finding: Finding) -> Fraction | None:
 
 
 def owner(facts: Facts, finding: Finding) -> str:
-    """`team search, user ann`; of a team's own report only the user."""
-    team = "no team known" if finding.team == UNOWNED else f"team {name(finding.team)}"
+    """`team search, user ann`; in a team's own report only the user."""
+    team = "no team assigned" if finding.team == UNOWNED else f"team {name(finding.team)}"
     parts = [] if facts.team is not None else [team]
-    parts += [f"user {name(finding.user)}" if finding.user else "user not told"]
+    parts += [f"user {name(finding.user)}" if finding.user else "user unknown"]
     return ", ".join(parts)
 
 
@@ -111,7 +109,7 @@ def _card(facts: Facts, finding: Finding) -> Card:
     begun, daily = parse_rfc3339(finding.started_at), a_day(finding)
     lost = report_text.NO_PRICE if finding.wasted_cost is None else _lost(finding)
     over = (
-        f"since {report_text.instant(begun)} UTC, still going on"
+        f"ongoing since {report_text.instant(begun)} UTC"
         if finding.ended_at is None
         else f"{report_text.instant(begun)} to {report_text.instant(parse_rfc3339(finding.ended_at))} UTC"
     )

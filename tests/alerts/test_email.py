@@ -168,7 +168,7 @@ def note(team: str | None = "vision", **words: Any) -> Summary:
         "team": team,
         "title": f"{title}: GPU spend, week 2026-W45",
         "window": "Monday 2 to Sunday 8 November 2026, UTC",
-        "lead": f"{title} pays $12.00 in week 2026-W45, up 50 % on the week before.",
+        "lead": f"{title} pays $12.00 in week 2026-W45, up 50 % from the previous week.",
         "budget": "No budget is set.",
         "numbers": (("To pay", "$12.00", "▲ 50 %"), ("Held idle", "$3.00", "")),
         "wastes": (("GPUs held and idle: job 4711", "user ann", "$3.00", "Release the devices."),),
@@ -551,7 +551,7 @@ def test_slack_gets_a_line_and_a_link(state: State, clock: Clock) -> None:
             assert 3 == await sender(state, clock).deliver_due()
             (body,) = team.bodies
             assert (
-                ":page_facing_up: *Team vision pays $12.00 in week 2026-W45, up 50 % on the week before.*"
+                ":page_facing_up: *Team vision pays $12.00 in week 2026-W45, up 50 % from the previous week.*"
                 == body["blocks"][0]["text"]["text"]
             )
             assert ["To pay", "Held idle", "Top waste"] == [

@@ -232,7 +232,7 @@ def test_a_state_that_cannot_be_reached(bare: Api, monkeypatch: pytest.MonkeyPat
     def gone(self: State) -> None:
         raise StoreError("state: disk is gone")
 
-    monkeypatch.setattr(State, "rates", gone)
+    monkeypatch.setattr("gpuwatch.api.routes.billing.rates.load_rates", gone)
 
     assert 503 == bare.get("/api/v1/rates").status_code
 

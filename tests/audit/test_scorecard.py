@@ -26,7 +26,7 @@ from gpuwatch.findings.repository import Action, Actions
 from gpuwatch.ledger.hours import FREE_BUCKETS, HELD_BUCKETS
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
-from gpuwatch.report.scorecard.document import owners_said
+from gpuwatch.report.scorecard.plan import left_out_sentence
 from gpuwatch.rules import layers
 from gpuwatch.rules.rule import layer_of, rules
 from tests.worlds.detectors import IDLE, WORK, World, us
@@ -482,7 +482,7 @@ def test_what_owners_said_is_heeded(world: World, action: str, verdict: str | No
     assert (0, left_out) == (before["left_out"], found["left_out"])
     assert left_out == len(before["actions"]) - len(found["actions"])
     assert bool(left_out) is all(key not in one["keys"] for one in found["actions"])
-    assert bool(left_out) is (f"Left out: {left_out} finding " in owners_said(found))
+    assert bool(left_out) is (f"Left out: {left_out} finding " in left_out_sentence(found))
     assert (before["waste"], before["layers"][2]["cost"]) == (found["waste"], found["layers"][2]["cost"])
 
     owners.act(Action(key, "reopen", None, "again", "ada", NOW_US - 1))

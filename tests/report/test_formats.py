@@ -257,9 +257,9 @@ def test_a_budget_is_told_and_its_lack_too(fleet: Fleet) -> None:
     told = str(document(replace(none, budget=budget)).head).replace("\\xa0", " ")
 
     assert "No budget is set." in str(document(none).head)
-    assert "Budget of $100 for 2026-11: $7.00 (7.0 %) is spent, and $30.00 is expected by its end" in told
+    assert "Budget of $100 for 2026-11: $7.00 (7.0 %) spent, $30.00 expected by the end of the period" in told
     assert "between $20.00 and $40.00" in told
-    assert ("Of the budget for 2026-11", "7.0\u00a0%", "$7.00 of $100") in [
+    assert ("Budget used, 2026-11", "7.0\u00a0%", "$7.00 of $100") in [
         (h.label, h.value, h.change) for h in headlines(replace(none, budget=budget))
     ]
     assert MOST == len(headlines(replace(none, budget=budget)))
@@ -308,5 +308,5 @@ def test_a_summary_survives_the_outbox(fleet: Fleet) -> None:
     made = summary(facts(fleet), f"{WEEK}/fleet")
 
     assert made == Summary.of(json.loads(json.dumps(made.as_dict())))
-    with pytest.raises(ValueError, match="no report summary"):
+    with pytest.raises(ValueError, match="not a report summary"):
         Summary.of({"week": "x"})

@@ -162,7 +162,7 @@ def test_nothing_is_compared_in_the_first_week(fleet: Fleet) -> None:
     """No change is better than a change from nothing."""
     text = Read(fleet.files(BEFORE)["fleet.html"]).text
 
-    assert "No comparison with the week before: the books begin on 26 October 2026 00:00." in text
+    assert "No comparison with the previous week: the data begins on 26 October 2026 00:00." in text
     assert "▲" not in text
     assert "▼" not in text
 
@@ -194,15 +194,15 @@ def test_the_page_says_it_in_order(fleet: Fleet) -> None:
 
     assert [
         "The fleet: GPU spend, week 2026-W45",
-        "Where it went: the largest part without productive work is “Held idle”, $6.00 (50 %)",
-        "The largest wastes: 1 finding, $5.97 since they began",
-        "Held idle while others waited: not known",
-        "Who pays: most by team ants, $6.00 (50 %)",
+        "Where it went: the largest loss is “Held idle”, $6.00 (50 %)",
+        "Largest waste: 1 finding, $5.97 since they began",
+        "Held idle while others waited: unknown",
+        "Who pays: team ants pays the most, $6.00 (50 %)",
         "Data quality",
         "How this was computed",
         "What the buckets hold",
     ] == [heading.replace("\u00a0", " ") for heading in page.headings]
-    assert "The fleet cost $12.00 in week 2026-W45, as much as the week before. 50 % of" not in page.text
+    assert "The fleet cost $12.00 in week 2026-W45, the same as the previous week. 50 % of" not in page.text
     assert "16 November" not in page.text
 
 
@@ -210,7 +210,7 @@ def test_a_team_page_is_about_the_team(fleet: Fleet) -> None:
     """Its own money against its own week before; no bucket that nobody holds."""
     text = Read(fleet.files()["team-ants.html"]).text
 
-    assert "Team ants pays $6.00 in week 2026-W45, up 50 % on the week before." in text
+    assert "Team ants pays $6.00 in week 2026-W45, up 50 % from the previous week." in text
     assert "Free but stranded" not in text
     assert "ant-1" in text
 
@@ -276,9 +276,9 @@ def test_what_has_no_rate_is_missing_and_not_free(tmp_path: Path) -> None:
     files = Fleet(tmp_path, rates=()).analyse().files()
     text = Read(files["fleet.html"]).text
 
-    assert "What the fleet cost in week 2026-W45 is not known: no rate covers its GPU time." in text
+    assert "The cost of the fleet in week 2026-W45 is unknown: no rate covers its GPU time." in text
     assert "no price" in text
-    assert "Bars are GPU-hours, because some time has no price." in text
+    assert "Bars show GPU-hours, because some time has no price." in text
     assert "No rate for model 'NVIDIA H100 80GB HBM3', cluster 'c1'" in text
     assert "$0" not in text
     assert {""} == {row["cost"] for row in rows(files["fleet.csv"], "charge")}
@@ -294,7 +294,7 @@ def test_held_time_without_a_team_is_told(tmp_path: Path) -> None:
     text = Read(files["fleet.html"]).text
 
     assert {"fleet.csv", "fleet.html", "team-ants.csv", "team-ants.html"} == set(files)
-    assert "Held, no team known" in text
+    assert "No team assigned" in text
     assert "50 % of the held time has no team: add the lines that gpuwatch doctor prints to teams.csv." in text
     assert "__" not in text
     assert "team-unallocated" in next(iter(fleet.files(teams=["__unallocated__"])))
@@ -308,8 +308,8 @@ def test_an_exempt_finding_is_only_counted(tmp_path: Path) -> None:
     files = fleet.files(now_us=LATER_US)
 
     assert ["exempt"] == [row["state"] for row in rows(files["fleet.csv"], "finding")]
-    assert "1 more is exempt by decision of the owner." in Read(files["fleet.html"]).text
-    assert "The largest wastes: none found" in Read(files["team-bees.html"]).headings
+    assert "1 more is exempt by the owner's decision." in Read(files["fleet.html"]).text
+    assert "Largest waste: none found" in Read(files["team-bees.html"]).headings
 
 
 def test_slices_have_owner_share_and_use(tmp_path: Path) -> None:
@@ -365,6 +365,6 @@ def test_work_that_nobody_measured_is_not_known(tmp_path: Path) -> None:
     )
     said = " ".join(Read(fleet.analyse().files()["fleet.html"]).text.split())
 
-    assert "Productive GPU time not known" in said
-    assert "Per productive GPU-hour not known" in said
+    assert "Productive GPU time unknown" in said
+    assert "Per productive GPU-hour unknown" in said
     assert "did productive work" not in said

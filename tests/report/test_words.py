@@ -63,7 +63,7 @@ def test_currencies_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("ratio", "said"),
     [
-        pytest.param(None, "not known", id="unknown is said"),
+        pytest.param(None, "unknown", id="no ratio"),
         pytest.param(Fraction(0), "0 %", id="none"),
         pytest.param(Fraction(1, 100000), "< 0.1 %", id="a trace is not none"),
         pytest.param(Fraction(13, 1000), "1.3 %", id="small ones have a decimal"),

@@ -1,4 +1,4 @@
-"""A layer of the authority scorecard as a section: its decisions, who takes them, its findings. Pure."""
+"""One layer of the authority scorecard: its decisions, who makes them, and its findings. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ POOLS_MAX = 15
 """Pools that a table shows; the JSON file has all."""
 FINDINGS_MAX = 5
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]
 
 
-def layer_section(card: Told, layer: Told) -> Section:
-    """What is decided in a layer and by whom, what is left to defaults, and what its findings cost."""
+def layer_section(card: Json, layer: Json) -> Section:
+    """What a layer decides and who decides it, what is left to defaults, and the cost of its findings."""
     blocks: list[Block] = [Text(f"Decides {layer['decides']}. {_why(layer)}")]
     if layer["decisions"]:
         blocks.append(_decisions(layer))
@@ -27,52 +27,53 @@ def layer_section(card: Told, layer: Told) -> Section:
         blocks += _WHO[layer["id"]](card)
     left = [one for one in layer["decisions"] if one["state"] in ("default", "in part")]
     if left:
-        blocks.append(Notice("Left to defaults: how to decide", tuple(f"{one['title']}: {one['fix']}" for one in left)))
+        blocks.append(Notice("Left to defaults", tuple(f"{one['title']}: {one['fix']}" for one in left)))
     blocks += _findings(card, layer)
     return Section(f"{layer['name']}: {_grade(layer)}{_cost(card, layer)}", tuple(blocks))
 
 
-def _grade(layer: Told) -> str:
+def _grade(layer: Json) -> str:
     return f"grade {layer['grade']}" if layer["grade"] else str(layer["grade_words"])
 
 
-def _cost(card: Told, layer: Told) -> str:
-    """What its findings claimed, where they claimed anything."""
+def _cost(card: Json, layer: Json) -> str:
+    """The waste that its findings claim, if any."""
     if not Fraction(layer["gpu_hours"] or 0):
         return ""
     hours = report_text.hours(Fraction(layer["gpu_hours"]))
     if layer["cost"] is None:
-        return f", its findings name {hours}"
-    return f", its findings name {report_text.money(Decimal(layer['cost']), card['currency'])} ({hours})"
+        return f", findings of {hours}"
+    return f", findings of {report_text.money(Decimal(layer['cost']), card['currency'])} ({hours})"
 
 
-def _why(layer: Told) -> str:
+def _why(layer: Json) -> str:
     arise = [one for one in layer["decisions"] if one["state"] != "does not arise"]
-    judged = f"{layer['decisions_judged']} of {len(arise)} decisions that arise could be judged."
+    evaluated = f"{layer['decisions_judged']} of {len(arise)} relevant decisions could be evaluated."
     if layer["points"] is None:
-        return f"No grade: {judged}" if arise else "No grade: nothing here has to be decided, as far as is known."
-    said = f"{judged} They have {layer['points']:.2f} of 1 points."
+        return f"No grade: {evaluated}" if arise else "No grade: no decision is needed here, as far as is known."
+    sentences = f"{evaluated} Score: {layer['points']:.2f} of 1."
     lost = layer["letters_lost"]
-    said += f" {lost} {'letter' if lost == 1 else 'letters'} less for what its findings cost." if lost else ""
-    return said + (" At best C while a critical finding is open." if layer["worst"] == "critical" else "")
+    if lost:
+        sentences += f" The cost of its findings lowers the grade by {lost} {'letter' if lost == 1 else 'letters'}."
+    return sentences + (" At best C while a critical finding is open." if layer["worst"] == "critical" else "")
 
 
-def _decisions(layer: Told) -> Table:
+def _decisions(layer: Json) -> Table:
     columns = (
         Column("Decision", label=True, part=2.2),
-        Column("Taken", label=True, part=0.9),
+        Column("Decided", label=True, part=0.9),
         Column("What is known", part=4),
     )
     return Table(columns, tuple(row([one["title"], one["state"], one["said"]]) for one in layer["decisions"]))
 
 
-def _placement(card: Told) -> list[Block]:
-    """Which gangs ran, through whom."""
-    return [*_maps(card, "link_sources", "links inside of nodes"), *_gangs(card)]
+def _placement(card: Json) -> list[Block]:
+    """Which gangs ran, and what placed them."""
+    return [*_maps(card, "link_sources", "links inside nodes"), *_gangs(card)]
 
 
-def _gangs(card: Told) -> list[Block]:
-    gangs: Sequence[Told] = card["gangs"]
+def _gangs(card: Json) -> list[Block]:
+    gangs: Sequence[Json] = card["gangs"]
     if not gangs:
         return []
     rows = [
@@ -91,18 +92,18 @@ def _gangs(card: Told) -> list[Block]:
         Column("Gangs placed by", part=2.5),
         Column("GPU-hours", number=True),
         Column("Runs", number=True, wide=True),
-        Column("They start"),
-        Column("Topology asked for", part=1.4),
+        Column("Start"),
+        Column("Requested topology", part=1.4),
     )
     return [Table(columns, tuple(rows)), *_more(len(gangs), "kinds of gangs")]
 
 
-def _maps(card: Told, sources: str, what: str) -> list[Block]:
-    told = sorted({str(source) for row in card["topology"] for source in row[sources] or ()})
-    return [Text(f"Who tells {what}: {', '.join(told) if told else 'nobody'}.")]
+def _maps(card: Json, sources: str, what: str) -> list[Block]:
+    found = sorted({str(source) for row in card["topology"] for source in row[sources] or ()})
+    return [Text(f"Sources of {what}: {', '.join(found) or 'none'}.")]
 
 
-def _partitioning(card: Told) -> list[Block]:
+def _partitioning(card: Json) -> list[Block]:
     rows = [one for one in card["mig"] if one["cut_gpus"] or one["strategy"] not in (None, "none")]
     if not rows:
         return []
@@ -113,8 +114,8 @@ def _partitioning(card: Told) -> list[Block]:
                 name(one["model"]),
                 f"{one['cut_gpus']:,} of {one['gpus']:,}",
                 f"{one['slices']:,}",
-                one["strategy"] or "not told",
-                name(one["set_by"], "nobody known" if one["cut_gpus"] else ""),
+                one["strategy"] or "unknown",
+                name(one["set_by"], "unknown" if one["cut_gpus"] else ""),
             ]
         )
         for one in sorted(rows, key=lambda one: (-one["cut_gpus"], -one["gpus"], str(one["pool"])))[:POOLS_MAX]
@@ -122,23 +123,23 @@ def _partitioning(card: Told) -> list[Block]:
     columns = (
         Column("Pool", part=1.5),
         Column("Model", wide=True, part=2),
-        Column("Cut GPUs", number=True),
+        Column("Partitioned GPUs", number=True),
         Column("Slices", number=True, wide=True, part=0.7),
         Column("MIG strategy"),
-        Column("Cut by", part=1.3),
+        Column("Partitioned by", part=1.3),
     )
-    return [Heading("How pools are cut"), Table(columns, tuple(shown)), *_more(len(rows), "pools")]
+    return [Heading("Partitioning by pool"), Table(columns, tuple(shown)), *_more(len(rows), "pools")]
 
 
 def words_of(authority: str, gate: str | None) -> str:
-    """Who places, and who lets in before: `kube-scheduler behind kueue`."""
-    said = {"inner": "inside of other jobs", "unknown": "unknown (labels of samples)"}.get(authority, authority)
-    return name(said if gate is None else f"{said} behind {gate}")
+    """The scheduler, and the gate before it: `kube-scheduler behind kueue`."""
+    label = {"inner": "inside other jobs", "unknown": "unknown (sample labels)"}.get(authority, authority)
+    return name(label if gate is None else f"{label} behind {gate}")
 
 
-def _scheduling(card: Told) -> list[Block]:
-    """Pools to which several write, then the largest."""
-    pools: Sequence[Told] = card["writers"]
+def _scheduling(card: Json) -> list[Block]:
+    """Pools with several schedulers first, then the largest."""
+    pools: Sequence[Json] = card["writers"]
     if not pools:
         return []
     ranked = sorted(pools, key=lambda one: not one["several"])
@@ -156,28 +157,28 @@ def _scheduling(card: Told) -> list[Block]:
     columns = (
         Column("Pool", part=1.5),
         Column("GPU-hours held", number=True),
-        Column("Who writes to it", part=3),
-        Column("Several on one node", part=1.2),
+        Column("Schedulers", part=3),
+        Column("Sharing nodes", part=1.2),
     )
-    return [Heading("Who writes to which pool"), Table(columns, tuple(rows)), *_more(len(pools), "pools")]
+    return [Heading("Schedulers by pool"), Table(columns, tuple(rows)), *_more(len(pools), "pools")]
 
 
-def _writer(told: Told) -> str:
-    return f"{words_of(told['authority'], told['gate'])} {report_text.percent(Fraction(str(told['ratio'])))}"
+def _writer(one: Json) -> str:
+    return f"{words_of(one['authority'], one['gate'])} {report_text.percent(Fraction(str(one['ratio'])))}"
 
 
-def _fabric(card: Told) -> list[Block]:
-    return _maps(card, "network_sources", "where nodes are in the network")
+def _fabric(card: Json) -> list[Block]:
+    return _maps(card, "network_sources", "node positions in the network")
 
 
 def _more(count: int, what: str) -> list[Block]:
     return [Text(f"{count - POOLS_MAX:,} more {what} are in scorecard.json.", "soft")] if count > POOLS_MAX else []
 
 
-def _findings(card: Told, layer: Told) -> list[Block]:
-    found: Sequence[Told] = layer["findings"]
+def _findings(card: Json, layer: Json) -> list[Block]:
+    found: Sequence[Json] = layer["findings"]
     if not found:
-        return [] if card["window"] is None else [Text("No finding of this layer in the window.", "soft")]
+        return [] if card["window"] is None else [Text("No findings of this layer in the window.", "soft")]
     rows = [
         row(
             [
@@ -197,18 +198,18 @@ def _findings(card: Told, layer: Told) -> list[Block]:
     )
     count = f"{layer['findings_count']:,} {'finding' if layer['findings_count'] == 1 else 'findings'}, {layer['open_count']:,} open"
     more = layer["findings_count"] - len(rows)
-    rest = [Text(f"The dearest are shown; gpuwatch findings tells the {more:,} others.", "soft")] if more else []
+    rest = [Text(f"The most expensive ones are shown; gpuwatch findings lists {more:,} more.", "soft")] if more else []
     return [Heading(f"Findings: {count}"), Table(columns, tuple(rows)), *rest]
 
 
-def _price(found: Told) -> str:
+def _price(found: Json) -> str:
     if found["cost"] is not None:
         return report_text.money(Decimal(found["cost"]), found["currency"])
     hours = Fraction(found["gpu_hours"])
     return f"{report_text.hours(hours)}" if hours else "not counted"
 
 
-_WHO: dict[str, Callable[[Told], list[Block]]] = {
+_WHO: dict[str, Callable[[Json], list[Block]]] = {
     "placement": _placement,
     "partitioning": _partitioning,
     "scheduling": _scheduling,

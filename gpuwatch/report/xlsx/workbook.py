@@ -1,4 +1,4 @@
-"""A report as an XLSX workbook: real numbers, filters, a frozen header, a sheet a level."""
+"""A report as an XLSX workbook: real numbers, filters, a frozen header, one sheet for each level."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MONEY, HOURS, RATIO, WHOLE = "money", "hours", "ratio", "whole"
 """Kinds of numbers in a sheet; every other cell is text."""
 _FORMATS = {MONEY: "#,##0.00", HOURS: "#,##0.000", RATIO: "0.0%", WHOLE: "#,##0"}
 ROWS_MAX = 2_000
-"""Jobs, slices and findings of a workbook, the dearest; one more row sums the others. It is a file to mail."""
+"""Jobs, slices and findings of a workbook, the most expensive; one more row sums the others. The file is for e-mail."""
 WIDTH_MIN, WIDTH_MAX = 9, 60
 WIDTH_ROWS = 1000
-"""Rows that are looked at for the width of a column."""
+"""Rows that set the width of a column."""
 INK, PANEL = "#1C2326", "#F5F7F8"
 
 _SPACES = {ord("\u00a0"): " ", ord("\u202f"): " "}
@@ -37,7 +37,7 @@ Cells = Sequence[object]
 
 
 def book(facts: Facts) -> bytes:
-    """The workbook. Costs stand beside their currency; what has no price is an empty cell, never zero."""
+    """The workbook. The currency follows each cost; a missing price is an empty cell, never zero."""
     from xlsxwriter import Workbook  # type: ignore[import-untyped]
 
     stream = io.BytesIO()
@@ -65,13 +65,13 @@ def book(facts: Facts) -> bytes:
 
 
 _PAID: Columns = (("Kind", ""), ("GPU-hours", HOURS), ("Cost", MONEY), ("Currency", ""))
-_OWNER: Columns = (*_PAID, ("Cost a week earlier", MONEY), ("Productive", RATIO), ("Held idle", RATIO))
+_OWNER: Columns = (*_PAID, ("Cost one week earlier", MONEY), ("Productive", RATIO), ("Held idle", RATIO))
 _BUCKETS: Columns = (
     ("Bucket", ""),
     ("GPU-hours", HOURS),
     ("Cost", MONEY),
     ("Currency", ""),
-    ("Cost a week earlier", MONEY),
+    ("Cost one week earlier", MONEY),
     ("Meaning", ""),
 )
 _SLICES: Columns = (
@@ -136,7 +136,7 @@ _WAITED: Columns = (
     ("GPU-hours, at least", HOURS),
     ("Cost, at least", MONEY),
     ("Currency", ""),
-    ("Requests that waited", WHOLE),
+    ("Waiting requests", WHOLE),
 )
 
 
@@ -152,17 +152,17 @@ class _Writer:
         self._number = {kind: workbook.add_format({"num_format": text}) for kind, text in _FORMATS.items()}
 
     def summary(self, facts: Facts) -> None:
-        """The first sheet: what was paid, the sentence that says it all, and the total by currency as a number."""
+        """The first sheet: the opening sentence, and the total by currency as a number."""
         sheet = self._book.add_worksheet("Summary")
         sheet.set_column(0, 0, 28)
         sheet.set_column(1, 3, 22)
         sheet.write_string(0, 0, _shown(title(facts)), self._title)
-        window = f"{rfc3339(facts.window.start_us)} to {rfc3339(facts.window.end_us)}, UTC, the end excluded"
+        window = f"{rfc3339(facts.window.start_us)} to {rfc3339(facts.window.end_us)}, UTC (end excluded)"
         lines = [lead(facts), budgeted(facts), window]
         for line, text in enumerate(lines, 1):
             sheet.write_string(line, 0, _shown(text))
         line = len(lines) + 2
-        for column, text in enumerate(("Total", "Cost", "Currency", "Cost a week earlier")):
+        for column, text in enumerate(("Total", "Cost", "Currency", "Cost one week earlier")):
             sheet.write_string(line, column, text, self._head)
         before = dict(facts.total_before.costs) if facts.total_before is not None else {}
         for currency, cost in facts.total.costs:
@@ -177,7 +177,7 @@ class _Writer:
             sheet.write_string(line, 0, "GPU-hours without a price", self._bold)
             sheet.write_number(line, 1, float(facts.total.unpriced_gpu_seconds / HOUR_S), self._number[HOURS])
         line += 2
-        for column, text in enumerate(("In short", "Value", "Change", "Exact")):
+        for column, text in enumerate(("Key numbers", "Value", "Change", "Exact")):
             sheet.write_string(line, column, text, self._head)
         for headline in headlines(facts):
             line += 1
@@ -214,19 +214,19 @@ class _Writer:
 
 
 def _text(value: object) -> str:
-    """About what a cell shows: as wide."""
+    """Text about as wide as what the cell shows."""
     return f"{value:,.3f}" if isinstance(value, float | Decimal) else _shown(str(value))
 
 
 def _shown(text: str) -> str:
-    """Text of one line; the spaces that keep a number and its unit together elsewhere are plain ones here."""
+    """Text of one line, with plain spaces instead of non-breaking ones."""
     text = text.translate(_SPACES)
     plain = text.isascii() and text.isprintable()
     return (text if plain else visible(text))[:XLSX_TEXT_MAX]
 
 
 def _paid(amount: Amount) -> Iterable[tuple[Decimal, Decimal | None, str | None]]:
-    """(GPU-hours, cost, currency) by currency, and what has no price. Hours of several currencies stand with the first."""
+    """(GPU-hours, cost, currency) by currency, then time without a price. Hours are listed with the first currency."""
     hours = (amount.gpu_seconds - amount.unpriced_gpu_seconds) / HOUR_S
     for currency, cost in amount.costs:
         yield hours, cost, currency
@@ -327,10 +327,10 @@ def _corrections(facts: Facts) -> Iterable[Cells]:
 
 def _waited(facts: Facts) -> Iterable[Cells]:
     if facts.waited is None:
-        yield ("not known: no scheduler said what waited",)
+        yield ("unknown: no scheduler reported waiting requests",)
         return
-    told = facts.waited_by if facts.team is None else {facts.team: facts.waited}
-    for team, waited in sorted(told.items(), key=lambda item: -item[1].amount.gpu_seconds):
+    by_team = facts.waited_by if facts.team is None else {facts.team: facts.waited}
+    for team, waited in sorted(by_team.items(), key=lambda item: -item[1].amount.gpu_seconds):
         for paid in _paid(waited.amount):
             yield team, *paid, waited.requests
 

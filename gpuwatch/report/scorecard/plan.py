@@ -1,0 +1,129 @@
+"""The action plan of the authority scorecard, what could not be evaluated, and the method. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.report import text as report_text
+from gpuwatch.report.document import Block, Column, Row, Section, Table, Terms, Text, row
+from gpuwatch.report.html.markup import name
+
+PLAN_MAX = 40
+"""Actions of the plan; the JSON file has all."""
+KEYS_SHOWN = 2
+
+Json = Mapping[str, Any]
+
+
+def plan_section(card: Json) -> Section:
+    """The actions of all layers."""
+    acts = card["actions"]
+    if not acts:
+        return Section(
+            "Action plan: nothing to do",
+            (Text("No finding needs action, and no decision is left to a default."), *left_out(card)),
+        )
+    rows: list[Row] = []
+    for action in acts[:PLAN_MAX]:
+        prefix = "Decide: " if action["kind"] == "decision" else ""
+        text = f"{prefix}{name(action['title'])}. {action['remedy']}"
+        layer = layer_name(card, action["layer"])
+        rows.append(row([str(action["rank"]), text, layer, action["effort"], keys_text(action, 1), worth(action, "")]))
+    columns = (
+        Column("", number=True, part=0.42),
+        Column("Action", part=4.2),
+        Column("Layer", wide=True, label=True, part=1.1),
+        Column("Effort", wide=True, label=True, part=0.7),
+        Column("Findings", wide=True, part=2.5),
+        Column("At stake" if card["waste"]["cost_a_month"] is None else "A month", number=True, part=1.1),
+    )
+    blocks: list[Block] = [Table(columns, tuple(rows), "plain")]
+    if len(acts) > PLAN_MAX:
+        blocks.append(Text(f"{len(acts) - PLAN_MAX} more are in scorecard.json.", "soft"))
+    blocks += left_out(card)
+    count = f"{len(acts)} {'action' if len(acts) == 1 else 'actions'}"
+    return Section(f"Action plan: {count}, most money first", tuple(blocks))
+
+
+def unknown_section(card: Json) -> Section:
+    """What could not be evaluated, one row for each fix."""
+    by_fix: dict[str, list[Json]] = {}
+    for one in card["unknown"]:
+        by_fix.setdefault(one["fix"], []).append(one)
+    rows = []
+    for fix, many in by_fix.items():
+        layers = dict.fromkeys(layer_name(card, one["layer"]) if one["layer"] else "All" for one in many)
+        rows.append(row([", ".join(layers), " ".join(one["what"] for one in many), fix]))
+    if not rows:
+        text = Text("Every relevant decision could be evaluated.")
+        return Section("Not evaluated: nothing", (text,), "quality")
+    columns = (Column("Layer", wide=True, label=True, part=1.1), Column("Unknown", part=3), Column("Fix", part=4))
+    things = len(card["unknown"])
+    count = f"{things} {'thing' if things == 1 else 'things'}"
+    return Section(f"Not evaluated: {count}", (Table(columns, tuple(rows), "plain"),), "quality")
+
+
+def method_section(card: Json) -> Section:
+    terms = [
+        ("Grades", " ".join(card["rule"])),
+        (
+            "Waste",
+            "GPU time that was paid for and did no work: held idle, gaps, waiting on links, busy with idle SMs; stranded, left over "
+            + "by MIG, out of service. Free GPUs, work below the roofline and unmeasured time do not count as waste.",
+        ),
+        (
+            "Cost of findings",
+            "The GPU time that a finding claims within the window, at the price of that device and hour. No microsecond "
+            + "is claimed twice. Its remedy saves at most that amount.",
+        ),
+        ("A month", "The cost in the window, scaled to 30 days. Not shown for windows shorter than one day."),
+        (
+            "Savings",
+            "From another GPU size, spot capacity, owning or renting. Savings are not waste and are in no total.",
+        ),
+        ("Effort", "hours: a setting, or a talk with the owner. days: a change to roll out. weeks: a project."),
+        (
+            "Order of actions",
+            "Monthly cost, then severity. Decisions left to defaults come last: their cost is that of the findings they cause.",
+        ),
+    ]
+    return Section("How this was computed", (Terms(tuple(terms)),), "how")
+
+
+def left_out(card: Json) -> list[Block]:
+    """The number of findings that the plan leaves out by decision of their owners; empty without any."""
+    return [Text(sentence, "soft")] if (sentence := left_out_sentence(card)) else []
+
+
+def left_out_sentence(card: Json) -> str:
+    """The sentence about findings that are left out; empty without any."""
+    many = card["left_out"]
+    owner = "finding that its owner" if many == 1 else "findings that their owners"
+    return f"Left out: {many:,} {owner} exempted or marked as a false positive." if many else ""
+
+
+def worth(action: Json, unit: str = " a month") -> str:
+    """`$2.02 k a month`: what an action is worth, what it saves, or `not counted`."""
+    if action["kind"] == "decision":
+        return "default in use"
+    for field, before in (("cost_a_month", ""), ("saves_a_month", "saves ")):
+        if action[field] is not None and Fraction(action[field]):
+            return f"{before}{report_text.money(Decimal(action[field]), action['currency'])}{unit}"
+    if action["cost"] is not None and Fraction(action["cost"]):
+        return report_text.money(Decimal(action["cost"]), action["currency"])
+    if action["gpu_hours"] and Fraction(action["gpu_hours"]):
+        return report_text.hours(Fraction(action["gpu_hours"]))
+    return "not counted"
+
+
+def keys_text(action: Json, shown: int = KEYS_SHOWN) -> str:
+    keys: Sequence[str] = action["keys"]
+    more = action["findings"] - min(shown, len(keys))
+    return ", ".join(keys[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def layer_name(card: Json, layer: str) -> str:
+    return next((str(one["name"]) for one in card["layers"] if one["id"] == layer), "Site rules")
