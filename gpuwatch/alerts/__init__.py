@@ -1,1 +1,1 @@
-"""What owners are told of: changes of findings, through an outbox, to Slack, webhooks, Alertmanagers and mail servers."""
+"""Alerts: changes of findings, sent to owners through an outbox and notification channels."""

@@ -1,4 +1,4 @@
-"""Messages about budgets and quotas: what was passed, and what will not last."""
+"""Alerts about budgets and quotas: thresholds crossed, and forecasts above the budget."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gpuwatch.store.database import Store
 
 DETECTOR = "budget"
 PLATFORM = "__platform__"
-"""Whose the fleet's budget is."""
+"""Owner of the fleet's budget."""
 EVIDENCE = ("spent", "amount", "runs_out", "gpu_hours", "gpu_hours_quota", "missing")
-"""What a message says of a status, beside its forecast."""
+"""Fields of a status in the evidence, next to its forecast."""
 NEARLY, WHOLE = 80, 100
-"""Percent from which a budget is nearly spent, and is passed."""
+"""Percent at which a budget is nearly spent, and exceeded."""
 LATE_US = DAY_US
-"""How long after its end a period is still looked at: its last hours are booked behind it."""
+"""How long after its end a period is still checked: its last hours reach the ledger later."""
 
 
 def alerts(store: Store, state: State, at_us: int) -> list[Finding]:
-    """What channels are told of budgets: one a team, period and percent that was passed, of which the highest is told, or
-    that it will pass 100; and one of the quota of GPU-hours. A period that has just ended is looked at too.
+    """Alerts about budgets: one for each team and period, at the highest percentage crossed or where the forecast exceeds
+    the budget; and one for the quota of GPU-hours. A period that has just ended is checked too.
     """
     known = in_force(state)
     found = statuses(store, state, at_us, budgets=known)
@@ -34,40 +34,43 @@ def alerts(store: Store, state: State, at_us: int) -> list[Finding]:
         if at_us - start_us < LATE_US:
             mine = [budget for budget in known if budget.period == period]
             found += statuses(store, state, start_us, budgets=mine, ended=True)
-    return [finding for status in found for finding in _told(status)]
+    return [finding for status in found for finding in _findings(status)]
 
 
-def _told(status: Status) -> Iterator[Finding]:
+def _findings(status: Status) -> Iterator[Finding]:
     budget = status.budget
     if status.spent is not None:
         percent = int(status.spent * 100 / budget.amount)
         ahead = status.forecast.amount if status.forecast and status.forecast.low > budget.amount else None
-        said = f"has spent {status.spent:f} of its {budget.amount:f} {budget.currency} for {status.name}, {percent} %"
+        sentence = (
+            f"has spent {status.spent:f} of its {budget.amount:f} {budget.currency} for {status.name}, {percent} %"
+        )
         if ahead is not None and percent < WHOLE:
-            said += f", and will have spent {ahead:f} by its end"
-        yield from _finding(status, "Budget", "spent", percent, said, "" if ahead is None else "forecast")
+            sentence += f", and is expected to spend {ahead:f} by the end of the period"
+        yield from _finding(status, "Budget", "spent", percent, sentence, "" if ahead is None else "forecast")
     if budget.gpu_hours is not None:
         percent = int(status.gpu_hours * 100 / budget.gpu_hours)
-        said = f"has used {_hours(status.gpu_hours)} of its {_hours(budget.gpu_hours)} GPU-hours for {status.name}, {percent} %"
-        yield from _finding(status, "Quota", "used", percent, said, "", "hours:")
+        used, quota = _hours(status.gpu_hours), _hours(budget.gpu_hours)
+        sentence = f"has used {used} of its {quota} GPU-hours for {status.name}, {percent} %"
+        yield from _finding(status, "Quota", "used", percent, sentence, "", "hours:")
 
 
 def _finding(
-    status: Status, noun: str, verb: str, percent: int, said: str, otherwise: str, kind: str = ""
+    status: Status, noun: str, verb: str, percent: int, sentence: str, otherwise: str, kind: str = ""
 ) -> Iterator[Finding]:
-    """The finding of the highest percent that was passed; where none was, that of `otherwise`, unless it is empty."""
+    """The alert at the highest percentage crossed; without any, the one called `otherwise` unless that is empty."""
     budget = status.budget
     passed = max((at for at in budget.alert_at if percent >= at), default=None)
     if passed is None and not otherwise:
         return
     if percent >= WHOLE:
-        title = f"{noun} of {status.name} passed: {percent} % {verb}"
+        title = f"{noun} for {status.name} exceeded: {percent} % {verb}"
     elif passed is None:
-        title = f"{noun} of {status.name} will not last: {percent} % {verb}"
+        title = f"{noun} for {status.name} will not last: {percent} % {verb}"
     elif percent >= NEARLY:
-        title = f"{noun} of {status.name} nearly {verb}: {percent} %"
+        title = f"{noun} for {status.name} nearly {verb}: {percent} %"
     else:
-        title = f"{noun} of {status.name}: {percent} % {verb}"
+        title = f"{noun} for {status.name}: {percent} % {verb}"
     fleet = budget.team == FLEET
     yield Finding(
         key=f"{DETECTOR}:{budget.team}:{status.name}:{kind}{passed or otherwise}",
@@ -84,12 +87,12 @@ def _finding(
         ended_at=None,
         last_seen_at=rfc3339(status.at_us),
         wasted_gpu_seconds="0",
-        # Nothing is wasted: a message then says that no cost is claimed, where none would be an unknown one.
+        # Zero, not None: the message says that no cost is claimed instead of an unknown cost.
         wasted_cost="0",
         currency=budget.currency,
         bucket="",
-        summary=f"{'The fleet' if fleet else f'Team {budget.team}'} {said}.",
-        remedy="Look at what it was spent on (gpuwatch chargeback --by team,job), or set another budget.",
+        summary=f"{'The fleet' if fleet else f'Team {budget.team}'} {sentence}.",
+        remedy="Check what it was spent on (gpuwatch chargeback --by team,job), or change the budget.",
         evidence=_evidence(status),
         devices=[],
         nodes=[],
@@ -99,9 +102,9 @@ def _finding(
 
 
 def _evidence(status: Status) -> dict[str, Any]:
-    told = status.as_dict()
+    fields = status.as_dict()
     forecast = {} if status.forecast is None else {"forecast": f"{status.forecast.amount:f}"}
-    return {name: told[name] for name in EVIDENCE if told[name] is not None} | forecast
+    return {name: fields[name] for name in EVIDENCE if fields[name] is not None} | forecast
 
 
 def _hours(hours: Decimal) -> str:

@@ -1,4 +1,4 @@
-"""What changed since a channel was last told: findings that opened, worsened or were resolved."""
+"""Changes since a channel was last notified: findings that opened, worsened or were resolved."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
 
 REOPEN_QUIET_US = HOUR_US
-"""A finding that opens again this soon after its end is told of only if it is still open when the time is over."""
+"""A finding that opens again this soon after it was resolved is sent only if it is still open when the time is over."""
 
 ELSEWHERE = "elsewhere"
-"""State of an open finding, for a fallback channel, that another channel is told of."""
-SPOKEN = ("acked", "snoozed", "exempt")
-"""States in which an owner has spoken: nothing is sent, and what waits is withdrawn."""
+"""For a fallback channel, the state of an open finding that another channel receives."""
+HANDLED = ("acked", "snoozed", "exempt")
+"""States set by an owner: nothing is sent, and queued messages are withdrawn."""
 
 
 def enqueue(state: State, findings: Sequence[Finding], now_us: int) -> int:
-    """Queues for every enabled channel what changed since it was last told; returns how many messages were queued.
+    """Queues the changes for every enabled channel; returns how many messages were queued.
 
-    `findings` are all there are, in every state, the dearest first (findings.read). Calling it again with the same
+    `findings` are all findings in every state, most expensive first (findings.read). Calling it again with the same
     findings queues nothing, so a crash at any instant neither loses nor repeats a message.
     """
     outbox, firing = Outbox(state), Firing(state)
@@ -53,19 +53,19 @@ def enqueue(state: State, findings: Sequence[Finding], now_us: int) -> int:
 
 
 def for_channel(channel: Channel, findings: Sequence[Finding], channels: Sequence[Channel]) -> Sequence[Finding]:
-    """The findings that a channel may be told of: all, or of a fallback those that no other channel hears of.
+    """The findings for a channel: all, or for a fallback those that no other channel receives.
 
-    Of the others it only hears the end, where it was told of their start.
+    A fallback gets only the resolution of other findings, if it received their opening.
     """
     if not channel.fallback:
         return findings
     others = [other for other in channels if not other.fallback]
-    heard = (f.state == "open" and any(other.receives(f) for other in others) for f in findings)
-    return [replace(f, state=ELSEWHERE) if elsewhere else f for f, elsewhere in zip(findings, heard, strict=True)]
+    received = (f.state == "open" and any(other.receives(f) for other in others) for f in findings)
+    return [replace(f, state=ELSEWHERE) if elsewhere else f for f, elsewhere in zip(findings, received, strict=True)]
 
 
 def fires(channel: Channel, findings: Sequence[Finding]) -> list[Finding]:
-    """What fires at an Alertmanager: every open finding that it hears of."""
+    """The firing alerts of a continuous channel: every open finding that it receives."""
     return [finding for finding in findings if finding.state == "open" and channel.receives(finding)]
 
 
@@ -76,42 +76,42 @@ def changes(channel: Channel, findings: Sequence[Finding], marks: Mapping[str, M
 
 
 def _change(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
-    if finding.state in SPOKEN:
+    if finding.state in HANDLED:
         return _answered(finding, mark, now_us)
     if finding.state == ELSEWHERE:
         return None
     if finding.state == "resolved":
         return _resolved(channel, finding, mark, now_us)
     if not channel.covers(finding):
-        return _answered(finding, mark, now_us)  # it is another team's now: what waits is theirs to hear
+        return _answered(finding, mark, now_us)  # it belongs to another team now: queued messages are theirs
     if mark is not None and mark.state == "open":
         return _worsened(channel, finding, mark, now_us)
     return _opened(channel, finding, mark, now_us)
 
 
 def _answered(finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
-    """When the snooze runs out, somebody reopens it, or it is this channel's again, it has opened again."""
+    """Once the snooze ends, the finding is reopened, or it is this channel's again, it opens again."""
     if mark is None or mark.state != "open":
         return None
     return Change(finding.key, Mark(ANSWERED, mark.severity, mark.episode, now_us))
 
 
 def _resolved(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
-    """Only who was told of the start is told of the end: old history is nobody's alert."""
+    """A resolution is sent only where the opening was sent: old history is no alert."""
     if mark is None or mark.state not in ("open", ANSWERED):
         return None
-    told = Mark("resolved", mark.severity, mark.episode, now_us)
+    resolved = Mark("resolved", mark.severity, mark.episode, now_us)
     if not channel.covers(finding):
-        return Change(finding.key, told)  # it turned out to be another team's: their names are nobody's here
-    return _told(channel, finding, "resolved", told, mark.severity, now_us)
+        return Change(finding.key, resolved)  # it is another team's by now: their names do not belong here
+    return _notified(channel, finding, "resolved", resolved, mark.severity, now_us)
 
 
 def _worsened(channel: Channel, finding: Finding, mark: Mark, now_us: int) -> Change | None:
-    """Against the worst that was told, so that a severity that swings is told once a level."""
+    """Compared with the highest severity sent, so that a severity that swings is sent once a level."""
     if rank(finding.severity) <= rank(mark.severity) or not channel.receives(finding):
         return None
-    told = Mark("open", finding.severity, mark.episode, now_us)
-    return _told(channel, finding, "worsened", told, mark.severity, now_us)
+    worsened = Mark("open", finding.severity, mark.episode, now_us)
+    return _notified(channel, finding, "worsened", worsened, mark.severity, now_us)
 
 
 def _opened(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) -> Change | None:
@@ -120,14 +120,14 @@ def _opened(channel: Channel, finding: Finding, mark: Mark | None, now_us: int) 
         return Change(finding.key, quiet) if mark is None else None
     if mark is not None and mark.state == "resolved" and now_us - mark.at_us < REOPEN_QUIET_US:
         return None
-    told = Mark("open", finding.severity, 1 if mark is None else mark.episode + 1, now_us)
+    opened = Mark("open", finding.severity, 1 if mark is None else mark.episode + 1, now_us)
     crossed = mark is not None and mark.state == "quiet" and rank(mark.severity) < rank(finding.severity)
     event = "worsened" if crossed and "worsened" in channel.events else "opened"
-    return _told(channel, finding, event, told, mark.severity if crossed and mark else None, now_us)
+    return _notified(channel, finding, event, opened, mark.severity if crossed and mark else None, now_us)
 
 
-def _told(channel: Channel, finding: Finding, event: str, mark: Mark, previous: str | None, now_us: int) -> Change:
-    """The mark moves whether or not the channel wants this event: it wants to know what follows from it."""
+def _notified(channel: Channel, finding: Finding, event: str, mark: Mark, previous: str | None, now_us: int) -> Change:
+    """The mark moves even if the channel does not want this event: later events depend on it."""
     if event not in channel.events:
         return Change(finding.key, mark)
     payload = {"at": rfc3339(now_us), "previous_severity": previous, "finding": finding.as_dict()}

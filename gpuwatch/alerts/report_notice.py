@@ -1,4 +1,4 @@
-"""A report that is told: to whom, and what Slack and programs are sent. Pure but for the outbox."""
+"""Queues announcements of weekly reports, and finds their recipients."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gpuwatch.report.files import SETTLE_US, last_week
 from gpuwatch.report.summary import Summary
 from gpuwatch.state import State
 
-TOLD = "report:told"
-"""A note of the state: the week that was told last, and to which recipients and channels."""
+ANNOUNCED = "report:told"
+"""State setting: the last announced week, with its recipients and channels."""
 
 
 def enqueue(state: State, summaries: Sequence[Summary], now_us: int, *, mail_only: bool = False) -> int:
     """Queues each report for the channels that want it; returns how many messages were queued.
 
-    A channel with `report` among its events gets the fleet's report, or those of its teams where it has some. An e-mail
-    channel also sends to the recipients card; without any address it queues nothing. Calling it again queues nothing that
-    was queued before. `mail_only`: for e-mail channels.
+    A channel with `report` among its events gets the fleet's report, or those of its teams. An e-mail channel also sends to
+    the recipients card; without any address it queues nothing. Calling it again queues nothing twice. `mail_only`: only
+    e-mail channels.
     """
     outbox, card = Outbox(state), Recipients.read(state)
     written = 0
@@ -41,16 +41,16 @@ def enqueue(state: State, summaries: Sequence[Summary], now_us: int, *, mail_onl
     return written
 
 
-def told(state: State, week: str) -> None:
-    """Notes that a week was told to the addresses of now."""
-    state.note(TOLD, f"{week} {_readers(state)}")
+def mark_announced(state: State, week: str) -> None:
+    """Records that a week was announced to the current recipients."""
+    state.note(ANNOUNCED, f"{week} {_readers(state)}")
 
 
-def owed(state: State, now_us: int) -> str | None:
-    """The week that was told last, where recipients or e-mail channels have changed since: whoever had no address then
-    waits for it. None once the next week has ended.
+def to_announce_again(state: State, now_us: int) -> str | None:
+    """The last announced week if recipients or e-mail channels have changed since: new recipients still get it. None once
+    the next week has ended.
     """
-    week, _, readers = (state.setting(TOLD) or "").partition(" ")
+    week, _, readers = (state.setting(ANNOUNCED) or "").partition(" ")
     return week if week == last_week(now_us - SETTLE_US) and readers != _readers(state) else None
 
 
@@ -62,7 +62,7 @@ def _readers(state: State) -> str:
 
 
 def addresses(channel: Channel, team: str | None, card: Recipients) -> tuple[str, ...] | None:
-    """Who gets a report through a channel: addresses of an e-mail, () for other kinds; None: nobody."""
+    """Recipients of a report through a channel: e-mail addresses, () for other kinds; None: none."""
     wanted = team is None if channel.teams is None else team in channel.teams
     if channel.mail is None:
         return () if wanted else None
@@ -73,7 +73,7 @@ def addresses(channel: Channel, team: str | None, card: Recipients) -> tuple[str
 
 
 def read(row: Row) -> Note:
-    """The note of a row. Raises ValueError when its payload is none."""
+    """The note of a row. Raises ValueError when its payload is not one."""
     try:
         payload = json.loads(row.payload)
         return Note(Summary.of(payload["report"]), tuple(str(address) for address in payload["to"]))

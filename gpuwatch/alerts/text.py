@@ -1,4 +1,4 @@
-"""Words of an alert that all channels share: money a day, owner, since when, evidence, link."""
+"""Texts that all channels share: money a day, owner, time span, evidence, links."""
 
 from __future__ import annotations
 
@@ -11,29 +11,27 @@ from gpuwatch.core.clock import DAY_US, HOUR_US, SECOND_US, from_us, parse_rfc33
 from gpuwatch.findings.read import ELAPSED_US_MIN
 
 MAX_EVIDENCE = 6
-"""Numbers of the evidence that a message shows; the link has all."""
+"""Evidence items in a message; the link shows all."""
 MAX_NODES = 3
 BUDGET = "budget:"
-"""How keys of messages about budgets begin: they are no findings."""
+"""Prefix of the keys of budget alerts, which are not findings."""
 RECLAIM = "reclaim-"
-"""How keys of messages about reclaims begin; the key of their finding and a time follow."""
+"""Prefix of the keys of reclaim alerts; the key of the finding and a time follow."""
 
 NO_COST = "no cost claimed"
-"""Of a finding such as blind-spot: it says what is not known, not what is wasted."""
+"""For findings such as blind-spot, about unknown use rather than waste."""
 
 _NOT_SHOWN = {"thresholds", "window", "price", "tier", "shape"}
-_OWNERS = {"__unallocated__": "nobody known", "__platform__": "platform", "__shared__": "shared", "*": "the fleet"}
+_OWNERS = {"__unallocated__": "no team assigned", "__platform__": "platform", "__shared__": "shared", "*": "the fleet"}
 _KINDS = {"gpu": "GPU", "slice": "MIG slice"}
-"""Kinds of subjects that are not their own word."""
+"""Display names of subject kinds that differ from the kind."""
 _SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
 
 Json = Mapping[str, Any]
 
 
 def finding_url(base_url: str | None, key: str) -> str | None:
-    """Where a finding is shown in the UI, or the budget that a message is about; None where the service does not know its
-    own address.
-    """
+    """The page of a finding, or of the budget that an alert is about; None where the service has no public address."""
     if not base_url:
         return None
     if key.startswith(RECLAIM):
@@ -43,34 +41,34 @@ def finding_url(base_url: str | None, key: str) -> str | None:
 
 
 def action_url(base_url: str | None, key: str, action: str) -> str | None:
-    """Where the page of a finding opens ready for an owner's `action` (ack, snooze). Following it changes nothing: the page
-    asks, and posts. None where there is no such page.
+    """The page of a finding, ready for an owner's `action` (ack, snooze). Following the link changes nothing: the page
+    asks first. None where there is no such page.
     """
     page = None if key.startswith(BUDGET) else finding_url(base_url, key)
     return f"{page}?{urlencode({'action': action})}" if page else None
 
 
 def what(event: str, finding: Json, previous_severity: str | None, earlier: Sequence[str]) -> str:
-    """`High`, `Worsened to critical (was high)`, `Resolved`: what happened, before what it happened to."""
+    """`High`, `Worsened to critical (was high)`, `Resolved`."""
     severity = str(finding.get("severity"))
     if event == "resolved":
-        return "Opened and resolved meanwhile" if "opened" in earlier else "Resolved"
+        return "Opened and resolved" if "opened" in earlier else "Resolved"
     if event == "opened":
         return severity.capitalize()
     return f"Worsened to {severity}" + (f" (was {previous_severity})" if previous_severity else "")
 
 
 def findings_url(base_url: str | None) -> str | None:
-    """Where all findings are shown in the UI."""
+    """The page of all findings."""
     return f"{base_url.rstrip('/')}/ui/findings" if base_url else None
 
 
 def report_url(base_url: str | None, week: str, team: str | None, form: str) -> str | None:
-    """Where a weekly report is served; None where the service does not know its own address."""
+    """The address of a weekly report; None where the service has no public address."""
     if not base_url:
         return None
-    asked = {"week": week, **({} if team is None else {"team": team}), "format": form}
-    return f"{base_url.rstrip('/')}/api/v1/reports/weekly?{urlencode(asked)}"
+    query = {"week": week, **({} if team is None else {"team": team}), "format": form}
+    return f"{base_url.rstrip('/')}/api/v1/reports/weekly?{urlencode(query)}"
 
 
 def cost_a_day(finding: Json) -> Decimal | None:
@@ -83,14 +81,14 @@ def cost_a_day(finding: Json) -> Decimal | None:
 
 
 def claims_waste(finding: Json) -> bool:
-    """Whether it is about money that is wasted: a message about a budget is not, and says in its own words what was spent."""
+    """Whether a finding is about wasted money. A budget alert is not: its summary has the amount spent."""
     return not str(finding.get("key")).startswith(BUDGET)
 
 
 def reason(finding: Json) -> str | None:
-    """Why it is over, in words."""
-    said = finding.get("resolved_reason")
-    return str(said).replace("_", " ") if said else None
+    """Why the finding was resolved, in words."""
+    resolved = finding.get("resolved_reason")
+    return str(resolved).replace("_", " ") if resolved else None
 
 
 def money(amount: Decimal | None, currency: object) -> str:
@@ -102,7 +100,7 @@ def money(amount: Decimal | None, currency: object) -> str:
 
 
 def a_day(finding: Json) -> str:
-    """`$412/day`, or that it is unknown; a finding such as blind-spot says that time is not known to be used, at no cost."""
+    """`$412/day`, `cost unknown`, or NO_COST."""
     amount = cost_a_day(finding)
     if amount == 0:
         return NO_COST
@@ -110,7 +108,7 @@ def a_day(finding: Json) -> str:
 
 
 def cost_so_far(finding: Json) -> str:
-    """`$1,234 (310.5 GPU-h)`, or that nothing was claimed."""
+    """`$1,234 (310.5 GPU-h)`, or NO_COST."""
     seconds = _decimal(finding.get("wasted_gpu_seconds"))
     if not seconds and cost_a_day(finding) == 0:
         return NO_COST
@@ -150,7 +148,7 @@ def common(finding: Json, by: Sequence[str]) -> list[str]:
 
 
 def since(finding: Json) -> str:
-    """`2026-11-20 06:10 UTC, for 26 h`; with its end where it has one."""
+    """`2026-11-20 06:10 UTC, 26.0 h`, with the end if there is one."""
     started_us, ended_us, seen_us = (_us(finding.get(n)) for n in ("started_at", "ended_at", "last_seen_at"))
     if started_us is None:
         return "unknown"
@@ -169,10 +167,10 @@ def place(finding: Json) -> str:
 
 def evidence(finding: Json) -> list[str]:
     """`idle devices 3`, `sm active 17 %`: the first plain numbers and words of the evidence."""
-    told = finding.get("evidence")
+    items = finding.get("evidence")
     plain = [
         _shown(str(name), value)
-        for name, value in (told.items() if isinstance(told, Mapping) else ())
+        for name, value in (items.items() if isinstance(items, Mapping) else ())
         if name not in _NOT_SHOWN and isinstance(value, bool | int | float | str)
     ]
     return plain[:MAX_EVIDENCE]

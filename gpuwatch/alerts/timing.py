@@ -1,4 +1,4 @@
-"""When a channel is told: quiet hours, holidays, digests and throttle, in its own time zone. Pure."""
+"""When a channel sends: quiet hours, holidays, digests and throttling, in its time zone. Pure."""
 
 from __future__ import annotations
 
@@ -17,57 +17,57 @@ SEVERITIES = ("info", "low", "medium", "high", "critical")
 DIGESTS = ("off", "hourly", "daily")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 NOTHING = "none"
-"""For `urgent`: no severity passes."""
+"""For `urgent`: no severity is urgent."""
 MAX_HOLIDAYS = 400
 MAX_THROTTLE_MINUTES = 7 * 24 * 60
 MAX_ZONE = 64
 MAX_STEPS = 2 * (MAX_HOLIDAYS + 366)
-"""Quiet times in a row that are gone through to find their end."""
+"""Consecutive quiet times to follow at most."""
 
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d")
 _SPAN = re.compile(rf"({_CLOCK.pattern})-({_CLOCK.pattern})")
 _DATE = re.compile(r"(?:\d{4}-)?\d{2}-\d{2}")
 
 Take = Callable[[str, Any, Callable[[Any], bool], str], Any]
-"""A field by name, default, test and the words of what it must be."""
+"""Reads a field, given its name, default, test and what it must be."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Times of a channel; clock times and days are those of `timezone`."""
+    """Timing of a channel; clock times and days are in `timezone`."""
 
     digest: str = "off"
     digest_at: str = "08:00"
     """When daily digests go out."""
     quiet_hours: str | None = None
-    """`22:00-07:00`: what is not urgent waits for its end."""
+    """`22:00-07:00`: messages that are not urgent wait until its end."""
     quiet_days: tuple[str, ...] = ()
     """Days of the week that are quiet from midnight to midnight."""
     holidays: tuple[str, ...] = ()
-    """Dates that are quiet likewise: `2026-12-24`, or `12-25` for every year."""
+    """Quiet dates: `2026-12-24`, or `12-25` for every year."""
     timezone: str = "UTC"
     urgent: str = "critical"
-    """The severity from which messages pass quiet times and throttle; NOTHING: none does."""
+    """The lowest severity that ignores quiet times and throttling; NOTHING: none does."""
     throttle_minutes: int = 0
     """At most one message about a rule and an owner in this time."""
 
     def settings(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The settings as JSON."""
         return asdict(self) | {"quiet_days": list(self.quiet_days), "holidays": list(self.holidays)}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Timing:
-        """Of what `settings` gave; what is not there has its default."""
+        """From what `settings` returned; missing settings have their defaults."""
         known: dict[str, Any] = {name: kept[name] for name in cls.__dataclass_fields__ if name in kept}
         return cls(**known | {name: tuple(known[name]) for name in ("quiet_days", "holidays") if name in known})
 
     @cached_property
     def passing(self) -> frozenset[str]:
-        """Severities that pass quiet times and throttle."""
+        """Severities that ignore quiet times and throttling."""
         return frozenset() if self.urgent == NOTHING else frozenset(SEVERITIES[SEVERITIES.index(self.urgent) :])
 
     def due_us(self, now_us: int) -> int:
-        """When what happens now may go out: with the digest, and not in a quiet time."""
+        """When a message created now is due: with the digest, and not in a quiet time."""
         due_us = self.digest_us(now_us)
         return self.quiet_until_us(due_us) or due_us
 
@@ -84,7 +84,7 @@ class Timing:
         return now_us
 
     def quiet_until_us(self, at_us: int) -> int | None:
-        """When the quiet time that `at_us` lies in is over, with all that follow without a gap; None outside of one."""
+        """The end of the quiet time at `at_us`, including quiet times that follow without a gap; None outside quiet times."""
         until_us = at_us
         for _ in range(MAX_STEPS):
             end = self._end(self._local(until_us))
@@ -94,7 +94,7 @@ class Timing:
         return None if until_us == at_us else until_us
 
     def _end(self, local: datetime) -> datetime | None:
-        """The end of the quiet day, or else of the quiet hours, that a local time lies in."""
+        """The end of the quiet day or quiet hours at a local time."""
         midnight = datetime.combine(local.date() + timedelta(days=1), time(), local.tzinfo)
         dates = (f"{local:%Y-%m-%d}", f"{local:%m-%d}")
         if DAYS[local.weekday()] in self.quiet_days or any(date in self.holidays for date in dates):
@@ -114,7 +114,7 @@ class Timing:
 
 
 def timing_of(take: Take, choice: Callable[[str, str, tuple[str, ...]], str]) -> Timing:
-    """The times of a channel that is being read; `take` and `choice` note what is wrong and then give the default."""
+    """Reads the timing of a channel; `take` and `choice` record problems and return the default."""
     spell = "a time such as 08:00"
     hours = take("quiet_hours", None, _is_span, "two different times such as 22:00-07:00, or absent")
     days = take("quiet_days", [], _is_days, f"a list of at most six of {', '.join(DAYS)}")
@@ -139,7 +139,7 @@ def timing_of(take: Take, choice: Callable[[str, str, tuple[str, ...]], str]) ->
 
 
 def _instant(local: datetime, after_us: int) -> int:
-    """The instant of a local time that comes after `after_us`: when clocks go back, a time comes twice."""
+    """The first instant of a local time after `after_us`: when clocks go back, a local time occurs twice."""
     for fold in (0, 1):
         if (found_us := to_us(local.replace(fold=fold))) > after_us:
             return found_us
@@ -154,7 +154,7 @@ def _is_span(value: object) -> bool:
 
 
 def _is_days(value: object) -> bool:
-    """Not all seven: nothing would ever be told."""
+    """Not all seven: nothing would ever be sent."""
     return isinstance(value, list | tuple) and len(value) < len(DAYS) and all(day in DAYS for day in value)
 
 

@@ -131,14 +131,14 @@ class Alerting:
         )
         if written is None:
             # Those who had no address when the report was told, and have one now.
-            if (week := report_notice.owed(self._state, now_us)) is not None:
+            if (week := report_notice.to_announce_again(self._state, now_us)) is not None:
                 notes = notes_of(store, self._state, week, now_us, method=settings.mig_share_method)
                 report_notice.enqueue(self._state, notes, now_us, mail_only=True)
-                report_notice.told(self._state, week)
+                report_notice.mark_announced(self._state, week)
             return
         report_notice.enqueue(self._state, written.notes, now_us)
         done(self._state, written.week, now_us)
-        report_notice.told(self._state, written.week)
+        report_notice.mark_announced(self._state, written.week)
         for path in written.paths:
             log.info("report written", extra={"path": str(path)})
 

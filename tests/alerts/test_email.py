@@ -503,16 +503,19 @@ def test_a_report_without_readers_waits_for_them(state: State, clock: Clock) -> 
     week = last_week(now_us - SETTLE_US)
     notes = [note(None, week=week), note("vision", week=week)]
     channel(state, 1, events=["report"])
-    assert report_notice.owed(state, now_us) is None  # nothing was told yet
+    assert report_notice.to_announce_again(state, now_us) is None  # nothing was told yet
     assert 1 == report_notice.enqueue(state, notes, now_us)
-    report_notice.told(state, week)
-    assert report_notice.owed(state, now_us) is None
+    report_notice.mark_announced(state, week)
+    assert report_notice.to_announce_again(state, now_us) is None
     replace(state, [{"team": "vision", "to": ["vic@example.com"]}], "ann", "test", now_us)
 
-    assert (week, None) == (report_notice.owed(state, now_us), report_notice.owed(state, now_us + 7 * 24 * HOUR_US))
+    assert (week, None) == (
+        report_notice.to_announce_again(state, now_us),
+        report_notice.to_announce_again(state, now_us + 7 * 24 * HOUR_US),
+    )
     assert [1, 0] == [report_notice.enqueue(state, notes, now_us, mail_only=True) for _ in range(2)]
-    report_notice.told(state, week)
-    assert report_notice.owed(state, now_us) is None
+    report_notice.mark_announced(state, week)
+    assert report_notice.to_announce_again(state, now_us) is None
 
 
 def test_a_file_that_is_too_large_is_linked_only(state: State, clock: Clock, tmp_path: Path) -> None:
@@ -645,6 +648,6 @@ def test_an_end_says_why_and_a_budget_claims_no_waste(state: State, clock: Clock
     told = [single(mail, alert, None, "k", T0_US).get_body(("plain",)) for alert in (over, budget)]
     texts = [part.get_content() for part in told if part is not None]
 
-    assert "Why it is over: rule changed" in texts[0].splitlines()
+    assert "Why it ended: rule changed" in texts[0].splitlines()
     assert "High · Budget passed: job 4711 (train-llm) · team red, alice" == texts[1].splitlines()[0]
     assert "Rate" not in texts[1] and "Cost" not in texts[1]

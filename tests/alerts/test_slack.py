@@ -121,12 +121,12 @@ def test_a_message_says_what_who_dollars_since_evidence_remedy_and_where_to_look
         ),
         pytest.param(
             replace(alert("resolved"), earlier=("opened",)),
-            "Opened and resolved meanwhile · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480 (192.0 GPU-h)",
+            "Opened and resolved · GPUs held and idle: job 4711 (train-llm) · team red, alice · $480 (192.0 GPU-h)",
             id="opened and resolved before it was told",
         ),
         pytest.param(
             alert(wasted_cost=None, currency=None, user=None, team="__unallocated__", severity="low"),
-            "Low · GPUs held and idle: job 4711 (train-llm) · nobody known · cost unknown",
+            "Low · GPUs held and idle: job 4711 (train-llm) · no team assigned · cost unknown",
             id="no price and no owner",
         ),
         pytest.param(
@@ -152,7 +152,7 @@ def test_a_service_without_an_address_has_no_link() -> None:
 def test_the_end_says_why() -> None:
     shown = json.dumps(slack.single(alert("resolved"), BASE))
 
-    assert "*Why it is over:* condition ended" in shown
+    assert "*Why it ended:* condition ended" in shown
     assert "*Fix:*" not in shown
 
 

@@ -137,8 +137,8 @@ def test_a_budget_that_will_not_last_is_told_before_it_is_spent() -> None:
     world, state = spending()
     set_(state, Budget("a", "month", Decimal(600), "USD"))
     (finding,) = alerts(world.store, state, us(10 * DAY))
-    assert "Budget of 2026-11 will not last: 40 % spent" == finding.title
-    assert "will have spent 696.00 by its end" in finding.summary
+    assert "Budget for 2026-11 will not last: 40 % spent" == finding.title
+    assert "is expected to spend 696.00 by the end of the period" in finding.summary
 
 
 def test_a_team_sees_its_own_budget_only() -> None:
@@ -233,7 +233,7 @@ def test_a_quota_of_gpu_hours_is_told_too() -> None:
     set_(state, Budget("a", "month", Decimal(10_000), "EUR", Decimal(250)))
     (told,) = alerts(world.store, state, us(10 * DAY))
 
-    assert ("budget:a:2026-11:hours:80", "Quota of 2026-11 nearly used: 96 %") == (told.key, told.title)
+    assert ("budget:a:2026-11:hours:80", "Quota for 2026-11 nearly used: 96 %") == (told.key, told.title)
     assert "Team a has used 240.0 of its 250.0 GPU-hours for 2026-11, 96 %." == told.summary
 
 
@@ -246,8 +246,8 @@ def test_a_message_says_the_numbers_and_no_unknown_cost() -> None:
     text = json.dumps([fleet, team])
     assert "unknown" not in text
     assert "http://gw/ui/budgets" in text and "/ui/findings/" not in text
-    assert "Medium · Budget of 2026-11 nearly spent: 85 %: team a" == team["text"]
-    assert "High · Budget of 2026-11 passed: 120 % spent: the fleet · platform" == fleet["text"]
+    assert "Medium · Budget for 2026-11 nearly spent: 85 %: team a" == team["text"]
+    assert "High · Budget for 2026-11 exceeded: 120 % spent: the fleet · platform" == fleet["text"]
     assert "spent 240.00; amount 280; " in text
 
 

@@ -76,7 +76,7 @@ def test_a_closed_week_is_told_as_it_was_frozen(fleet: Fleet) -> None:
     assert "The week was closed on" in texts and told.closed.digest in texts
     assert "nothing was missing" == told.closed.forced
     assert texts.count(f"was forced: {told.closed.forced}") == 2  # at the top and among the terms
-    assert "the books changed after the closing" in texts
+    assert "data changed after the closing" in texts
 
 
 def charged(told: Facts, team: str) -> Decimal:

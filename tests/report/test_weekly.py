@@ -200,7 +200,7 @@ def test_the_page_says_it_in_order(fleet: Fleet) -> None:
         "Who pays: team ants pays the most, $6.00 (50 %)",
         "Data quality",
         "How this was computed",
-        "What the buckets hold",
+        "What the buckets mean",
     ] == [heading.replace("\u00a0", " ") for heading in page.headings]
     assert "The fleet cost $12.00 in week 2026-W45, the same as the previous week. 50 % of" not in page.text
     assert "16 November" not in page.text

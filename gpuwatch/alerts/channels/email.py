@@ -80,7 +80,7 @@ def single(
     facts: list[tuple[str, str]] = [
         ("Owner", alerts_text.owner(finding)),
         ("Rate", alerts_text.a_day(finding)),
-        ("Cost so far" if alert.event != "resolved" else "Cost in all", alerts_text.cost_so_far(finding)),
+        ("Cost so far" if alert.event != "resolved" else "Total cost", alerts_text.cost_so_far(finding)),
         ("Since" if alert.event != "resolved" else "From", alerts_text.since(finding)),
         ("Where", alerts_text.place(finding)),
         ("Evidence", "; ".join(alerts_text.evidence(finding)) or "see the link"),
@@ -90,7 +90,7 @@ def single(
     if finding.get("remedy") and alert.event != "resolved":
         facts.append(("Fix", str(finding["remedy"])))
     if alert.event == "resolved" and (reason := alerts_text.reason(finding)):
-        facts.append(("Why it is over", reason))
+        facts.append(("Why it ended", reason))
     return _message(mail, mail.to, subject, clean(finding.get("summary")), facts, links, key, now_us)
 
 
@@ -103,9 +103,9 @@ def digest(
     by: Sequence[str] = (),
     template: Template = BUILT_IN,
 ) -> EmailMessage:
-    """The message about many findings, the dearest first; `by` names what they have in common."""
-    title, dearest = digest_line(alerts, by)
-    facts = [(str(number), plain_line(alert, template)) for number, alert in enumerate(dearest[:MAX_DIGEST], 1)]
+    """The message about several findings, most expensive first; `by` names what they have in common."""
+    title, ranked = digest_line(alerts, by)
+    facts = [(str(number), plain_line(alert, template)) for number, alert in enumerate(ranked[:MAX_DIGEST], 1)]
     left = len(alerts) - MAX_DIGEST
     if left > 0:
         facts.append(("", f"and {left} more"))
@@ -128,7 +128,7 @@ def report(
     key: str,
     now_us: int,
 ) -> EmailMessage:
-    """The message of a report: what was paid, the wastes, a link, and `files` (by suffix) as far as they fit."""
+    """The message about a report: its numbers and top waste, a link, and `files` (by suffix) as far as they fit."""
     paid = summary.numbers[0] if summary.numbers else ("", "", "")
     changed = f", {paid[2]}" if paid[2] else ""
     subject = f"{summary.title}: {paid[1]}{changed}" if paid[1] else summary.title
@@ -156,7 +156,7 @@ def report(
 
 
 def message_id(key: str, sender: str) -> str:
-    """The same for the same key: who gets a message twice can tell."""
+    """The same for the same key, so that mail programs recognize a repeated message."""
     return f"<{sha256(key.encode()).hexdigest()[:40]}@{sender.rpartition('@')[2]}>"
 
 
@@ -174,7 +174,7 @@ def _message(
     key: str,
     now_us: int,
 ) -> EmailMessage:
-    """Headers are cleaned of everything that could end one; names that people chose never become markup."""
+    """Headers hold nothing that could end them; user-chosen names never become markup."""
     message: Any = EmailMessage(policy=SMTP)
     line = clean(subject)
     message["Subject"] = line if len(line) <= MAX_SUBJECT else f"{line[: MAX_SUBJECT - 1]}…"

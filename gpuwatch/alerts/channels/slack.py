@@ -18,7 +18,7 @@ MAX_FIELD = 2000
 MAX_BLOCKS = 50
 MAX_URL = 3000
 MAX_LINE = 300
-"""Length of the one line that decides: what stands after it is not read on a phone."""
+"""Length of the headline: a phone shows no more of it."""
 MAX_SUMMARY = 600
 MAX_FACTS = 10
 """Fields of a section: the most that Slack takes."""
@@ -64,13 +64,13 @@ def payload(event: str, finding: Mapping[str, Any], base_url: str | None) -> Pay
 
 
 def single(alert: Alert, base_url: str | None, template: Template = BUILT_IN) -> Payload:
-    """The message about one finding: a line that decides, the facts, the fix, links, and the key it is known by."""
+    """The message about one finding: headline, facts, fix, links and key."""
     event, finding = alert.event, alert.finding
     body = template.text(alert, base_url, _shown)
     blocks = _facts(alert, template) if body is None else _written(alert, template, body)
     if event == "resolved":
         reason = alerts_text.reason(finding)
-        blocks += [_section(f"*Why it is over:* {escape(reason, MAX_SUMMARY)}")] if reason and body is None else []
+        blocks += [_section(f"*Why it ended:* {escape(reason, MAX_SUMMARY)}")] if reason and body is None else []
     elif finding.get("remedy") and body is None:
         blocks.append(_section(f"*Fix:* {escape(finding['remedy'], MAX_SUMMARY)}"))
     key = str(finding.get("key"))
@@ -78,7 +78,7 @@ def single(alert: Alert, base_url: str | None, template: Template = BUILT_IN) ->
     if event != "resolved":
         links += [(label, alerts_text.action_url(base_url, key, action)) for action, label in ACTIONS.items()]
     notes = [f"{finding.get('detector')} · confidence {_percent(finding.get('confidence'))}"]
-    notes += [f"not told before: {', '.join(alert.earlier)}"] if alert.earlier else []
+    notes += [f"includes: {', '.join(alert.earlier)}"] if alert.earlier else []
     return _message(plain_line(alert, template), [*blocks, *_buttons(links), _context([*notes, f"key {alert.key}"])])
 
 
@@ -87,7 +87,7 @@ def _facts(alert: Alert, template: Template) -> list[Payload]:
     facts = {
         "Owner": alerts_text.owner(finding),
         "Rate": alerts_text.a_day(finding),
-        ("Cost so far" if event != "resolved" else "Cost in all"): alerts_text.cost_so_far(finding),
+        ("Cost so far" if event != "resolved" else "Total cost"): alerts_text.cost_so_far(finding),
         "Since" if event != "resolved" else "From": alerts_text.since(finding),
         "Where": alerts_text.place(finding),
         "Evidence": "; ".join(alerts_text.evidence(finding)) or "see the link",
@@ -102,7 +102,7 @@ def _facts(alert: Alert, template: Template) -> list[Payload]:
 
 
 def _written(alert: Alert, template: Template, body: str) -> list[Payload]:
-    """A body that people wrote: its own mrkdwn holds, the values in it are escaped."""
+    """The body of a template: its own mrkdwn is kept, the values in it are escaped."""
     text = f"{line(alert, template)}\n{body}"
     return [_section(_cut(text, MAX_SECTION))]
 
@@ -115,13 +115,13 @@ def digest(
     by: Sequence[str] = (),
     template: Template = BUILT_IN,
 ) -> Payload:
-    """The message about many findings: their sum, at most MAX_DIGEST of them (the dearest first), and a link to all.
+    """The message about several findings: their sum, the most expensive MAX_DIGEST of them, and a link to all.
 
-    `by` names what they have in common: it stands first.
+    `by` names what they have in common; it comes first.
     """
-    title, dearest = digest_line(alerts, by)
+    title, ranked = digest_line(alerts, by)
     blocks = [_section(f":bar_chart: *{escape(title, MAX_LINE)}*")]
-    for alert in dearest[:MAX_DIGEST]:
+    for alert in ranked[:MAX_DIGEST]:
         url = alerts_text.finding_url(base_url, str(alert.finding.get("key")))
         blocks.append(_section(line(alert, template) + (f" · <{url}|open>" if url and len(url) <= MAX_URL else "")))
     left = len(alerts) - MAX_DIGEST
@@ -131,7 +131,7 @@ def digest(
 
 
 def note(title: str, facts: Sequence[tuple[str, str]], link: tuple[str, str | None], notes: Sequence[str]) -> Payload:
-    """A message that is about no finding: a line that decides, at most MAX_FACTS facts, a link, small print."""
+    """A message that is not about a finding: headline, at most MAX_FACTS facts, a link, small print."""
     blocks = [_section(f":page_facing_up: *{escape(title, MAX_LINE)}*")]
     fields = [_text(f"*{escape(name, MAX_PART)}*\n{escape(text, MAX_LINE)}") for name, text in facts[:MAX_FACTS]]
     blocks += [{"type": "section", "fields": fields}] if fields else []
@@ -155,7 +155,7 @@ def test(channel: str, base_url: str | None) -> Payload:
 
 
 def line(alert: Alert, template: Template = BUILT_IN) -> str:
-    """What, who, money a day: the line that decides whether to open it, as mrkdwn."""
+    """The headline as mrkdwn: what happened, to what, whose it is, money a day."""
     icon = ":white_check_mark:" if alert.event == "resolved" else _ICONS.get(str(alert.finding.get("severity")), "")
     own = template.line(alert, None, _shown)
     if own is not None:
@@ -165,7 +165,7 @@ def line(alert: Alert, template: Template = BUILT_IN) -> str:
 
 
 def escape(text: object, limit: int) -> str:
-    """Text that nobody's name can make into a mention or a link, in at most `limit` UTF-16 units, cut with an ellipsis.
+    """Text in at most `limit` UTF-16 units, cut with an ellipsis; no name in it becomes a mention or a link.
 
     An escape is never cut in two. None is empty.
     """
@@ -184,7 +184,7 @@ def escape(text: object, limit: int) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Text that is escaped already, in at most `limit` UTF-16 units; no escape is cut in two."""
+    """Escaped text in at most `limit` UTF-16 units; no escape is cut in two."""
     if _size(text) <= limit:
         return text
     kept = text.encode("utf-16-le", "replace")[: 2 * (limit - 1)].decode("utf-16-le", "ignore")
@@ -213,7 +213,7 @@ def _context(notes: Sequence[str]) -> Payload:
 
 
 def _buttons(links: Sequence[tuple[str, str | None]]) -> list[Payload]:
-    """Links side by side; nothing where the service does not know its own address."""
+    """Link buttons; none where the service has no public address."""
     buttons = [
         {"type": "button", "text": {"type": "plain_text", "text": label}, "url": url}
         for label, url in links

@@ -1,4 +1,4 @@
-"""Where a channel may send: https to public addresses, and what the operator allowed by name."""
+"""Allowed destinations of a channel: https to public addresses, and those that the operator allows by name."""
 
 from __future__ import annotations
 

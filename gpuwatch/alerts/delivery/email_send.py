@@ -1,4 +1,4 @@
-"""One message to a mail server: where it may go, how long it may take, and what the answers mean."""
+"""Sends one e-mail: allowed servers, time limits, and the meaning of the replies."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gpuwatch.alerts.delivery.http_post import Outcome
 from gpuwatch.core.errors import UsageError
 
 TIMEOUT_S = 60.0
-"""For the whole of it: name, connection, TLS, message, answers. Shorter than an outbox row is held."""
+"""For everything: name resolution, connection, TLS, message, replies. Shorter than an outbox row is held."""
 PATIENT_ATTEMPTS = 8
-"""Tries (about twenty minutes) in which a recipient that is refused for now holds the message up for all; then the others
-get it. Nobody gets it twice."""
+"""Attempts (about twenty minutes) in which a temporarily refused recipient delays the message for all; then the others
+get it. No recipient gets it twice."""
 
 MAX_ANSWER = 100_000
-"""Bytes of one answer that are read."""
+"""Bytes of one reply to read."""
 
 _STATUS = re.compile(rb"^[245]\.\d{1,3}\.\d{1,3}\b")
-"""An enhanced status code (RFC 3463). Nothing else of an answer is repeated: it may hold what nobody should see."""
+"""An enhanced status code (RFC 3463). No other part of a reply is shown: it may hold a secret."""
 
 
 def send(
@@ -81,7 +81,7 @@ def send(
 
 
 def _exchange(client: _Client, mail: Mail, message: EmailMessage, recipients: Sequence[str], attempts: int) -> Outcome:
-    """1. Connect and greet. 2. TLS. 3. Log in. 4. Sender and recipients. 5. The message, where anybody takes it."""
+    """1. Connect and greet. 2. TLS. 3. Log in. 4. Sender and recipients. 5. The message, if any recipient was accepted."""
     client.open()
     if mail.security == "starttls":
         client.asked = "STARTTLS"
@@ -92,28 +92,28 @@ def _exchange(client: _Client, mail: Mail, message: EmailMessage, recipients: Se
         client.login(mail.user, mail.password or "")
     client.ehlo_or_helo_if_needed()
     content = message.as_bytes()
-    code, said = client.mail(mail.sender)
+    code, reply = client.mail(mail.sender)
     if code != 250:
-        return _judge(mail.host, code, said)
+        return _judge(mail.host, code, reply)
     answers = [client.rcpt(address) for address in recipients]
     taken = sum(code in (250, 251) for code, _ in answers)
-    for_now = next(((code, said) for code, said in answers if 400 <= code < 500), None)
-    never = next(((code, said) for code, said in answers if code >= 500), None)
-    if for_now is not None and (attempts < PATIENT_ATTEMPTS or not taken):
-        return _judge(mail.host, *for_now)
+    temporary = next(((code, reply) for code, reply in answers if 400 <= code < 500), None)
+    never = next(((code, reply) for code, reply in answers if code >= 500), None)
+    if temporary is not None and (attempts < PATIENT_ATTEMPTS or not taken):
+        return _judge(mail.host, *temporary)
     if not taken and never is not None:
         return _judge(mail.host, *never)
-    code, said = client.data(content)
+    code, reply = client.data(content)
     if code != 250:
-        return _judge(mail.host, code, said)
+        return _judge(mail.host, code, reply)
     client.leave()
     left = len(recipients) - taken
     return Outcome(True, f"{left} of {len(recipients)} recipients were refused" if left else None)
 
 
-def _judge(host: str, code: int, said: bytes | str) -> Outcome:
-    """What an answer other than success means. Pure. https://www.rfc-editor.org/rfc/rfc5321#section-4.2"""
-    text = said.encode("utf-8", "replace") if isinstance(said, str) else said
+def _judge(host: str, code: int, reply: bytes | str) -> Outcome:
+    """The meaning of a reply other than success. Pure. https://www.rfc-editor.org/rfc/rfc5321#section-4.2"""
+    text = reply.encode("utf-8", "replace") if isinstance(reply, str) else reply
     status = _STATUS.match(text)
     word = f" {status[0].decode()}" if status else ""
     if 500 <= code < 600:
@@ -123,7 +123,7 @@ def _judge(host: str, code: int, said: bytes | str) -> Outcome:
 
 
 class _Client(smtplib.SMTP):
-    """A client whose sockets go through the gate; TLS from the first byte where it is asked for."""
+    """A client whose sockets go through the gate, with TLS from the first byte if configured."""
 
     def __init__(self, mail: Mail, gate: Gate, timeout_s: float, context: ssl.SSLContext) -> None:
         self._mail, self._gate, self.context = mail, gate, context
@@ -133,13 +133,13 @@ class _Client(smtplib.SMTP):
 
     def open(self) -> None:
         """Connects and reads the greeting."""
-        self._host = self._mail.host.strip("[]")  # the name that the certificate must have: starttls() reads it
-        code, said = self.connect(self._host, self._mail.port)
+        self._host = self._mail.host.strip("[]")  # starttls() checks the certificate against this name
+        code, reply = self.connect(self._host, self._mail.port)
         if code != 220:
-            raise smtplib.SMTPConnectError(code, said)
+            raise smtplib.SMTPConnectError(code, reply)
 
     def cut(self) -> None:
-        """Ends whatever it waits for: the time is over. After STARTTLS its socket is another one than that it opened."""
+        """Ends the exchange: the time is over. After STARTTLS its socket differs from the one it opened."""
         self.late = True
         for one in (self._raw, getattr(self, "sock", None)):
             try:
@@ -149,7 +149,7 @@ class _Client(smtplib.SMTP):
                 pass
 
     def getreply(self) -> tuple[int, bytes]:
-        """An answer, of which MAX_ANSWER bytes are read at most."""
+        """A reply of at most MAX_ANSWER bytes."""
         if self.late:
             raise TimeoutError
         if self.file is None and self.sock is not None:
@@ -159,14 +159,14 @@ class _Client(smtplib.SMTP):
         return super().getreply()
 
     def leave(self) -> None:
-        """Says good-bye; the message is taken already, so nothing that happens here matters."""
+        """Sends QUIT. The message is accepted already, so errors do not matter."""
         try:
             self.quit()
         except (smtplib.SMTPException, OSError):
             pass
 
     def _get_socket(self, host: str, port: int, timeout: float | None) -> socket.socket:
-        """The first address that answers of those that may be reached."""
+        """Connects to the first allowed address that answers."""
         failed: OSError = OSError("no address")
         for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             if self.late:

@@ -1,4 +1,4 @@
-"""A mail server, its sender and recipients: how they are written in gpuwatch.toml and in the API."""
+"""A mail server, its sender and recipients, as written in gpuwatch.toml and the API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class Mail:
-    """How to send mail. The password is in no text that this class gives."""
+    """How to send mail. No text made by this class contains the password."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class Mail:
     password: str | None = field(default=None, repr=False)
 
     def public(self) -> dict[str, Any]:
-        """What the API shows."""
+        """The settings as the API shows them."""
         return {
             "host": self.host,
             "port": self.port,
@@ -49,12 +49,12 @@ class Mail:
         }
 
     def kept(self) -> dict[str, Any]:
-        """What is stored beside the secret."""
+        """The settings to store, without the secret."""
         return {name: value for name, value in asdict(self).items() if name != "password"}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any], secret: str) -> Mail:
-        """A stored one."""
+        """From stored settings and the secret."""
         return cls(**{**kept, "to": tuple(kept["to"])}, password=secret or None)
 
 
@@ -64,10 +64,10 @@ def is_address(text: object) -> bool:
 
 
 def mail_of(item: Mapping[str, Any], known: Mail | None, guard: Guard, problems: list[str]) -> Mail:
-    """The mail settings of a channel; what is wrong goes to `problems`.
+    """The mail settings of a channel; wrong ones are added to `problems`.
 
-    What is not given stays as it was. Only the password is never kept for another host, port or user: whoever may change the
-    channel could have it sent to a server of his own.
+    Absent settings keep their value, except that the password must be given again for another host, port or user:
+    otherwise whoever may edit the channel could have it sent to another server.
     """
     before = {} if known is None else {**known.public(), "password": known.password}
     given = {**{name: before.get(name) for name in FIELDS}, **{n: v for n, v in item.items() if n in FIELDS}}

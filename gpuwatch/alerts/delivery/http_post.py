@@ -1,4 +1,4 @@
-"""One POST to a webhook: where it may go, how long it may take, and what its answer means."""
+"""Posts one message: allowed destinations, time limits, and the meaning of the response."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from gpuwatch.core.clock import HOUR_US, SECOND_US, to_us
 from gpuwatch.core.errors import UsageError
 
 TIMEOUT_S = 15.0
-"""For the whole of it: name, connection, request, answer."""
+"""For everything: name resolution, connection, request, response."""
 
 MAX_ANSWER = 4096
-"""Bytes of an answer that are read: Slack's are one word."""
+"""Bytes of a response to read: Slack sends one word."""
 
 RETRY_AFTER_US_MAX = HOUR_US
-"""A receiver that asks for more is asked again after this."""
+"""Longest delay that a receiver can ask for."""
 
 BACKOFF_S_MIN = 5.0
 BACKOFF_S_MAX = 900.0
 
 TRY_AGAIN = frozenset({408, 425, 429})
-"""Answers below 500 that are about the moment, not about the request."""
+"""Temporary errors below 500."""
 
 _WORD = re.compile(r"[a-z]+(_[a-z]+)+")
-"""Slack's error words, such as no_service. Nothing else of an answer is repeated: it might hold the address."""
+"""Slack's error words, such as no_service. No other part of a response is shown: it might hold the address."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a request. `error` is for people and holds no secret; `retry_after_us` is what the receiver asked."""
+    """The outcome of a request. `error` is for people, without secrets; `retry_after_us` is the delay the receiver asked for."""
 
     sent: bool
     error: str | None = None
@@ -89,7 +89,7 @@ async def _exchange(
     timeout_s: float,
     resolver: AbstractResolver | None,
 ) -> Outcome:
-    """A connection of its own for each request: one that was judged for another host cannot be used again."""
+    """A new connection for each request: one that was checked for another host must not be reused."""
     connector = aiohttp.TCPConnector(
         socket_factory=gate.socket, resolver=resolver, force_close=True, limit=1, use_dns_cache=False
     )
@@ -111,7 +111,7 @@ async def _exchange(
 
 
 def judge(status: int, retry_after: str | None, text: str, url: str, now_us: int) -> Outcome:
-    """What an answer other than 2xx means. Pure.
+    """The meaning of a response other than 2xx. Pure.
 
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks#handling_errors
     """

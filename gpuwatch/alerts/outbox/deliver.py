@@ -1,4 +1,4 @@
-"""Delivery: takes what is due from the outbox, sends it, and writes down what became of it."""
+"""Delivery: takes due messages from the outbox, sends them, and records the outcome."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from gpuwatch.report.files import mailed_files
 from gpuwatch.state import State
 
 POLL_S = 5.0
-"""Time between two looks into the outbox; twice as long after each failure in a row, at most POLL_S_MAX."""
+"""Interval between two checks of the outbox; doubled after each failure in a row, up to POLL_S_MAX."""
 POLL_S_MAX = 160.0
 
 HOLD_US = 120 * SECOND_US
-"""How long a message belongs to who took it. Longer than a request can last; after a crash it is sent again then."""
+"""How long a sender holds a message: longer than a request can last. After a crash it is sent again then."""
 
 MESSAGES_MAX = 50
 """Messages to one channel in one pass."""
 
 DRAIN_S = 30.0
-"""Time after which a channel begins no further message in a pass: the others wait for its end."""
+"""Time after which a channel starts no further message in a pass, because other channels wait for the pass to end."""
 
 
 class Deliverer:
-    """Sends what is due. Many may run at once, in one process or several: the outbox gives a message to one of them."""
+    """Sends due messages. Several may run at once, in one process or more: the outbox gives each message to one of them."""
 
     def __init__(
         self,
@@ -66,10 +66,12 @@ class Deliverer:
         chance: random.Random | None = None,
         delivered: Callable[[str, str], None] = lambda kind, outcome: None,
     ) -> None:
-        """`base_url` is the service's own address for links. `allow_private` names hosts, addresses and networks that
+        """Raises UsageError for a wrong entry in `allow_private`.
 
-        may be sent to although they are not public, and over plain http. Raises UsageError for a wrong entry.
-        `reports` is where the report files are that e-mails carry. `tls` says whom to trust of mail servers. `delivered` is told the kind of channel and the outcome of each message: sent, failed or given up.
+        `base_url` is the address of the service, for links. `allow_private` names hosts, addresses and networks that may
+        be used although they are not public, and over plain http. `reports` is the directory of report files to attach to
+        e-mails. `tls` verifies mail servers. `delivered` is called with the kind of channel and the outcome of each
+        message: sent, failed or given up.
         """
         self._channels = Channels(state)
         self._outbox = Outbox(state)
@@ -85,9 +87,9 @@ class Deliverer:
         self._pusher = Pusher(state, self._send, base_url)
 
     async def run(self, stop: asyncio.Event, report: Callable[[str], None] = lambda _: None) -> None:
-        """Delivers until `stop` is set; then it ends the request it is in. What goes wrong round it is told to `report`
+        """Delivers until `stop` is set and the current request has ended.
 
-        (one line, no secret) and tried again: a database that is busy, a defect in one message.
+        Problems around a delivery, such as a busy database, are passed to `report` (one line, no secret) and retried.
         """
         pause_s = POLL_S
         while not stop.is_set():
@@ -97,7 +99,7 @@ class Deliverer:
             except GpuwatchError as error:
                 report(f"alerts: {error}")
                 pause_s = min(2 * pause_s, POLL_S_MAX)
-            except Exception as error:  # noqa: BLE001 - the loop outlives a defect; its type holds no secret
+            except Exception as error:  # noqa: BLE001 - the loop survives a defect; the error type holds no secret
                 report(f"alerts: {type(error).__name__} while delivering; trying again")
                 pause_s = min(2 * pause_s, POLL_S_MAX)
             try:
@@ -106,7 +108,7 @@ class Deliverer:
                 continue
 
     async def deliver_due(self) -> int:
-        """One pass over all enabled channels, side by side; returns how many messages arrived.
+        """One concurrent pass over all enabled channels; returns how many messages were delivered.
 
         A channel that fails does not delay the others. Raises the first StoreError, after the others are done.
         """
@@ -132,7 +134,7 @@ class Deliverer:
         return await self._transmit(kind, kind.test(context), context)
 
     async def _serve(self, channel: Channel) -> int:
-        """One pass over a channel; returns how many messages arrived."""
+        """One pass over a channel; returns how many messages were delivered."""
         kind = find_kind(channel.kind)
         if isinstance(kind, ContinuousKind):
             return await self._push(kind, channel)
@@ -244,23 +246,24 @@ class Deliverer:
         return await asyncio.to_thread(email_send.send, mail, message, to, self._guard, timeout_s, self._tls, attempts)
 
     def _backoff_us(self, batch: Batch, asked_us: int | None) -> int:
-        """What the receiver asked for, or twice as long each time, within bounds; always a little by chance."""
+        """The delay that the receiver asked for, or doubled each time, within bounds and with jitter."""
         return backoff_us(max(row.attempts for row in batch.rows), asked_us, self._chance)
 
 
 def listing(state: State) -> list[dict[str, Any]]:
-    """Channels as `GET /api/v1/channels` shows them: settings, hint of the address, and how each fares. No secret."""
-    fares = Outbox(state).status() | Firing(state).status()
+    """Channels as `GET /api/v1/channels` shows them: settings, a hint of the address, and delivery status. No secret."""
+    statuses = Outbox(state).status() | Firing(state).status()
     return [
-        channel.public() | {"status": _shown(fares.get(channel.name, Status()))} for channel in Channels(state).list()
+        channel.public() | {"status": _shown(statuses.get(channel.name, Status()))}
+        for channel in Channels(state).list()
     ]
 
 
 def shared(channel: Channel, alerts: Sequence[Alert]) -> Sequence[str]:
-    """What the findings of a message have in common, of what the channel groups by; not where all went into one."""
-    by, told = channel.by_group, [alert.finding for alert in alerts]
+    """The fields, of those that the channel groups by, in which all findings of a message agree."""
+    by, findings = channel.by_group, [alert.finding for alert in alerts]
     values = {"team": "team", "user": "user", "rule": "detector", "severity": "severity"}
-    return [name for name in by if len({str(finding.get(values[name])) for finding in told}) == 1]
+    return [name for name in by if len({str(finding.get(values[name])) for finding in findings}) == 1]
 
 
 def _shown(status: Status) -> dict[str, Any]:

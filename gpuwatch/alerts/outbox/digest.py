@@ -1,4 +1,4 @@
-"""Which messages of the outbox go out together, and what is left of them when later ones overtake earlier ones."""
+"""Which queued messages are sent together, and how later events replace earlier ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwatch.alerts.outbox.repository import Row
 from gpuwatch.alerts.record import Alert
 
 DIGEST_ABOVE = 10
-"""More findings than this that wait for a channel go out as one message, even where no digest is set."""
+"""More queued findings than this are sent as one message, even without a digest."""
 
 
 def choose(channel: Channel, rows: Sequence[Row]) -> Sequence[Row]:
@@ -34,7 +34,7 @@ def choose(channel: Channel, rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _group(channel: Channel, row: Row) -> tuple[object, ...]:
-    """What the findings of one message share; where nothing is asked for, each is alone."""
+    """The group of a finding; without grouping, each finding is its own."""
     if not channel.by_group or row.rule is None:
         return (row.finding_key,)
     shared = {"team": row.team, "user": row.username, "rule": row.rule, "severity": row.severity}
@@ -53,10 +53,10 @@ def read(row: Row) -> Alert:
 
 
 def fold(alerts: Sequence[Alert]) -> list[Alert]:
-    """One alert a finding, its latest, in the order in which the findings first appear.
+    """One alert for each finding, its latest, in the order in which the findings first appear.
 
-    A finding that worsened before its opening was told has opened; one that was resolved meanwhile is resolved, and
-    says that it opened. `earlier` names what was folded.
+    A finding that worsened before its opening was sent counts as opened; one that was resolved meanwhile counts as
+    resolved. `earlier` names the events that were folded in.
     """
     groups: dict[str, list[Alert]] = {}
     for alert in alerts:

@@ -1,4 +1,4 @@
-"""The outbox: what each channel is still to be told, and what it was told; written before it is sent."""
+"""The outbox: every message of every channel, queued before it is sent."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from gpuwatch.core.errors import StoreError
 from gpuwatch.state.core import State
 
 MAX_QUEUED = 1000
-"""Messages that wait for one channel. What changes beyond them is not marked, so it is seen again at a later pass."""
+"""Messages queued for one channel. Further changes are not marked, so a later pass finds them again."""
 
 KEEP_US = 30 * DAY_US
-"""How long delivered and given-up messages can be looked at."""
+"""How long delivered and abandoned messages are kept."""
 
 GIVE_UP_US = 3 * DAY_US
-"""Time after it was to go out at which a message that cannot be delivered is given up."""
+"""How long after its due time an undeliverable message is abandoned."""
 
 ANSWERED = "answered"
-"""State of a mark: it was told of the finding, or would have been, and then an owner spoke, or it went to another team."""
+"""State of a mark: an owner acted on the finding, or it moved to another team."""
 WITHDRAWN = "withdrawn"
-"""State of a message that waited until then: it is not sent."""
+"""State of a message that was queued until then: it is not sent."""
 
 _mark = sa.Table(
     "alert_mark",
@@ -43,14 +43,14 @@ _mark = sa.Table(
 
 @dataclass(frozen=True)
 class Mark:
-    """What a channel was last told of a finding."""
+    """The last state of a finding that a channel was notified of."""
 
     state: str
-    """open | resolved: it was told so; quiet: nothing yet, because it was below the channel's severity; or ANSWERED."""
+    """open | resolved: notified; quiet: not notified, because it was below the channel's severity; or ANSWERED."""
     severity: str
-    """The worst it was told of in this episode."""
+    """The highest severity notified in this episode."""
     episode: int
-    """How often it was told that the finding opened."""
+    """How many times the finding opened."""
     at_us: int
 
 
@@ -65,8 +65,8 @@ class Change:
     about: About = UNKNOWN
 
 
-Judge = Callable[[Mapping[str, Mark]], Sequence[Change]]
-"""What is new, given the marks by finding key."""
+FindChanges = Callable[[Mapping[str, Mark]], Sequence[Change]]
+"""The changes, given the marks by finding key."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +88,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that go out as one message. Nobody else sends them before `held_until_us`."""
+    """Rows that are sent as one message. No other sender takes them before `held_until_us`."""
 
     channel: str
     key: str
-    """The same after a crash: how a receiver knows a message that came twice."""
+    """The same after a crash, so that a receiver recognizes a repeated message."""
     rows: tuple[Row, ...]
     held_until_us: int
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a channel fares."""
+    """Delivery status of a channel."""
 
     last_sent_us: int | None = None
     last_error: str | None = None
@@ -117,18 +117,18 @@ class Outbox:
     def update(
         self,
         channel: str,
-        judge: Judge,
+        find_changes: FindChanges,
         due_us: int,
         now_us: int,
         *,
         urgent: Collection[str] = (),
         throttle_us: int = 0,
     ) -> int:
-        """Writes what `judge` finds new, messages and marks together; returns how many messages were written.
+        """Writes the changes that `find_changes` returns, messages and marks together; returns the number of messages.
 
-        A message whose dedup key was written before is not written again. It is due at `due_us`; where a rule and an owner
-        were told of already, `throttle_us` after that; where its severity is one of `urgent`, now. What waits about a
-        finding that is ANSWERED is withdrawn, and the end of what never arrived is not told.
+        A message is written once for each dedup key. It is due now if its severity is one of `urgent`; `throttle_us` after
+        the last message about the same rule and owner; else at `due_us`. Queued messages about an ANSWERED finding are
+        withdrawn, and a resolution is not sent if nothing before it was delivered.
         """
         with self._state.transaction(write=True) as connection:
             settled = _outbox.c.state.not_in(QUEUED) & (_outbox.c.created_us < now_us - KEEP_US)
@@ -139,7 +139,7 @@ class Outbox:
             written: list[dict[str, Any]] = []
             kept: list[dict[str, Any]] = []
             causes: list[About] = []
-            for change in judge(marks):
+            for change in find_changes(marks):
                 if change.event is not None:
                     if len(written) >= room:
                         continue
@@ -157,18 +157,18 @@ class Outbox:
                 schedule(connection, channel, list(zip(written, causes, strict=True)), now_us, urgent, throttle_us)
             known = _known(connection, [row["dedup"] for row in written])
             new = [row for row in written if row["dedup"] not in known]
-            untold = _untold(connection, channel, [row["finding_key"] for row in new if row["event"] == "resolved"])
-            for row in new:
-                if row["finding_key"] in untold and row["event"] == "resolved":
-                    row["state"] = untold[row["finding_key"]]
+            resolved = [row for row in new if row["event"] == "resolved"]
+            undelivered = _undelivered(connection, channel, [row["finding_key"] for row in resolved])
+            for row in resolved:
+                row["state"] = undelivered.get(row["finding_key"], row["state"])
             if new:
                 connection.execute(sa.insert(_outbox), new)
         return sum(row["state"] == "pending" for row in new)
 
     def announce(self, channel: str, about: str, event: str, payload: str, now_us: int) -> bool:
-        """Queues a message that is about no finding, once: False where `about` was told to the channel before.
+        """Queues a message without a finding, once; False if the channel had a message `about` this before.
 
-        Raises StoreError where too much waits for the channel already: it is announced again at a later pass.
+        Raises StoreError if too many messages are queued for the channel; a later pass tries again.
         """
         dedup = f"{channel}|{about}|{event}"
         with self._state.transaction(write=True) as connection:
@@ -182,7 +182,7 @@ class Outbox:
         return True
 
     def waiting(self) -> frozenset[str]:
-        """Channels that something is queued for, due or not."""
+        """Channels with queued messages, due or not."""
         query = sa.select(_outbox.c.channel).where(_outbox.c.state.in_(QUEUED)).distinct()
         with self._state.transaction(write=False) as connection:
             return frozenset(connection.scalars(query))
@@ -196,12 +196,12 @@ class Outbox:
         passing: Collection[str] | None,
         choose: Callable[[Sequence[Row]], Sequence[Row]],
     ) -> Batch | None:
-        """The next message of a channel, held for its caller until now + `hold_us`; None when nothing is due.
+        """The next message of a channel, held for the caller until now + `hold_us`; None when nothing is due.
 
-        1. The oldest message that was tried or is due decides: while it waits for its next try, or another sender holds
-        it, so do all behind it. 2. One whose sender vanished is taken again as it was, with the same key. 3. Else `choose`
-        says which of the due rows (at most `limit`, oldest first) go together. `passing`: the channel wants quiet, and only
-        findings of these severities may go out, with all that waits about them; None: everything may.
+        1. The oldest message that was tried or is due decides: while it waits for a retry, or another sender holds it, all
+        later ones wait too. 2. A message whose sender vanished is taken again unchanged, with the same key. 3. Otherwise
+        `choose` picks the due rows (of at most `limit`, oldest first) that go together. `passing`: in a quiet time, only
+        findings of these severities are sent, with everything queued about them; None: no quiet time.
         """
         with self._state.transaction(write=True) as connection:
             mine = whole = _outbox.c.channel == channel
@@ -239,13 +239,13 @@ class Outbox:
             return batch if taken.rowcount == len(rows) else None
 
     def sent(self, batch: Batch, now_us: int) -> None:
-        """The message of a batch has arrived."""
+        """Records that the message of a batch was delivered."""
         with self._state.transaction(write=True) as connection:
             rows = _outbox.c.id.in_([row.id for row in batch.rows])
             connection.execute(sa.update(_outbox).where(rows).values(state="sent", sent_us=now_us, last_error=None))
 
     def failed(self, batch: Batch, error: str, retry_us: int | None, now_us: int) -> None:
-        """The message did not arrive: try again at `retry_us`, or never (None). Rows older than GIVE_UP_US are given up."""
+        """Records a failed delivery: retried at `retry_us`, or never (None). Rows older than GIVE_UP_US are abandoned."""
         held = (
             _outbox.c.id.in_([row.id for row in batch.rows])
             & (_outbox.c.state == "sending")
@@ -261,13 +261,13 @@ class Outbox:
                 connection.execute(sa.update(_outbox).where(held).values(**again))
 
     def discard(self, row: Row, error: str) -> None:
-        """A row that cannot be made into a message: it is dead, and shown with its error."""
+        """Marks a row that cannot become a message as dead, with its error."""
         with self._state.transaction(write=True) as connection:
             values = {"state": "dead", "last_error": error}
             connection.execute(sa.update(_outbox).where(_outbox.c.id == row.id).values(**values))
 
     def status(self) -> dict[str, Status]:
-        """How each channel fares, by name; a channel that never had a message is absent."""
+        """Delivery status by channel; channels that never had a message are absent."""
         count = sa.func.count
         with self._state.transaction(write=False) as connection:
             found = connection.execute(
@@ -290,13 +290,13 @@ class Outbox:
 
 
 def drop(connection: Connection, channel: str) -> None:
-    """Gives up what waits for a channel that is removed, within a transaction."""
+    """Abandons the queued messages of a removed channel, within a transaction."""
     waiting = (_outbox.c.channel == channel) & _outbox.c.state.in_(QUEUED)
     connection.execute(sa.update(_outbox).where(waiting).values(state="dead", last_error="the channel was removed"))
 
 
 def revive(connection: Connection, channel: str, now_us: int) -> None:
-    """Queues again what a channel could not be told lately, within a transaction: its address was corrected."""
+    """Queues recently undelivered messages again, within a transaction: the address was corrected."""
     lost = (_outbox.c.channel == channel) & (_outbox.c.state == "dead") & (_outbox.c.created_us > now_us - GIVE_UP_US)
     waiting = (_outbox.c.channel == channel) & (_outbox.c.state == "pending")
     again = {"state": "pending", "batch": None, "due_us": now_us, "attempts": 0}
@@ -304,17 +304,17 @@ def revive(connection: Connection, channel: str, now_us: int) -> None:
 
 
 def _withdraw(connection: Connection, channel: str, keys: Sequence[str]) -> None:
-    """What was not tried yet is not told any more."""
+    """Withdraws queued messages that were not tried yet."""
     waiting = (_outbox.c.channel == channel) & (_outbox.c.state == "pending") & (_outbox.c.attempts == 0)
-    news = waiting & _outbox.c.event.in_(THROTTLED)
+    untried = waiting & _outbox.c.event.in_(THROTTLED)
     for start in range(0, len(keys), MAX_QUEUED):
         about = _outbox.c.finding_key.in_(keys[start : start + MAX_QUEUED])
-        connection.execute(sa.update(_outbox).where(news, about).values(state=WITHDRAWN))
+        connection.execute(sa.update(_outbox).where(untried, about).values(state=WITHDRAWN))
 
 
-def _untold(connection: Connection, channel: str, keys: Sequence[str]) -> dict[str, str]:
-    """Findings of which nothing arrived since their last end, and the state of their end: dead like the opening, so that
-    both are told where the address is corrected; or withdrawn.
+def _undelivered(connection: Connection, channel: str, keys: Sequence[str]) -> dict[str, str]:
+    """Findings with nothing delivered since they last resolved, and the state of the new resolution: dead like the
+    opening, so that both are sent once the address is corrected; or withdrawn.
     """
     if not keys:
         return {}
@@ -345,7 +345,7 @@ def _row(channel: str, change: Change, due_us: int, now_us: int) -> dict[str, An
 
 
 def _batch_key(channel: str, rows: Sequence[Row]) -> str:
-    """Of one finding: the dedup key of what happened last; of several: their first and last place in the outbox."""
+    """For one finding, the dedup key of its last event; for several, their first and last place in the outbox."""
     if len({row.finding_key for row in rows}) == 1:
         return rows[-1].dedup
     return f"{channel}|digest|{rows[0].id}-{rows[-1].id}|{rows[0].created_us}"

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 QUEUED = ("pending", "sending")
 THROTTLED = ("opened", "worsened")
-"""Events of which an owner hears once in a while."""
+"""Events that are throttled."""
 
 TABLES = sa.MetaData()
 OUTBOX = sa.Table(
@@ -25,13 +25,13 @@ OUTBOX = sa.Table(
     sa.Column("payload", sa.Text),
     sa.Column("state", sa.String),  # pending | sending | sent | dead
     sa.Column("created_us", sa.BigInteger),
-    sa.Column("due_us", sa.BigInteger),  # of a `sending` one: until when its sender holds it
+    sa.Column("due_us", sa.BigInteger),  # while `sending`: how long its sender holds it
     sa.Column("attempts", sa.Integer),
     sa.Column("batch", sa.String),  # key of the message that carries this row
     sa.Column("tried_us", sa.BigInteger),
     sa.Column("last_error", sa.Text),
     sa.Column("sent_us", sa.BigInteger),
-    sa.Column("wanted_us", sa.BigInteger),  # when it was to go out at first; NULL: when it was made
+    sa.Column("wanted_us", sa.BigInteger),  # its first due time; NULL: when it was created
     sa.Column("severity", sa.Text),
     sa.Column("rule", sa.Text),
     sa.Column("team", sa.Text),
@@ -41,7 +41,7 @@ OUTBOX = sa.Table(
 
 @dataclass(frozen=True)
 class About:
-    """What messages are grouped and throttled by."""
+    """The fields that messages are grouped and throttled by."""
 
     severity: str | None = None
     rule: str | None = None
@@ -58,7 +58,7 @@ UNKNOWN = About()
 
 
 def hasten(connection: Connection, channel: str, now_us: int) -> None:
-    """Makes what waits for its time due, within a transaction: the channel has other times now."""
+    """Makes queued messages due, within a transaction: the channel's times changed."""
     waiting = (OUTBOX.c.channel == channel) & (OUTBOX.c.state == "pending") & (OUTBOX.c.attempts == 0)
     connection.execute(sa.update(OUTBOX).where(waiting, OUTBOX.c.due_us > now_us).values(due_us=now_us))
 
@@ -73,13 +73,14 @@ def schedule(
 ) -> None:
     """Sets the times of new messages.
 
-    1. What is urgent is due now, and takes with it what waits about its finding. 2. What waits about a finding already takes
-    the news along: an end never overtakes its opening. 3. An owner who was told of a rule lately hears the rest of it later.
+    1. Urgent messages are due now, with everything queued about the same finding. 2. A message follows those queued
+    about its finding: a resolution never overtakes the opening. 3. After a recent message about a rule and owner, the next
+    one is throttled.
     """
     untried = (OUTBOX.c.channel == channel) & (OUTBOX.c.state == "pending") & (OUTBOX.c.attempts == 0)
     query = sa.select(OUTBOX.c.finding_key, sa.func.max(OUTBOX.c.due_us)).where(untried)
     waits = {key: due_us for key, due_us in connection.execute(query.group_by(OUTBOX.c.finding_key))}
-    told = _told(connection, channel, now_us, throttle_us) if throttle_us else {}
+    next_us = _next_by_cause(connection, channel, now_us, throttle_us) if throttle_us else {}
     for row, about in written:
         if about.severity in urgent:
             row["due_us"] = now_us
@@ -89,12 +90,14 @@ def schedule(
         elif row["finding_key"] in waits:
             row["due_us"] = max(row["due_us"], waits[row["finding_key"]])
         elif row["event"] in THROTTLED:
-            row["due_us"] = max(row["due_us"], told.get(about.cause, 0))
+            row["due_us"] = max(row["due_us"], next_us.get(about.cause, 0))
         row["wanted_us"] = row["due_us"]
 
 
-def _told(connection: Connection, channel: str, now_us: int, throttle_us: int) -> dict[tuple[str | None, ...], int]:
-    """When an owner may be told of a rule again, by About.cause: with what waits, or `throttle_us` after the last time."""
+def _next_by_cause(
+    connection: Connection, channel: str, now_us: int, throttle_us: int
+) -> dict[tuple[str | None, ...], int]:
+    """The next time allowed by About.cause: with queued messages, or `throttle_us` after the last one."""
     cause = (OUTBOX.c.rule, OUTBOX.c.team, OUTBOX.c.username)
     mine = (OUTBOX.c.channel == channel) & OUTBOX.c.event.in_(THROTTLED)
     sent = mine & (OUTBOX.c.state == "sent") & (OUTBOX.c.sent_us > now_us - throttle_us)

@@ -37,7 +37,7 @@ def name(text: str | None, missing: str = "not told") -> str:
 
 def owner_name(team: str | None) -> str:
     """A team's name; what nobody holds, or nobody knows of, in words."""
-    return {PLATFORM: "Not allocated (platform)", UNOWNED: "Held, no team known"}.get(team or "", name(team))
+    return {PLATFORM: "Unallocated (platform)", UNOWNED: "No team assigned"}.get(team or "", name(team))
 
 
 def join(*children: Child) -> Html:
