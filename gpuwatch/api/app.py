@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from gpuwatch.service.service import Service
 
 OPENAPI = "/api/openapi.json"
-ABOUT = """Where the GPU-seconds of a fleet went. Times are RFC 3339 UTC, ratios 0..1, money is decimal text beside its
-currency. Lists answer `items` and `next`; errors answer `error` with `code`, `message`, `hint` and maybe `field`."""
+ABOUT = """Where the GPU-seconds of a fleet went. Times are RFC 3339 UTC, ratios 0..1, money is decimal text with a separate
+currency. Lists return `items` and `next`; errors return `error` with `code`, `message`, `hint` and optionally `field`."""
 OPEN = frozenset({"/healthz", "/readyz"})
 """Paths that need no token."""
 
@@ -42,8 +42,8 @@ def create_app(
     clock: Clock = time.monotonic,
     body_seconds: float = BODY_SECONDS_MAX,
 ) -> FastAPI:
-    """The API over a service. `hosts` are names that a Host header may have beside localhost to count as loopback:
-    what the server is bound to. `clock` gives seconds, for rates of requests.
+    """The API over a service. `hosts` are further names, besides localhost, that a Host header of a loopback
+    request may have: those that the server is bound to. `clock` gives seconds, for rates of requests.
     """
     app = FastAPI(
         title="gpuwatch",
@@ -65,7 +65,7 @@ def create_app(
     for router in found:
         app.include_router(router)
     app.router.routes.extend(browse.routes())
-    # Made when somebody asks: it takes longer than everything else here.
+    # Made on the first request: it takes longer than everything else here.
     app.openapi = cache(partial(_described, app, service.version))  # type: ignore[method-assign]
 
     def openapi(request: Request) -> Response:

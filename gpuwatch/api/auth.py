@@ -31,7 +31,7 @@ LOOKUPS_AT_ONCE = 8
 """Look-ups of tokens at a time, apart from the threads that answer queries: those may all be busy."""
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 FORWARDED = ("x-forwarded-for", "x-forwarded-host", "x-real-ip", "forwarded", "via")
-"""Headers of a proxy: whoever sends through one is not here."""
+"""Headers of a proxy: a caller behind one is not local."""
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _NEAR_HINT = (
     "send Authorization: Bearer TOKEN (gpuwatch token create makes one); without tokens only http://localhost on the "
@@ -74,7 +74,7 @@ class Guard:
         self._limiter = CapacityLimiter(LOOKUPS_AT_ONCE)
 
     async def access(self, request: Request) -> Access:
-        """Raises ApiError: 401 nobody, 403 from elsewhere, 429 too often."""
+        """Raises ApiError: 401 without a valid token, 403 from an address that is not allowed, 429 for too many requests."""
         text, cookie = _presented(request)
         local = is_local(request, self._hosts)
         if text is not None and _same(text, self._service.local_secret):
@@ -98,7 +98,7 @@ class Guard:
         return await self.run(self._tokens.exist)
 
     async def trusted(self, request: Request) -> bool:
-        """Whether what the fleet's own names are in may be told: from here, or to a token of the whole fleet."""
+        """Whether names of the whole fleet may be shown: to local callers and to tokens for the whole fleet."""
         if _presented(request)[0] is None:
             return is_local(request, self._hosts)
         access = await self.access(request)
@@ -243,7 +243,7 @@ def _presented(request: Request) -> tuple[str | None, bool]:
 
 
 def _user(request: Request) -> str | None:
-    """Who a caller on this machine says they are: nobody proves it, and it gives no right."""
+    """The name that a local caller gives. It is not verified and grants no rights."""
     return decoded(request.headers.get(HEADER))
 
 

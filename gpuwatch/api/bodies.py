@@ -58,8 +58,8 @@ def expect(request: Request, kinds: Collection[str]) -> str:
     """The content type if it is one of `kinds`, else ApiError 415."""
     kind, _ = media_type(request)
     if kind not in kinds:
-        said = f"content type {kind[:100]!r}" if kind else "no content type"
-        raise ApiError(415, f"{said}: this route takes {', '.join(kinds)}")
+        given = f"content type {kind[:100]!r}" if kind else "no content type"
+        raise ApiError(415, f"{given}: this route takes {', '.join(kinds)}")
     return kind
 
 
@@ -107,7 +107,7 @@ def gunzip(body: bytes) -> bytes:
             break
         reader = zlib.decompressobj(zlib.MAX_WBITS | 16)
         try:
-            # One byte more than fits tells a body that is exactly as large from one that is larger.
+            # One byte more than fits: a body of exactly the limit passes, a larger one does not.
             part = reader.decompress(body, left + 1)
         except zlib.error as error:
             raise ApiError(400, f"the body is not gzip: {error}") from error

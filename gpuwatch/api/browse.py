@@ -138,8 +138,8 @@ const draw = (api) => {
   const groups = new Map();
   for (const [path, methods] of Object.entries(api.paths)) {
     for (const [method, operation] of Object.entries(methods)) {
-      const said = (method + " " + path + " " + (operation.summary || "")).toLowerCase();
-      if (!said.includes(wanted)) continue;
+      const text = (method + " " + path + " " + (operation.summary || "")).toLowerCase();
+      if (!text.includes(wanted)) continue;
       const tag = (operation.tags || ["other"])[0];
       if (!groups.has(tag)) groups.set(tag, []);
       groups.get(tag).push(card(api, path, method, operation));

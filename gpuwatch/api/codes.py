@@ -21,4 +21,4 @@ CODES = {
 """Code and default hint by status."""
 
 OF_REQUESTS = frozenset(CODES[status][1] for status in (400, 401, 403, 404, 405, 409, 413, 414, 415, 431))
-"""Hints that help who writes requests, and nobody who types commands."""
+"""Hints for people who write requests; the command line leaves them out."""

@@ -29,7 +29,7 @@ async def service_of(request: Request) -> Service:
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI's `responses` for statuses that a route answers in the error shape, beside those that every one may."""
+    """OpenAPI's `responses` for statuses that a route answers in the error shape, in addition to those of every route."""
     every = {400, 401, 403, 408, 413, 414, 429, 431, 500, 503, *statuses}
     return {status: {"model": Error} for status in sorted(every)}
 

@@ -18,9 +18,9 @@ from gpuwatch.billing.periods.repository import PeriodConflict
 from gpuwatch.core.errors import GpuwatchError, SourceUnreachable, StoreBusy, StoreError, UnreadableInput, UsageError
 
 BUSY_RETRY_S = 2
-"""What a sender is told to wait when the queue is full."""
+"""Retry-After when the queue is full."""
 STORE_RETRY_S = 30
-"""What a sender is told to wait when the disk is full or a database does not answer."""
+"""Retry-After when the disk is full or a database does not respond."""
 MAX_SHOWN = 200
 """Characters of an input that a message repeats."""
 MAX_MESSAGE = 20_000
@@ -60,7 +60,7 @@ def body_of(
 
 
 def response(error: ApiError, path: str = "") -> JSONResponse:
-    """An error as it is sent; under OpenCost's paths with OpenCost's words for it beside ours."""
+    """An error response; OpenCost's paths add OpenCost's fields."""
     content = body_of(error.status_code, str(error.detail), error.hint, error.field, error.code)
     if path.startswith(OPENCOST):
         content = {"code": error.status_code, "message": f"Error: {content['error']['message']}"} | content

@@ -193,10 +193,10 @@ def _refusal(scope: Scope, most: int) -> tuple[int, str] | None:
         return 414, f"the query has more than {QUERY_MAX} bytes"
     if sum(name == b"host" for name, _ in scope["headers"]) > 1:
         return 400, "the header Host is there more than once"
-    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    if not said.isdigit():
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if not length.isdigit():
         return 400, "the header Content-Length is not a number"
-    return (413, _too_large(most)) if len(said) > 18 or int(said) > most else None
+    return (413, _too_large(most)) if len(length) > 18 or int(length) > most else None
 
 
 def _too_large(most: int) -> str:

@@ -23,13 +23,13 @@ _MAX_KEY = 1000
 _MOST = 253_402_300_799_000_000
 """Microseconds of the end of the year 9999."""
 
-Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Most rows of this page.")]
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Maximum number of rows in this page.")]
 CursorText = Annotated[
     str | None,
     Query(
         max_length=MAX_CURSOR,
         pattern=r"^[A-Za-z0-9_-]*$",
-        description="`next` of the page before, with the same other parameters.",
+        description="`next` of the previous page, with otherwise the same parameters.",
     ),
 ]
 
@@ -64,14 +64,14 @@ def decode(text: str | None, asked: str) -> Cursor | None:
         return None
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        told, key, position, window = json.loads(raw)
+        parameters, key, position, window = json.loads(raw)
         span = None if window is None else Window(*map(_whole, window))
         if not isinstance(key, str) or len(key) > _MAX_KEY:
             raise ValueError("no key")
         cursor = Cursor(key, _whole(position), span)
     except (binascii.Error, ValueError, TypeError, RecursionError, UsageError):
         raise ApiError(400, "cursor: not one of ours", "take `next` of the page before", "cursor") from None
-    if told != asked:
+    if parameters != asked:
         raise ApiError(400, "cursor: belongs to other parameters", "leave the other parameters as they were", "cursor")
     return cursor
 

@@ -20,7 +20,7 @@ SLICES_SHOWN = 10
 MODELS_SHOWN = 12
 LABEL_SHOWN = 48
 """Characters of a name in a table: two lines."""
-OTHERS = "the others, in the data files"
+OTHERS = "more in the data files"
 
 
 def payers(facts: Facts) -> Section:
@@ -85,7 +85,7 @@ def models(facts: Facts) -> Section | None:
     columns += [Column("Held", number=True)] if facts.team is None else []
     blocks: list[Block] = [Table(tuple(columns), tuple(rows))]
     if rest:
-        blocks.append(Text(f"{len(rest)} more: {OTHERS}.", "soft"))
+        blocks.append(Text(f"{len(rest)} {OTHERS}.", "soft"))
     return Section(f"GPU models: {_model(shown[0][0])} costs the most", tuple(blocks))
 
 
@@ -175,7 +175,7 @@ def _bounded(rows: list[Payer], most: int) -> list[Payer]:
     for payer in rest:
         before = None if before is None or payer.before is None else before + payer.before
     amount = added(payer.amount for payer in rest)
-    return [*shown, Payer(f"{len(rest):,} more: {OTHERS}", amount, before, kind="other")]
+    return [*shown, Payer(f"{len(rest):,} {OTHERS}", amount, before, kind="other")]
 
 
 def slices(facts: Facts) -> Section | None:
@@ -203,7 +203,7 @@ def slices(facts: Facts) -> Section | None:
     costs = report_text.cells([line.amount for line in shown], facts.currency)
     rows = tuple(line.row(facts, cost) for line, cost in zip(shown, costs, strict=True))
     more = len(lines) - len(shown)
-    note = "A slice counts as its share of the GPU. Idle and busy refer to the slice itself."
+    note = "A slice counts as its share of the GPU, in brackets. Idle and busy refer to the slice itself."
     if remainder.gpu_seconds and facts.team is None:
         cost = bucket_money(facts, "mig_remainder")
         worth = f"cost {cost}" if remainder.costs else "have no price"
@@ -212,7 +212,7 @@ def slices(facts: Facts) -> Section | None:
     if rows:
         blocks.append(Table(columns, rows, "mig"))
     if more > 0:
-        blocks.append(Text(f"{more} more: {OTHERS}.", "soft"))
+        blocks.append(Text(f"{more} {OTHERS}.", "soft"))
     return Section(_slices_title(facts), tuple(blocks))
 
 
@@ -248,7 +248,7 @@ class _Line:
         who, model, profile = self.key
         shares = {hold.share for hold in self.holds}
         # On a GPU with a remainder the same profile has another share.
-        share = f", {shares.pop()} of it" if len(shares) == 1 else ""
+        share = f" ({shares.pop()})" if len(shares) == 1 else ""
         return row(
             [
                 _label("team" if facts.team is None else "user", Payer(who, self.amount)),

@@ -173,6 +173,13 @@ def instant(at_us: int) -> str:
     return f"{at.day} {at:%b %H:%M}"
 
 
+def span(start_us: int, end_us: int) -> str:
+    """`21 Nov 06:00 to 09:30`, or with a second date where it is another day; UTC."""
+    start, end = instant(start_us), instant(end_us)
+    same_day = from_us(start_us).date() == from_us(end_us).date()
+    return f"{start} to {end.rpartition(' ')[2] if same_day else end}"
+
+
 def _prefix(currency: str | None) -> str:
     if currency is None:
         return ""

@@ -111,7 +111,7 @@ def _card(facts: Facts, finding: Finding) -> Card:
     over = (
         f"ongoing since {report_text.instant(begun)} UTC"
         if finding.ended_at is None
-        else f"{report_text.instant(begun)} to {report_text.instant(parse_rfc3339(finding.ended_at))} UTC"
+        else f"{report_text.span(begun, parse_rfc3339(finding.ended_at))} UTC"
     )
     subject = f"{finding.subject['kind']} {name(finding.subject['id'])}"
     per_day = "" if daily is None else f", {report_text.money(daily, finding.currency)} a day"

@@ -151,7 +151,7 @@ def test_rates_may_be_the_file(api: Api) -> None:
         pytest.param(
             "teams",
             {"json": {"items": [{"match_kind": "user", "match": "x", "team": "a"}] * 2}},
-            ["items.1: items.0 says the same"],
+            ["items.1: items.0 is the same rule"],
             id="one rule twice",
         ),
         pytest.param(

@@ -36,7 +36,7 @@ th{overflow-wrap:normal}
 td.who{min-width:8em}
 td.user{min-width:5.5em}
 .pay td.chart{width:20%;vertical-align:middle}
-.fall .swatch{vertical-align:-1px;margin-right:8px}
+.swatch{vertical-align:-1px;margin-right:8px}
 svg.bar{display:block;overflow:visible}
 svg.sized{display:block}
 svg.defs{position:absolute}
@@ -70,7 +70,7 @@ th,td{padding:5px 4px}
 .fall .label{width:38%}
 .fall .chart{width:20%}
 .fall .n{width:auto}
-.fall .swatch{margin-right:4px}
+.swatch{margin-right:4px}
 .pay td.chart{width:16%}
 .find .top{display:block}
 .find .top b{display:block}

@@ -25,13 +25,13 @@ def audit(
     service: Svc,
     since: Annotated[str | None, Query(max_length=100, description="RFC 3339.")] = None,
     what: Annotated[
-        str | None, Query(max_length=200, description="rates, teams, policies, fx, periods, …; comma between several.")
+        str | None, Query(max_length=200, description="rates, teams, policies, fx, periods, …; comma-separated.")
     ] = None,
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """The newest first. Of a card that was replaced, `difference` has the rows that were added and removed: the first
-    hundred of each, and how many there are; null where too much would have to be read (ask for fewer entries).
+    """Newest first. For a replaced card, `difference` has the rows that were added and removed: the first hundred of
+    each, and their number; null where too much would have to be read (ask for fewer entries).
     """
     asked = question({"route": "audit", "since": since, "what": what})
     place = decode(cursor, asked)

@@ -1,4 +1,4 @@
-"""Alert channels: where findings are told."""
+"""Notification channels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = APIRouter(prefix=PREFIX, tags=["alerts"])
 
 @router.get("/channels", response_model=ChannelItems, responses=errors(), summary="Alert channels")
 def channels(access: FleetReader, service: Svc, limit: Limit = 100, cursor: CursorText = None) -> Response:
-    """Without their addresses, which are secrets: `url_hint` tells two of them apart."""
+    """The channels without their addresses, which are secret; `url_hint` distinguishes them."""
     return answer(_listed(service, limit, cursor))
 
 
@@ -35,7 +35,7 @@ def channels(access: FleetReader, service: Svc, limit: Limit = 100, cursor: Curs
     summary="Replaces the alert channels",
 )
 async def put_channels(request: Request, access: Admin, service: Svc) -> Response:
-    """All or nothing. A channel that is named without `url` keeps its address; those of gpuwatch.toml stay."""
+    """All or nothing. A channel without `url` keeps its address; channels of gpuwatch.toml stay."""
     body = await json_body(request, ChannelsBody)
     items = [item.model_dump() for item in body.items]
     return await to_thread.run_sync(_replace, service, items, access.name)
@@ -48,7 +48,7 @@ async def put_channels(request: Request, access: Admin, service: Svc) -> Respons
     summary="Sends a test message through a channel",
 )
 def test_channel(access: Admin, service: Svc, name: Annotated[str, Path(pattern=NAME)]) -> Response:
-    """200 with ok when it was delivered, ok false with the reason when not."""
+    """Status 200 with `ok` true if it was delivered, or `ok` false and the reason."""
     from gpuwatch.alerts.repository import Channels
 
     if name not in {channel.name for channel in Channels(service.state).list()}:

@@ -31,7 +31,7 @@ async def root() -> Response:
 
 @router.get("/healthz", response_model=Live, responses=errors(), summary="Liveness")
 async def healthz() -> Response:
-    """200 as long as the process answers. Needs no token."""
+    """200 as long as the process responds. Needs no token."""
     return answer({"status": "ok"})
 
 
@@ -42,10 +42,9 @@ async def healthz() -> Response:
     summary="Readiness: store, writer, analyzer, and the lag of each source",
 )
 async def readyz(request: Request, service: Svc) -> Response:
-    """503 with reasons while the store does not answer or nothing can be written.
-
-    Failing sources and a late analyzer are told, and do not make the service unready. Needs no token; the names of
-    sources are told to loopback and to tokens of the whole fleet only.
+    """503 with reasons while the store does not respond or cannot be written. Failing sources and a late analyzer are
+    listed, but do not make the service unready. Needs no token; the names of sources are shown only to loopback and to
+    tokens for the whole fleet.
     """
     try:
         named = await guard_of(request).trusted(request)

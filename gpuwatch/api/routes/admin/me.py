@@ -14,7 +14,7 @@ router = APIRouter(prefix=PREFIX, tags=["access"])
 
 @router.get("/me", response_model=Me, responses=errors(), summary="What this token may do")
 async def me(request: Request, access: Anyone, service: Svc) -> Response:
-    """Scope, teams (null: all) and name of the caller; whether tokens are on; the version."""
+    """Scope, teams (null: all) and name of the caller; whether tokens are enabled; the version."""
     return answer(
         {
             "scope": access.scope,

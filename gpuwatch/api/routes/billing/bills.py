@@ -1,4 +1,4 @@
-"""Bills of clouds beside the books."""
+"""Cloud bills, compared with the ledger."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FileName = Annotated[
         min_length=1,
         max_length=PATH_MAX,
         pattern=r"^[^\x00-\x1f\x7f\\]+$",
-        description="The file's name, with the folder it lies in where that names a delivery (AWS, Azure).",
+        description="The file's name, with its folder if that names a delivery (AWS, Azure).",
         examples=["cur.csv"],
     ),
 ]
@@ -47,7 +47,7 @@ router = APIRouter(prefix=PREFIX, tags=["books"])
 
 
 class BillSums(Shape):
-    """What both sides say; the parts that follow add up to `difference`."""
+    """The bill, gpuwatch, and the components of `difference`."""
 
     currency: str | None
     bill: Money
@@ -95,7 +95,7 @@ class Reconciled(Shape):
     "/reconcile",
     response_model=Reconciled,
     responses={**errors(), 200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
-    summary="Bills of clouds beside the books",
+    summary="Cloud bills compared with the ledger",
 )
 def reconciled(
     access: FleetReader,
@@ -104,12 +104,12 @@ def reconciled(
     by: Annotated[Literal["day", "node", "account"], Query(description="What a row is.")] = "day",
     provider: Name = None,
     cost: Annotated[Literal["effective", "billed"], Query(description="Which cost of the bill.")] = "effective",
-    format: Annotated[Literal["json", "csv"], Query(description="A file is whole.")] = "json",
+    format: Annotated[Literal["json", "csv"], Query(description="A file is not paged.")] = "json",
     limit: Limit = PAGE,
     cursor: CursorText = None,
 ) -> Response:
-    """Whole UTC days that the window touches. Of each row the parts add up to `difference` exactly; `totals`,
-    `suggestions` and `notes` are of all pages.
+    """Covers whole UTC days that the window touches. In each row the components add up to `difference` exactly;
+    `totals`, `suggestions` and `notes` cover all pages.
     """
     asked = question({"window": window, "by": by, "provider": provider, "cost": cost})
     place = decode(cursor, asked)
@@ -117,15 +117,15 @@ def reconciled(
     span = window_of(window, now_us) if place is None or place.window is None else place.window
     with service.reader() as store:
         found = reconcile(store, service.state, span, now_us=now_us, by=by, provider=provider, cost=cost)
-    told = reconcile_answer(found)
+    comparison = reconcile_answer(found)
     if format == "csv":
-        content, media_type = render(reconcile_listing(told), "csv")
+        content, media_type = render(reconcile_listing(comparison), "csv")
         return Response(content, media_type=media_type)
     start = 0 if place is None else place.position
-    items = told["items"][start : start + limit]
-    more = start + limit < len(told["items"])
+    items = comparison["items"][start : start + limit]
+    more = start + limit < len(comparison["items"])
     following = encode(Cursor("", start + limit, span), asked) if more else None
-    return answer({**told, "items": items, "next": following})
+    return answer({**comparison, "items": items, "next": following})
 
 
 class RefusedLine(Shape):
@@ -160,8 +160,8 @@ async def import_bill(
     name: FileName,
     beside: Beside = None,
 ) -> Response:
-    """What `gpuwatch import` does with it, and answers. A file that was imported before changes nothing; of one that
-    cannot be read nothing counts; a row that cannot be right is left out, and counted.
+    """Imports the file like `gpuwatch import` and returns the same result. A file that was imported before changes
+    nothing; an unreadable file is refused; invalid rows are left out and counted.
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
@@ -171,10 +171,10 @@ async def import_bill(
     await to_thread.run_sync(bill_importer, kind)
     with service.bills.room() as room:
         await _keep(request, room / file)
-        return answer(told(await to_thread.run_sync(service.bills.take, kind, room, file, others)))
+        return answer(import_answer(await to_thread.run_sync(service.bills.take, kind, room, file, others)))
 
 
-def told(report: ImportReport) -> dict[str, Any]:
+def import_answer(report: ImportReport) -> dict[str, Any]:
     """A report as JSON has it, with the first example of each reason."""
     examples = [
         {"reason": why, "count": count} | dict(zip(("file", "line", "example"), rejects.first[why], strict=True))

@@ -23,7 +23,7 @@ router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
 @router.get("/budgets", response_model=Budgets, responses=errors(), summary="Budgets: spent, left, and the forecast")
 def budgets(access: Reader, service: Svc, team: Names = None) -> Response:
-    """Each budget in the period that runs now. `forecast` is null with less than a week of history."""
+    """Each budget in its current period. `forecast` is null with less than a week of history."""
     with service.reader() as store:
         found = card.statuses(store, service.state, service.now_us(), seen(access.teams, split(team)))
     return answer({"items": [one.as_dict() for one in found], "version": service.state.card_version(card.CARD)})
@@ -31,7 +31,7 @@ def budgets(access: Reader, service: Svc, team: Names = None) -> Response:
 
 @router.get("/budgets/set", response_model=BudgetsSet, responses=errors(), summary="Budgets as they were set")
 def budgets_set(access: Reader, service: Svc) -> Response:
-    """What PUT takes; a token bound to teams sees those of its teams."""
+    """The budgets in the format of PUT. Team-scoped tokens see the budgets of their teams."""
     items = [
         card.shown(one) for one in card.in_force(service.state) if access.teams is None or one.team in access.teams
     ]
@@ -46,8 +46,8 @@ def budgets_set(access: Reader, service: Svc) -> Response:
     summary="Replaces the budgets",
 )
 async def put_budgets(request: Request, access: Admin, service: Svc) -> Response:
-    """JSON `items`, or CSV with the columns team,period,amount,currency and, where wanted, gpu_hours,valid_from,valid_to,
-    alert_at. All or nothing. `warnings` names teams that no run or rule names.
+    """JSON `items`, or CSV with the columns team,period,amount,currency and optionally
+    gpu_hours,valid_from,valid_to,alert_at. All or nothing. `warnings` names unknown teams.
     """
     if expect(request, KINDS) == "text/csv":
         kept = await from_csv(request, card.parse_budgets)

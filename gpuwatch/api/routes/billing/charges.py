@@ -46,22 +46,22 @@ def explained(
         str | None,
         Query(
             max_length=NAME_MAX,
-            description="A preset or the name of a policy: `under` is what it would be if that held at all times.",
+            description="A preset or the name of a policy: `under` is the charge as if that policy always applied.",
         ),
     ] = None,
     limit: Limit = explain_charge.LINES,
     cursor: CursorText = None,
-    offset: Annotated[int, Query(ge=0, le=OFFSET_MAX, description="Lines before this page; not with `cursor`.")] = 0,
+    offset: Annotated[int, Query(ge=0, le=OFFSET_MAX, description="Lines to skip; not with `cursor`.")] = 0,
 ) -> Response:
-    """`items` are the lines that the charge is the sum of: `gpu_seconds` and `cost_exact` of all `lines` add up to
-    `gpu_seconds_exact` and `cost_exact`. A token bound to teams sees the charges of its teams; 404 where there is no such
-    row now, or it may not be seen.
+    """`items` are the lines that make up the charge: their `gpu_seconds` and `cost_exact` add up to `gpu_seconds_exact`
+    and `cost_exact`. Team-scoped tokens see the charges of their teams; 404 if the row does not exist now, or is not
+    visible.
     """
     asked = _asked(charge)
     page = question({"charge": charge})
     if (place := decode(cursor, page)) is not None:
         if offset:
-            raise ApiError(400, "offset: stands beside cursor", "give one of the two", "offset")
+            raise ApiError(400, "offset: not allowed together with cursor", "give one of the two", "offset")
         offset = min(place.position, OFFSET_MAX)
     rules = None if policy is None else _named(service, policy)
     with service.reader() as store:
@@ -85,7 +85,7 @@ def explained(
     summary="What a charge would be under other policies",
 )
 async def what_if(request: Request, access: Reader, service: Svc, charge: ChargeId) -> Response:
-    """The body is a document of policies as PUT takes it; nothing is changed. The answer is `under` of explain."""
+    """The body is a policy document as for PUT; nothing is changed. The response is `under` of explain."""
     asked = _asked(charge)
     expect(request, POLICY_KINDS)
     content = await plain(request)

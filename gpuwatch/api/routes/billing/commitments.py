@@ -16,8 +16,8 @@ router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
 @router.get("/commitments", response_model=Commitments, responses=errors(), summary="Commitments, used and unused")
 def commitments(access: FleetReader, service: Svc, window: WindowText = "month") -> Response:
-    """Used is what somebody held; unused is idle in the fleet, or beyond what the fleet has: that part stands in no charge.
-    Not for tokens of a team: it is the fleet's use.
+    """Used time was held by jobs; unused time was idle in the fleet, or beyond the size of the fleet (that part is in
+    no charge). Not for team-scoped tokens, because it shows the use of the whole fleet.
     """
     span = window_of(window, service.now_us())
     with service.reader() as store:

@@ -35,8 +35,8 @@ class Proposals(Decisions):
 
 @router.get("/decisions/own-vs-cloud", response_model=Decisions, responses=errors(), summary="Own or rent")
 def own_vs_cloud(access: FleetReader, service: Svc, window: WindowText = "7d", cloud_price: Amount = None) -> Response:
-    """By cluster, pool and model: the utilisation at which owning breaks even, payback in months, and how both move with
-    price and use. `missing` says what is needed where something is.
+    """By cluster, pool and model: the utilisation at which owning breaks even, payback in months, and their sensitivity
+    to price and use. `missing` lists inputs that are still needed.
     """
     from gpuwatch.advisor.fleet import own_vs_cloud as look
 
@@ -54,7 +54,7 @@ def spot(
     spot_discount: Amount = None,
     interruptions_an_hour: Amount = None,
 ) -> Response:
-    """What each job would save, counting the work that interruptions would cost."""
+    """The saving of each job on spot capacity, after the cost of interruptions."""
     from gpuwatch.advisor.jobs import spot_suitability as look
 
     assumed = assumptions(spot_discount=spot_discount, interruptions_an_hour=interruptions_an_hour)
@@ -67,7 +67,7 @@ def spot(
 def right_sizing(
     access: Reader, service: Svc, window: WindowText = "7d", team: Names = None, headroom: Amount = None
 ) -> Response:
-    """Jobs that held a whole GPU and used no more than a MIG slice of it has."""
+    """Jobs that held a whole GPU but needed only a MIG slice."""
     from gpuwatch.advisor.jobs import right_sizing as look
 
     assumed, span = assumptions(headroom=headroom), window_of(window, service.now_us())
@@ -80,11 +80,11 @@ def consolidation(
     access: FleetReader,
     service: Svc,
     cluster: Annotated[str, Query(min_length=1, max_length=256)],
-    pool: Annotated[list[str], Query(max_length=50, description="Pools to put together.")],
+    pool: Annotated[list[str], Query(max_length=50, description="Pools to merge.")],
     window: WindowText = "7d",
     headroom: Amount = None,
 ) -> Response:
-    """Nodes that are not needed where these pools are one, and what they cost a month."""
+    """Nodes that are not needed if these pools are merged, and their monthly cost."""
     from gpuwatch.advisor.fleet import consolidation as look
 
     assumed, span = assumptions(headroom=headroom), window_of(window, service.now_us())

@@ -22,13 +22,17 @@ from gpuwatch.rates import fx
 from gpuwatch.rates.fx import Fx
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
-Currency = Annotated[str | None, Query(pattern="^([A-Z]{3})?$", description="Of a CSV body: what is reported in.")]
-Days = Annotated[int | None, Query(ge=1, le=fx.MAX_AGE_DAYS_MAX, description="Of a CSV body: how old a rate may be.")]
+Currency = Annotated[str | None, Query(pattern="^([A-Z]{3})?$", description="With a CSV body: the reporting currency.")]
+Days = Annotated[
+    int | None, Query(ge=1, le=fx.MAX_AGE_DAYS_MAX, description="With a CSV body: the maximum age of a rate.")
+]
 
 
 @router.get("/fx", response_model=ExchangeRates, responses=errors(), summary="The exchange rates in force")
 def exchange_rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
-    """One unit of `from` is `rate` units of `to` from `valid_from` on. `currency` null: prices are told in their own."""
+    """One unit of `from` is `rate` units of `to` from `valid_from` on. `currency` null: prices stay in their own
+    currency.
+    """
     found = Fx.read(service.state)
     more = {"currency": found.currency, "max_age_days": found.max_age_days}
     return listed(fx.shown(found.rates), service.state.card_version(fx.CARD), limit, cursor, **more)
@@ -44,8 +48,8 @@ def exchange_rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: Cu
 async def put_fx(
     request: Request, access: Admin, service: Svc, currency: Currency = None, max_age_days: Days = None
 ) -> Response:
-    """JSON, or CSV with the columns from,to,rate,valid_from; what a CSV cannot say stays as it is unless a parameter says it
-    (`currency` empty: prices in their own). All or nothing. Charges are priced anew.
+    """JSON, or CSV with the columns from,to,rate,valid_from; with CSV, parameters set the other fields (`currency`
+    empty: prices stay in their own currency), or they keep their value. All or nothing. Charges are priced again.
     """
     if expect(request, KINDS) == "text/csv":
         rates = tuple(await from_csv(request, fx.parse_fx))

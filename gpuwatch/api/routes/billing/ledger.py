@@ -1,4 +1,4 @@
-"""The books: GPU-seconds by bucket, and who pays what."""
+"""The ledger: GPU-seconds by bucket, and the chargeback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STEPS = {"1h": HOUR_US, "1d": DAY_US}
 PAGE = 1000
 PIECE_BYTES = 1 << 20
-By = Annotated[list[str] | None, Query(max_length=20, description="Dimensions, comma between several.")]
+By = Annotated[list[str] | None, Query(max_length=20, description="Dimensions, comma-separated.")]
 FILES: dict[str, Any] = {
     "text/csv": {"schema": {"type": "string"}},
     "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
@@ -52,7 +52,7 @@ def ledger(
     limit: Limit = PAGE,
     cursor: CursorText = None,
 ) -> Response:
-    """Every GPU-second of the window is in exactly one row. `funnel` and `capacity_gpu_seconds` are of all pages."""
+    """Every GPU-second of the window is in exactly one row. `funnel` and `capacity_gpu_seconds` cover all pages."""
     dimensions, teams = split(by) or ["bucket"], seen(access.teams, split(team))
     asked = question(
         {"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool, "step": step}
@@ -91,17 +91,17 @@ def chargeback(
     cluster: Name = None,
     pool: Name = None,
     format: Annotated[
-        Literal["json", "csv", "parquet", "xlsx", "focus"], Query(description="Files are whole.")
+        Literal["json", "csv", "parquet", "xlsx", "focus"], Query(description="Files are not paged.")
     ] = "json",
     focus_version: Annotated[Literal["1.2", "1.4"], Query(description="With format=focus.")] = "1.2",
     focus_format: Annotated[Literal["csv", "parquet"], Query(description="With format=focus.")] = "csv",
     limit: Limit = PAGE,
     cursor: CursorText = None,
 ) -> Response:
-    """Rows add up to `total`, which is of all pages. `by` any of team, user, queue, namespace, account, job, gpu_model,
-    mig_profile, slice, cluster, pool, cause. Another format than json is the whole answer as a file, without pages. `focus` has
-    rows of its own (a day, a device and a job), whatever `by` says; X-Gpuwatch-Unpriced-Gpu-Seconds is the time that is in
-    none of them because no rate covers it.
+    """Rows add up to `total`, which covers all pages. `by` takes any of team, user, queue, namespace, account, job,
+    gpu_model, mig_profile, slice, cluster, pool, cause. Formats other than json return everything as one file. `focus`
+    ignores `by`: its rows are a day, a device and a job; X-Gpuwatch-Unpriced-Gpu-Seconds is the time left out because
+    no rate covers it.
     """
     dimensions, teams = split(by) or ["team"], seen(access.teams, split(team))
     asked = question({"window": window, "by": dimensions, "teams": teams, "cluster": cluster, "pool": pool})

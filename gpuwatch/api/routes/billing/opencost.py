@@ -51,7 +51,7 @@ class SummaryAnswer(BaseModel):
 router = APIRouter(tags=["opencost"])
 PREFIXES = ("", "/model")
 FAULTS: dict[int | str, dict[str, Any]] = {
-    status: told | {"model": Error | ErrorOpenCost} for status, told in errors().items()
+    status: response | {"model": Error | ErrorOpenCost} for status, response in errors().items()
 }
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 
@@ -70,7 +70,7 @@ def _parameters() -> Callable[..., dict[str, str]]:
             default=None,
             annotation=Annotated[str | None, Query(max_length=VALUE_MAX, description=text)],
         )
-        for name, text in {**READ, **dict.fromkeys(IGNORED, "taken, and without effect")}.items()
+        for name, text in {**READ, **dict.fromkeys(IGNORED, "accepted, without effect")}.items()
     ]
     sent.__signature__ = inspect.Signature([request, *named])  # type: ignore[attr-defined]
     return sent
@@ -99,8 +99,8 @@ def _told(found: Allocations | Response, words: Callable[[Allocations], dict[str
 
 
 def allocation(access: Reader, service: Svc, given: Sent) -> Response:
-    """What held the GPUs, in OpenCost's objects: one map by name for each step. CPU, memory and disks are zero;
-    `x_gpuwatch` has what OpenCost has no word for.
+    """GPU allocations in OpenCost's format: one map by name for each step. CPU, memory and disks are zero; `x_gpuwatch`
+    has fields that OpenCost does not define.
     """
     return _told(_answered(service, access.teams, given), allocation_answer)
 

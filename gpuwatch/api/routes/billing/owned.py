@@ -23,12 +23,10 @@ from gpuwatch.rates.owned import Owned
 from gpuwatch.rates.owned_power import measured
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
-Measure = Annotated[
-    str | None, Query(max_length=WINDOW_MAX, description="The window in which `measured` powers are measured, once.")
-]
+Measure = Annotated[str | None, Query(max_length=WINDOW_MAX, description="The window for `kw` values of `measured`.")]
 
 
-@router.get("/owned", response_model=OwnedCard, responses=errors(), summary="Owned hardware and what its hour costs")
+@router.get("/owned", response_model=OwnedCard, responses=errors(), summary="Owned hardware and its price per hour")
 def hardware(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
     """`formula` has every number of the price."""
     items = [owned.priced(one) for one in in_force.owned_hardware(service.state)]
@@ -43,8 +41,8 @@ def hardware(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorTe
     summary="Replaces the owned hardware",
 )
 async def put_owned(request: Request, access: Admin, service: Svc, measure: Measure = None) -> Response:
-    """JSON `items`, or CSV with the same columns. All or nothing. A `kw` of `measured` needs `measure`, a window: the power
-    is computed from the energy counters of that window and kept as a number. Charges are priced anew.
+    """JSON `items`, or CSV with the same columns. All or nothing. A `kw` of `measured` needs the parameter `measure`:
+    the power is computed from the energy counters of that window and stored as a number. Charges are priced again.
     """
     window = None if measure is None else window_of(measure, service.now_us())
     if expect(request, KINDS) == "text/csv":

@@ -30,10 +30,10 @@ Name = Annotated[str, Path(max_length=NAME_MAX, description="2026-W47 or 2026-11
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
 
-@router.get("/periods", response_model=Periods, responses=errors(), summary="Periods that were closed")
+@router.get("/periods", response_model=Periods, responses=errors(), summary="Closed periods")
 def listed(access: Reader, service: Svc, limit: Limit = PAGE, cursor: CursorText = None) -> Response:
-    """The newest first. `rows` and `corrections` by team, cluster, model and profile: as frozen, and as posted since. A
-    token bound to teams sees the rows of its teams, and their sums.
+    """Newest first. `rows` as frozen and `corrections` as posted since, by team, cluster, model and profile.
+    Team-scoped tokens see the rows of their teams, and their sums.
     """
     asked = question({"route": "periods"})
     names = Stored(service.state).names()
@@ -51,8 +51,8 @@ def listed(access: Reader, service: Svc, limit: Limit = PAGE, cursor: CursorText
     summary="Closes a week or a month",
 )
 async def close(request: Request, access: Admin, service: Svc) -> Response:
-    """Freezes the charges of a finished period. 409: it is not over, not booked (yet), its books do not close, or it
-    touches a closed one; and, unless `force`, where days have no books or time has no price.
+    """Freezes the charges of a finished period. 409: it is not over, its ledger is missing or does not balance, or it
+    overlaps a closed period; without `force` also if days have no data or time has no price.
     """
     body = await json_body(request, PeriodBody)
     return await to_thread.run_sync(_close, service, body.period, body.force, access.name)
@@ -69,7 +69,7 @@ def one(
     limit: Limit = 1000,
     cursor: CursorText = None,
 ) -> Response:
-    """`items` are its frozen rows by every word, exact, or the lines of its corrections in the order of posting."""
+    """`items` are its frozen rows by all dimensions, exact, or the lines of its corrections in the order of posting."""
     shown = _shown(service.state, name, access.teams)
     asked = question({"period": name, "number": shown["number"], "of": of, "teams": access.teams})
     items = (rows if of == "rows" else lines)(service.state, name, access.teams)
@@ -90,7 +90,7 @@ def content(
     name: Name,
     number: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Which closing; default: the newest.")] = None,
 ) -> Response:
-    """`curl … | sha256sum` computes the digest anew."""
+    """`curl … | sha256sum` recomputes the digest."""
     found = _history(service.state, name)
     chosen = next((one for one in found if number in (None, one.number)), None)
     if chosen is None:
@@ -103,11 +103,11 @@ def content(
     response_model=Period,
     responses=errors(404, 409, 415),
     openapi_extra=request_body(ReopenBody),
-    summary="Opens a closed period again",
+    summary="Reopens a closed period",
 )
 async def reopen(request: Request, access: Admin, service: Svc, name: Name) -> Response:
-    """The live books answer for it again, and what was posted as its corrections is taken back. The closing stays listed
-    with its digest and the reason.
+    """Charges come from current data again, and its posted corrections are reversed. The closing stays listed with its
+    digest and the reason.
     """
     body = await json_body(request, ReopenBody)
 
@@ -127,7 +127,7 @@ async def reopen(request: Request, access: Admin, service: Svc, name: Name) -> R
     summary="Signs a closed period",
 )
 async def sign(request: Request, access: Admin, service: Svc, name: Name) -> Response:
-    """Notes who stands up for the closing in force, and its digest; as often as people do."""
+    """Records a signature for the current closing and its digest. Several people may sign."""
     body = await json_body(request, SignBody)
 
     def work() -> dict[str, Any]:

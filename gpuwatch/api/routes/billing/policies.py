@@ -28,14 +28,14 @@ router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
 @router.get("/policies", response_model=Policies, responses=errors(), summary="The policies in force")
 def policies(access: Reader, service: Svc) -> Response:
-    """Who pays for what, by day, and the versions there were. Every reader may see the rules; a token bound to teams sees
-    of quotas and of the parts of shared costs those of its teams.
+    """The policies that decide who pays, with earlier versions. Every reader sees the rules; team-scoped tokens see
+    only the quotas and shares of their teams.
     """
-    said = policy_document.answer(service.state, service.now_us())
+    document = policy_document.answer(service.state, service.now_us())
     if access.teams is not None:
-        said["items"] = [_of_teams(item, access.teams) for item in said["items"]]
-        said["history"] = []
-    return answer(said)
+        document["items"] = [_of_teams(item, access.teams) for item in document["items"]]
+        document["history"] = []
+    return answer(document)
 
 
 @router.put(
@@ -46,7 +46,7 @@ def policies(access: Reader, service: Svc) -> Response:
     summary="Replaces the policies",
 )
 async def put_policies(request: Request, access: Admin, service: Svc) -> Response:
-    """JSON or TOML with `policies`. All or nothing: 400 names every mistake; `field` is the first one's."""
+    """JSON or TOML with `policies`. All or nothing: 400 names every mistake; `field` names the first."""
     expect(request, POLICY_KINDS)
     content = await plain(request)
     return await to_thread.run_sync(_replace, service, content, access.name)
@@ -60,7 +60,9 @@ async def put_policies(request: Request, access: Admin, service: Svc) -> Respons
     summary="What teams would pay under other policies",
 )
 async def ask(request: Request, access: Reader, service: Svc, window: WindowText = "7d") -> Response:
-    """The body is a document as PUT takes it; nothing is changed. Each team's cost now, then, and the difference."""
+    """The body is a document as for PUT; nothing is changed. Returns each team's cost now, under the document, and the
+    difference.
+    """
     expect(request, POLICY_KINDS)
     content = await plain(request)
     span = window_of(window, service.now_us())

@@ -29,22 +29,22 @@ from gpuwatch.rates.node_split import COLUMNS, node_of
 from gpuwatch.rates.repository import load_rates
 
 KNOWN_MAX = 10_000
-"""Teams that an answer lists beside the rules."""
-Known = Annotated[bool, Query(description="Whether `known` lists the teams of rules and runs; else it is null.")]
+"""Teams that a response lists in `known`."""
+Known = Annotated[bool, Query(description="Whether `known` lists the teams of rules and runs; otherwise it is null.")]
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 
 
 @router.get("/rates", response_model=Rates, responses=errors(), summary="The rate card in force")
 def rates(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
-    """Prices per whole GPU-hour and their validity. Every reader may see them: they are prices, nobody's use."""
+    """Prices per whole GPU-hour and their validity. Every reader may see them: they show no team's use."""
     items = [shown(rate) for rate in load_rates(service.state)]
     return listed(items, service.state.card_version("rates"), limit, cursor)
 
 
 @router.get("/rates/in-force", response_model=RatesInForce, responses=errors(), summary="Every rate in force")
 def rates_in_force(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
-    """Those of the rate card, of owned hardware and of spot prices; `card` says which."""
+    """Rates from the rate card, owned hardware and spot prices; `card` names the source."""
     items = [{"card": card} | shown(rate) for card, kept in in_force.by_card(service.state).items() for rate in kept]
     return listed(items, sum(in_force.versions(service.state).values()), limit, cursor)
 
@@ -57,9 +57,8 @@ def rates_in_force(access: Reader, service: Svc, limit: Limit = 1000, cursor: Cu
     summary="Replaces the rate card",
 )
 async def put_rates(request: Request, access: Admin, service: Svc) -> Response:
-    """JSON `items`, or the CSV of rates.csv. All or nothing: 400 names every bad row. Charges are priced anew.
-
-    A rate for a model that no GPU has is kept; `warnings` names it.
+    """JSON `items`, or the CSV of rates.csv. All or nothing: 400 names every bad row. Charges are priced again. A rate
+    for an unknown model is kept; `warnings` names it.
     """
     if expect(request, KINDS) == "text/csv":
         kept = await from_csv(request, parse_rates)
@@ -73,7 +72,7 @@ async def put_rates(request: Request, access: Admin, service: Svc) -> Response:
 def teams(
     access: Reader, service: Svc, known: Known = False, limit: Limit = 1000, cursor: CursorText = None
 ) -> Response:
-    """In the order in which they decide. A token bound to teams sees the rules of its teams, and no other team's name."""
+    """In the order in which they apply. Team-scoped tokens see only the rules and names of their teams."""
     items = [
         {"match_kind": rule.match_kind, "match": rule.match, "team": rule.team}
         for rule in load_team_rules(service.state)
@@ -90,11 +89,9 @@ def teams(
     summary="Replaces the ownership rules",
 )
 async def put_teams(request: Request, access: Admin, service: Svc) -> Response:
-    """JSON `items`, or the CSV of teams.csv, in the order in which rules decide. All or nothing: a rule that can never
-    decide, since an earlier one matches all that it does, is refused with both; so are two with stars that give a name
-    which runs have to two teams, where neither is the other's special case.
-
-    `warnings` names rules that match no run.
+    """JSON `items`, or the CSV of teams.csv, in the order in which rules apply. All or nothing. Refused: a rule that
+    can never apply because an earlier one matches everything it does, and two wildcard rules that give the same
+    existing name to two teams where neither is more specific. `warnings` names rules that match no run.
     """
     row = "line {}"
     if expect(request, KINDS) == "text/csv":
@@ -149,8 +146,8 @@ def _decided(rules: list[TeamRule]) -> list[TeamRule]:
     for place, rule in enumerate(rules):
         if (earlier := kept.add(rule)) is not None:
             same = "the same match" if earlier.match == rule.match else "all that this one matches"
-            said = "says the same" if earlier == rule else f"gives {same} to another team, and decides"
-            bad.append(f"items.{place}: items.{earlier.line - 1} {said}")
+            conflict = "is the same rule" if earlier == rule else f"gives {same} to another team, and takes precedence"
+            bad.append(f"items.{place}: items.{earlier.line - 1} {conflict}")
     if bad:
         raise refused(RowsRefused(bad[:NAMED_MAX], len(bad)))
     return list(kept.rules.values())

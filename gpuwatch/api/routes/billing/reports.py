@@ -41,28 +41,26 @@ router = APIRouter(prefix=PREFIX, tags=["reports"])
     "/reports/weekly",
     response_class=Response,
     responses={**errors(404), 200: {"content": FILES}},
-    summary="The report of a week, as a file",
+    summary="A weekly report as a file",
 )
 def weekly(
     access: Reader,
     service: Svc,
-    week: Annotated[
-        str | None, Query(pattern=WEEK, description="An ISO week; default: the one that ended last.")
-    ] = None,
+    week: Annotated[str | None, Query(pattern=WEEK, description="An ISO week; default: the last complete one.")] = None,
     team: Name = None,
     format: Annotated[
         FormatName,
         Query(description="zip: every file of the fleet and of all teams, or those of `team`."),
     ] = "html",
     formats: Annotated[
-        str | None, Query(max_length=100, description="Of a zip: which formats, comma between several; default: all.")
+        str | None, Query(max_length=100, description="Formats in a zip, comma-separated; default: all.")
     ] = None,
     paper: Annotated[
-        Literal["a4", "letter"] | None, Query(description="Of the PDF; default: the setting report_paper.")
+        Literal["a4", "letter"] | None, Query(description="Paper of the PDF; default: the setting report_paper.")
     ] = None,
 ) -> Response:
-    """Of a team, or of the fleet without one. A token bound to teams gets those teams' reports only: without `team` that
-    of its one team. 404: the week has no books, or the team no charges in it.
+    """The report of a team, or of the fleet. Team-scoped tokens get the reports of their teams only; with one team,
+    `team` is optional. 404: the week has no data, or the team has no charges in it.
     """
     from gpuwatch.report.files import last_week
     from gpuwatch.report.week_facts import week_window
@@ -107,7 +105,7 @@ def _file(content: bytes, name: str, media_type: str, inline: bool = False) -> R
     return Response(content, media_type=media_type, headers=headers)
 
 
-@router.get("/recipients", response_model=RecipientItems, responses=errors(), summary="Who gets reports by e-mail")
+@router.get("/recipients", response_model=RecipientItems, responses=errors(), summary="Recipients of report e-mails")
 def recipients(access: FleetReader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
     """Addresses by team; team `*` is the fleet."""
     return answer(_listed(service, limit, cursor))
@@ -118,11 +116,11 @@ def recipients(access: FleetReader, service: Svc, limit: Limit = 1000, cursor: C
     response_model=Replaced,
     responses=errors(415),
     openapi_extra=request_body(RecipientsBody),
-    summary="Replaces who gets reports by e-mail",
+    summary="Replaces the recipients of report e-mails",
 )
 async def put_recipients(request: Request, access: Admin, service: Svc) -> Response:
-    """All or nothing: 400 names every bad row. A channel of kind email with the event `report` sends them.
-    `warnings` names teams that no run or rule names.
+    """All or nothing: 400 names every bad row. Channels of kind email with the event `report` send to them. `warnings`
+    names unknown teams.
     """
     body = await json_body(request, RecipientsBody)
     return await to_thread.run_sync(_replace, service, [row.model_dump() for row in body.items], access.name)

@@ -25,8 +25,8 @@ def slices(
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """One row a slice, layout and owner; `gpus` has the newest layout of each GPU of these rows. A utilisation of null
-    was not measured.
+    """One row for each slice, layout and owner; `gpus` has the newest layout of each of their GPUs. A utilisation of
+    null was not measured.
     """
     teams = seen(access.teams, split(team))
     asked = question({"window": window, "teams": teams, "cluster": cluster, "pool": pool})

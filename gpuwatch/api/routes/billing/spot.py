@@ -22,14 +22,14 @@ from gpuwatch.rates import spot as rates_spot
 
 router = APIRouter(prefix=PREFIX, tags=["prices and owners"])
 Instances = Annotated[
-    list[str] | None, Query(max_length=100, description=f"Which GPUs a type has: {rates_spot.MAPPING}.")
+    list[str] | None, Query(max_length=100, description=f"The GPUs of an instance type: {rates_spot.MAPPING}.")
 ]
 Currency = Annotated[str, Query(pattern="^[A-Z]{3}$")]
 
 
-@router.get("/spot", response_model=SpotPrices, responses=errors(), summary="The spot prices that were imported")
+@router.get("/spot", response_model=SpotPrices, responses=errors(), summary="Imported spot prices")
 def spot_prices(access: Reader, service: Svc, limit: Limit = 1000, cursor: CursorText = None) -> Response:
-    """What an instance cost an hour from `at` on, until the next price of its series."""
+    """The price of an instance-hour from `at` until the next price of its series."""
     items = [rates_spot.shown(one) for one in in_force.spot_prices(service.state)]
     return listed(items, service.state.card_version(rates_spot.CARD), limit, cursor)
 
@@ -57,8 +57,8 @@ async def add_spot(
     cluster: Name = None,
     pool: Name = None,
 ) -> Response:
-    """What `aws ec2 describe-spot-price-history` prints, or CSV with its columns; `zone` and `product` choose one series.
-    All or nothing; what is known already changes nothing. Charges are priced anew.
+    """The output of `aws ec2 describe-spot-price-history`, or CSV with its columns; `zone` and `product` choose one
+    series. All or nothing; known prices change nothing. Charges are priced again.
     """
     expect(request, KINDS)
     words = {"zone": zone, "product": product, "currency": currency, "cluster": cluster, "pool": pool}

@@ -18,7 +18,7 @@ router = APIRouter(prefix=PREFIX, tags=["fleet"])
 
 At = Annotated[
     str | None,
-    Query(max_length=WINDOW_MAX, description="The instant (RFC 3339) that is asked about; now unless told."),
+    Query(max_length=WINDOW_MAX, description="The instant (RFC 3339) to look at; default: now."),
 ]
 Days = Annotated[int, Query(ge=DAYS_MIN, le=DAYS_MAX, description="Days of submitted requests that count.")]
 
@@ -134,7 +134,7 @@ class Capacity(Shape):
     next: str | None
 
 
-@router.get("/capacity/shapes", response_model=Capacity, responses=errors(), summary="What could be placed now")
+@router.get("/capacity/shapes", response_model=Capacity, responses=errors(), summary="Job shapes that fit now")
 def capacity_shapes(
     access: FleetReader,
     service: Svc,
@@ -144,13 +144,12 @@ def capacity_shapes(
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """An item is a shape of requests on the GPUs of one cluster, pool and model. Of whole GPUs: how many such slots are free
-    on single nodes, within NVLink, below one leaf, and anywhere; of a MIG profile: instances that are idle (`ready`), that
-    could be created beside the others, and that would fit after idle ones are removed. null: not known; `notes` has the fix.
-
-    `stranded` is what of the free GPUs the requests of the last `days` could not use on average (FGD's expected
-    fragmentation), with its price an hour; `clusters` says by what cause, and the largest gang at each level. Of an instant
-    before or behind the books of a cluster nothing is known: all of it is null, with the note `books`, and so is `total`.
+    """An item is a job shape on the GPUs of one cluster, pool and model. For whole GPUs: the free slots on single
+    nodes, within NVLink, below one leaf, and anywhere. For a MIG profile: instances that are idle (`ready`), that could
+    be created next to the others, and that would fit after idle ones are removed. null: unknown; `notes` has the fix.
+    `stranded` is the free GPUs that the requests of the last `days` could not use on average (FGD's expected
+    fragmentation), with its price an hour; `clusters` has the causes, and the largest gang at each level. Outside the
+    time that a cluster's ledger covers, everything is null, `total` too, with the note `books`.
     """
     from gpuwatch.capacity.now import shapes
 

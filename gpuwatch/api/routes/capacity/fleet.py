@@ -14,9 +14,8 @@ router = APIRouter(prefix=PREFIX, tags=["fleet"])
 
 @router.get("/fleet", response_model=Fleet, responses=errors(), summary="GPUs and MIG slices now")
 def fleet(access: Reader, service: Svc, team: Names = None) -> Response:
-    """Total, reporting, allocated, active and effective, per cluster, pool and model, over the last booked minutes.
-
-    A token bound to teams sees the devices that its teams hold.
+    """Total, reporting, allocated, active and effective GPUs by cluster, pool and model, over the last recorded
+    minutes. Team-scoped tokens see the devices that their teams hold.
     """
     from gpuwatch.capacity.fleet import fleet as look
 

@@ -26,7 +26,7 @@ def jobs(
     user: Name = None,
     cluster: Name = None,
     pool: Name = None,
-    state: Annotated[str | None, Query(max_length=50, description="How the scheduler's word begins: running.")] = None,
+    state: Annotated[str | None, Query(max_length=50, description="Prefix of the scheduler's state: running.")] = None,
     q: Annotated[
         str | None, Query(max_length=200, description="Words in id, name, user, account, queue or team.")
     ] = None,
@@ -34,7 +34,7 @@ def jobs(
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """Amounts are those of the window. The pages of one list are all of the window that the first one meant."""
+    """Amounts are for the window. All pages of a list use the window of the first page."""
     from gpuwatch.jobs.listing import jobs as look
 
     teams = seen(access.teams, split(team))
@@ -79,12 +79,12 @@ def job(
         str, Path(min_length=1, max_length=NAME_MAX, description="Slurm job id, or namespace/name.", examples=["4711"])
     ],
     cluster: Annotated[
-        str | None, Query(min_length=1, max_length=NAME_MAX, description="Needed where several clusters know the id.")
+        str | None, Query(min_length=1, max_length=NAME_MAX, description="Required if several clusters have the id.")
     ] = None,
 ) -> Response:
-    """Over its whole life: runs, devices, placement, waterfall, findings and series. Runs of other teams are not there.
-
-    `placement.grade` says how near its GPUs are to each other beside what was free when it began; null says why in `why`.
+    """Over its whole life: runs, devices, placement, waterfall, findings and time series, without the runs of other
+    teams. `placement.grade` compares how close its GPUs are with what was free when it started; if null, `why` has the
+    reason.
     """
     from gpuwatch.jobs.listing import job as look
 

@@ -107,7 +107,9 @@ class StrandedByJob(Shape):
     next: str | None
 
 
-@router.get("/capacity/plan", response_model=Plans, responses=errors(), summary="What would make room for a shape")
+@router.get(
+    "/capacity/plan", response_model=Plans, responses=errors(), summary="Moves that free capacity for a job shape"
+)
 def capacity_plan(
     access: FleetReader,
     service: Svc,
@@ -118,12 +120,10 @@ def capacity_plan(
     at: At = None,
     days: Days = DAYS,
 ) -> Response:
-    """The cheapest moves after which a shape finds a place on single nodes of a pool: fewest GPUs, of equals preemptible
-    ones. Without `shape` those asked for in the last `days` that find no place. `exact` false: nothing cheaper was found, and not
-    all was looked at. Nothing is moved.
-
-    `repartition` has MIG layouts for GPUs that nobody holds, which the demand of the last week (held and waited for) would have
-    used better, and what part of it was served and would have been.
+    """The cheapest moves that make a shape fit single nodes of a pool: fewest GPUs first, then preemptible jobs.
+    Without `shape`: requested shapes of the last `days` that do not fit. `exact` false: the search stopped early, so a
+    cheaper plan may exist. Nothing is moved. `repartition` proposes MIG layouts for unallocated GPUs that serve the
+    demand of the last week (held and waiting) better, with the share served before and after.
     """
     from gpuwatch.capacity.plan import plans
 
@@ -132,7 +132,7 @@ def capacity_plan(
         return answer(plans(store, at_us, cluster=cluster, shape=shape, days=days, exact=at is not None))
 
 
-@router.get("/capacity/history", response_model=History, responses=errors(), summary="How fragmentation went")
+@router.get("/capacity/history", response_model=History, responses=errors(), summary="Fragmentation over time")
 def capacity_history(
     access: FleetReader,
     service: Svc,
@@ -142,9 +142,9 @@ def capacity_history(
     limit: Limit = 1000,
     cursor: CursorText = None,
 ) -> Response:
-    """By step, cluster, pool and model, where something was free: GPUs that were free and stranded on average, the largest
-    gang that a node could have taken, and slots of 1, 2, 4 and 8 GPUs on single nodes on average. `requests` null: none was
-    known to judge by, and nothing is stranded.
+    """By step, cluster, pool and model with free capacity: average free and stranded GPUs, the largest gang that fitted
+    one node, and average slots of 1, 2, 4 and 8 GPUs on single nodes. `requests` null: without known requests, nothing
+    counts as stranded.
     """
     from gpuwatch.capacity.history import history
 
@@ -168,8 +168,8 @@ def capacity_stranded(
     limit: Limit = 1000,
     cursor: CursorText = None,
 ) -> Response:
-    """Free GPU-hours that usual requests could not use because the rest of their node was held, by the jobs that held it,
-    with their price; those that stranded most first. job null: nobody held any of the node.
+    """Free GPU-hours that typical requests could not use because the rest of the node was held, by the jobs that held
+    it, with their price; largest first. job null: the node was not held at all.
     """
     from gpuwatch.capacity.history import by_job
 

@@ -83,7 +83,9 @@ class Workloads(Shape):
     next: str | None
 
 
-@router.get("/queues", response_model=Queues, responses=errors(), summary="Queues now: quota, use, and what waits")
+@router.get(
+    "/queues", response_model=Queues, responses=errors(), summary="Queues now: quota, use and waiting workloads"
+)
 def queues(
     access: Reader,
     service: Svc,
@@ -92,8 +94,8 @@ def queues(
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """As their schedulers last told. Devices are counted by MIG profile, "" for whole GPUs; null was not told. For a
-    team only the queues that its workloads use, with waits of its own.
+    """As last reported by their schedulers. Devices are counted by MIG profile, "" for whole GPUs; null: not reported.
+    Team-scoped tokens see the queues that their workloads use, with their own waits.
     """
     from gpuwatch.capacity.queues import queues as look
 
@@ -106,7 +108,7 @@ def queues(
     return answer({"items": items, "next": following})
 
 
-@router.get("/workloads", response_model=Workloads, responses=errors(), summary="What waits and runs in queues")
+@router.get("/workloads", response_model=Workloads, responses=errors(), summary="Waiting and running workloads")
 def workloads(
     access: Reader,
     service: Svc,
@@ -117,8 +119,8 @@ def workloads(
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """As their schedulers last told: gangs that wait the longest come first. Without `state` those that have not ended.
-    `why` says in words why one waits; `unscheduled` counts its pods that no node took, as the scheduler last said.
+    """As last reported by their schedulers, longest-waiting gangs first. Without `state`: workloads that have not
+    ended. `why` is the reason for waiting; `unscheduled` counts its unschedulable pods, as last reported.
     """
     from gpuwatch.capacity.queues import workloads as look
 

@@ -17,7 +17,7 @@ router = APIRouter(prefix=PREFIX, tags=["fleet"])
 
 At = Annotated[
     str | None,
-    Query(max_length=WINDOW_MAX, description="The instant (RFC 3339) that is asked about; now unless told."),
+    Query(max_length=WINDOW_MAX, description="The instant (RFC 3339) to look at; default: now."),
 ]
 
 
@@ -71,7 +71,9 @@ class Topology(Shape):
     next: str | None
 
 
-@router.get("/topology", response_model=Topology, responses=errors(), summary="Where GPUs are and what links them")
+@router.get(
+    "/topology", response_model=Topology, responses=errors(), summary="Location of GPUs and the links between them"
+)
 def topology(
     access: FleetReader,
     service: Svc,
@@ -80,9 +82,9 @@ def topology(
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """An item is a thing and one container round it (`parent`, null for the outermost): GPU, NVLink island, PCIe switch,
-    NUMA node, node, NVLink domain over nodes, block, leaf, spine, ..., zone. `bandwidth_gb_per_s` is per direction and GPU
-    between two GPUs that meet there. `missing` has nodes of which no source tells, with the fix; nothing is assumed.
+    """An item is an element and its container (`parent`, null for the outermost): GPU, NVLink island, PCIe switch, NUMA
+    node, node, NVLink domain across nodes, block, leaf, spine, ..., zone. `bandwidth_gb_per_s` is per direction and GPU
+    between two GPUs that meet there. `missing` lists nodes without a source, with the fix; nothing is assumed.
     """
     from gpuwatch.topology.listing import items
 

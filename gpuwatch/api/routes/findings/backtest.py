@@ -23,11 +23,12 @@ router = APIRouter(prefix=PREFIX, tags=["findings"])
     response_model=Backtest,
     responses=errors(404, 415),
     openapi_extra=request_body(BacktestBody),
-    summary="Who a rule would have flagged",
+    summary="Back-tests a rule",
 )
 async def backtest(request: Request, access: Reader, service: Svc, rule: Id) -> Response:
-    """Runs a rule over a past window (at most 31 days) with a preset and thresholds, and as it stands today; stores nothing.
-    An item is a finding that one of the two makes: `new`, `same` or `gone`. A token bound to teams sees its own.
+    """Runs a rule over a past window (at most 31 days), once with the given preset and thresholds and once as
+    configured today; stores nothing. An item is a finding of either run: `new`, `same` or `gone`. Team-scoped tokens
+    see their own teams.
     """
     body = await json_body(request, BacktestBody)
     return await to_thread.run_sync(_tested, service, access, rule, body)

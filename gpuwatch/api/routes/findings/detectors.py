@@ -1,4 +1,4 @@
-"""The rules: their words, thresholds in force and what owners said of them; and the card that sets them."""
+"""The rules: texts, thresholds in force and owners' feedback; and the presets and thresholds that admins set."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ router = APIRouter(prefix=PREFIX, tags=["findings"])
 
 @router.get("/detectors", response_model=Detectors, responses=errors(), summary="The rules")
 def detectors(access: Reader, service: Svc, limit: Limit = 100, cursor: CursorText = None) -> Response:
-    """Title, reason, and thresholds in force with their sources; what owners called true and false. The remedy depends on
-    the evidence: each finding has its own. `presets` says what each preset sets. `refused` names files of the site that are no rules, with line and reason.
+    """Title, reason, thresholds in force with their sources, and owners' feedback. The remedy depends on the evidence:
+    each finding has its own. `presets` lists the values of each preset. `refused` lists site files that are not valid
+    rules, with line and reason.
     """
     from gpuwatch.analysis.rules_listing import all_rules, listed, presets
 
@@ -44,12 +45,12 @@ def detectors(access: Reader, service: Svc, limit: Limit = 100, cursor: CursorTe
 
 @router.get("/detectors/card", response_model=DetectorsCard, responses=errors(), summary="Presets and thresholds")
 def card(access: Reader, service: Svc) -> Response:
-    """Which preset, thresholds and rules hold in general, in pools and for teams, and the versions there were. A token bound
-    to teams sees of teams its own.
+    """The presets, thresholds and rules in force in general, by pool and by team, with earlier versions. Team-scoped
+    tokens see only their own teams.
     """
-    from gpuwatch.findings.threshold_overrides import answer as told
+    from gpuwatch.findings.threshold_overrides import answer as overrides_answer
 
-    return answer(told(service.state, access.teams))
+    return answer(overrides_answer(service.state, access.teams))
 
 
 @router.put(
@@ -60,7 +61,7 @@ def card(access: Reader, service: Svc) -> Response:
     summary="Sets presets and thresholds",
 )
 async def put_card(request: Request, access: Admin, service: Svc) -> Response:
-    """JSON or TOML. All or nothing: 400 names every mistake; `field` is the first one's."""
+    """JSON or TOML. All or nothing: 400 names every mistake; `field` names the first."""
     expect(request, POLICY_KINDS)
     content = await plain(request)
     return await to_thread.run_sync(_put, service, content, access.name)

@@ -42,7 +42,7 @@ router = APIRouter(prefix=PREFIX, tags=["findings"])
 def findings(
     access: Reader,
     service: Svc,
-    state: Annotated[Word, Query(description="open, resolved, acked, snoozed, exempt; comma between several.")] = None,
+    state: Annotated[Word, Query(description="open, resolved, acked, snoozed, exempt; comma-separated.")] = None,
     detector: Word = None,
     team: Names = None,
     cluster: Name = None,
@@ -54,12 +54,12 @@ def findings(
     ] = None,
     job: Name = None,
     sort: Annotated[
-        Literal["cost", "started", "severity"], Query(description="Dearest, newest or gravest first.")
+        Literal["cost", "started", "severity"], Query(description="Most expensive, newest or most severe first.")
     ] = "cost",
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """The findings that the caller may see. Without `window`: of all times."""
+    """The findings that the caller may see. Without `window`: from any time."""
     from gpuwatch.findings.read import page
 
     span = None if window is None else window_of(window, service.now_us())
@@ -85,7 +85,7 @@ def findings(
 
 @router.get("/findings/{key}", response_model=FindingDetail, responses=errors(404), summary="One finding")
 def finding(access: Reader, service: Svc, key: Key) -> Response:
-    """With the series that shows the condition, what was said of it, and, of idle GPUs, what others waited for meanwhile."""
+    """The finding with its time series and its owners' actions; for idle GPUs also the requests that waited meanwhile."""
     from gpuwatch.findings import contention
     from gpuwatch.jobs.series import of_finding
 
@@ -95,8 +95,8 @@ def finding(access: Reader, service: Svc, key: Key) -> Response:
         waited = contention.of(store, service.state, [key], service.now_us())
     if key in waited:
         found["evidence"] = found["evidence"] | {"contention": waited[key].as_dict()}
-    said = [_row(action) for action in Actions(service.state).history(key)]
-    return answer({**found, "series": series, "actions": said})
+    actions = [_row(action) for action in Actions(service.state).history(key)]
+    return answer({**found, "series": series, "actions": actions})
 
 
 @router.post(
@@ -113,9 +113,9 @@ async def act(
     key: Key,
     action: Literal["ack", "snooze", "exempt", "reopen"],
 ) -> Response:
-    """Audited. `snooze` needs `until`. A reader may ack, snooze and reopen what the token lets it see; exempt is for admins.
-
-    `verdict`, with ack: whether the finding was true. It counts into the precision of its rule (GET /api/v1/detectors).
+    """Audited. `snooze` needs `until`. Readers may ack, snooze and reopen the findings that they can see; exempt is for
+    admins. `verdict`, with ack, records whether the finding was true, and counts towards the precision of its rule (GET
+    /api/v1/detectors).
     """
     if action == "exempt" and access.scope != "admin":
         raise ApiError(403, f"scope {access.scope} may not exempt a finding")
@@ -126,18 +126,18 @@ async def act(
             until_us = parse_rfc3339(body.until)
         except (ValueError, OverflowError):
             raise ApiError(400, "until: not an RFC 3339 time such as 2026-11-28T00:00:00Z", field="until") from None
-    said = Action(key, action, until_us, body.reason.strip(), access.name, service.now_us(), body.verdict)
-    return await to_thread.run_sync(_act, service, access, said)
+    taken = Action(key, action, until_us, body.reason.strip(), access.name, service.now_us(), body.verdict)
+    return await to_thread.run_sync(_act, service, access, taken)
 
 
-def _act(service: Any, access: Access, said: Action) -> Response:
+def _act(service: Any, access: Access, action: Action) -> Response:
     with service.reader() as store:
-        _one(service, store, access, said.key)
-    return answer(_row(Actions(service.state).act(said)))
+        _one(service, store, access, action.key)
+    return answer(_row(Actions(service.state).act(action)))
 
 
 def _one(service: Any, store: Any, access: Access, key: str) -> dict[str, Any]:
-    """The finding, or 404: also for another team's, so that its key tells nothing."""
+    """The finding, or 404; also 404 for another team's finding, so that its key reveals nothing."""
     from gpuwatch.findings.read import read_one
 
     found = read_one(store, key, teams=access.teams, actions=Actions(service.state).current(service.now_us()))

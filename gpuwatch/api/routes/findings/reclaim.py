@@ -1,4 +1,4 @@
-"""Reclaims: which jobs should give idle devices back, and how far their owners were told."""
+"""Reclaims: jobs that should give back idle devices, and the steps taken so far."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuwatch.core.clock import rfc3339
 router = APIRouter(prefix=PREFIX, tags=["findings"])
 Step = Annotated[
     Literal["idle", "notice", "warning", "second_warning", "recommendation"] | None,
-    Query(description="Only reclaims that stand at this step."),
+    Query(description="Only reclaims at this step."),
 ]
 
 
@@ -30,8 +30,8 @@ def reclaim(
     limit: Limit = 100,
     cursor: CursorText = None,
 ) -> Response:
-    """First those that others wait for. Steps are notice, warning, second_warning, recommendation; `held_by` says what the
-    owner answered. Nothing is ever ended: `command` is for whoever decides to follow a recommendation.
+    """Reclaims that other teams wait for come first. Steps are notice, warning, second_warning, recommendation;
+    `held_by` is the owner's answer. gpuwatch never ends a job: `command` is for people who follow a recommendation.
     """
     from gpuwatch.reclaim.state import as_dict, proposals
 

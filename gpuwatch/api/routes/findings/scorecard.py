@@ -23,9 +23,9 @@ def audit_card(
         Query(max_length=WINDOW_MAX, description=f"{WINDOW_HELP} Default: the last 7 days of what is known."),
     ] = None,
 ) -> Response:
-    """Placement, partitioning, scheduling and fabric: a grade by `rule`, who decides, what is left to defaults, findings
-    with what they claimed of the window, and one plan of actions over all of them. `waste` is the sum over buckets of the
-    books; findings' money is a part of it. null and `unknown`: what nobody knows, with the fix. Whole hours are judged.
+    """Placement, partitioning, scheduling and fabric: the grade of each layer by `rule`, who decides, what is left to
+    defaults, findings with their cost in the window, and one action plan for all. `waste` is the sum of wasteful
+    buckets; the cost of findings is part of it. `unknown` lists missing data with its fix. Only whole hours count.
     """
     from gpuwatch.audit.facts import read_facts
     from gpuwatch.audit.scorecard import scorecard

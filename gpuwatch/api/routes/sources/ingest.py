@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuwatch.service.service import Received
 
 ACK_SECONDS_MAX = 60.0
-"""How long a sender waits for the disk before it is told to come back."""
+"""How long a sender waits for the disk before it is asked to retry."""
 PROTOCOLS = {
     "": "application/x-protobuf",
     "prometheus.WriteRequest": "application/x-protobuf",
@@ -26,7 +26,7 @@ PROTOCOLS = {
 }
 """Content type for the decoder by `proto` of the request's: version 1.0, 1.0 and 2.0."""
 WRITTEN = "X-Prometheus-Remote-Write-{}-Written"
-"""What a sender of 2.0 must be told, or it takes the receiver for one of 1.0 that understood nothing."""
+"""Headers that a 2.0 sender requires; without them it assumes a 1.0 receiver that stored nothing."""
 IGNORED = "ignored: "
 """How a reason begins that is no mistake: quality counts it neither."""
 EVENT_TYPES = ("application/x-ndjson", "application/json", "application/jsonl")
@@ -35,18 +35,18 @@ CLUSTER_DEFAULT = "default"
 MAX_CLUSTER = 128
 
 Cluster = Annotated[
-    str | None, Query(max_length=MAX_CLUSTER, pattern=CLUSTER, description="The cluster that the data is of.")
+    str | None, Query(max_length=MAX_CLUSTER, pattern=CLUSTER, description="The cluster that the data comes from.")
 ]
 ClusterHeader = Annotated[
     str | None, Header(alias="X-Gpuwatch-Cluster", max_length=MAX_CLUSTER, pattern=CLUSTER, description="The same.")
 ]
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
     204: {
-        "description": "Stored, on disk. Sending it again changes nothing.",
+        "description": "Stored on disk. Sending it again changes nothing.",
         "headers": {
             "X-Gpuwatch-Rejected": {
-                "description": "How many samples or events of the body were refused; /api/v1/quality says why. What "
-                "nothing here reads, such as a ConfigMap or another exporter's metric, is not among them.",
+                "description": "The number of refused samples or events; /api/v1/quality has the reasons. "
+                "Objects and metrics that gpuwatch does not use, such as a ConfigMap, do not count.",
                 "schema": {"type": "string", "pattern": "^[0-9]+$"},
             },
             **{
@@ -76,7 +76,7 @@ router = APIRouter(prefix=PREFIX, tags=["ingest"])
 async def write(
     request: Request, access: Ingester, service: Svc, cluster: Cluster = None, named: ClusterHeader = None
 ) -> Response:
-    """Answers once the samples are on disk. 4xx: never send this again; 429 and 503: send it again later."""
+    """Responds once the samples are on disk. 4xx: do not send this again; 429 and 503: send it again later."""
     expect(request, ("application/x-protobuf",))
     proto = media_type(request)[1].get("proto", "")
     if proto not in PROTOCOLS:
@@ -109,7 +109,7 @@ async def write(
 async def events(
     request: Request, access: Ingester, service: Svc, cluster: Cluster = None, named: ClusterHeader = None
 ) -> Response:
-    """Idempotent by event id. Answers once the events are on disk."""
+    """Idempotent by event id. Responds once the events are on disk."""
     kind = expect(request, EVENT_TYPES)
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):

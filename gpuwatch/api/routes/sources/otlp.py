@@ -18,7 +18,7 @@ from gpuwatch.core.model import Rejects
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 IGNORED = "ignored: "
-"""Start of the reasons for what is left out on purpose: a collector need not be told, /api/v1/quality does."""
+"""Prefix of reasons for data that is left out on purpose: /api/v1/quality shows them, the sender does not get them."""
 REASONS_SHOWN = 5
 STATUS_CODES = {400: 3, 401: 16, 403: 7, 408: 4, 413: 3, 415: 3, 429: 8, 503: 14}
 """google.rpc.Code by HTTP status: INVALID_ARGUMENT, UNAUTHENTICATED, ..., UNAVAILABLE."""
@@ -35,7 +35,7 @@ _STATUS = {
         "error": {"$ref": "#/components/schemas/ErrorBody"},
     },
 }
-"""google.rpc.Status beside our own shape of an error; who has no token is told ours alone."""
+"""google.rpc.Status, with our own error fields; callers without a token get only ours."""
 
 router = APIRouter(prefix=PREFIX, tags=["ingest"])
 
@@ -46,7 +46,7 @@ router = APIRouter(prefix=PREFIX, tags=["ingest"])
     responses={
         **errors(415),
         200: {
-            "description": "Stored, on disk: ExportMetricsServiceResponse, which tells how many data points were refused.",
+            "description": "Stored on disk: ExportMetricsServiceResponse, with the number of refused data points.",
             "content": {PROTOBUF: _BINARY, JSON: {"schema": _FULL}},
         },
         **{
@@ -61,7 +61,7 @@ router = APIRouter(prefix=PREFIX, tags=["ingest"])
 async def metrics(
     request: Request, access: Ingester, service: Svc, cluster: Cluster = None, named: ClusterHeader = None
 ) -> Response:
-    """Answers once the data points are on disk. 400: never send this again; 429 and 503: after Retry-After."""
+    """Responds once the data points are on disk. 400: do not send this again; 429 and 503: retry after Retry-After."""
     kind = PROTOBUF
     try:
         kind = expect(request, (PROTOBUF, JSON))
@@ -89,7 +89,7 @@ def success(rejects: Rejects, kind: str) -> bytes:
 
 
 def status(error: ApiError, kind: str) -> bytes:
-    """google.rpc.Status of content type `kind`; in JSON beside our own shape of an error."""
+    """google.rpc.Status of content type `kind`; in JSON with our own error fields."""
     code, message = STATUS_CODES.get(error.status_code, INTERNAL), str(error.detail)
     if kind == JSON:
         ours = body_of(error.status_code, message, error.hint, error.field, error.code)

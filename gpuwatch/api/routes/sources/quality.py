@@ -12,9 +12,11 @@ from gpuwatch.api.schema.sources.quality import Quality
 router = APIRouter(prefix=PREFIX, tags=["service"])
 
 
-@router.get("/quality", response_model=Quality, responses=errors(), summary="Sources, and what is wrong in the inputs")
+@router.get("/quality", response_model=Quality, responses=errors(), summary="Sources and input problems")
 def quality(access: FleetReader, service: Svc) -> Response:
-    """Per source: last seen, lag, what was refused, missing fields and the fix; and the checks of `gpuwatch doctor`."""
+    """For each source: last seen, lag, refused records, missing fields and the fix; and the checks of `gpuwatch
+    doctor`.
+    """
     from gpuwatch.output.fix_hints import LOCAL
     from gpuwatch.quality.sources import quality as examine
 

@@ -20,7 +20,7 @@ class ChannelItems(Shape):
 
 
 class ChannelBody(Shape):
-    """What a channel may hold, per kind, is on the page about alerts; wrong fields are named."""
+    """The page about alerts lists the fields of each kind; errors name every wrong field."""
 
     name: str = Field(min_length=1, max_length=64)
 

@@ -40,7 +40,7 @@ class Dealt(Strict):
 
 
 class Line(Shape):
-    """A `segment` of a device, or an amount that no device's time makes: what it has beside these fields says `what`."""
+    """A `segment` of a device, or an amount without device time: `what` determines its further fields."""
 
     what: str = Field(examples=["segment"])
     text: str

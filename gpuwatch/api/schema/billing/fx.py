@@ -16,8 +16,10 @@ class Exchange(Strict):
 
 class FxBody(Strict):
     items: list[Exchange] = Field(max_length=100_000)
-    currency: Currency | None = Field(None, description="What is reported in; null: each price in its own.")
-    max_age_days: int = Field(35, ge=1, le=3660, description="For how many days a rate is taken at most.")
+    currency: Currency | None = Field(
+        None, description="Reporting currency; null: each price stays in its own currency."
+    )
+    max_age_days: int = Field(35, ge=1, le=3660, description="Maximum age of a rate, in days.")
 
 
 class ExchangeRates(FxBody):

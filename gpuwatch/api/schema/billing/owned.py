@@ -12,7 +12,7 @@ from gpuwatch.api.schema.common import AmountText, Currency, Money, RatioText, S
 class OwnedHardware(Strict):
     name: str = Field(min_length=1, max_length=200)
     gpu_model: str = Field(min_length=1, max_length=200)
-    gpus: int = Field(ge=1, le=10_000_000, description="All that the amounts are of.")
+    gpus: int = Field(ge=1, le=10_000_000, description="The number of GPUs that the amounts cover.")
     capex: AmountText
     years: AmountText
     kw: Annotated[str, Field(pattern=r"^(\d{1,26}(\.\d{1,12})?|measured)$", examples=["10.2", "measured"])]
@@ -39,7 +39,7 @@ class OwnedBody(Strict):
 
 class OwnedPriced(OwnedHardware):
     usd_per_gpu_hour: Money
-    formula: str = Field(description="How that comes about, with every number.")
+    formula: str = Field(description="The calculation, with every number.")
 
 
 class OwnedCard(Strict):

@@ -15,7 +15,7 @@ class FrozenRow(Strict):
     gpu_model: str | None
     mig_profile: str | None
     kind: str
-    cause: str | None = Field(None, description="Of money that no device costs.")
+    cause: str | None = Field(None, description="For amounts without a device.")
     currency: str | None
     gpu_seconds: Quantity
     cost: Money | None
@@ -37,21 +37,21 @@ class Signature(Strict):
     number: int
     digest: str
     signer: str
-    note: str | None = Field(description="Not told to tokens of a team.")
+    note: str | None = Field(description="Hidden from team-scoped tokens.")
     signed_at: Time
 
 
 class Period(Strict):
     period: str
     state: Literal["closed", "reopened"]
-    number: int = Field(description="Which closing this is: 1, and one more each time it is closed again.")
+    number: int = Field(description="Number of the closing: 1, and one more each time the period is closed again.")
     window: Span
     closed_at: Time
     closed_by: str
     digest: str
-    forced: bool = Field(description="Closed in spite of days without books or time without a price.")
+    forced: bool = Field(description="Closed despite days without data or time without a price.")
     forced_why: str | None = Field(description="What was missing then.")
-    versions: dict[str, int] = Field(description="Versions of the cards that it was priced with.")
+    versions: dict[str, int] = Field(description="Versions of the cards used for its prices.")
     gpu_seconds: Quantity
     cost: Money | None
     currency: str | None
@@ -80,9 +80,7 @@ class PeriodRows(Strict):
 
 class PeriodBody(Strict):
     period: str = Field(max_length=16, examples=["2026-W47"])
-    force: bool = Field(
-        default=False, description="Also where the books do not cover every day of it, or time has no price."
-    )
+    force: bool = Field(default=False, description="Close even if days have no data or time has no price.")
 
 
 class ReopenBody(Strict):

@@ -16,7 +16,7 @@ class PolicyVersion(Strict):
 
 
 class Policy(Shape):
-    """What a document may say, field by field, is on the page about policies; every wrong field is named."""
+    """The page about policies lists every field of a document; errors name every wrong field."""
 
     name: str = Field(examples=["2026"])
     valid_from: str = Field(examples=["2026-11-01"])

@@ -25,7 +25,7 @@ class Rate(Strict):
     list_price: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$")] | None = None
     contracted_price: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$")] | None = None
     node_price: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$", examples=["98.32"])] | None = Field(
-        None, description="What a node costs an hour; its GPU-hour follows by node_split."
+        None, description="Price of a node-hour; node_split derives the price of a GPU-hour."
     )
     node_gpus: Annotated[str, Field(pattern=r"^\d{1,4}$", examples=["8"])] | None = None
     node_vcpus: Annotated[str, Field(pattern=r"^\d{1,9}(\.\d{1,12})?$", examples=["192"])] | None = None
@@ -35,7 +35,7 @@ class Rate(Strict):
 
 class RateSent(Rate):
     usd_per_gpu_hour: Annotated[str, Field(pattern=r"^\d{1,26}(\.\d{1,12})?$", examples=["2.49"])] | None = Field(  # type: ignore[assignment]
-        None, description="None where node_price gives it."
+        None, description="None if node_price is given."
     )
 
 
@@ -67,7 +67,7 @@ class TeamsBody(Strict):
 
 
 class RateInForce(Rate):
-    card: str = Field(description="rates, owned or spot: where it stands.")
+    card: str = Field(description="The card that holds it: rates, owned or spot.")
 
 
 class RatesInForce(Strict):

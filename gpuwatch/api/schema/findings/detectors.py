@@ -14,8 +14,8 @@ Verdict = Literal["true_positive", "false_positive"]
 class Feedback(Strict):
     true_positives: int
     false_positives: int
-    precision: Ratio | None = Field(description="The share that owners called true; null where nobody said.")
-    precision_low: Ratio | None = Field(description="With precision_high: where the share lies by 95 % (Wilson).")
+    precision: Ratio | None = Field(description="The share that owners marked as true; null without feedback.")
+    precision_low: Ratio | None = Field(description="With precision_high: its 95 % confidence interval (Wilson).")
     precision_high: Ratio | None
 
 
@@ -27,15 +27,15 @@ class Detector(Strict):
     bucket: Bucket | None
     mode: str
     severities: list[Literal["info", "low", "medium", "high", "critical"]] = Field(
-        description="Those that its findings can have, the least first; each finding has its own."
+        description="Severities that its findings can have, lowest first."
     )
     origin: Literal["gpuwatch", "site"]
-    file: str | None = Field(description="Of a rule of the site.")
-    preset: str = Field(description="The preset that holds where the card names no pool and no team.")
-    off: bool = Field(description="Switched off there.")
+    file: str | None = Field(description="For a site rule.")
+    preset: str = Field(description="The preset for pools and teams without an override.")
+    off: bool = Field(description="Switched off in that preset.")
     thresholds: dict[str, float]
-    sources: dict[str, str] = Field(description="Where each of these numbers comes from.")
-    feedback: Feedback | None = Field(description="Not told to tokens of a team.")
+    sources: dict[str, str] = Field(description="The source of each threshold.")
+    feedback: Feedback | None = Field(description="Hidden from team-scoped tokens.")
     doc: str
 
 
@@ -47,7 +47,7 @@ class RefusedRule(Strict):
 
 
 class PresetValue(Strict):
-    rule: str = Field(description="Of a rule, or reclaim.")
+    rule: str = Field(description="Id of a rule, or reclaim.")
     name: str
     value: float = Field(description="Microseconds where the name has _us.")
     source: str
@@ -56,13 +56,15 @@ class PresetValue(Strict):
 class Preset(Strict):
     name: str
     title: str
-    values: list[PresetValue] = Field(description="All else is as the rule has it.")
+    values: list[PresetValue] = Field(description="Everything else follows the rule.")
 
 
 class Detectors(Strict):
     items: list[Detector]
     presets: list[Preset]
-    refused: list[RefusedRule] = Field(description="Files of the site that are no rules. Not told to tokens of a team.")
+    refused: list[RefusedRule] = Field(
+        description="Site files that are not valid rules. Hidden from team-scoped tokens."
+    )
     next: str | None
 
 
@@ -71,7 +73,7 @@ class Layer(Strict):
     off: list[str] = Field(default_factory=list, description="Ids of rules that are switched off.")
     thresholds: dict[str, dict[str, float | str]] = Field(
         default_factory=dict,
-        description="By rule (or reclaim): a number, or a time such as 20m.",
+        description="By rule (or reclaim): a number, or a duration such as 20m.",
         examples=[{"idle-hoarding": {"idle_us_min": "20m"}}],
     )
 

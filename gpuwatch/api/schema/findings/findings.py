@@ -34,7 +34,7 @@ class Finding(Shape):
     wasted_cost: Money | None
     currency: str | None
     bucket: Bucket | None
-    """None: the finding tells of savings, no time is wasted."""
+    """None: the finding is about savings, not waste."""
     summary: str
     remedy: str
     evidence: dict[str, Any]

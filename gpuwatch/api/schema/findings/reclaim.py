@@ -9,11 +9,11 @@ from gpuwatch.api.schema.common import Money, Quantity, Ratio, Strict, Time
 
 class Contended(Strict):
     gpu_hours: Quantity = Field(
-        description="Of the idle time: while requests waited that these devices would have taken."
+        description="The part of the idle time in which requests waited that these devices could have served."
     )
     cost: Money | None
     currency: str | None
-    requests: int = Field(description="Requests that waited and would have fitted.")
+    requests: int = Field(description="Waiting requests that these devices could have served.")
     requested_devices_max: int
 
 
@@ -34,7 +34,7 @@ class Reclaim(Strict):
     step_at: Time | None
     next_step: str | None
     next_at: Time | None
-    held_by: str | None = Field(description="snoozed, exempt or acked: nothing is proposed until it ends.")
+    held_by: str | None = Field(description="snoozed, exempt or acked: no step is proposed until it ends.")
     held_until: Time | None
     action: str = Field(description="end: all of its devices are idle; shrink: some work, and it must not be ended.")
     preset: str
@@ -43,7 +43,7 @@ class Reclaim(Strict):
     wasted_cost: Money | None
     currency: str | None
     contention: Contended | None
-    command: str | None = Field(description="For whoever decides to follow the recommendation; nothing runs it.")
+    command: str | None = Field(description="The command that follows the recommendation; gpuwatch never runs it.")
 
 
 class Reclaims(Strict):

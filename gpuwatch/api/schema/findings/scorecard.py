@@ -21,7 +21,7 @@ class AuditWaste(Shape):
     cost: Money | None
     cost_a_month: Money | None
     ratio: Ratio | None
-    explained_gpu_hours: Quantity | None = Field(description="Of it, what findings name the cause of.")
+    explained_gpu_hours: Quantity | None = Field(description="The part of it that findings explain.")
     buckets: list[AuditBucket]
 
 
@@ -54,12 +54,12 @@ class AuditFinding(Shape):
 class AuditClaimed(Shape):
     findings_count: int
     open_count: int
-    worst: Severity | None = Field(description="Of those that are not over nor exempt.")
+    worst: Severity | None = Field(description="Among findings that are neither resolved nor exempt.")
     gpu_hours: Quantity | None
     unpriced_gpu_hours: Quantity | None
     cost: Money | None
     cost_a_month: Money | None
-    findings: list[AuditFinding] = Field(description="The dearest ten.")
+    findings: list[AuditFinding] = Field(description="The ten most expensive.")
 
 
 class AuditLayer(AuditClaimed):
@@ -112,13 +112,13 @@ class AuditCard(Shape):
     unpriced_gpu_hours: Quantity | None
     waste: AuditWaste
     layers: list[AuditLayer]
-    other: AuditClaimed = Field(description="Findings of the site's own detectors: no layer, no grade.")
+    other: AuditClaimed = Field(description="Findings of site rules: they have no layer and no grade.")
     costliest: str | None
     writers: list[dict[str, Any]]
     gangs: list[dict[str, Any]]
     topology: list[dict[str, Any]]
     mig: list[dict[str, Any]]
     actions: list[AuditAction]
-    left_out: int = Field(description="Findings that no action is about: exempt, or called a false positive.")
+    left_out: int = Field(description="Findings without an action: exempt, or marked as a false positive.")
     unknown: list[AuditUnknown]
     rule: list[str]
