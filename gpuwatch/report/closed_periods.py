@@ -30,7 +30,7 @@ class Frozen:
         return self.closing is None or self.closing.whole
 
     def of(self, team: str | None) -> tuple[Correction, ...]:
-        """The lines of a team, of everybody (None)."""
+        """The corrections of a team, or of all teams (None)."""
         return self.lines if team is None else tuple(line for line in self.lines if line.team == team)
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from gpuwatch.report.headlines import Headline
 
 TOTAL, SIZE = "total", "size"
-"""Kinds of bars beside the buckets: all of it, and how large a row is among its like."""
+"""Kinds of bars other than buckets: the total, and the relative size of a row."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: numbers stand to the right; `wide` ones are left out on a phone. `part` of the width of paper."""
+    """A column: numbers are right-aligned; `wide` ones are hidden on a phone. `part` is its relative width on paper."""
 
     head: str
     number: bool = False
@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: `kind` is "", sum (it closes the rows above) or other (it stands for many)."""
+    """A row of a table: `kind` is "", sum (the total of the rows above) or other (the sum of the rows left out)."""
 
     cells: tuple[Cell, ...]
     kind: str = ""
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; `name` says which style it has: fall (the waterfall), pay, mig, plain, meanings."""
+    """A table; `name` is its style: fall (the waterfall), pay, mig, plain, meanings."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -62,7 +62,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; `kind` is "", soft (an aside) or lead (the sentence that says it all)."""
+    """A paragraph; `kind` is "", soft (secondary) or lead (the opening sentence)."""
 
     text: str
     kind: str = ""
@@ -123,7 +123,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A report: its title, the window it speaks of, what stands before the first section, and the sections."""
+    """A report: its title, its window, the blocks before the first section, and the sections."""
 
     title: str
     window: str

@@ -1,4 +1,4 @@
-"""What a weekly report says, before it is put into words: amounts, rows, quality."""
+"""The data of a weekly report, before any text: amounts, rows, quality."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRODUCTIVE = ("compute", "memory_roof")
 PLATFORM = "__platform__"
 UNOWNED = "__unallocated__"
 SPECIAL = (PLATFORM, UNOWNED, "__idle__", "__shared__")
-"""Owners that are no team: nobody reads a report of theirs."""
+"""Owners that are not teams and get no report of their own."""
 
 HOUR_S = 3600
 
@@ -111,7 +111,7 @@ class Closed:
     versions: Mapping[str, int] = field(default_factory=dict)
     """Of the cards that it was priced with; {} where that was not noted."""
     forced: str | None = None
-    """What was missing when it was closed all the same; None where nothing was forced."""
+    """What was missing when the closing was forced; None if it was not."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Waited:
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent in a period, what is spent of it, and what will be by its end, where somebody foretells it."""
+    """The budget of a period: amount, spent, and a forecast for its end if there is one."""
 
     period: str
     amount: Decimal
@@ -186,7 +186,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Versions:
-    """Versions of what people set, 0 where nothing is; `method`: what a MIG slice pays by, None unknown."""
+    """Versions of the cards and rules, 0 for none; `method`: how MIG slices share the cost of a GPU, None if unknown."""
 
     rates: int
     teams: int
@@ -197,26 +197,26 @@ class Versions:
 
 @dataclass(frozen=True)
 class Quality:
-    """How far the numbers can be trusted. Ratios are of held GPU-seconds, None where nothing was held."""
+    """Data quality. Ratios are shares of held GPU-seconds, None where nothing was held."""
 
     unobserved_ratio: float | None
     unowned_ratio: float | None
     unpriced_gpu_seconds: Decimal
     missing_rates: tuple[str, ...]
     stale_hours: int
-    """Hours of the week with data newer than the books."""
+    """Hours of the week with data that is not analyzed yet."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that one report says. `team` is None for the fleet's."""
+    """The data of one report. `team` is None for the fleet."""
 
     week: str
     window: Window
     covered: Window
-    """The part of the week that the books know."""
+    """The part of the week that the ledger covers."""
     compared: Window | None
-    """The same hours one week earlier, None where the books do not cover them."""
+    """The same hours one week earlier, None where the ledger does not cover them."""
     team: str | None
     total: Amount
     total_before: Amount | None
@@ -236,7 +236,7 @@ class Facts:
     """By owner: what the buckets cost at their price, before any policy."""
     models: tuple[ModelUse, ...] = ()
     waited: Waited | None = None
-    """None where no scheduler said what waited."""
+    """None without data on waiting requests."""
     waited_by: Mapping[str, Waited] = field(default_factory=dict)
     """By team, for the fleet."""
     budget: Budget | None = None

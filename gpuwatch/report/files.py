@@ -18,7 +18,7 @@ from gpuwatch.state import State
 SETTING = "report:weekly"
 """The last week whose report was written, e.g. 2026-W46."""
 SETTLE_US = 6 * HOUR_US
-"""Time after the end of a week for late data: the books of its last hours change until then."""
+"""Time after the end of a week for late data, which still changes its last hours."""
 SLUG_MAX = 40
 MAILED_MAX_BYTES = 20_000_000
 """Larger files are not attached to e-mails."""

@@ -42,7 +42,7 @@ COLUMNS = (
     "text",
     "remedy",
 )
-"""`section` says what a row is: total, bucket, bridge, correction, budget, waited, finding, slice, model, charge, quality.
+"""`section` is the kind of a row: total, bucket, bridge, correction, budget, waited, finding, slice, model, charge, quality.
 
 Charges add up to the total; so do the lines of each bridge, and the rows of model.
 """
@@ -59,7 +59,7 @@ PLACES = {
 """Columns of decimals and their places; `busy_ratio` is a float, all else text."""
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""A text that begins so would be run by a spreadsheet; it gets an apostrophe before it."""
+"""A spreadsheet would run a text that begins with one of these; it gets a leading apostrophe."""
 TEXTS = frozenset(
     {"team", "user", "cluster", "job", "slice", "mig_profile", "gpu_model", "finding", "text", "remedy", "currency"}
 )
@@ -68,7 +68,7 @@ Row = Mapping[str, object]
 
 
 def rows(facts: Facts) -> list[Row]:
-    """What both files have a line for."""
+    """The rows of the CSV and Parquet files."""
     return list(_rows(facts))
 
 
@@ -103,9 +103,9 @@ def parquet(table: Sequence[Row]) -> bytes:
 
 
 def _texts(values: Sequence[object], text: Callable[[object], str | None]) -> list[str | None]:
-    """The text of each value: names repeat in many rows, and are told once. Decimals that are equal may be written apart."""
-    told = {value: text(value) for value in set(values) if not isinstance(value, Decimal)}
-    return [text(value) if isinstance(value, Decimal) else told[value] for value in values]
+    """The text of each value; equal names are converted once. Equal decimals may have different texts."""
+    texts = {value: text(value) for value in set(values) if not isinstance(value, Decimal)}
+    return [text(value) if isinstance(value, Decimal) else texts[value] for value in values]
 
 
 def _decimal(value: object, places: int) -> Decimal:
@@ -134,8 +134,8 @@ def _rows(facts: Facts) -> Iterable[Row]:
                 head = {"section": "budget", "team": facts.team, "kind": word, "cost": value}
                 yield {**head, "currency": budget.currency, "text": budget.period}
     if facts.waited is not None:
-        told = facts.waited_by if facts.team is None else {facts.team: facts.waited}
-        for team, waited in sorted(told.items()):
+        by_team = facts.waited_by if facts.team is None else {facts.team: facts.waited}
+        for team, waited in sorted(by_team.items()):
             text = f"{waited.requests} requests of others waited"
             yield from _amounts(
                 {"section": "waited", "team": team, "bucket": "hoarded", "text": text}, waited.amount, None
@@ -204,7 +204,7 @@ def _rows(facts: Facts) -> Iterable[Row]:
 
 
 def _bridges(facts: Facts) -> Iterable[Row]:
-    """Of each owner: cost at its price, what a policy changes, shared costs, corrections; they add up to the charges."""
+    """For each owner: cost at its price, policy changes, shared costs and corrections, which add up to the charges."""
     for one in bridges(facts) if needed(facts) else ():
         for kind in ("at_price", "policy", "shared", "correction"):
             head = {"section": "bridge", "team": one.owner, "kind": kind}
@@ -212,7 +212,7 @@ def _bridges(facts: Facts) -> Iterable[Row]:
 
 
 def _corrections(facts: Facts) -> Iterable[Row]:
-    """Lines of closed periods: they add up to the charges of kind correction. `start` is when they were posted."""
+    """Corrections of closed periods; they add up to the charges of kind correction. `start` is when they were posted."""
     for line in facts.corrected:
         yield {
             "section": "correction",
@@ -233,7 +233,7 @@ def _corrections(facts: Facts) -> Iterable[Row]:
 
 
 def _amounts(head: Row, amount: Amount, before: Amount | None) -> Iterable[Row]:
-    """A row a currency, and one for what has no price; at least one."""
+    """One row for each currency, and one for time without a price; at least one."""
     old = {} if before is None else dict(before.costs)
     currencies = sorted({*dict(amount.costs), *old})
     seconds = {"gpu_seconds": amount.gpu_seconds - amount.unpriced_gpu_seconds}
@@ -249,7 +249,7 @@ def _amounts(head: Row, amount: Amount, before: Amount | None) -> Iterable[Row]:
         if currency or not (amount.unpriced_gpu_seconds or (before and before.unpriced_gpu_seconds)):
             yield row
     else:
-        # GPU-seconds are not told apart by currency here: charges are.
+        # GPU-seconds are not split by currency here; the charges are.
         yield {**head, **seconds}
         for currency in currencies:
             yield {**head, "cost": costs.get(currency), "currency": currency, "before_cost": old.get(currency)}
@@ -281,13 +281,13 @@ def _quality(facts: Facts) -> Iterable[Row]:
             yield {"section": "quality", "kind": name, "text": str(value)}
     if facts.closed is not None:
         signed = ", ".join(facts.closed.signed)
-        told = {
+        closing = {
             "closed_by": facts.closed.by,
             "closing_sha256": facts.closed.digest,
             "closing_forced": facts.closed.forced,
             "signed_by": signed or None,
         }
-        yield from ({"section": "quality", "kind": name, "text": text} for name, text in told.items() if text)
+        yield from ({"section": "quality", "kind": name, "text": text} for name, text in closing.items() if text)
     yield from ({"section": "quality", "kind": "missing_rate", "text": text} for text in q.missing_rates)
 
 
@@ -301,7 +301,7 @@ def _cell(name: str, value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """Text that UTF-8 can write; a decimal in full."""
+    """Text that can be encoded as UTF-8; a decimal in full."""
     if type(value) is str and value.isascii() and "\0" not in value:
         return value
     if isinstance(value, Decimal):

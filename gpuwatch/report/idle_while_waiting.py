@@ -27,7 +27,7 @@ _REQUEST = pa.schema([("number", pa.int64()), ("team", pa.string())])
 def idle_while_waiting(
     store: Store, state: State, window: Window, teams: Collection[str] | None
 ) -> dict[str, Waited] | None:
-    """By the team that held the GPUs (only those of `teams`); None where no scheduler said what waited.
+    """By the team that held the GPUs (only those of `teams`); None without data on waiting requests.
 
     A GPU (or slice) counts in an hour that it was held idle throughout, for the part of the hour in which at least one
     request of another team waited that asked for this cluster, queue, kind of GPU and slice, and for no more devices
@@ -55,7 +55,7 @@ def idle_while_waiting(
 
 
 def _told(store: Store, window: Window) -> bool:
-    """Whether anybody said when what ran or waits was submitted: else nobody knows what waited."""
+    """Whether submission times are known; without them, waiting requests are unknown."""
     found = store.sql(
         "select exists (select 1 from report_request)"
         " or exists (select 1 from pending where submit_us < $end_us and evidence_us > $start_us)"
@@ -78,7 +78,7 @@ def _amount(row: dict[str, object]) -> Amount:
 
 
 def rounded(waited: Waited) -> Waited:
-    """With money in cents, as it is told."""
+    """With money rounded to cents, for display."""
     amount = waited.amount
     costs = tuple((currency, fraction_to_decimal(cost, CENT_PLACES)) for currency, cost in amount.costs)
     seconds, lacking = (fraction_to_decimal(n, 6) for n in (amount.gpu_seconds, amount.unpriced_gpu_seconds))

@@ -1,4 +1,4 @@
-"""MIG slices of a week, as the slices listing tells them."""
+"""MIG slices of a week, as in the slices listing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwatch.store.database import Store
 
 
 def slice_holds(store: Store, state: State, window: Window, teams: Collection[str] | None) -> tuple[SliceHold, ...]:
-    """Every hold of a MIG slice in the window, the dearest first; what nobody held is not there."""
+    """Every hold of a MIG slice in the window, most expensive first, without unallocated slices."""
     found = [_hold(item) for item in slices(store, state, window, teams)["items"] if item["team"] != PLATFORM]
     return tuple(sorted(found, key=lambda h: (-sum(c for _, c in h.amount.costs), h.slice, h.start)))
 

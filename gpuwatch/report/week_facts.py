@@ -1,4 +1,4 @@
-"""Reads a week from the books: charges, buckets, findings and slices of everybody who may be named."""
+"""Reads the data of a week: charges, buckets, findings and slices of all selected teams."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ WEEK_US = 7 * DAY_US
 CENT = Decimal(1).scaleb(-CENT_PLACES)
 FINE = ("team", "user", "cluster", "job")
 OWN = ("allocated", "platform")
-"""Kinds of charges for GPU time itself: the buckets are worth so much. Others are passed on, or of another period."""
+"""Kinds of charges for GPU time itself, which buckets add up to. Others are passed on, or of another period."""
 JOBS_SHOWN = 20
 """Jobs of a team that its report lists."""
 ROUNDING_CENTS = 2
-"""Cents a bucket by which two roundings of the same money may differ."""
+"""Cents by which two roundings of one bucket may differ."""
 
 Buckets = Mapping[str, Amount]
 _Owned = TypeVar("_Owned", Charge, ModelUse, Finding, SliceHold)
 
 
 class Rows(Generic[_Owned]):
-    """Rows of everybody in one order, and of each team in the same order."""
+    """Rows of all teams in one order, and of each team in the same order."""
 
     def __init__(self, rows: Iterable[_Owned]) -> None:
         self._every: tuple[_Owned, ...] = tuple(rows)
@@ -62,13 +62,13 @@ class Rows(Generic[_Owned]):
         self.by_team: dict[str | None, tuple[_Owned, ...]] = {team: tuple(group) for team, group in groups.items()}
 
     def of(self, team: str | None) -> tuple[_Owned, ...]:
-        """The rows of a team; of everybody (None) in the order in which they were given."""
+        """The rows of a team; for None all rows in their original order."""
         return self._every if team is None else self.by_team.get(team, ())
 
 
 @dataclass(frozen=True)
 class Week:
-    """What one week's books say, of everybody who may be named."""
+    """The data of one week, of all selected teams."""
 
     name: str
     window: Window
@@ -76,7 +76,7 @@ class Week:
     compared: Window | None
     books_from_us: int
     charges: Rows[Charge]
-    """The dearest first."""
+    """Most expensive first."""
     models: Rows[ModelUse]
     users_before: Mapping[tuple[str | None, str, str | None], Amount]
     """By team, kind and user."""
@@ -87,7 +87,7 @@ class Week:
     user_buckets: Mapping[tuple[str | None, str | None], Buckets]
     """By team and user."""
     job_uses: Uses
-    """Of the dearest jobs of each team."""
+    """For the most expensive jobs of each team."""
     findings: Rows[Finding]
     slices: Rows[SliceHold]
     waited: Mapping[str, Waited] | None
@@ -104,16 +104,18 @@ def gather(
     now_us: int | None,
     method: str | None = None,
 ) -> Week:
-    """Everything that the reports of a week are made of. `now_us`: the findings' owners' actions in force then count.
+    """All data for the reports of a week. `now_us`: owners' actions on findings in force at that time count.
 
-    `method` is what a MIG slice pays by, where the caller knows.
-    Raises UsageError for what is no week, and for a week without books.
+    `method` is how MIG slices share the cost of a GPU, if the caller knows it.
+    Raises UsageError for an invalid week, and for a week without data.
     """
     window, books = week_window(week), books_of(store)
     covered = None if books is None else overlap(window, books)
     if books is None or covered is None:
-        known = "are empty" if books is None else f"run from {rfc3339(books.start_us)} to {rfc3339(books.end_us)}"
-        raise UsageError(f"report: no books for {week}: they {known}; choose another --week, or import and analyze")
+        known = "is empty" if books is None else f"covers {rfc3339(books.start_us)} to {rfc3339(books.end_us)}"
+        raise UsageError(
+            f"report: no data for {week}: the ledger {known}; choose another --week, or import and analyze"
+        )
     earlier = Window(covered.start_us - WEEK_US, covered.end_us - WEEK_US)
     compared = earlier if earlier.start_us >= books.start_us else None
     closing = frozen(state, window, teams)
@@ -139,7 +141,7 @@ def gather(
         buckets=_bucket_amounts(store, state, window, teams, _by_team(charges.of(None))),
         buckets_before=before.buckets(),
         user_buckets=_user_buckets(store, state, window, teams),
-        job_uses=job_uses(store, window, _dearest_jobs(charges)),
+        job_uses=job_uses(store, window, _top_jobs(charges)),
         findings=Rows(findings_read.read(store, window=window, teams=teams, actions=actions)),
         slices=Rows(slice_holds(store, state, window, teams)),
         waited=idle_while_waiting(store, state, window, teams),
@@ -150,10 +152,12 @@ def gather(
 
 
 def _versions(state: State, closing: Frozen, method: str | None) -> Versions:
-    """Those that the charges follow from: of a closed week those of its closing."""
-    told = closing.closing.versions if closing.closing is not None and closing.whole else {}
+    """The versions that the charges are based on: for a closed week, those of its closing."""
+    frozen_at = closing.closing.versions if closing.closing is not None and closing.whole else {}
     kinds = ("rates", "teams", "policies", "fx")
-    return Versions(**{kind: told.get(kind, 0) if told else state.card_version(kind) for kind in kinds}, method=method)
+    return Versions(
+        **{kind: frozen_at.get(kind, 0) if frozen_at else state.card_version(kind) for kind in kinds}, method=method
+    )
 
 
 def week_window(week: str) -> Window:
@@ -164,26 +168,26 @@ def week_window(week: str) -> Window:
 
 
 def books_of(store: Store) -> Window | None:
-    """From the first to the last hour of the books."""
+    """The span of the ledger, from its first to its last hour."""
     low, high = store.sql("select min(hour_us), max(hour_us) from ledger_hour")[0]
     return None if low is None else Window(low, high + HOUR_US)
 
 
 def overlap(one: Window, other: Window) -> Window | None:
-    """What lies in both, None where nothing does."""
+    """The intersection of two windows, None if they do not overlap."""
     start_us, end_us = max(one.start_us, other.start_us), min(one.end_us, other.end_us)
     return Window(start_us, end_us) if start_us < end_us else None
 
 
-def _dearest_jobs(charges: Rows[Charge]) -> list[Job]:
-    """The jobs of each team that its report lists."""
+def _top_jobs(charges: Rows[Charge]) -> list[Job]:
+    """The jobs that the report of each team lists."""
     found: list[Job] = []
     for team, mine in charges.by_team.items():
         if team not in SPECIAL:
             costs: dict[Job, Decimal] = defaultdict(Decimal)
             for charge in mine:
                 if charge.kind == "allocated":
-                    # Without a price the longest are the dearest.
+                    # Without a price, the longest jobs come first.
                     costs[charge.place] += charge.cost if charge.cost is not None else charge.gpu_seconds
             found += nlargest(JOBS_SHOWN, costs, key=lambda job: (costs[job], str(job)))
     return found
@@ -195,7 +199,7 @@ Paid = tuple[str | None, str, str | None, str | None]
 
 @dataclass(frozen=True)
 class _Books:
-    """Charges of a window by who, what and where; `closed`: of a closed period as they were frozen."""
+    """Charges of a window by team, user, job and model; `closed`: as frozen for a closed period."""
 
     store: Store
     state: State
@@ -204,15 +208,15 @@ class _Books:
     closed: bool
 
     def charges(self) -> list[Charge]:
-        """The bill by job, the dearest first."""
-        rows = [_row(charge, amount) for charge, amount in self._dealt(FINE)]
+        """Charges by job, most expensive first."""
+        rows = [_row(charge, amount) for charge, amount in self._rounded(FINE)]
         rows.sort(
             key=lambda c: (c.kind == "platform", -(c.cost or Decimal(0)), str((c.team, c.user, c.cluster, c.job)))
         )
         return rows
 
     def models(self) -> list[ModelUse]:
-        """The bill by GPU model and size of slice."""
+        """Charges by GPU model and slice size."""
         rows = [
             ModelUse(
                 c.group["team"],
@@ -221,18 +225,18 @@ class _Books:
                 c.kind,
                 amount_of(c.gpu_seconds, amount, c.currency),
             )
-            for c, amount in self._dealt(("team", "gpu_model", "mig_profile"))
+            for c, amount in self._rounded(("team", "gpu_model", "mig_profile"))
         ]
         rows.sort(key=lambda m: (-sum((c for _, c in m.amount.costs), Decimal(0)), str((m.gpu_model, m.mig_profile))))
         return rows
 
-    def _dealt(self, by: Sequence[str]) -> Iterable[tuple[records.Charge, Decimal | None]]:
-        """Charges with their cents dealt within each team, so that a team's report and the fleet's say the same.
+    def _rounded(self, by: Sequence[str]) -> Iterable[tuple[records.Charge, Decimal | None]]:
+        """Charges rounded to cents within each team, so that a team's report and the fleet's show the same amounts.
 
-        Corrections were rounded when they were posted: their cents stand.
+        Corrections were rounded when they were posted, and stay as they are.
         """
         fine: dict[Paid, list[records.Charge]] = defaultdict(list)
-        for charge in self._asked(by):
+        for charge in self._charges(by):
             if charge.kind == "correction" or charge.cost_exact is None:
                 yield charge, charge.cost
             else:
@@ -246,10 +250,10 @@ class _Books:
 
     @cached_property
     def _published(self) -> Mapping[Paid, Decimal]:
-        """What a team pays of a kind in a currency, in cents: every finer row of it adds up to that."""
-        return {_paid_key(c): c.cost for c in self._asked(("team",)) if c.cost is not None}
+        """What a team pays by kind and currency, in cents: its detailed rows add up to that."""
+        return {_paid_key(c): c.cost for c in self._charges(("team",)) if c.cost is not None}
 
-    def _asked(self, by: Sequence[str]) -> Sequence[records.Charge]:
+    def _charges(self, by: Sequence[str]) -> Sequence[records.Charge]:
         return chargeback.chargeback(
             self.store, self.state, self.window, by, teams=self.teams, closed=self.closed
         ).items
@@ -287,7 +291,7 @@ def _bucket_amounts(
     before, after = (added(a for mine in side.values() for a in mine.values()) for side in (found, settled))
     own = dict(added(settled.get(PLATFORM, {}).values()).costs)
     if own != dict(paid.get(PLATFORM, Amount()).costs):
-        # A policy lets others pay for it: the cents that settling gave to them come from it, so that all add up as before.
+        # A policy lets others pay for it: cents that moved to them are taken from it, so that the total is unchanged.
         gap = {currency: cost - dict(after.costs).get(currency, Decimal(0)) for currency, cost in before.costs}
         whole = Amount(costs=tuple((currency, cost + gap.get(currency, Decimal(0))) for currency, cost in own.items()))
         settled[PLATFORM] = _settled(settled.get(PLATFORM, {}), whole, sum(len(mine) for mine in found.values()))
@@ -295,10 +299,10 @@ def _bucket_amounts(
 
 
 def _settled(buckets: Buckets, paid: Amount, rows: int = 0) -> Buckets:
-    """Deals the cents by which rounding of rows differs from rounding of the team, one each to the largest buckets.
+    """Adds the cents by which rounded rows differ from the rounded team total, one each to the largest buckets.
 
-    `rows` is how many were rounded, where they are more than these. A larger difference is a policy's: then the buckets
-    stay at their price, and the report bridges them to the charges.
+    `rows` is how many rows were rounded, if more than these. A larger difference comes from a policy: then the buckets
+    stay at their price, and the report shows the difference to the charges.
     """
     settled = dict(buckets)
     for currency, total in paid.costs:
@@ -326,7 +330,7 @@ def _user_buckets(
 
 @dataclass(frozen=True)
 class _Before:
-    """The week that is compared with; empty where there is none."""
+    """The previous week, to compare with; empty where there is none."""
 
     store: Store
     state: State
@@ -369,7 +373,7 @@ class _Before:
 
 
 def _by_team(charges: Iterable[Charge]) -> dict[str | None, Amount]:
-    """What each team pays for the buckets: without corrections of other periods and what a policy passes on."""
+    """What each team pays for its own GPU time, without corrections and costs that a policy passes on."""
     paid: dict[str | None, Amount] = defaultdict(Amount)
     for charge in charges:
         if charge.kind in OWN:

@@ -41,13 +41,13 @@ ORDER = ("allocated", "shared", "correction", "platform")
 """Kinds of charges in the order in which they are listed."""
 
 PATIENCE_US = DAY_US
-"""How long a report that is due waits for the books of its week; then it is written with what they have."""
+"""How long a due report waits for the ledger of its week; then it is written with what there is."""
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Python looks for no cycles meanwhile: millions of rows live until their files are made, and looking through them
-    again and again took a quarter of the time.
+    """Switches the cyclic garbage collector off: millions of rows live until the files are made, and scanning them over
+    and over took a quarter of the time.
     """
     was = gc.isenabled()
     gc.disable()
@@ -73,9 +73,9 @@ def weekly(
     """The report files of an ISO week (`2026-W47`): the fleet's and every team's, or only those of `teams`.
 
     A team's files hold nothing of another team. With `now_us` a finding has the state that its owner gave it
-    (acknowledged, snoozed, exempt). `formats` are names of report formats (None: all), `paper` of the PDF is one of PAPERS, `method` what a
-    MIG slice pays by. Prices are those of the last pricing (cost.price_all). Raises UsageError for what is no week, a
-    week without books, or a team that held nothing in it.
+    (acknowledged, snoozed, exempt). `formats` are names of report formats (None: all), `paper` of the PDF is one of PAPERS, `method` how MIG
+    slices share the cost of a GPU. Prices are those of the last pricing (cost.price_all). Raises UsageError for an invalid
+    week, a week without data, or a team without charges in it.
     """
     chosen = chosen_formats(formats)
     reports = list(facts_of(store, state, week, teams, now_us, method=method))
@@ -164,10 +164,10 @@ def _budget(store: Store, state: State, window: Window, team: str | None) -> Bud
 def write_due(
     store: Store, state: State, out: Path, now_us: int, *, paper: str = "a4", method: str | None = None
 ) -> Written | None:
-    """Writes the report of the week that ended, once; None where none is due, or the books are not there yet.
+    """Writes the report of the week that ended, once; None where none is due, or its ledger is not complete yet.
 
-    A week without any books is skipped for good. Raises UnreadableInput where `out` cannot be written: then it stays due.
-    The caller says with files.done that it has told of the report: until then the week is due, and written again.
+    A week without data is skipped for good. Raises UnreadableInput where `out` cannot be written: then it stays due.
+    The caller confirms with files.done that the report was announced: until then the week stays due and is written again.
     """
     week = due(state, now_us)
     if week is None:
@@ -184,14 +184,14 @@ def write_due(
 
 
 def notes_of(store: Store, state: State, week: str, now_us: int, *, method: str | None = None) -> tuple[Summary, ...]:
-    """What to say of each report of a week. Raises UsageError as weekly does."""
+    """The summary of each report of a week. Raises UsageError as weekly does."""
     reports = facts_of(store, state, week, None, now_us, method=method)
     return tuple(summary(facts, _stem(facts)) for facts in reports)
 
 
 @dataclass(frozen=True)
 class Written:
-    """The report of a week on disk, and what to say of each part of it."""
+    """The report files of a week, and a summary of each report."""
 
     week: str
     paths: tuple[Path, ...]
@@ -199,7 +199,7 @@ class Written:
 
 
 def _facts(week: Week, team: str | None, budget: Budget | None = None) -> Facts:
-    """The facts of the fleet (None) or of one team: nothing of others passes here."""
+    """The facts of the fleet (None) or of one team, without anything about other teams."""
     charges = week.charges.of(team)
     buckets = week.buckets if team is None else {team: week.buckets.get(team, {})}
     priced = {t: _sum_amounts(found.values()) for t, found in buckets.items()}
@@ -248,7 +248,7 @@ def _waited(waited: Mapping[str, Waited] | None, team: str | None) -> Waited | N
 
 
 def _payers(week: Week, team: str | None, mine: Sequence[Charge]) -> tuple[Payer, ...]:
-    """Teams of the fleet, or users of the team; the dearest first, what nobody held last."""
+    """Teams of the fleet, or users of the team; most expensive first, unallocated time last."""
     groups: dict[tuple[str | None, str], list[Charge]] = defaultdict(list)
     for charge in mine:
         groups[(charge.team if team is None else charge.user, charge.kind)].append(charge)
@@ -259,7 +259,7 @@ def _payers(week: Week, team: str | None, mine: Sequence[Charge]) -> tuple[Payer
             old = week.teams_before.get((name, kind)) if team is None else week.users_before.get((team, kind, name))
             before = old or Amount()
         split = week.buckets.get(name, {}) if team is None else week.user_buckets.get((team, name), {})
-        # A correction is money of another period, a shared cost other people's: neither has buckets.
+        # A correction belongs to another period, a shared cost to others: neither has buckets.
         rows.append(Payer(name, _sum(charges), before, split if kind in OWN else {}, kind))
     return tuple(sorted(rows, key=_order))
 
@@ -297,7 +297,7 @@ def _quality(week: Week, team: str | None, charges: Sequence[Charge], buckets: B
 
 
 def _sum(charges: Iterable[Charge]) -> Amount:
-    """What charges come to; there are many of them, so no Amount is made of each."""
+    """The sum of many charges, without an Amount for each."""
     seconds, lacking = Decimal(0), Decimal(0)
     costs: dict[str, Decimal] = {}
     for charge in charges:

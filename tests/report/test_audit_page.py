@@ -91,7 +91,7 @@ def test_the_first_page_answers_three_questions() -> None:
 
     said = lead(scorecard(facts())).replace("\u00a0", " ")
     assert "This fleet wastes $400 of the $1.00 k paid: 40 % of its GPU time, $1.71 k a month." in said
-    assert "Of what findings name, scheduling costs most: $30.00." in said
+    assert "By its findings, scheduling costs the most: $30.00." in said
     (numbers,) = [block for block in made.head if isinstance(block, Numbers)]
     assert ["Wasted", "Placement", "Partitioning", "Scheduling", "Fabric"] == [item.label for item in numbers.items]
     assert 3 == sum(isinstance(block, Card) for block in made.head)
@@ -153,8 +153,8 @@ def test_what_a_table_leaves_out_is_said() -> None:
     html = page(document(scorecard(many)))
 
     assert "1 more kinds of gangs are in scorecard.json." in html
-    assert "The dearest are shown; gpuwatch findings tells the 2 others." in html
-    assert "The dearest are shown" not in page(document(scorecard(facts())))
+    assert "The most expensive ones are shown; gpuwatch findings lists 2 more." in html
+    assert "The most expensive ones are shown" not in page(document(scorecard(facts())))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_window_without_data_names_the_window_that_has_some(asked: Window, wha
 
     assert [what] == [one["what"] for one in known["unknown"]]
     assert known["unknown"][0]["fix"].endswith("--window 1970-01-02T00:00:00Z,1970-01-03T00:00:00Z")
-    assert "Nothing is known of this window" in lead(known)
+    assert "There is no data in this window, so no layer has a grade." in lead(known)
 
 
 def test_several_currencies_and_no_price_are_said() -> None:
@@ -184,6 +184,6 @@ def test_several_currencies_and_no_price_are_said() -> None:
         )
     )  # fmt: skip
 
-    assert "Its price is not known." in lead(two)
+    assert "Its price is unknown." in lead(two)
     assert page(document(two)).count("no price") >= 1
     assert two["layers"][2]["cost"] is None

@@ -142,7 +142,7 @@ def cost(rows_: list[dict[str, str]]) -> Decimal:
 
 def test_a_week_without_books_is_refused(fleet: Fleet) -> None:
     """With the span that the books have; so is what is no week."""
-    with pytest.raises(UsageError, match="no books for 2026-W30: they run from 2026-10-26T00:00:00Z"):
+    with pytest.raises(UsageError, match="no data for 2026-W30: the ledger covers 2026-10-26T00:00:00Z"):
         fleet.files("2026-W30")
     with pytest.raises(UsageError, match="'today' is not an ISO week"):
         fleet.files("today")

@@ -35,7 +35,7 @@ LEAST = Fraction(1, 400)
 
 
 def hatching() -> Html:
-    """The pattern that bars of what was not measured use; stands once in a page, before its first bar."""
+    """The pattern for bars of unmeasured time; defined once in a page, before its first bar."""
     colour = COLOURS[HATCHED][0]
     stroke = tag("path", d="M-1,7 L7,-1 M-1,1 L1,-1 M5,7 L7,5", stroke=colour, stroke_width="1.6", cls=f"l-{HATCHED}")
     ground = tag("rect", width=6, height=6, fill="#FFFFFF", cls="ground")
@@ -56,7 +56,7 @@ def bar(kind: str, start: Number, length: Number, words: str) -> Html:
 
 
 def size(part: Number) -> Html:
-    """A bar beside a number, as long as its part of the largest (0..1)."""
+    """A bar next to a number, with a length relative to the largest (0..1)."""
     long = max(Fraction(0), min(Fraction(1), Fraction(part)))
     shape = tag("rect", width=_percent(long), height="100%", cls="size") if long else None
     return tag("svg", shape, width="100%", height=SIZE_PX, cls="sized", aria_hidden="true")

@@ -23,7 +23,7 @@ Child = str | Html | None | Iterable["Child"]
 
 
 def escape(text: str) -> Html:
-    """Text as it stands: markup characters escaped, control and direction characters made visible."""
+    """Literal text: markup characters are escaped, control and direction characters made visible."""
     shown = "".join(c if c.isprintable() or c in _SPACES else c.encode("unicode_escape").decode("ascii") for c in text)
     return Html(html.escape(shown, quote=True))
 
@@ -36,7 +36,7 @@ def name(text: str | None, missing: str = "not told") -> str:
 
 
 def owner_name(team: str | None) -> str:
-    """A team's name; what nobody holds, or nobody knows of, in words."""
+    """A team's name, or words for unallocated and unassigned time."""
     return {PLATFORM: "Unallocated (platform)", UNOWNED: "No team assigned"}.get(team or "", name(team))
 
 

@@ -115,4 +115,4 @@ p{break-inside:avoid}
 """
 
 CSS = _SCREEN + _NARROW + _DARK % dark_rules() + _PAPER
-"""The one style sheet of a report, to stand inside it."""
+"""The style sheet of a report, embedded in the page."""

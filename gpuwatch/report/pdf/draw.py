@@ -27,7 +27,7 @@ HATCH_PT = 3.0
 
 
 def rectangle(canvas: Any, kind: str, x: float, y: float, width: float, height: float) -> None:
-    """A bar's rectangle: hatched where nothing was measured, so that it is not taken for idle, in grey neither."""
+    """A bar's rectangle: hatched for unmeasured time, so that it does not look idle, even in greyscale."""
     canvas.saveState()
     canvas.setLineWidth(0.4)
     if kind == HATCHED:

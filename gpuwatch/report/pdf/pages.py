@@ -36,11 +36,11 @@ TILE_PADDING, CELL_PADDING, NUMBER_PT_MIN = 11.0, 6.5, 5.0
 HEADING_ROOM = 90.0
 """A section does not begin below this height of a page."""
 LAST_ROOM = 470.0
-"""What data quality and how it was computed need to stand on one page."""
+"""Height that keeps data quality and the method on one page."""
 
 
 def pdf(document: doc.Document, paper: str = "a4") -> bytes:
-    """The document as a file of A4 or Letter pages. Text in any script is drawn, or told in codes with a note."""
+    """The document as a file of A4 or Letter pages. Text in any script is drawn, or shown as character codes with a note."""
     return _Printer(document, paper).print()
 
 
@@ -161,7 +161,7 @@ class _Printer:
         return Table(rows, colWidths=widths, style=TableStyle(style))
 
     def _value(self, text: str, width: float) -> Flowable:
-        """A headline number; several of them (currencies) stand in lines of their own."""
+        """A headline number; several currencies get a line each."""
         return self._text(text, "bold") if " " in text else self._fitted(text, "value", width)
 
     def _fitted(self, text: str, style: str, width: float) -> Flowable:
