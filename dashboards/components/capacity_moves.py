@@ -10,6 +10,7 @@ from dash.development.base_component import Component
 from gpuwatch.dashboards.client import Row
 from gpuwatch.dashboards.components import charts, figures, formats, parts
 from gpuwatch.dashboards.components.capacity_now import model_word, place_cell, place_word
+from gpuwatch.dashboards.components.capacity_slots import shape_word
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.query import Query, job_link
 from gpuwatch.dashboards.shell.theme import Scheme
@@ -54,7 +55,7 @@ def plans(data: Row | None, query: Query) -> Component:
 def plan(item: Row, query: Query) -> Component:
     """One shape: the jobs to move, or the jobs in the way."""
     moved = item.get("moved_gpus")
-    head = f"{formats.clip(item.get('shape'), 16)} on {place_word(item)}"
+    head = f"{shape_word(item)} on {place_word(item)}"
     if not item.get("possible"):
         state = parts.tag("no moves help")
     elif not item.get("moves"):
@@ -79,7 +80,14 @@ def plan(item: Row, query: Query) -> Component:
     return html.Div(
         [
             html.Div(
-                [html.B(head), state, html.Span(f"{item.get('free_gpus')} GPUs free", className="soft small")],
+                [
+                    html.B(head),
+                    state,
+                    html.Span(
+                        f"{item.get('free_gpus')} GPU{'s' if item.get('free_gpus') != 1 else ''} free",
+                        className="soft small",
+                    ),
+                ],
                 className="facts",
             ),
             html.Ol(moves, className="plainlist") if moves else None,

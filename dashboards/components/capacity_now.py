@@ -137,8 +137,8 @@ def stranded(data: Row, query: Query) -> Component | None:
         parts.Column("Pool"),
         parts.Column("Free", "r"),
         parts.Column("Stranded", "r"),
-        parts.Column("Share of free", "grow narrow-hide"),
-        parts.Column("Cost per hour", "r"),
+        parts.Column("Share", "grow narrow-hide", hint="Share of the free GPUs"),
+        parts.Column("Per hour", "r"),
     ]
     ordered = sorted(rows, key=lambda row: -(formats.number(row.get("stranded_gpus")) or Decimal(0)))
     body = [

@@ -12,7 +12,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import figures, formats, ledger_math, parts
+from gpuwatch.dashboards.components import effectiveness, figures, formats, ledger_math, parts
 from gpuwatch.dashboards.components.findings_list import card as finding_card
 from gpuwatch.dashboards.components.ledger_math import History, Sum
 from gpuwatch.dashboards.components.waterfall import waterfall
@@ -22,8 +22,6 @@ from gpuwatch.dashboards.shell.query import Query
 from gpuwatch.dashboards.shell.theme import BUCKETS, PRODUCTIVE, STAGES, Scheme
 
 TOP_FINDINGS = 4
-PARTLY = 1 - ledger_math.UNSEEN_MAX
-"""With a larger unmeasured share than this, ratios refer to the measured time only."""
 NOTHING_BEFORE = "no earlier data"
 
 
@@ -105,16 +103,16 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
         return ledger_math.ratio(ledger_math.total(of, names).seconds, all_.seconds)
 
     def productive() -> parts.Headline:
-        now, then = worked(sums), worked(before) if known else None
-        partial = measured_partly(sums)
-        alike = then is not None and not partial and not measured_partly(before)
+        now, then = effectiveness.worked(sums), effectiveness.worked(before) if known else None
+        partial = effectiveness.measured_partly(sums)
+        alike = then is not None and not partial and not effectiveness.measured_partly(before)
         return parts.Headline(
             "Productive",
             parts.percent(now),
             formats.points(now, then) if alike else None,
             None if now is None or then is None else now >= then,
-            worked_by_step(steps),
-            not_measured(query) if now is None and whole.seconds else "of the measured time" if partial else alone,
+            effectiveness.worked_by_step(steps),
+            not_measured(query) if now is None and whole.seconds else "of measured time" if partial else alone,
         )
 
     def share(label: str, names: list[str], good_up: bool | None, href: str | None = None) -> parts.Headline:
@@ -150,37 +148,6 @@ def headlines(data: Data, sums: Mapping[str, Sum], whole: Sum, currency: str, qu
             share("Not measured", ["unobserved"], False, query.link("/quality")),
         ]
     )
-
-
-def unseen(sums: Mapping[str, Sum]) -> Decimal:
-    """The unmeasured share of the allocated time (0..1)."""
-    held = ledger_math.total(sums, [bucket.name for bucket in BUCKETS if bucket.allocated]).seconds
-    return sums.get("unobserved", Sum()).seconds / held if held else Decimal(0)
-
-
-def measured_partly(sums: Mapping[str, Sum]) -> bool:
-    """Whether so much allocated time is unmeasured that a ratio of all of it would mislead."""
-    return unseen(sums) > PARTLY
-
-
-def worked(sums: Mapping[str, Sum]) -> Decimal | None:
-    """Productive share (0..1) of the time, or of the measured time if much is unmeasured; None if nearly all is."""
-    if unseen(sums) > ledger_math.UNSEEN_MAX:
-        return None
-    whole = ledger_math.total(sums).seconds
-    if measured_partly(sums):
-        whole -= sums.get("unobserved", Sum()).seconds
-    return ledger_math.ratio(ledger_math.total(sums, PRODUCTIVE).seconds, whole)
-
-
-def worked_by_step(steps: ledger_math.Trend) -> list[float | None]:
-    """The productive share of each step; None where unknown."""
-    found: list[float | None] = []
-    for at in range(len(steps.starts)):
-        known = {name: Sum(Decimal(str(series[at] or 0))) for name, series in steps.hours.items()}
-        part = worked(known)
-        found.append(None if part is None else float(part))
-    return found
 
 
 def not_measured(query: Query) -> Component:
@@ -222,7 +189,7 @@ def funnel(data: Data, sums: Mapping[str, Sum], query: Query, currency: str) -> 
     if not team:
         hint = "GPUs, and MIG slices of partitioned GPUs, in the latest minutes of the ledger"
         columns.append(parts.Column("Now", "r now", hint=hint))
-    effective, partial = worked(sums), measured_partly(sums)
+    effective, partial = effectiveness.worked(sums), effectiveness.measured_partly(sums)
     of = "of the measured GPU time" if partial else f"of the GPU time {'held' if team else 'owned'}"
     title = f"{formats.percent(effective)} {of} was effective"
     if effective is None:
@@ -244,7 +211,7 @@ def pool_stages(sums: Mapping[str, Sum]) -> Row:
     }
     found = {name: ledger_math.total(sums, names) for name, names in stages.items()}
     rows: Row = {name: {"gpu_seconds": part.seconds, "cost": part.cost} for name, part in found.items()}
-    if unseen(sums) > ledger_math.UNSEEN_MAX:
+    if effectiveness.unseen(sums) > ledger_math.UNSEEN_MAX:
         rows |= {name: {"gpu_seconds": None, "cost": None} for name in ("active", "effective")}
     return rows
 
@@ -303,7 +270,7 @@ def trend(data: Data, query: Query, scheme: Scheme) -> Component:
     unit = "hour" if data.history.step == "1h" else "day"
     if not steps.starts:
         return parts.card("Trend", states.advice("The ledger has no steps for this window yet."))
-    share = worked_by_step(steps)
+    share = effectiveness.worked_by_step(steps)
     known = [
         (value, start)
         for at, (value, start) in enumerate(zip(share, steps.starts, strict=True))

@@ -24,6 +24,8 @@ WORDS = {
 }
 WORST = ("failing", "never", "late", "ok")
 MAX_REJECTS = 5
+CHECK_NAMES = {"books": "Ledger", "verdicts": "Rule coverage"}
+"""Labels of checks whose id is not their label."""
 
 
 async def load(api: Api, query: Query) -> Row:
@@ -86,12 +88,12 @@ def numbers(data: Row, items: list[Row], checks: list[Row]) -> Component:
             parts.Headline(
                 "Not measured",
                 parts.percent(data.get("unobserved_ratio")),
-                note="of allocated time; never counted as idle",
+                note="of allocated time",
             ),
             parts.Headline(
                 "No team assigned",
                 parts.percent(data.get("unattributed_ratio")),
-                note="of allocated time; charged to no team",
+                note="of allocated time",
             ),
             parts.Headline(
                 "Healthy sources",
@@ -212,7 +214,7 @@ def passed(checks: list[Row]) -> Component | None:
 
 def name_of(row: Row) -> str:
     """A check's name."""
-    return str(row.get("id")).replace("_", " ").capitalize()
+    return CHECK_NAMES.get(str(row.get("id"))) or str(row.get("id")).replace("_", " ").capitalize()
 
 
 def check(row: Row) -> Component:

@@ -12,47 +12,17 @@ from dash import html
 from dash.development.base_component import Component
 
 from gpuwatch.dashboards.client import Api, Row
-from gpuwatch.dashboards.components import formats, ledger_math, parts
-from gpuwatch.dashboards.components.charge_lines import cause_word
+from gpuwatch.dashboards.components import charge_cells, formats, ledger_math, parts
+from gpuwatch.dashboards.components.charge_cells import ALLOCATED, CORRECTION, PLATFORM, SHARED
 from gpuwatch.dashboards.components.ledger_math import Sum
 from gpuwatch.dashboards.shell import states
 from gpuwatch.dashboards.shell.page import page
-from gpuwatch.dashboards.shell.query import Query, job_link
-
-VIEWS = {
-    "team": "Team",
-    "user": "User",
-    "job": "Job",
-    "slice": "MIG slice",
-    "queue": "Queue",
-    "namespace": "Namespace",
-    "account": "Account",
-    "gpu_model": "GPU model",
-    "pool": "Pool",
-    "cluster": "Cluster",
-    "cause": "Cause",
-}
-DRILL = {"team": "user", "user": "job", "queue": "user", "namespace": "user", "account": "user", "pool": "team"}
-"""The view that a row opens."""
-
-NARROWING = ("pool", "user", "queue", "namespace", "account", "gpu_model")
-"""Dimensions that a drill-down can fix, in addition to team and cluster, which are API parameters."""
-
-UNNAMED = {"slice": "Whole GPUs", "job": "No job", "user": "No user", "team": "No team", "pool": "No pool"}
-"""Labels of rows without a value in their view."""
+from gpuwatch.dashboards.shell.query import Query
 
 MIX_VIEWS = ("team", "user")
 MAX_ROWS = 200
 EXPORTS = {"csv": "CSV", "xlsx": "Excel", "parquet": "Parquet"}
 FOCUS = ("1.2", "1.4")
-ALLOCATED, PLATFORM, SHARED, CORRECTION = "allocated", "platform", "shared", "correction"
-KINDS = {
-    ALLOCATED: ("Held", "GPU time held by teams, at its price"),
-    PLATFORM: ("Platform", "Unallocated, or paid by the platform by policy"),
-    SHARED: ("Shared", "Passed on to teams by policy, such as idle time and shared contracts"),
-    CORRECTION: ("Corrections", "Corrections of closed periods, billed when found"),
-}
-"""Kinds of charges in column order: label and tooltip."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +58,12 @@ async def load(api: Api, query: Query) -> Data:
 def view_of(query: Query) -> str:
     """The dimension of the rows."""
     wanted = query.get("by", "team")
-    return wanted if wanted in VIEWS else "team"
+    return wanted if wanted in charge_cells.VIEWS else "team"
 
 
 def fixed(query: Query) -> dict[str, str]:
     """Dimensions fixed by a drill-down."""
-    return {name: query.get(name) for name in NARROWING if query.get(name)}
+    return {name: query.get(name) for name in charge_cells.NARROWING if query.get(name)}
 
 
 def dimensions(query: Query) -> list[str]:
@@ -124,7 +94,7 @@ def layout(data: Data, query: Query, scheme: str) -> Component:
         ],
         className="exports",
     )
-    choices = [(word, query.link(by=name, sort=None), name == view) for name, word in VIEWS.items()]
+    choices = [(word, query.link(by=name, sort=None), name == view) for name, word in charge_cells.VIEWS.items()]
     body = [listing(data, rows, view, query)] if rows else [empty(query)]
     if data.charges.get("next"):
         body.append(states.advice("There are more rows than shown; the export has all of them."))
@@ -171,7 +141,7 @@ def crumbs(query: Query) -> Component | None:
     if query.get("team"):
         steps.append((formats.owner(query.get("team")), query.link("/teams", by="user")))
     for name, value in fixed(query).items():
-        steps.append((f"{VIEWS[name]} {value}", query.link()))
+        steps.append((f"{charge_cells.VIEWS[name]} {value}", query.link()))
     if len(steps) == 1:
         return None
     items = [html.Li(parts.link(formats.clip(word, 40), href)) for word, href in steps]
@@ -235,13 +205,16 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     known = ledger_math.comparable(ledger_math.total(before), whole)
     top = max((part.cost or Decimal(0) for part in sums.values()), default=Decimal(0))
     clusters = {str(row.get(view)): row.get("cluster") for row in rows}
-    ordered = sorted(sums.items(), key=lambda entry: place(entry[0], entry[1], query.get("sort", "cost")))
-    kinds = shown_kinds(rows)
-    opened = charges_of(rows, view)
+    ordered = sorted(sums.items(), key=lambda entry: charge_cells.place(entry[0], entry[1], query.get("sort", "cost")))
+    kinds = charge_cells.shown_kinds(rows)
+    opened = charge_cells.charges_of(rows, view)
     columns = [
-        parts.Column(VIEWS[view], "wide", "name"),
+        parts.Column(charge_cells.VIEWS[view], "wide", "name"),
         parts.Column("GPU-h", "r", "gpu_seconds"),
-        *(parts.Column(KINDS[kind][0], "r narrow-hide", hint=KINDS[kind][1]) for kind in kinds),
+        *(
+            parts.Column(charge_cells.KINDS[kind][0], "r narrow-hide", hint=charge_cells.KINDS[kind][1])
+            for kind in kinds
+        ),
         parts.Column("Cost", "r", "cost"),
         parts.Column("", "grow narrow-hide"),
         parts.Column("Share", "r narrow-hide"),
@@ -250,13 +223,13 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     ]
     cells = [
         [
-            name_cell(name, view, clusters.get(name), query),
+            charge_cells.name_cell(name, view, clusters.get(name), query),
             parts.hours(part.seconds),
-            *(amount_cell(opened.get((name, kind), []), name, view, currency, query) for kind in kinds),
-            amount_cell(every(opened, name), name, view, currency, query),
+            *(charge_cells.amount_cell(opened.get((name, kind), []), name, view, currency, query) for kind in kinds),
+            charge_cells.amount_cell(charge_cells.every(opened, name), name, view, currency, query),
             parts.bar(float(part.cost / top), "b-owner") if part.cost is not None and top > 0 else html.Span(),
             parts.percent(ledger_math.ratio(part.cost, whole.cost)),
-            change_cell(part, before.get(name), known),
+            charge_cells.change_cell(part, before.get(name), known),
             *([parts.strip(mixes.get(name, {}), name)] if mixes else []),
         ]
         for name, part in ordered[:MAX_ROWS]
@@ -266,82 +239,11 @@ def listing(data: Data, rows: Sequence[Row], view: str, query: Query) -> Compone
     return html.Section(
         [
             parts.legend(shown) if mixes else None,
-            parts.table(columns, cells, query, f"Charges by {VIEWS[view].lower()}", "cost"),
+            parts.table(columns, cells, query, f"Charges by {charge_cells.VIEWS[view].lower()}", "cost"),
             html.P(note, className="soft") if note else None,
         ],
         className="card bare",
     )
-
-
-def shown_kinds(rows: Sequence[Row]) -> list[str]:
-    """The kinds that get a column; none if every row has only one kind."""
-    present = {str(row.get("kind")) for row in rows}
-    return [kind for kind in KINDS if kind in present] if present & {SHARED, CORRECTION} else []
-
-
-def charges_of(rows: Sequence[Row], view: str) -> dict[tuple[str, str], list[Row]]:
-    """API rows by table row and kind."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault((str(row.get(view)), str(row.get("kind"))), []).append(row)
-    return found
-
-
-def every(opened: dict[tuple[str, str], list[Row]], name: str) -> list[Row]:
-    """All charges of a table row."""
-    return [row for kind in KINDS for row in opened.get((name, kind), [])]
-
-
-def amount_cell(charges: Sequence[Row], name: str, view: str, currency: str, query: Query) -> Component:
-    """A cost, linked to how it was computed or, if it sums several charges, to the rows by cause."""
-    if not charges:
-        return html.Span()
-    costs = [cost for row in charges if (cost := formats.number(row.get("cost"))) is not None]
-    amount = parts.money(sum(costs, Decimal(0)) if costs else None, currency)
-    if len(charges) == 1:
-        if not charges[0].get("charge"):
-            return amount
-        href = query.link(f"/charges/{charges[0]['charge']}")
-        return parts.link(amount, href, "why", "How this was computed")
-    if view == "cause" or name in ("None", "") or view not in (*NARROWING, "team", "cluster"):
-        return amount
-    return parts.link(amount, query.link(**{view: name, "by": "cause", "sort": None}), "why", "Show the parts")
-
-
-def place(name: str, part: Sum, sort: str) -> tuple[Decimal, str]:
-    """Sort key: largest first, unknown cost last; or by name."""
-    if sort == "name":
-        return Decimal(0), name.lower()
-    size = part.seconds if sort == "gpu_seconds" else part.cost
-    return (Decimal(1) if size is None else -size), name.lower()
-
-
-def change_cell(now: Sum, then: Sum | None, known: bool) -> Component:
-    """The cost compared with the previous window."""
-    if not known:
-        return parts.num(formats.MISSING, "No earlier data to compare with")
-    if then is not None and then.seconds and not then.cost:
-        return parts.num(formats.MISSING, "No price in the previous window")
-    if then is None or not then.cost:
-        return html.Span("new", className="soft", title="Nothing in the previous window")
-    return parts.num(formats.change(now.cost, then.cost) or formats.MISSING, f"previously {then.cost}")
-
-
-def name_cell(name: str, view: str, cluster: object, query: Query) -> Component:
-    """The value of the row, linked one level down; a job links to its page."""
-    label = formats.clip(formats.owner("" if name in ("None", "") else name), 60)
-    if view == "cause":
-        return html.Span(cause_word(name), title=name)
-    if name in ("None", "", "__platform__"):
-        unnamed = UNNAMED.get(view, "None")
-        return html.Span(label if name == "__platform__" else unnamed, className="soft", title=unnamed)
-    if view == "job":
-        return parts.link(label, job_link(query, cluster, name), "title", name)
-    if view == "slice":
-        return html.Span(formats.clip(formats.device(name), 60), title=name, className="mono")
-    if view not in DRILL:
-        return html.Span(label, title=name)
-    return parts.link(label, query.link(**{view: name, "by": DRILL[view], "sort": None}), "title", name)
 
 
 def empty(query: Query) -> Component:

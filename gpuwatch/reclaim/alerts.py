@@ -1,4 +1,4 @@
-"""Messages about reclaims: what an owner is told at each step."""
+"""Messages to owners at each step of a reclaim."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 LATELY_US = 7 * DAY_US
-"""How long the end of a reclaim is told."""
+"""How long the end of a reclaim is reported."""
 _WORDS = {
     NOTICE: "Notice",
     WARNING: "First warning",
     SECOND_WARNING: "Second and last warning",
-    RECOMMENDATION: "Recommended: give the devices back",
+    RECOMMENDATION: "Recommended: release the devices",
 }
 
 
 def alerts(store: Store, state: State, now_us: int) -> list[Finding]:
-    """Takes the steps that are due, and returns a message for every reclaim that has reached one and that nobody holds.
+    """Records the steps that are due, and returns a message for every reclaim at a step that is not on hold.
 
-    Those that are over, because the devices work or are given back, are told as resolved for LATELY_US.
+    Reclaims that ended, because the devices are in use or released, are reported as resolved for LATELY_US.
     """
     advance(store, state, now_us)
     found = proposals(store, state, now_us)
@@ -37,22 +37,26 @@ def alerts(store: Store, state: State, now_us: int) -> list[Finding]:
         {one.key: one for one in findings_read.page(store, keys=sorted({key for key, _ in over})).items} if over else {}
     )
     ended = [_over(known[key], last, now_us) for (key, _), last in over.items() if key in known]
-    return [_told(one, now_us) for one in found if one.at.step in STEPS and one.held is None] + ended
+    return [_step_message(one, now_us) for one in found if one.at.step in STEPS and one.held is None] + ended
 
 
-def _told(one: Proposal, now_us: int) -> Finding:
-    told, item = one.finding, as_dict(one)
+def _step_message(one: Proposal, now_us: int) -> Finding:
+    finding, item = one.finding, as_dict(one)
     every = one.action == END
     which = "all" if every else f"{one.idle_devices} of"
-    said = f"{which} {one.devices} devices of {told.subject['name'] or one.job_id} idle for {item['idle_minutes']:g} minutes"
+    summary = f"{which} {one.devices} devices of {finding.subject['name'] or one.job_id} idle for {item['idle_minutes']:g} minutes"
     if one.contention is not None:
         waiting = one.contention.requests
-        said += f" while {waiting} request{'' if waiting == 1 else 's'} of others waited"
+        summary += f" while {waiting} request{'' if waiting == 1 else 's'} from others waited"
     following = "" if item["next_step"] is None else f" Next: {item['next_step'].replace('_', ' ')}, {item['next_at']}."
     if one.at.step == RECOMMENDATION:
-        do = "End the job or scale it to zero; nothing does it for you." if every else "Give the idle devices back."
+        do = (
+            "End the job or scale it to zero; this is never done automatically."
+            if every
+            else "Release the idle devices."
+        )
     else:
-        do = "Use the devices or give them back; snooze this if they are about to work."
+        do = "Use the devices or release them; snooze this if they are about to be used."
     evidence: dict[str, Any] = {
         name: item[name]
         for name in (
@@ -70,10 +74,10 @@ def _told(one: Proposal, now_us: int) -> Finding:
     if item["contention"] is not None:
         evidence["contention"] = item["contention"]
     return _message(
-        told,
+        finding,
         one.idle_from_us,
         one.at.step,
-        summary=f"{said[0].upper()}{said[1:]}.{following}",
+        summary=f"{summary[0].upper()}{summary[1:]}.{following}",
         remedy=do,
         evidence=evidence,
         state="open",
@@ -83,28 +87,28 @@ def _told(one: Proposal, now_us: int) -> Finding:
     )
 
 
-def _over(told: Finding, last: Reached, now_us: int) -> Finding:
+def _over(finding: Finding, last: Reached, now_us: int) -> Finding:
     minutes = (now_us - last.idle_from_us) // MINUTE_US
     return _message(
-        told,
+        finding,
         last.idle_from_us,
         last.step,
-        summary=f"{told.subject['name'] or told.subject['id']} holds no device that was idle all of {minutes} minutes.",
-        remedy="Nothing is left to do.",
+        summary=f"{finding.subject['name'] or finding.subject['id']} no longer holds devices that were idle for {minutes} minutes.",
+        remedy="Nothing to do.",
         evidence={"step": last.step, "step_at": rfc3339(last.at_us)},
         state="resolved",
-        ended_at=told.ended_at or told.last_seen_at,
-        last_seen_at=told.last_seen_at,
+        ended_at=finding.ended_at or finding.last_seen_at,
+        last_seen_at=finding.last_seen_at,
         resolved_reason="condition ended",
     )
 
 
-def _message(told: Finding, idle_from_us: int, step: str, **words: Any) -> Finding:
+def _message(finding: Finding, idle_from_us: int, step: str, **words: Any) -> Finding:
     own = {
-        "key": message_key(told.key, idle_from_us),
+        "key": message_key(finding.key, idle_from_us),
         "detector": RECLAIM,
         "title": f"{_WORDS[step]}: idle GPUs",
         "severity": SEVERITY[step],
         "started_at": rfc3339(idle_from_us),
     }
-    return Finding(**{**told.__dict__, **own, **words})
+    return Finding(**{**finding.__dict__, **own, **words})

@@ -1,4 +1,4 @@
-"""The steps of reclaims that were reached: what an owner was told, and when."""
+"""Recorded steps of reclaims: which notice an owner got, and when."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _step = sa.Table(
 
 @dataclass(frozen=True)
 class Reached:
-    """One step of one idle time of a finding. `idle_from_us` is when the idle time began: another one begins anew."""
+    """One step of one idle period of a finding. `idle_from_us` is its start; a later idle period starts over."""
 
     key: str
     idle_from_us: int
@@ -38,13 +38,13 @@ class Reached:
 
 
 class Reclaims:
-    """The steps of a state. Every method is one transaction and raises StoreError where it cannot be reached."""
+    """The recorded steps. Every method is one transaction and raises StoreError if the state cannot be reached."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def of(self, keys: Iterable[str]) -> dict[tuple[str, int], list[Reached]]:
-        """What was reached of some findings, in order of time, by key and start of the idle time."""
+        """Recorded steps of some findings in time order, by key and start of the idle period."""
         wanted, found = sorted(set(keys)), defaultdict[tuple[str, int], list[Reached]](list)
         with self._state.transaction(write=False) as connection:
             for start in range(0, len(wanted), KEYS_AT_ONCE):
@@ -56,7 +56,7 @@ class Reclaims:
         return dict(found)
 
     def since(self, at_us: int) -> dict[tuple[str, int], Reached]:
-        """The last step of every idle time of which something was told since an instant, by key and start; at most LATEST_MAX."""
+        """The last step of each idle period with a step since a time, by key and start; at most LATEST_MAX."""
         query = sa.select(_step).where(_step.c.at_us >= at_us).order_by(_step.c.at_us.desc()).limit(LATEST_MAX)
         found: dict[tuple[str, int], Reached] = {}
         with self._state.transaction(write=False) as connection:
@@ -66,8 +66,8 @@ class Reclaims:
         return found
 
     def messages(self, keys: Iterable[str]) -> dict[tuple[str, str], int | None]:
-        """When messages of some keys were first delivered, by key and severity; None: they wait in the outbox. Those that
-        no channel hears of, or that were given up, are not there.
+        """When messages were first delivered, by key and severity; None if they wait in the outbox. Messages without a
+        channel, and those given up, are missing.
         """
         wanted, found = sorted(set(keys)), dict[tuple[str, str], int | None]()
         queued_or_sent = OUTBOX.c.state.in_((*QUEUED, "sent"))
@@ -83,7 +83,7 @@ class Reclaims:
         return found
 
     def add(self, steps: Iterable[Reached], now_us: int) -> None:
-        """Records steps; what is recorded already stays, what is older than KEEP_US goes."""
+        """Records new steps and deletes those older than KEEP_US."""
         wanted = list(steps)
         with self._state.transaction(write=True) as connection:
             connection.execute(sa.delete(_step).where(_step.c.at_us < now_us - KEEP_US))

@@ -1,4 +1,4 @@
-"""Reclaims: which jobs should give idle devices back, how far their owners were told, and what it would be worth."""
+"""Reclaims: jobs that should release idle devices, the notices sent to their owners, and the cost."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 OPEN_MAX = contention.KEYS_MAX
-"""Jobs that are looked at: more than a fleet has at once."""
+"""Limit of jobs to consider, more than any fleet runs at once."""
 STILL_US = 5 * MINUTE_US
-"""Idle within this of the last measurement is idle still."""
+"""A device idle at most this long before the last measurement still counts as idle."""
 LATENCY_CRITICAL = "latency-critical"
 KEEPS_WAITING = {
     LATENCY_CRITICAL: "true",
@@ -47,12 +47,12 @@ KEEPS_WAITING = {
     "workload-class": LATENCY_CRITICAL,
     "gpuwatch.io/workload-class": LATENCY_CRITICAL,
 }
-"""Labels of servers that must be there before a request comes, and their value: nothing is proposed for them."""
+"""Labels, with values, of servers that must stay ready for requests and are never proposed."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A job with idle devices and where its reclaim stands."""
+    """A job with idle devices, and the current step of its reclaim."""
 
     finding: Finding
     cluster: str
@@ -65,7 +65,7 @@ class Proposal:
     known_us: int
     at: Standing
     held: Action | None
-    """What its owner said and is still in force: nothing is proposed until it ends."""
+    """The owner's action that puts the reclaim on hold until it ends."""
     preset: str
     contention: Contention | None = None
     command: str | None = None
@@ -73,7 +73,7 @@ class Proposal:
 
     @property
     def action(self) -> str:
-        """END where all devices are idle, SHRINK where some work."""
+        """END if all devices are idle, SHRINK if some are in use."""
         return END if self.idle_devices == self.devices else SHRINK
 
 
@@ -85,16 +85,16 @@ def proposals(
     teams: Collection[str] | None = None,
     cluster: str | None = None,
 ) -> list[Proposal]:
-    """Open reclaims: first those that others wait for, the dearest first. Nothing is written, nobody is told.
+    """Open reclaims: first those that others wait for, then the most expensive. Writes nothing, notifies nobody.
 
-    Left out: jobs whose finding is below the confidence of their preset, and servers that say they are latency-critical.
-    `teams` keeps those of these teams.
+    Leaves out jobs whose finding is below the confidence of their preset, and servers labelled as latency-critical.
+    `teams` limits the result to these teams.
     """
     rows = store.rows("reclaim/open", cluster=cluster, still_us=STILL_US, limit=OPEN_MAX)
     rows = [row for row in rows if teams is None or row["team"] in teams]
     keys = [row["key"] for row in rows]
     actions = Actions(state).current(now_us)
-    told = {one.key: one for one in findings_read.page(store, keys=keys, actions=actions).items} if keys else {}
+    findings = {one.key: one for one in findings_read.page(store, keys=keys, actions=actions).items} if keys else {}
     reached, card = Reclaims(state).of(keys), layers(state)
     sent = Reclaims(state).messages(message_key(row["key"], row["idle_from_us"]) for row in rows)
     waited = contention.of(store, state, keys, now_us)
@@ -103,7 +103,7 @@ def proposals(
         labels = _object(row["labels"])
         known = steps(card, row["cluster"], row["pool"], row["team"])
         limits = known.parameters or {}
-        if row["key"] not in told or row["confidence"] < limits["confidence_min"] or _serves(labels):
+        if row["key"] not in findings or row["confidence"] < limits["confidence_min"] or _serves(labels):
             continue
         before = [(one.step, one.at_us) for one in reached.get((row["key"], row["idle_from_us"]), ())]
         at = standing(row["idle_from_us"], before, limits)
@@ -111,7 +111,7 @@ def proposals(
         if message in sent:
             at = delivered(at, sent[message])
         one = Proposal(
-            finding=told[row["key"]],
+            finding=findings[row["key"]],
             cluster=row["cluster"],
             job_id=row["job_id"],
             scheduler=row["scheduler"],
@@ -133,9 +133,9 @@ def proposals(
 
 
 def advance(store: Store, state: State, now_us: int) -> list[Proposal]:
-    """Records the steps that were reached by now, one a job and call, and returns these proposals as they stand then.
+    """Records the steps reached by now, one per job and call, and returns these proposals with their new step.
 
-    What an owner snoozed, exempted or called false stays where it is. Running it again changes nothing.
+    Findings that an owner snoozed, exempted or marked false do not advance. Running it again changes nothing.
     """
     fresh = []
     for one in proposals(store, state, now_us):
@@ -150,18 +150,18 @@ def advance(store: Store, state: State, now_us: int) -> list[Proposal]:
 
 
 def as_dict(one: Proposal) -> dict[str, Any]:
-    """A proposal as JSON has it."""
-    told = one.finding
+    """A proposal as a JSON object."""
+    finding = one.finding
     held = None if one.held is None else findings_read.SHOWN_AS[one.held.action]
     until = None if one.held is None or one.held.until_us is None else rfc3339(one.held.until_us)
     return {
-        "key": told.key,
+        "key": finding.key,
         "cluster": one.cluster,
         "job": one.job_id,
-        "name": told.subject["name"],
+        "name": finding.subject["name"],
         "scheduler": one.scheduler,
-        "team": told.team,
-        "user": told.user,
+        "team": finding.team,
+        "user": finding.user,
         "nodes": one.nodes,
         "devices": one.devices,
         "idle_devices": one.idle_devices,
@@ -175,24 +175,24 @@ def as_dict(one: Proposal) -> dict[str, Any]:
         "held_until": until,
         "action": one.action,
         "preset": one.preset,
-        "confidence": told.confidence,
-        "wasted_gpu_hours": format_quantity(Fraction(told.wasted_gpu_seconds) / 3600),
-        "wasted_cost": told.wasted_cost,
-        "currency": told.currency,
+        "confidence": finding.confidence,
+        "wasted_gpu_hours": format_quantity(Fraction(finding.wasted_gpu_seconds) / 3600),
+        "wasted_cost": finding.wasted_cost,
+        "currency": finding.currency,
         "contention": None if one.contention is None else one.contention.as_dict(),
         "command": one.command,
     }
 
 
 def check_step(text: str | None) -> str | None:
-    """A step that an answer is narrowed to. Raises UsageError."""
+    """Checks a step to filter by. Raises UsageError."""
     if text is not None and text not in (IDLE, *STEPS):
         raise UsageError(f"step {text}: unknown; known: {', '.join((IDLE, *STEPS))}")
     return text
 
 
 def _rank(one: Proposal) -> tuple[Any, ...]:
-    """Those that others wait for first, by what that costs; then by what the waste costs."""
+    """Sort key: reclaims that others wait for first, by the cost of waiting; then by wasted cost."""
     waited = one.contention
     return (
         waited is None,
@@ -205,7 +205,7 @@ def _rank(one: Proposal) -> tuple[Any, ...]:
 
 
 def _holds(action: Action | None) -> Action | None:
-    """A snooze or an exemption in force, or the word that the finding is false."""
+    """A snooze or exemption in effect, or feedback that the finding is false."""
     if action is None or (action.action == "ack" and action.verdict != "false_positive"):
         return None
     return action

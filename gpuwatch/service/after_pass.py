@@ -1,4 +1,4 @@
-"""What follows a pass of the analysis: messages about findings, and the report of a week that ended."""
+"""Runs after each analysis pass: messages about findings, and the report of a completed week."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 LOOK_BACK_US = 30 * DAY_US
-"""Findings that ended earlier are told to nobody any more."""
+"""Findings that ended earlier are no longer reported."""
 LOOK_AHEAD_US = DAY_US
 TEST_TRY_S = 15.0
-"""How long the test button waits for a server; TEST_WAIT_S with all that is round it."""
+"""Timeouts of a test message: for the receiving server, and in total."""
 TEST_WAIT_S = 30.0
 STOP_S = 30.0
 log = logging.getLogger(__name__)
 
 
 class Alerting:
-    """Queues messages after each pass and delivers them in a thread with an event loop of its own."""
+    """Queues messages after each pass and delivers them in a thread with its own event loop."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Alerting:
         delivered: Callable[[str, str], None],
         home: Path | None = None,
     ) -> None:
-        """`home` is where reports are kept for channels that want them while no report_directory is set."""
+        """`home` holds reports for channels that send them if report_directory is not set."""
         self._state = state
         self._home = home
         self._now_us = now_us
@@ -69,38 +69,38 @@ class Alerting:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the message it is at; the rest stays in the outbox."""
+        """Finishes the current message; the rest stays in the outbox."""
         if not self._thread.is_alive():
             return
-        self._running.wait(STOP_S)  # stopped in the moment it was started, it has no loop to tell yet
+        self._running.wait(STOP_S)  # wait for the loop, in case it is stopped right after its start
         self._ended = True
         self._end_round()
         self._thread.join(STOP_S)
 
     def reload(self, config: AlertConfig, settings: Settings) -> None:
-        """Takes other channels and settings over: the message that is being sent goes out as it was meant."""
+        """Applies new channels and settings. The message being sent still uses the old ones."""
         self._take_over(config, settings)
         if self._thread.is_alive():
             self._end_round()
 
     def after_pass(self, store: Store) -> None:
-        """Queues what changed, and writes the report of last week once its books are there."""
+        """Queues messages about changes, and writes last week's report once the ledger covers the week."""
         now_us = self._now_us()
-        told = self._own("reclaims", reclaim_alerts.alerts, store, now_us)
+        messages = self._own("reclaims", reclaim_alerts.alerts, store, now_us)
         if any(channel.enabled for channel in Channels(self._state).list()):
             window = Window(now_us - LOOK_BACK_US, now_us + LOOK_AHEAD_US)
             actions = Actions(self._state).current(now_us)
-            told += self._own("budgets", alerts_budgets.alerts, store, now_us)
+            messages += self._own("budgets", alerts_budgets.alerts, store, now_us)
             found = findings_read.read(store, window=window, actions=actions)
-            enqueue(self._state, [*found, *told], now_us)
+            enqueue(self._state, [*found, *messages], now_us)
         if (directory := self._report_directory()) is not None:
             self._report(store, directory, now_us)
 
     def _own(
         self, what: str, alerts: Callable[[Store, State, int], list[Finding]], store: Store, now_us: int
     ) -> list[Finding]:
-        """Messages that are no findings; those that cannot be told hold nothing up. Reclaims take their steps here, whether
-        or not anybody is told.
+        """Messages that are not findings. An error here never blocks other messages. Reclaim steps are recorded here even
+        if there are no channels.
         """
         try:
             return alerts(store, self._state, now_us)
@@ -109,14 +109,14 @@ class Alerting:
             return []
 
     def _report_directory(self) -> Path | None:
-        """Where reports are written; None where nobody wants any."""
+        """Where reports are written; None if they are not needed."""
         if self._settings.report_directory is not None:
             return Path(self._settings.report_directory)
         wanted = any(channel.enabled and REPORT in channel.events for channel in Channels(self._state).list())
         return self._home if wanted else None
 
     def _report(self, store: Store, directory: Path, now_us: int) -> None:
-        """1. Files. 2. Messages. 3. The week is done: what fails before that is done again, and told once."""
+        """1. Write the files. 2. Queue messages. 3. Mark the week as done; if a step fails, all are retried."""
         from gpuwatch.report.files import done
         from gpuwatch.report.weekly import notes_of, write_due
 
@@ -130,7 +130,7 @@ class Alerting:
             method=settings.mig_share_method,
         )
         if written is None:
-            # Those who had no address when the report was told, and have one now.
+            # Recipients who got an address after the report was sent.
             if (week := report_notice.to_announce_again(self._state, now_us)) is not None:
                 notes = notes_of(store, self._state, week, now_us, method=settings.mig_share_method)
                 report_notice.enqueue(self._state, notes, now_us, mail_only=True)
@@ -143,11 +143,11 @@ class Alerting:
             log.info("report written", extra={"path": str(path)})
 
     def send_test(self, name: str) -> None:
-        """Sends a test message now. Raises UsageError for an unknown channel, SourceUnreachable when it did not arrive."""
+        """Sends a test message now. Raises UsageError for an unknown channel, SourceUnreachable if delivery fails."""
         try:
             outcome = asyncio.run(asyncio.wait_for(self._deliverer(TEST_TRY_S).send_test(name), TEST_WAIT_S))
         except TimeoutError:
-            raise SourceUnreachable(f"channel {name}: no answer within {TEST_WAIT_S:g} s") from None
+            raise SourceUnreachable(f"channel {name}: no response within {TEST_WAIT_S:g} s") from None
         if not outcome.sent:
             raise SourceUnreachable(f"channel {name}: {outcome.error}")
 
@@ -175,7 +175,7 @@ class Alerting:
             self._stop.clear()
 
     def _end_round(self) -> None:
-        """Ends the deliverer at work; unless all is over, another one with what holds now follows."""
+        """Stops the current deliverer; unless the service is stopping, a new one with the current settings follows."""
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
 
@@ -188,15 +188,15 @@ class Alerting:
 
 @dataclass(frozen=True)
 class AlertConfig:
-    """Where messages go, as gpuwatch.toml has it."""
+    """The alert settings of gpuwatch.toml."""
 
     allow: list[str]
-    """`allow_private` of [alerts]: hosts and networks that may be sent to although they are not public."""
+    """`allow_private` of [alerts]: private hosts and networks that messages may be sent to."""
     channels: list[Channel]
 
 
 def configured(config: Mapping[str, Any]) -> AlertConfig:
-    """What [alerts] and [[channel]] say. Raises UsageError with every problem at once."""
+    """Parses [alerts] and [[channel]]. Raises one UsageError with every problem."""
     problems: list[str] = []
     alerts = config.get("alerts", {})
     allow = alerts.get("allow_private", []) if isinstance(alerts, Mapping) else None

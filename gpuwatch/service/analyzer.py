@@ -1,4 +1,4 @@
-"""The analyzer's thread: books and findings follow the samples, a pass at a time, on a connection of its own."""
+"""The analyzer's thread: updates the ledger and findings in passes, on its own connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 REST_SHARE = 1.0
-"""After a pass the analyzer rests at least as long as the pass took: it never has more than half of a core for good."""
+"""After a pass the analyzer rests at least as long as the pass took, so it uses at most half a core on average."""
 log = logging.getLogger(__name__)
 
 AfterPass = Callable[[Store], None]
@@ -27,7 +27,7 @@ AfterPass = Callable[[Store], None]
 
 @dataclass(frozen=True)
 class AnalysisStatus:
-    """How the books follow: times in microseconds, None where it never happened."""
+    """State of the analysis: times in microseconds, None if it never happened."""
 
     running: bool = False
     last_success_us: int | None = None
@@ -38,7 +38,7 @@ class AnalysisStatus:
 
 
 class Analyzer:
-    """Runs analyze() every `interval_s` while anything is new, and `after` each pass (alerts, reports)."""
+    """Runs analyze() every `interval_s` if there is new data, and `after` (alerts, reports) after each pass."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Analyzer:
         self._seen: tuple[int, dict[str, int], Settings] | None = None
         self._wake = threading.Event()
         self._stopping = False
-        self._books = threading.Lock()  # held by whoever writes derived tables
+        self._writing = threading.Lock()  # held while derived tables are written
         self._status = AnalysisStatus()
         self._retained_day = -1
         self._thread = threading.Thread(target=self._work, name="analyzer", daemon=True)
 
     @property
     def status(self) -> AnalysisStatus:
-        """How the books follow."""
+        """State of the analysis."""
         return self._status
 
     @property
@@ -80,7 +80,7 @@ class Analyzer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the pass at its next query and waits for it: what it had not committed is done at the next start."""
+        """Interrupts the pass at its next query and waits for it; uncommitted work is repeated after the next start."""
         self._stopping = True
         self._wake.set()
         if self._thread.ident is not None:
@@ -89,27 +89,27 @@ class Analyzer:
                 self._thread.join(0.2)
 
     def use(self, settings: Settings) -> None:
-        """Other settings, from the next pass on."""
+        """Applies new settings from the next pass on."""
         self._settings = settings
         self._wake.set()
 
     def wake(self) -> None:
-        """Asks for a pass now."""
+        """Requests a pass now."""
         self._wake.set()
 
     def reprice(self, store: Store, wait_s: float) -> bool:
-        """Prices with the newest rates and rules on the caller's connection; False when a pass holds the books."""
-        if not self._books.acquire(timeout=wait_s):
+        """Prices with the latest rates and rules on the caller's connection; False if a pass is running."""
+        if not self._writing.acquire(timeout=wait_s):
             self._wake.set()
             return False
         try:
             chargeback.price_all(store, self._state)
         finally:
-            self._books.release()
+            self._writing.release()
         return True
 
     def run_once(self) -> None:
-        """One pass in the caller's thread; nothing but `after` where neither data, cards nor settings are new."""
+        """One pass in the caller's thread; only `after` if data, rates, rules and settings are unchanged."""
         began = time.monotonic()
         now_us = self._now_us()
         settings = self._settings
@@ -126,14 +126,14 @@ class Analyzer:
                 return
             known = isinstance(error, GpuwatchError)
             log.error("analysis failed", extra={"error": str(error)}, exc_info=None if known else error)
-            words = str(error) if known else f"{type(error).__name__}: {error}"
-            self._status = replace(self._status, running=False, last_error=words, seconds=time.monotonic() - began)
+            message = str(error) if known else f"{type(error).__name__}: {error}"
+            self._status = replace(self._status, running=False, last_error=message, seconds=time.monotonic() - began)
         self._on_pass(self._status)
 
     def _pass(self, settings: Settings, began: float, now_us: int) -> None:
         self._status = replace(self._status, running=True)
         day = now_us // DAY_US
-        with self._books:
+        with self._writing:
             report = analyze(self._store, self._state, settings, now_us=now_us, retention=day != self._retained_day)
             self._retained_day = day
         until = self._store.sql("select max(last_us) from context_span where last_us <= $now", now=now_us)[0][0]

@@ -1,4 +1,4 @@
-"""Back-up of a data directory while it is in use: a consistent copy of telemetry and state."""
+"""Backup of a data directory in use: a consistent copy of telemetry and state."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ PARTIAL = ".partial"
 
 @dataclass(frozen=True)
 class Backup:
-    """What was written: bytes of each file."""
+    """The size of each written file in bytes."""
 
     telemetry_bytes: int
     state_bytes: int
 
 
 def backup(store: Store, state: State, target: Path) -> Backup:
-    """Copies telemetry and state into `target`, which must be empty or absent; a restore copies the files back.
+    """Copies telemetry and state into `target`, which must be empty or absent. To restore, copy the files back.
 
-    The telemetry copy is one snapshot: what is committed while it runs is not in it. Raises UsageError when `target` has
-    files in it or holds the store itself, UnreadableInput when it cannot be
-    written to, StoreError when the disk is full. A copy that broke off leaves *.partial files only.
+    The telemetry copy is one snapshot, without later commits. Raises UsageError if `target` has files or is the data
+    directory, UnreadableInput if it cannot be written, StoreError if the disk is full. An interrupted copy leaves only
+    *.partial files.
     """
     if store.path is not None and target.resolve() == store.path.resolve():
-        raise UsageError(f"backup {target}: is the data directory itself; name another")
+        raise UsageError(f"backup {target}: is the data directory itself; use another directory")
     try:
         _prepare(target)
     except OSError as error:
-        raise UnreadableInput(f"backup {target}: {error.strerror or error}; name another directory") from error
+        raise UnreadableInput(f"backup {target}: {error.strerror or error}; use another directory") from error
     telemetry, settings = target / (STORE_FILE + PARTIAL), target / (STATE_FILE + PARTIAL)
-    # State first: what refers to telemetry (an acknowledged finding) may then lack nothing in it.
+    # State first, so that the telemetry it refers to (e.g. acknowledged findings) is in the later copy.
     state.copy_to(settings)
     store.copy_to(telemetry)
     os.replace(settings, target / STATE_FILE)
@@ -47,11 +47,11 @@ def backup(store: Store, state: State, target: Path) -> Backup:
 
 
 def _prepare(target: Path) -> None:
-    """An empty directory that can be written to; OSError where it cannot."""
+    """Makes sure the directory is empty and writable. Raises OSError or UsageError."""
     if target.exists() and (not target.is_dir() or any(p for p in target.iterdir() if not p.name.endswith(PARTIAL))):
-        raise UsageError(f"backup {target}: is not an empty directory; name a new one")
+        raise UsageError(f"backup {target}: is not an empty directory; use a new one")
     target.mkdir(parents=True, exist_ok=True)
     for leftover in target.glob(f"*{PARTIAL}*"):
         leftover.unlink()
     with tempfile.TemporaryFile(dir=target):
-        pass  # whether it can be written to shows before anything is copied
+        pass  # checks that it is writable before anything is copied

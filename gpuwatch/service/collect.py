@@ -1,4 +1,4 @@
-"""The collectors' thread: every live source runs in one event loop and commits through the writer."""
+"""The collectors' thread: all live sources run in one event loop and commit through the writer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwatch.quality.status import Sources
 from gpuwatch.settings import table_list
 
 RESTART_S = 30.0
-"""A source that ended by an unforeseen error starts again after this."""
+"""Delay before restarting a source that ended with an unexpected error."""
 STOP_S = 10.0
 
 Submit = Callable[[str, Sequence[Records | Points], Rejects | None], Future[None]]
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def configured(tables: Mapping[str, Any]) -> list[LiveSource]:
-    """The live sources that gpuwatch.toml names. Raises UsageError with every problem at once."""
+    """The live sources in gpuwatch.toml. Raises one UsageError with every problem."""
     problems: list[str] = []
     sources: list[LiveSource] = []
     for name, kind in live_kinds().items():
@@ -39,7 +39,7 @@ def configured(tables: Mapping[str, Any]) -> list[LiveSource]:
     seen: set[str] = set()
     for source in sources:
         if source.name in seen:
-            problems.append(f"{source.kind}: {source.name} is named twice")
+            problems.append(f"{source.kind}: {source.name} is configured twice")
         seen.add(source.name)
     if problems:
         raise UsageError(f"settings: {'; '.join(problems)}")
@@ -47,9 +47,9 @@ def configured(tables: Mapping[str, Any]) -> list[LiveSource]:
 
 
 def unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
-    """Names of the sources that two configurations have in common, all that their tables say of them included.
+    """Names of the sources that are identical in two configurations.
 
-    Each entry of a table's `targets` counts as a table of its own, so that one more exporter disturbs no other.
+    Each entry of a table's `targets` is compared separately, so that adding an exporter restarts no other.
     """
     same: set[str] = set()
     for table in live_kinds():
@@ -64,7 +64,7 @@ def unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
 
 
 def _marks(table: str, tables: Mapping[str, Any]) -> dict[str, str]:
-    """What each source of a kind was made of, as text: its own part of the tables, or all of them where it is not alone."""
+    """The configuration of each source of a kind as text: its own part of the tables, or all of them if shared."""
     configure = live_kinds()[table].configure
     listed = table_list(tables, table, [])
     whole = _mark(listed)
@@ -73,7 +73,7 @@ def _marks(table: str, tables: Mapping[str, Any]) -> dict[str, str]:
     parts: dict[str, list[str]] = {}
     for part in (part for each in listed for part in _parts(each)):
         if targeted and "targets" not in part:
-            continue  # it may find what another table names: then both begin anew together
+            continue  # its discovery may overlap with another table: then both restart together
         for source in configure([part], []):
             parts.setdefault(source.name, []).append(_mark([part]))
     return {name: parts[name][0] if len(parts.get(name, [])) == 1 else mark for name, mark in marks.items()}
@@ -85,13 +85,13 @@ def _parts(table: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _mark(tables: Sequence[Mapping[str, Any]]) -> str:
-    """A digest: tables hold secrets."""
+    """A digest, because tables may contain secrets."""
     return blake2b(json.dumps(tables, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """What became of the sources: names, and how many went on undisturbed."""
+    """The result of a reload: names of started and stopped sources, and how many kept running."""
 
     started: list[str]
     stopped: list[str]
@@ -100,7 +100,7 @@ class Exchange:
 
 
 class Collectors:
-    """Runs live sources until stopped. One that ends by an error is told, and started again; the others go on."""
+    """Runs live sources until stopped. A source that fails is recorded and restarted; the others keep running."""
 
     def __init__(
         self,
@@ -134,18 +134,18 @@ class Collectors:
             self._thread.start()
 
     def stop(self) -> None:
-        """Cancels every source; what they handed over is still written."""
+        """Cancels all sources; data they already handed over is still written."""
         if self._thread.is_alive():
-            self._running.wait(STOP_S)  # stopped in the moment it was started, it has no loop to cancel yet
+            self._running.wait(STOP_S)  # wait for the loop, in case it is stopped right after its start
             if self._loop is not None and self._ended is not None:
                 self._loop.call_soon_threadsafe(self._ended.set)
             self._thread.join(STOP_S)
         self._lookup.shutdown(wait=False)
 
     def exchange(self, live: Sequence[LiveSource], kept: Collection[str]) -> Exchange:
-        """Runs `live` from now on: sources that are gone end, others start; those of `kept` that run go on undisturbed.
+        """Switches to `live`: stops removed sources, starts new ones and leaves running ones in `kept` alone.
 
-        A source that changed ends before it starts anew, and is told of afresh.
+        A changed source is stopped and restarted with a fresh state.
         """
         if not self._thread.is_alive():
             for source in self._live:
@@ -171,32 +171,32 @@ class Collectors:
             self._sources.rejected(source, refused)
 
     def succeeded(self, source: str, at_us: int, samples: int) -> None:
-        """A round of the source went well."""
+        """Records a successful round of the source."""
         self._sources.succeeded(source, at_us, samples)
 
     def failed(self, source: str, at_us: int, error: str) -> None:
-        """A round of the source failed."""
+        """Records a failed round of the source."""
         log.warning("source failed", extra={"source": source, "error": error})
         self._sources.failed(source, at_us, error)
 
     def added(self, source: LiveSource) -> None:
-        """A source that was found while others run."""
+        """Adds a discovered source."""
         self._sources.add(source.name, source.kind, source.cluster, source.interval_s)
 
     def dropped(self, source: str) -> None:
-        """A source that is gone."""
+        """Removes a source."""
         self._sources.forget(source)
 
     def clock(self, cluster: str, name: str, offset_us: int, at_us: int) -> None:
-        """A clock was read."""
+        """Records the reading of a clock."""
         self._clocks.record(cluster, name, offset_us, at_us)
 
     async def open_claims(self, cluster: str, scheduler: str) -> list[dict[str, Any]]:
-        """The newest record of each pod or run on a node that no record has ended."""
+        """The latest record of each pod or run on a node that has not ended."""
         return await asyncio.get_running_loop().run_in_executor(self._lookup, self._open_claims, cluster, scheduler)
 
     async def open_rows(self, cluster: str, table: str) -> list[dict[str, Any]]:
-        """The newest record of each queue or workload that no record has ended."""
+        """The latest record of each queue or workload that has not ended."""
         return await asyncio.get_running_loop().run_in_executor(self._lookup, self._open_rows, cluster, table)
 
     # ---------------------------------------------------------------------------------------------------------------
@@ -218,14 +218,16 @@ class Collectors:
         self._tasks[source.name] = asyncio.create_task(self._forever(source))
 
     async def _end(self, names: Sequence[str]) -> None:
-        """Cancels sources and waits until they have ended: what they handed over is still written."""
+        """Cancels sources and waits for them to end; data they already handed over is still written."""
         ending = {name: self._tasks.pop(name) for name in names if name in self._tasks}
         for task in ending.values():
             task.cancel()
         if ending:
             _, hanging = await asyncio.wait(ending.values(), timeout=STOP_S)
             if hanging:
-                log.error("sources do not end", extra={"sources": [n for n, t in ending.items() if t in hanging]})
+                log.error(
+                    "sources did not stop in time", extra={"sources": [n for n, t in ending.items() if t in hanging]}
+                )
 
     async def _exchange(self, live: Sequence[LiveSource], kept: Collection[str]) -> Exchange:
         wanted = {source.name: source for source in live}
@@ -245,11 +247,11 @@ class Collectors:
         while True:
             try:
                 await source.run(self, self._now_us)
-                error = "ended by itself"
+                error = "ended unexpectedly"
             except StoreError as failure:
                 error = str(failure)
             except Exception as failure:
-                log.exception("source broke", extra={"source": source.name})
+                log.exception("source crashed", extra={"source": source.name})
                 error = f"{type(failure).__name__}: {failure}"
-            self.failed(source.name, self._now_us(), f"{error}; starts again in {RESTART_S:g} s")
+            self.failed(source.name, self._now_us(), f"{error}; restarting in {RESTART_S:g} s")
             await asyncio.sleep(RESTART_S)

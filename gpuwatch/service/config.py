@@ -1,4 +1,4 @@
-"""What a configuration asks the service to run, checked whole before anything starts."""
+"""The service's configuration, fully checked before anything starts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from gpuwatch.service import after_pass, collect
 from gpuwatch.settings import Settings, read_file, settings_of
 
 PREFIX = "settings: "
-"""How the sentence about mistakes in gpuwatch.toml begins."""
+"""Start of the message about mistakes in gpuwatch.toml."""
 
 FREE = ("labels",)
-"""Tables whose names are the user's: none of them is an option."""
+"""Tables with user-chosen keys, which are not options."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings, and sources and channels that are made but do not run yet."""
+    """Settings, and the sources and channels, created but not yet running."""
 
     settings: Settings
     tables: Mapping[str, Any]
@@ -33,9 +33,9 @@ class Plan:
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Plan:
-    """The plan of a settings file and the environment.
+    """The configuration from a settings file and the environment.
 
-    Raises UnreadableInput for a file that cannot be read, and UsageError with every mistake in it at once.
+    Raises UnreadableInput for a file that cannot be read, and one UsageError with every mistake.
     """
     content = read_file(path)
     names = (*live_kinds(), "alerts", "channel")
@@ -47,9 +47,9 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Plan:
 
 
 def made(settings: Settings, tables: Mapping[str, Any], live: bool = True) -> Plan:
-    """The plan of settings and tables that are read already; without `live` no source is in it.
+    """The configuration from settings and tables; without `live` it has no sources.
 
-    Raises UsageError with every mistake at once.
+    Raises one UsageError with every mistake.
     """
     return _made(lambda: settings, tables, live)
 
@@ -59,8 +59,8 @@ def _made(read: Callable[[], Settings], tables: Mapping[str, Any], live: bool) -
     settings = _tried(read, problems)
     sources = _tried(lambda: tuple(collect.configured(tables)), problems) if live else ()
     alerts = _tried(lambda: after_pass.configured(tables), problems)
-    told = "; ".join(problems)
-    problems += [lack for path, lack in unreadable(tables).items() if live and path not in told]
+    message = "; ".join(problems)
+    problems += [lack for path, lack in unreadable(tables).items() if live and path not in message]
     if settings is None or sources is None or alerts is None or problems:
         raise UsageError(PREFIX + "; ".join(problems))
     return Plan(settings, tables, sources, alerts)
@@ -75,7 +75,7 @@ def _tried(make: Callable[[], T], problems: list[str]) -> T | None:
 
 
 def unreadable(tables: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with each file that an option `<name>_file` names, of every kind: it cannot be read, or is empty."""
+    """Problems with files named by options `<name>_file`: unreadable or empty."""
     found: dict[str, str] = {}
     left: list[tuple[str, Any]] = [(f"[[{name}]]", table) for name, table in tables.items()]
     while left:

@@ -1,4 +1,4 @@
-"""Group commit: what arrives within a moment shares one transaction, and the answer waits for it."""
+"""Group commit: requests that arrive at about the same time share one transaction, and wait for it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gpuwatch.store.database import Store
 from gpuwatch.store.time_bounds import in_time, live
 
 LINGER_S = 0.1
-"""How long the first of a group waits for others."""
+"""How long the first request of a group waits for others."""
 PATIENT_S = 1.0
-"""The same where nobody waits for the answer."""
+"""The same if no sender is waiting."""
 ROWS_QUEUED_MAX = 2_000_000
-"""Rows that may wait for the disk; beyond, senders are told to come back."""
+"""Limit of queued rows; above it, senders are asked to retry later."""
 ROWS_A_COMMIT = 500_000
 REQUESTS_A_COMMIT = 1_000
 FATAL = "database has been invalidated"
-"""What DuckDB says when it can go on only after it is opened anew."""
+"""DuckDB's error message when the database must be reopened."""
 
 Batches = Sequence[Records | Points]
 
@@ -43,10 +43,10 @@ class _Request:
 
 
 class GroupCommit:
-    """The only writer of raw tables: a thread that appends what was submitted, a group at a time.
+    """The only writer of raw tables: a thread that appends submitted batches in groups.
 
-    `on_commit(seconds, rows, requests)` is told of each commit. When a group fails, each of its requests is tried alone:
-    one that the store refuses never fails the others. `on_fatal(why)` is told when the store must be opened anew.
+    Calls `on_commit(seconds, rows, requests)` after each commit. If a group fails, its requests are retried one by one,
+    so that a rejected one never fails the others. Calls `on_fatal(why)` if the store must be reopened.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class GroupCommit:
         self._on_fatal = on_fatal
         self._queue: deque[_Request] = deque()
         self._rows = 0
-        self._urgent = False  # somebody in the queue waits
+        self._urgent = False  # a sender in the queue is waiting
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
 
     @property
     def rows_queued(self) -> int:
-        """Rows that wait for the disk."""
+        """Number of queued rows."""
         return self._rows
 
     @property
@@ -81,12 +81,12 @@ class GroupCommit:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Starts the writer, which knows the label sets that the store has."""
+        """Starts the writer with the label sets already in the store."""
         self._limit.load(self._store)
         self._thread.start()
 
     def stop(self) -> None:
-        """Writes what was accepted, then ends the writer."""
+        """Writes all accepted batches, then stops the writer."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -96,11 +96,11 @@ class GroupCommit:
     def submit(
         self, source: str, batches: Batches, rejects: Rejects | None = None, *, patient: bool = False
     ) -> Future[None]:
-        """Queues batches; the future is done when they are on disk, and fails with StoreError when they cannot be.
+        """Queues batches. The future completes when they are on disk, and fails with StoreError if they cannot be stored.
 
-        Readings whose time cannot be right, and those of more new label sets than a cluster may have, are counted in
-        `rejects` and left out. With `patient` nobody waits: more may be written at once. Raises StoreBusy when the queue
-        is full.
+        Readings with an impossible time, and those above the limit of new label sets of a cluster, are left out and
+        counted in `rejects`. With `patient`, no sender is waiting, so groups may be larger. Raises StoreBusy if the
+        queue is full.
         """
         now_us = self._now_us()
         span = live(now_us, self._raw_us)
@@ -108,13 +108,13 @@ class GroupCommit:
         kept = self._limit.admitted(kept, now_us, source, rejects)
         rows = sum(b.rows.num_rows for b in kept)
         done: Future[None] = Future()
-        done.set_running_or_notify_cancel()  # from here nobody can cancel it: the rows are written whoever waits
+        done.set_running_or_notify_cancel()  # can no longer be cancelled: the rows will be written
         with self._changed:
             if self._stopping:
-                raise StoreBusy("the service is stopping; send again in a moment")
-            # One request larger than the queue is let in when it stands alone.
+                raise StoreBusy("the service is stopping; retry in a moment")
+            # A single request larger than the whole queue is accepted if the queue is empty.
             if self._rows and self._rows + rows > ROWS_QUEUED_MAX:
-                raise StoreBusy(f"{self._rows} rows wait for the disk; send again in a few seconds")
+                raise StoreBusy(f"{self._rows} rows are queued; retry in a few seconds")
             self._queue.append(_Request(source, kept, rows, done, patient))
             self._rows += rows
             self._urgent = self._urgent or not patient
@@ -151,7 +151,7 @@ class GroupCommit:
         begun = time.monotonic()
         try:
             self._append(group)
-        except Exception as error:  # noqa: BLE001 - told to the senders, who keep their data
+        except Exception as error:  # noqa: BLE001 - reported to the senders, who keep their data
             if len(group) > 1 and not isinstance(error, StoreError):
                 for request in group:
                     self._write([request])
@@ -173,7 +173,7 @@ class GroupCommit:
 
 
 def merged(batches: Batches) -> list[Records | Points]:
-    """Batches of one table as one batch each, contexts first; points keep apart by new series numbers."""
+    """One batch per table, contexts first; points get new series numbers to keep senders apart."""
     out: list[Records | Points] = []
     tables: dict[tuple[str, tuple[str, ...]], list[pa.Table]] = {}
     points: list[Points] = []
@@ -195,7 +195,7 @@ def merged(batches: Batches) -> list[Records | Points]:
 
 
 def _joined(points: list[Points]) -> Points:
-    """Points of many senders in one batch: the numbers of each are shifted past those of the one before."""
+    """Points of many senders in one batch; each sender's series numbers are shifted past the previous ones."""
     series: list[pa.Table] = []
     rows: list[pa.Table] = []
     shift = 0
@@ -210,7 +210,7 @@ def _joined(points: list[Points]) -> Points:
 
 
 def _distinct(contexts: pa.Table) -> pa.Table:
-    """One row a context: several senders may name the same one at once."""
+    """One row per context, since several senders may send the same one."""
     ids = contexts.column("context_id").to_numpy()
     _, first = np.unique(ids, return_index=True)
     return contexts.take(pa.array(np.sort(first)))

@@ -1,4 +1,4 @@
-"""gpuwatch's own metrics, in Prometheus' terms: prefix `gpuwatch_`."""
+"""gpuwatch's own Prometheus metrics, with prefix `gpuwatch_`."""
 
 from __future__ import annotations
 
@@ -14,40 +14,44 @@ from gpuwatch.quality.status import SourceStatus
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 OTHER = "other"
-"""Label of what anybody can write."""
+"""Label value for unknown names."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Telemetry:
-    """Counters and gauges of one service, in a registry of its own."""
+    """Counters and gauges of one service, in their own registry."""
 
     def __init__(self, sources: Callable[[], Iterable[SourceStatus]], now_us: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry, namespace="gpuwatch")
         self.registry.register(_SourceMetrics(sources, now_us))
-        self.rows = self._counter("committed_rows", "Rows that are on disk.")
-        self.requests = self._counter("committed_requests", "Requests whose rows are on disk.")
+        self.rows = self._counter("committed_rows", "Rows written to disk.")
+        self.requests = self._counter("committed_requests", "Requests whose rows were written to disk.")
         self.refused = self._counter("refused_requests", "Requests that could not be stored, by reason.", ["reason"])
         self.commit = Histogram(
-            "commit_seconds", "Time of a group commit.", namespace="gpuwatch", registry=self.registry, buckets=SECONDS
+            "commit_seconds",
+            "Duration of a group commit.",
+            namespace="gpuwatch",
+            registry=self.registry,
+            buckets=SECONDS,
         )
-        self.queued = self._gauge("queued_rows", "Rows that wait for the disk.")
-        self.analysis = self._gauge("analysis_seconds", "Length of the last analysis.")
+        self.queued = self._gauge("queued_rows", "Rows waiting to be written.")
+        self.analysis = self._gauge("analysis_seconds", "Duration of the last analysis.")
         self.analyses = self._counter("analyses", "Analyses, by outcome.", ["outcome"])
-        self.books_until = self._gauge("books_until_timestamp_seconds", "Until when the ledger is booked.")
+        self.books_until = self._gauge("books_until_timestamp_seconds", "End of the ledger.")
         self.requests_served = self._counter(
-            "http_requests", "API answers by route, method and status.", ["route", "method", "status"]
+            "http_requests", "API responses by route, method and status.", ["route", "method", "status"]
         )
         self.alerts = self._counter("alert_deliveries", "Messages by channel kind and outcome.", ["kind", "outcome"])
 
     def committed(self, seconds: float, rows: int, requests: int) -> None:
-        """Notes one group commit."""
+        """Records one group commit."""
         self.commit.observe(seconds)
         self.rows.inc(rows)
         self.requests.inc(requests)
 
     def served(self, route: str, method: str, status: int) -> None:
-        """Notes one HTTP answer; `route` is a template, of which there are few."""
+        """Records one HTTP response; `route` is the route template, not the path."""
         self.requests_served.labels(route, method if method in METHODS else OTHER, status).inc()
 
     def delivered(self, kind: str, outcome: str) -> None:
@@ -78,9 +82,7 @@ class _SourceMetrics(Collector):
             labels=["kind", "cluster"],
         )  # fmt: skip
         samples = CounterMetricFamily("gpuwatch_source_samples", "Samples read.", labels=["kind", "cluster"])
-        rejects = CounterMetricFamily(
-            "gpuwatch_source_rejected", "Pieces of input refused.", labels=["kind", "cluster"]
-        )
+        rejects = CounterMetricFamily("gpuwatch_source_rejected", "Input records rejected.", labels=["kind", "cluster"])
         now_us = self._now_us()
         groups: dict[tuple[str, str], list[SourceStatus]] = {}
         for source in self._sources():

@@ -1,4 +1,4 @@
-"""Connections for those who read: a bounded number, each lent to one thread at a time and for a bounded time."""
+"""A pool of read connections, each used by one thread at a time and for a limited time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.store.database import Store
 READERS_MAX = 8
 WAIT_S = 10.0
 QUESTION_S_MAX = 300.0
-"""How long one question may take: a few that never end would keep all others from being answered."""
+"""Time limit of one request, so that slow ones cannot block all others."""
 WATCH_S = 1.0
 
 
@@ -27,7 +27,7 @@ class _Loan:
 
 
 class Readers:
-    """Lends cursors of one store."""
+    """A pool of cursors on one store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -41,24 +41,24 @@ class Readers:
 
     @contextmanager
     def lend(self, wait_s: float = WAIT_S, question_s: float | None = QUESTION_S_MAX) -> Iterator[Store]:
-        """A cursor for the block. Raises StoreBusy when all are in use for `wait_s`, or the block takes `question_s`."""
+        """A cursor for the block. Raises StoreBusy if none is free within `wait_s`, or the block exceeds `question_s`."""
         try:
             cursor = self._free.get(timeout=wait_s)
         except queue.Empty:
-            raise StoreBusy(f"{READERS_MAX} questions are being answered; ask again in a few seconds") from None
+            raise StoreBusy(f"{READERS_MAX} requests are in progress; retry in a few seconds") from None
         loan: _Loan | None = None
         try:
             cursor = cursor or self._store.cursor()
             loan = self._begin(cursor, question_s)
             yield cursor
         except BaseException as error:
-            # What failed half-way may hold a transaction or a result: it is not lent again.
+            # After an error a cursor may hold a transaction or a result, so it is not reused.
             self._end(loan)
             if cursor is not None:
                 cursor.close()
                 cursor = None
             if loan is not None and loan.late and isinstance(error, Exception):
-                raise StoreBusy(f"the question took longer than {question_s:g} s; choose a shorter window") from error
+                raise StoreBusy(f"the request took longer than {question_s:g} s; choose a shorter window") from error
             raise
         finally:
             self._end(loan)
@@ -89,13 +89,13 @@ class Readers:
         return loan
 
     def _end(self, loan: _Loan | None) -> None:
-        """From here the cursor is interrupted no more."""
+        """Stops the watchdog: the cursor is no longer interrupted."""
         if loan is not None:
             with self._lock:
                 self._lent.pop(id(loan), None)
 
     def _watch(self) -> None:
-        """Interrupts what takes too long until it gives up: between two queries there is nothing to interrupt."""
+        """Interrupts a slow block repeatedly until it ends, since between two queries there is nothing to interrupt."""
         while not self._closed.wait(WATCH_S):
             with self._lock:
                 for loan in self._lent.values():

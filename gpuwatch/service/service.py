@@ -1,4 +1,4 @@
-"""The service: store, state, writer, collectors, analyzer and alerts of one data directory, in one process."""
+"""The service: store, state, writer, collectors, analyzer and alerts of one data directory."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 BODIES_QUEUED_MAX = 64
-"""Pushed bodies that may wait to be decoded; beyond, senders are told to come back."""
+"""Limit of pushed bodies waiting to be decoded; above it, senders are asked to retry later."""
 OPEN_ROWS_MAX = 1_000_000
 PUSH_INTERVAL_S = 60.0
-"""What lateness of a sender that pushes is measured against."""
+"""Interval used to decide whether a pushing sender is late."""
 REPRICE_WAIT_S = 5.0
 CONFIGURATION = "gpuwatch.toml"
-"""What a configuration that cannot be taken over is listed as among the sources."""
+"""Name under which a configuration that could not be reloaded is listed among the sources."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Received:
-    """What became of a pushed body: how many samples or rows of it are on disk, and what was refused."""
+    """The result of a pushed body: samples or rows written, and what was rejected."""
 
     rows: int
     rejects: Rejects
 
 
 class Service:
-    """Everything behind the API. `start` runs it, `stop` ends it without losing what was acknowledged."""
+    """Everything behind the API. `start` runs it; `stop` ends it without losing acknowledged data."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Service:
         self.version = installed_version("gpuwatch")
         self.local_secret = secrets.token_urlsafe(32)
         self.own_url = ""
-        """Where it listens, for links while no public_url is set; "" where others cannot use it."""
+        """The address it listens on, for links if public_url is not set; "" if others cannot use it."""
         self._now_us = now_us
         self._live = live
         self._sources = Sources(now_us)
@@ -104,7 +104,7 @@ class Service:
         self._analyzer = Analyzer(
             store.cursor(), state, settings, now_us, self._alerting.after_pass, self._analysed, lambda: self._commits
         )
-        # Nobody waits for an answer to what was read: many sources share a commit.
+        # No sender waits for collected data, so many sources share a commit.
         patient = partial(self.submit, patient=True)
         self._collectors = Collectors(
             plan.live, patient, self._sources, now_us, self._open_claims, self._clocks, self._open_rows
@@ -127,8 +127,8 @@ class Service:
         now_us: Callable[[], int],
         live: bool = True,
     ) -> Service:
-        """Opens store and state of a directory (None: in memory) for what `config` names: a plan with these settings, or
-        the other tables of gpuwatch.toml. Raises UsageError with every problem of them, StoreError for a directory in use.
+        """Opens store and state of a directory (None: in memory). `config` is a parsed configuration, or the other tables
+        of gpuwatch.toml. Raises UsageError with every problem, StoreError for a directory in use.
         """
         plan = config if isinstance(config, Plan) else made(settings, config, live)
         before = threads()
@@ -138,10 +138,10 @@ class Service:
             threads=settings.threads,
             temp_directory=settings.temp_directory,
         )
-        # DuckDB's workers help whoever asks; a question's own thread works at full priority.
+        # DuckDB's worker threads run at low priority; a request's own thread keeps full priority.
         yield_to_others(threads() - before)
         try:
-            # A state in memory would be another one in every thread: a file of its own that goes with the process.
+            # An in-memory state would differ per thread, so use a temporary file.
             scratch = tempfile.mkdtemp(prefix="gpuwatch-") if directory is None else None
             state = State.open(scratch or directory or "")
             try:
@@ -154,12 +154,12 @@ class Service:
             raise
 
     def start(self) -> None:
-        """Starts writer, analyzer, collectors and alerts. What an older version left unpriced is priced first: a bill
-        is never told before its prices are.
+        """Starts writer, analyzer, collectors and alerts. Costs left unpriced by an older version are priced first, so
+        that no message goes out without prices.
         """
         with self.reader() as store:
             chargeback.price_all(store, self.state)
-            # Before the first pass: what a site's own rules found is told in their words.
+            # Before the first pass, so that findings of custom rules use their texts.
             custom_rules.load(self.settings.detectors_dir, store)
         self._writer.start()
         if self._live:
@@ -168,7 +168,7 @@ class Service:
             self._collectors.start()
 
     def stop(self) -> None:
-        """Ends the sources first, writes what was accepted, then closes the store."""
+        """Stops the sources, writes accepted data, then closes the store."""
         with self._reloading:
             self._stopped = True
         self._collectors.stop()
@@ -187,10 +187,10 @@ class Service:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def reload(self, read: Callable[[], Plan]) -> bool:
-        """Takes the configuration that `read` gives over while everything runs; receivers, store and books go on.
+        """Applies the configuration returned by `read` while the service keeps running.
 
-        Sources that are new start, those that are gone end, those whose tables changed begin anew, all others are left
-        alone. False where it has mistakes: then all stays as it is, and they are told until a reload succeeds.
+        New sources start, removed ones stop, changed ones restart, and all others are left alone. Returns False if it
+        has mistakes; then nothing changes, and the mistakes are listed until a reload succeeds.
         """
         with self._reloading:
             if self._stopped:
@@ -204,26 +204,26 @@ class Service:
                 done = self._collectors.exchange(plan.live, unchanged(self._plan.tables, plan.tables))
             except Exception as error:  # noqa: BLE001 - a configuration that fails never stops the service
                 words = str(error) if isinstance(error, GpuwatchError) else f"{type(error).__name__}: {error}"
-                log.error("configuration not taken over", extra={"error": words})
-                self._sources.failed(CONFIGURATION, self.now_us(), f"not taken over: {words}", CONFIGURATION)
+                log.error("configuration not reloaded", extra={"error": words})
+                self._sources.failed(CONFIGURATION, self.now_us(), f"not reloaded: {words}", CONFIGURATION)
                 return False
             self._plan = plan
             self._sources.forget(CONFIGURATION)
-            log.info("configuration taken over", extra={"settings": now, **asdict(done)})
+            log.info("configuration reloaded", extra={"settings": now, **asdict(done)})
             if later:
-                log.warning("settings that wait for a restart", extra={"settings": later})
+                log.warning("these settings need a restart", extra={"settings": later})
             return True
 
-    # What the API asks ------------------------------------------------------------------------------------------------
+    # Used by the API ------------------------------------------------------------------------------------------------
 
     @property
     def base_url(self) -> str:
-        """Where people reach the pages, for links; "" where nobody knows."""
+        """The public URL of the pages, for links; "" if unknown."""
         return self.settings.public_url or self.own_url
 
     @property
     def channel_guard(self) -> Guard:
-        """Which addresses messages may be sent to."""
+        """The addresses messages may be sent to."""
         return self._alerting.guard
 
     def now_us(self) -> int:
@@ -231,28 +231,28 @@ class Service:
         return self._now_us()
 
     def reader(self) -> AbstractContextManager[Store]:
-        """A connection for one question. Raises StoreBusy when too many are asked at once, or this one takes too long."""
+        """A connection for one request. Raises StoreBusy if there are too many at once, or this one takes too long."""
         return self._readers.lend()
 
     def sources(self) -> list[SourceStatus]:
-        """Every live source and every sender."""
+        """All live sources and senders."""
         return self._sources.all()
 
     def wrong_clocks(self) -> list[WrongClock]:
-        """Nodes and sources whose clock differs from ours."""
+        """Nodes and sources with a wrong clock."""
         return self._clocks.wrong(self.now_us())
 
     def analysis(self) -> AnalysisStatus:
-        """How the books follow."""
+        """State of the analysis."""
         return self._analyzer.status
 
     def problems(self) -> list[str]:
-        """Why the service cannot take or answer anything; empty when it can."""
+        """Why the service cannot work; empty if it can."""
         found = []
         if self._live and not self._writer.alive:
-            found.append("the writer has ended; restart the service")
+            found.append("the writer has stopped; restart the service")
         if self._live and not self._analyzer.alive:
-            found.append("the analyzer has ended; restart the service")
+            found.append("the analyzer has stopped; restart the service")
         try:
             with self._readers.lend(wait_s=1.0) as store:
                 store.sql("select 1")
@@ -263,47 +263,47 @@ class Service:
     def submit(
         self, source: str, batches: Batches, rejects: Rejects | None = None, *, patient: bool = False
     ) -> Future[None]:
-        """Queues batches for the disk; the future is done when they are there, `patient` ones a little later.
+        """Queues batches to be written; the future completes when they are on disk, a little later if `patient`.
 
-        Raises StoreBusy when the queue is full.
+        Raises StoreBusy if the queue is full.
         """
         return self._writer.submit(source, batches, rejects, patient=patient)
 
     def receive(self, name: str, body: bytes, content_type: str, cluster: str, source: str) -> Future[Received]:
-        """Decodes a pushed body and stores it; the future is done when it is on disk.
+        """Decodes and stores a pushed body; the future completes when it is on disk.
 
-        It fails with UnreadableInput for a body that cannot be read, StoreError when it cannot be stored.
+        It fails with UnreadableInput if the body cannot be decoded, StoreError if it cannot be stored.
         """
         if not self._decoding.acquire(blocking=False):
             self._telemetry.refused.labels("queue full").inc()
-            raise StoreBusy(f"{BODIES_QUEUED_MAX} bodies wait to be decoded; send again in a few seconds")
+            raise StoreBusy(f"{BODIES_QUEUED_MAX} bodies are waiting to be decoded; retry in a few seconds")
         answer: Future[Received] = Future()
         answer.set_running_or_notify_cancel()
         try:
             self._decoder.submit(self._decode, answer, name, body, content_type, cluster, source)
         except RuntimeError:
             self._decoding.release()
-            raise StoreBusy("the service is stopping; send again in a moment") from None
+            raise StoreBusy("the service is stopping; retry in a moment") from None
         return answer
 
     def reprice(self) -> bool:
-        """Prices with the newest rates and rules at once; False where a pass runs for long: it prices at its end."""
+        """Prices with the latest rates and rules now; False during a long pass, which prices at its end."""
         with self._readers.lend(question_s=None) as store:
             return self._analyzer.reprice(store, REPRICE_WAIT_S)
 
     def wake(self) -> None:
-        """Asks for an analysis pass now."""
+        """Requests an analysis pass now."""
         self._commits += 1
         self._analyzer.wake()
 
     def analyse_once(self) -> None:
-        """One analysis pass in the caller's thread: for tests, and before the first page is served."""
+        """Runs one analysis pass in the caller's thread, for tests and before the first page is served."""
         self._analyzer.run_once()
 
     def backup(self, target: Path) -> Backup:
-        """Copies telemetry and state into an empty directory. Raises StoreBusy while another copy is written."""
+        """Copies telemetry and state into an empty directory. Raises StoreBusy during another backup."""
         if not self._copying.acquire(blocking=False):
-            raise StoreBusy("a back-up is being written; ask again when it is done")
+            raise StoreBusy("another backup is running; retry when it is done")
         try:
             with self._readers.lend(question_s=None) as store:
                 return backup(store, self.state, target)
@@ -311,7 +311,7 @@ class Service:
             self._copying.release()
 
     def send_test(self, channel: str) -> None:
-        """Sends a test message through a channel now. Raises UsageError or SourceUnreachable with what went wrong."""
+        """Sends a test message through a channel now. Raises UsageError or SourceUnreachable."""
         self._alerting.send_test(channel)
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ class Service:
             now_us = self.now_us()
             batches = self._receivers[name](body, content_type, cluster, now_us, rejects)
             self._clocks.record_pushed(source, batches, now_us)
-            # Contexts are repeated in every request: they are no news.
+            # Every request repeats the contexts, so they are not counted.
             rows = sum(b.rows.num_rows for b in batches if isinstance(b, Points) or b.table != "context")
             refused = rejects.total
             stored = self.submit(source, batches, rejects)
@@ -337,7 +337,7 @@ class Service:
             self._sources.unreadable(source, self.now_us(), str(error), kind, cluster)
             answer.set_exception(error)
             return
-        except Exception as error:  # noqa: BLE001 - told to the sender
+        except Exception as error:  # noqa: BLE001 - reported to the sender
             self._decoding.release()
             self._sources.failed(source, self.now_us(), str(error), kind, cluster)
             answer.set_exception(error)
@@ -363,7 +363,7 @@ class Service:
         self._telemetry.committed(seconds, rows, requests)
 
     def _fatal(self, why: str) -> None:
-        log.critical("the store must be opened anew", extra={"error": why})
+        log.critical("the store must be reopened", extra={"error": why})
         self.on_fatal(why)
 
     def _analysed(self, status: AnalysisStatus) -> None:

@@ -1,4 +1,4 @@
-"""The web server: uvicorn with a bound on how long a client may take to say what it wants."""
+"""The web server: uvicorn with limits on slow clients."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADERS_S = 10.0
-"""A connection that has not sent a whole request head by then is closed."""
+"""A connection that has not sent a complete request head by then is closed."""
 HEAD_BYTES_MAX = 64 * 1024
-"""Bytes of a request that are not its body (head, chunk frames, trailers); more end the connection."""
+"""Limit of request bytes outside the body (head, chunk frames, trailers)."""
 FRAME_BYTES = 8
-"""What the frames of the smallest chunks cost a byte of body."""
+"""Framing overhead per body byte with the smallest chunks."""
 PIPELINED_MAX = 64
-"""Requests that may wait behind the one being answered on a connection."""
+"""Limit of pipelined requests waiting on a connection."""
 UNREAD_S = 60.0
-"""A client that takes nothing of its answer for so long is gone."""
+"""A client that reads nothing of its response for this long is disconnected."""
 KEEP_ALIVE_S = 75
 CONNECTIONS_MAX = 5_000
 STOP_S = 10
@@ -27,7 +27,7 @@ FILES_WANTED = 65_536
 
 
 class Protocol(HttpToolsProtocol):
-    """Ends connections that send the head of a request slowly (slow-loris), or more beside its body than it needs."""
+    """Closes connections that send a request head slowly (slow-loris) or too many bytes outside the body."""
 
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
@@ -39,44 +39,44 @@ class Protocol(HttpToolsProtocol):
         self._deadline = self.loop.call_later(HEADERS_S, transport.close)
 
     def data_received(self, data: bytes) -> None:
-        """Counts what is not body: the parser keeps all of it."""
+        """Counts bytes outside the body, because the parser keeps them in memory."""
         self._overhead += len(data)
         super().data_received(data)
         if self._overhead > HEAD_BYTES_MAX:
             self.transport.abort()
 
     def on_message_begin(self) -> None:
-        """The head of a further request on the connection has begun."""
+        """The head of another request on the connection has started."""
         super().on_message_begin()
         self._overhead = 0
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEADERS_S, self.transport.close)
 
     def on_headers_complete(self) -> None:
-        """The head is whole: from here the application's own time limits hold."""
+        """The head is complete; from here the application's time limits apply."""
         self._stop_clock()
         super().on_headers_complete()
         if len(self.pipeline) > PIPELINED_MAX:
             raise ValueError(f"more than {PIPELINED_MAX} requests wait on one connection")
 
     def on_body(self, body: bytes) -> None:
-        """Body is bounded by the application."""
+        """The application limits the body."""
         self._overhead = max(0, self._overhead - FRAME_BYTES * len(body))
         super().on_body(body)
 
     def pause_writing(self) -> None:
-        """The client takes nothing: its answer waits in memory."""
+        """The client stopped reading, so its response waits in memory."""
         super().pause_writing()
         if self._unread is None:
             self._unread = self.loop.call_later(UNREAD_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It takes again."""
+        """The client reads again."""
         super().resume_writing()
         self._stop_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing to wait for, and nobody to answer."""
+        """Cancels the timers."""
         self._stop_clock()
         self._stop_unread()
         for cycle, _ in self.pipeline:
@@ -96,7 +96,7 @@ class Protocol(HttpToolsProtocol):
 
 
 def server(app: Any, host: str, port: int) -> uvicorn.Server:
-    """A server for an ASGI application; call `run(sockets=[...])` on it. Times and sizes are bounded."""
+    """A server for an ASGI application with limits on times and sizes; call `run(sockets=[...])` on it."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -117,7 +117,7 @@ def server(app: Any, host: str, port: int) -> uvicorn.Server:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host to bind to can be reached from this machine only."""
+    """Whether a bind address is reachable from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -127,7 +127,7 @@ def is_loopback(host: str) -> bool:
 
 
 def raise_file_limit() -> None:
-    """Lets the process hold as many connections as the system allows: one a node that is scraped, and the clients."""
+    """Raises the limit of open files to the maximum, for one connection per scraped node plus the clients."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
     if soft < wanted:

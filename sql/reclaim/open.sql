@@ -1,6 +1,6 @@
--- A row is a job with an open finding of idle-hoarding that holds devices now: how many, and since when those that are idle now
--- have all been idle. Times are those of measurements: a device that nobody measured, or that fell silent before the others,
--- is held and not idle. known_us: the end of what is known.
+-- A row is a job with an open idle-hoarding finding that holds devices now: how many are idle, and since when all of
+-- these have been idle. Times are measurement times: a device without measurements, or whose measurements ended before
+-- the others', counts as held but not idle. known_us is the time of the last measurement.
 with asked as (
     select key, cluster, job_id, confidence, wasted_units, wasted_den, bucket
     from finding
@@ -22,7 +22,7 @@ held as (
     join device d on d.cluster = s.cluster and d.device_id = s.device_id
     qualify s.end_us >= known_us - $still_us
 ),
--- Spans of idle samples are cut at the hour: those that follow each other are one.
+-- Spans of idle samples are cut at the hour; consecutive spans are merged.
 linked as (
     select
         i.*,

@@ -1,4 +1,4 @@
--- A row is the newest record of a pod, or of a run on a node, that no record has ended.
+-- A row is the latest record of a pod, or of a run on a node, that has not ended.
 select * exclude (place)
 from (
     select

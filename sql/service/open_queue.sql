@@ -1,4 +1,4 @@
--- A row is the newest record of a queue, or of one flavor of it, that was not deleted.
+-- A row is the latest record of a queue, or of one flavor of it, that was not deleted.
 select *
 from queue
 where cluster = $cluster

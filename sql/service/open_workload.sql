@@ -1,4 +1,4 @@
--- A row is the newest record of a gang, queued workload or application that has not ended, the newest first.
+-- A row is the latest record of a gang, queued workload or application that has not ended, newest first.
 select *
 from workload
 where cluster = $cluster

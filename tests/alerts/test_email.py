@@ -623,7 +623,7 @@ def test_no_further_address_is_tried_when_the_time_is_over() -> None:
     ("try_s", "wait_s", "expected"),
     [
         pytest.param(0.2, 10.0, "channel ops: 127.0.0.1 gave no answer within 0.2 s", id="the server hangs"),
-        pytest.param(0.6, 0.2, "channel ops: no answer within 0.2 s", id="more than the server hangs"),
+        pytest.param(0.6, 0.2, "channel ops: no response within 0.2 s", id="more than the server hangs"),
     ],
 )
 def test_the_test_button_answers_in_time(

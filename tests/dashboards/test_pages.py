@@ -16,7 +16,15 @@ from dash.development.base_component import Component
 from gpuwatch.audit.scorecard import WASTE
 from gpuwatch.audit.summary import STEP_WORDS
 from gpuwatch.dashboards.client import Api, ApiFailure, Caller, Client
-from gpuwatch.dashboards.components import finding_actions, findings_list, formats, ledger_math, slice_use
+from gpuwatch.dashboards.components import (
+    charge_cells,
+    finding_actions,
+    findings_list,
+    formats,
+    ledger_math,
+    mig_drawing,
+    slice_use,
+)
 from gpuwatch.dashboards.components.ledger_math import History, Sum
 from gpuwatch.dashboards.pages import finding, findings, jobs, mig, overview, quality, teams
 from gpuwatch.dashboards.shell import page as registry
@@ -238,7 +246,7 @@ def test_work_that_nobody_measured_is_not_zero() -> None:
 def test_work_that_was_measured_in_part_says_so() -> None:
     said = text(blind({"compute": "20", "unobserved": "60", "schedulable": "20"}))
 
-    assert "Productive 50 % of the measured time" in said
+    assert "Productive 50 % of measured time" in said
     assert "50 % of the measured GPU time was effective" in said
     assert "Allocated, measured 20 %" in said
 
@@ -292,7 +300,7 @@ def test_the_cards_of_gpus_on_one_node_are_told_apart() -> None:
     ],
 )
 def test_a_change_of_money_needs_money_before(then: Sum | None, known: bool, expected: str) -> None:
-    assert expected == text(teams.change_cell(Sum(Decimal(8), Decimal(2)), then, known))
+    assert expected == text(charge_cells.change_cell(Sum(Decimal(8), Decimal(2)), then, known))
 
 
 def test_a_drill_narrows_and_leads_on() -> None:
@@ -323,7 +331,7 @@ def test_teams_sort_by_money_unless_asked_otherwise() -> None:
 def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
     data = asyncio.run(mig.load(api(), Query("/mig")))
     held = slice_use.slices(data.rows)[data.gpus[1]["gpu"]]
-    drawn = mig.drawing(held, "GPU", Fraction(1, 7)).children[1].children
+    drawn = mig_drawing.drawing(held, "GPU", Fraction(1, 7)).children[1].children
     places = [(cell.style["gridColumn"], cell.style["gridRow"], cell.className) for cell in drawn]
 
     assert [("1 / span 4", "1 / -1"), ("5 / span 2", "1 / -1"), ("7 / span 1", "1 / -1")] == [
@@ -340,7 +348,7 @@ def test_a_mig_gpu_is_eight_columns_by_seven_rows() -> None:
 def test_seven_small_slices_leave_memory_but_lose_no_share() -> None:
     data = asyncio.run(mig.load(api(), Query("/mig")))
     held = slice_use.slices(data.rows)[data.gpus[0]["gpu"]]
-    drawn = mig.drawing(held, "GPU", Fraction(0)).children[1].children
+    drawn = mig_drawing.drawing(held, "GPU", Fraction(0)).children[1].children
 
     assert ["slice m-spare"] == [cell.className for cell in drawn if "span" not in cell.style["gridColumn"]]
 
@@ -419,7 +427,7 @@ def test_navigation_is_in_the_order_of_the_pages() -> None:
 def test_slices_whose_place_nobody_knows_are_drawn_by_size() -> None:
     """Side by side by their share, with what is left over."""
     parts_ = slice_use.slices([row for row in fake_api.slices()["items"] if row["placement"] is None])
-    drawn = mig.sizes(next(iter(parts_.values())), Fraction(1, 7)).children
+    drawn = mig_drawing.sizes(next(iter(parts_.values())), Fraction(1, 7)).children
 
     assert ["100.00%", "14.29%"] == [piece.style["width"] for piece in drawn]
     assert "slice m-rest" == drawn[-1].className

@@ -21,7 +21,7 @@ from tests.worlds.patience import PATIENCE_S, wait_until
 
 RELOADS = 5
 STORM = 50
-TAKEN = "configuration taken over"
+TAKEN = "configuration reloaded"
 
 
 class Exporter:
@@ -159,7 +159,7 @@ def test_a_bad_file_changes_nothing_and_is_told_until_it_is_mended(tmp_path: Pat
         with Server(tmp_path / "data", config=config) as server:
             wait_until(lambda: listed(server).get(a.name) == "ok", "the source")
             before = a.scrapes
-            reload(server, config, tables(settings="threads = -1\ncolour = 1"), "configuration not taken over")
+            reload(server, config, tables(settings="threads = -1\ncolour = 1"), "configuration not reloaded")
             wait_until(lambda: a.scrapes >= before + 2, "two more scrapes")
 
             assert "failing" == listed(server)[CONFIGURATION]
@@ -170,7 +170,7 @@ def test_a_bad_file_changes_nothing_and_is_told_until_it_is_mended(tmp_path: Pat
 
             reload(server, config, tables((1, [a]), settings="threads = 1"))
             assert CONFIGURATION not in listed(server)
-            assert "settings that wait for a restart" in server.log and '"threads"' in server.log
+            assert "these settings need a restart" in server.log and '"threads"' in server.log
             assert 1 == a.connections
 
 
@@ -197,7 +197,7 @@ def test_a_configuration_that_is_gone_is_a_bad_one(tmp_path: Path) -> None:
     with Server(tmp_path / "data", config=config) as server:
         config.unlink()
         server.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "configuration not taken over" in server.log, "the word")
+        wait_until(lambda: "configuration not reloaded" in server.log, "the word")
 
         assert "check --config" in server.log
         assert server.ready()

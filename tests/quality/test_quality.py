@@ -210,7 +210,7 @@ def test_held_time_that_nobody_measured_is_a_share() -> None:
         pytest.param("kubernetes", "kubernetes https://k:6443", "https://k:6443/api: 500 busy", "curl -sk https://k:6443/version", id="an API server that is busy"),
         pytest.param("kubernetes", "kubernetes https://k:6443", "https://k:6443/api/v1/pods: 403 no; bind", "kubectl auth can-i", id="an account that may not"),
         pytest.param("kubernetes", "kubernetes https://k:6443", "https://k:6443/api: 401 no; renew", "kubectl auth can-i", id="an account that is not known"),
-        pytest.param("gpuwatch.toml", "gpuwatch.toml", "not taken over: [[dcgm]]: x", "gpuwatch serve --check --config gpuwatch.toml", id="a configuration with mistakes"),
+        pytest.param("gpuwatch.toml", "gpuwatch.toml", "not reloaded: [[dcgm]]: x", "gpuwatch serve --check --config gpuwatch.toml", id="a configuration with mistakes"),
     ],
 )  # fmt: skip
 def test_the_fix_is_that_of_the_kind_and_the_error(store: Store, kind: str, name: str, error: str, fix: str) -> None:

@@ -317,7 +317,7 @@ def test_messages_get_graver_and_end(tmp_path: Path) -> None:
 
     assert ["info", "low", "medium", "high"] == [one.severity for one in told]
     assert 1 == len({one.key for one in told} | {one.key for one in over})
-    assert (["resolved"], "Nothing is left to do.") == ([one.state for one in over], over[0].remedy)
+    assert (["resolved"], "Nothing to do.") == ([one.state for one in over], over[0].remedy)
     assert "All 1 devices of 1 idle for 250 minutes." == told[-1].summary
     assert "scancel 1" == told[-1].evidence["command"]
 

@@ -250,7 +250,7 @@ def test_a_full_queue_says_so_at_once(store: Store, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(group_commit, "ROWS_QUEUED_MAX", 3)
     group = writer(store)
     first = group.submit("s", [points([NOW_US, NOW_US + 1])])
-    with pytest.raises(StoreBusy, match="2 rows wait"):
+    with pytest.raises(StoreBusy, match="2 rows are queued"):
         group.submit("s", [points([NOW_US + 2, NOW_US + 3])])
     assert 2 == group.rows_queued
 

@@ -217,6 +217,6 @@ def test_a_directory_of_a_real_service_is_never_replaced(
     result = CliRunner().invoke(app, ["--no-serve", "--data", str(tmp_path)], obj=lambda: START_US)
 
     assert isinstance(result.exception, UsageError)
-    assert "holds data that no demo wrote" in str(result.exception)
+    assert "holds data that is not from a demo" in str(result.exception)
     assert before["state.sqlite"] == (tmp_path / "state.sqlite").read_bytes()
     assert before["gpuwatch.duckdb"] == (tmp_path / "gpuwatch.duckdb").read_bytes()

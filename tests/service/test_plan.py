@@ -235,7 +235,7 @@ def test_a_reload_that_fails_is_told_and_the_next_clears_it(service: Service) ->
         raise RuntimeError("disk on fire")
 
     assert not service.reload(broken)
-    assert [(CONFIGURATION, "failing", "not taken over: RuntimeError: disk on fire")] == [
+    assert [(CONFIGURATION, "failing", "not reloaded: RuntimeError: disk on fire")] == [
         (status.name, status.state(NOW_US), status.error) for status in service.sources()
     ]
     assert service.reload(plan)
@@ -260,8 +260,8 @@ def endless(path: Path) -> None:
         pytest.param(lambda path: None, "No such file", id="is gone"),
         pytest.param(directory, "Is a directory", id="is a directory"),
         pytest.param(huge, "larger than", id="is huge"),
-        pytest.param(endless, "cannot be read again", id="is endless"),
-        pytest.param(os.mkfifo, "cannot be read again", id="was a pipe, which would seem empty now"),
+        pytest.param(endless, "cannot be reloaded", id="is endless"),
+        pytest.param(os.mkfifo, "cannot be reloaded", id="was a pipe, which would seem empty now"),
         pytest.param(lambda path: path.write_bytes(b"[gpuwatch\n"), "line 1", id="is no TOML"),
     ],
 )

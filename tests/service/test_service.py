@@ -115,7 +115,7 @@ def test_too_many_bodies_at_once_are_told_to_come_back(service: Service) -> None
 
     receiving(service, decode)
     waiting = [service.receive("test", b"", "", "c1", "sender") for _ in range(64)]
-    with pytest.raises(StoreBusy, match="wait to be decoded"):
+    with pytest.raises(StoreBusy, match="are waiting to be decoded"):
         service.receive("test", b"", "", "c1", "sender")
     go.set()
 
@@ -428,7 +428,7 @@ def test_a_backup_to_where_nothing_can_be_written_says_so(tmp_path: Path) -> Non
     with (
         Store.open(tmp_path / "data") as store,
         State.open(tmp_path / "data") as state,
-        pytest.raises(UnreadableInput, match="name another directory"),
+        pytest.raises(UnreadableInput, match="use another directory"),
     ):
         backup(store, state, tmp_path / "file" / "copy")
 
@@ -446,7 +446,7 @@ def test_one_back_up_at_a_time(tmp_path: Path) -> None:
     """Two would share a name in the store."""
     service = Service.open(tmp_path / "data", Settings(), {}, now_us=clock, live=False)
     service.start()
-    with service._copying, pytest.raises(StoreBusy, match="being written"):
+    with service._copying, pytest.raises(StoreBusy, match="another backup is running"):
         service.backup(tmp_path / "copy")
 
     assert service.backup(tmp_path / "copy").telemetry_bytes > 0
