@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuwatch.billing import policy_charges
+from gpuwatch.billing.bucket_time import fill_bucket_time
 from gpuwatch.billing.periods.billed import corrected, frozen_answer
 from gpuwatch.billing.prices import price, price_all
 from gpuwatch.billing.records import Amount, BucketRow, Charge, Chargeback, Ledger
@@ -120,9 +121,7 @@ def ledger(
         scale = scale_of(store, window)
         asked = question(window, dimensions, cluster, teams, scale, pool=pool, step_us=step_us)
         store.run("billing/kind", **asked)
-        store.run("billing/ledger", **asked)
-        if store.sql("select 1 from cut_span limit 1"):
-            store.run("billing/ledger_cut", **asked)
+        fill_bucket_time(store, asked)
         store.run("billing/ledger_owned", **asked)
         store.run("billing/ledger_bucket", **asked)
         sums = store.rows("billing/funnel", **asked)

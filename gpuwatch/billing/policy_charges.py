@@ -17,6 +17,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from gpuwatch.billing.bucket_time import fill_bucket_time
 from gpuwatch.core.clock import DAY_US, HOUR_US, MINUTE_US, Window, from_us
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import AMOUNT_MAX, CAUSE, Scale, question, scale_of
@@ -171,9 +172,7 @@ def _cells(store: Store, span: Window, inner: Sequence[str], scale: Scale, asked
     """Adds the books of a span, day by day, to `cell`."""
     inside = question(span, [name for name in inner if name != CAUSE], None, None, scale, step_us=DAY_US)
     store.run("billing/kind", **inside)
-    store.run("billing/ledger", **inside)
-    if store.sql("select 1 from cut_span limit 1"):
-        store.run("billing/ledger_cut", **inside)
+    fill_bucket_time(store, inside)
     store.run("billing/policy_charges/cell", **inside | asked, by_word=asked["by_run"], part=part)
 
 

@@ -208,7 +208,9 @@ def _items(
         amounts = store.rows("jobs/amount", **span)
         buckets = store.rows("jobs/bucket", **span)
         if window.start_us % HOUR_US or window.end_us % HOUR_US:
-            buckets += store.rows("jobs/bucket_cut", **span)
+            store.run("jobs/bucket_cut", **span)
+            store.run("views/cut_bucket")
+            buckets += store.rows("jobs/bucket_cut_sum")
     sizes, kinds = _sizes(store, runs, span), _classes(store, runs, span)
     whose = {run["run_id"]: (run["cluster"], run["job_id"]) for run in runs}
     of_job: dict[Key, _Amount] = defaultdict(_Amount)

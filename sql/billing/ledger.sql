@@ -76,18 +76,7 @@ whole as (
         p.kind_id,
         d.share_num,
         d.share_den,
-        d.schedulable_us,
-        d.stranded_us,
-        d.out_of_service_us,
-        d.mig_remainder_us,
-        d.unobserved_us,
-        d.hoarded_us,
-        d.gap_us,
-        d.communication_us,
-        d.stalled_us,
-        d.below_roof_us,
-        d.memory_roof_us,
-        d.compute_us
+        columns('^(schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
     from rolled d
     join whole_day w on w.cluster = d.cluster and w.day_us = d.day_us
     join priced_unit p
@@ -107,18 +96,7 @@ whole as (
         p.kind_id,
         l.share_num,
         l.share_den,
-        l.schedulable_us,
-        l.stranded_us,
-        l.out_of_service_us,
-        l.mig_remainder_us,
-        l.unobserved_us,
-        l.hoarded_us,
-        l.gap_us,
-        l.communication_us,
-        l.stalled_us,
-        l.below_roof_us,
-        l.memory_roof_us,
-        l.compute_us
+        columns('^(schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
     from fine_hour l
     join fine_span f on f.cluster = l.cluster and l.hour_us < f.to_us and l.hour_us >= f.from_us
     join unit u on u.device_id = l.device_id and u.profile is not distinct from l.profile and u.cluster = l.cluster
@@ -134,17 +112,6 @@ select
     kind_id,
     share_num,
     share_den,
-    sum(schedulable_us) as schedulable_us,
-    sum(stranded_us) as stranded_us,
-    sum(out_of_service_us) as out_of_service_us,
-    sum(mig_remainder_us) as mig_remainder_us,
-    sum(unobserved_us) as unobserved_us,
-    sum(hoarded_us) as hoarded_us,
-    sum(gap_us) as gap_us,
-    sum(communication_us) as communication_us,
-    sum(stalled_us) as stalled_us,
-    sum(below_roof_us) as below_roof_us,
-    sum(memory_roof_us) as memory_roof_us,
-    sum(compute_us) as compute_us
+    sum(columns('_us$'))
 from whole
 group by all;

@@ -16,18 +16,7 @@ with owned as (
         s.kind_id,
         s.share_num,
         s.share_den,
-        s.schedulable_us,
-        s.stranded_us,
-        s.out_of_service_us,
-        s.mig_remainder_us,
-        s.unobserved_us,
-        s.hoarded_us,
-        s.gap_us,
-        s.communication_us,
-        s.stalled_us,
-        s.below_roof_us,
-        s.memory_roof_us,
-        s.compute_us
+        columns('^(schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
     from piece s
     left join (select * from run where $by_run) r on r.run_id = s.run_id and r.cluster = s.cluster
     left join (select * from run_team where $by_team or $teams is not null) t
@@ -46,17 +35,6 @@ select
     kind_id,
     share_num,
     share_den,
-    sum(schedulable_us) as schedulable,
-    sum(stranded_us) as stranded,
-    sum(out_of_service_us) as out_of_service,
-    sum(mig_remainder_us) as mig_remainder,
-    sum(unobserved_us) as unobserved,
-    sum(hoarded_us) as hoarded,
-    sum(gap_us) as gap,
-    sum(communication_us) as communication,
-    sum(stalled_us) as stalled,
-    sum(below_roof_us) as below_roof,
-    sum(memory_roof_us) as memory_roof,
-    sum(compute_us) as compute
+    sum(columns('(.*)_us$')) as '\1'
 from owned
 group by all;

@@ -19,14 +19,7 @@ run_sum as (
         run_id,
         share_num,
         share_den,
-        sum(unobserved_us) as unobserved_us,
-        sum(hoarded_us) as hoarded_us,
-        sum(gap_us) as gap_us,
-        sum(communication_us) as communication_us,
-        sum(stalled_us) as stalled_us,
-        sum(below_roof_us) as below_roof_us,
-        sum(memory_roof_us) as memory_roof_us,
-        sum(compute_us) as compute_us
+        sum(columns('^(unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$'))
     from run_hour
     where run_id in (select run_id from asked_run)
     group by run_id, share_num, share_den
@@ -34,14 +27,7 @@ run_sum as (
 select
     run_id,
     share_den,
-    sum(unobserved_us * share_num)::varchar as unobserved,
-    sum(hoarded_us * share_num)::varchar as hoarded,
-    sum(gap_us * share_num)::varchar as gap,
-    sum(communication_us * share_num)::varchar as communication,
-    sum(stalled_us * share_num)::varchar as stalled,
-    sum(below_roof_us * share_num)::varchar as below_roof,
-    sum(memory_roof_us * share_num)::varchar as memory_roof,
-    sum(compute_us * share_num)::varchar as compute
+    sum(columns('(.*)_us$') * share_num)::varchar as '\1'
 from run_sum
 group by run_id, share_den
 order by run_id, share_den;

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from gpuwatch.billing import policy_charges
+from gpuwatch.billing.bucket_time import fill_bucket_time
 from gpuwatch.billing.charge_id import Asked
 from gpuwatch.billing.listings import window_dict
 from gpuwatch.core.clock import DAY_US, HOUR_US, Window
@@ -195,9 +196,7 @@ def _book(
 def _buckets(store: Store, words: Mapping[str, object], first: int, last: int) -> None:
     """Fills told_bucket for the lines of these keys."""
     hourly = dict(words) | {"step_us": HOUR_US, "by_run": True, "by_team": True, "teams": None}
-    store.run("billing/ledger", **hourly)
-    if store.sql("select 1 from cut_span limit 1"):
-        store.run("billing/ledger_cut", **hourly)
+    fill_bucket_time(store, hourly)
     store.run("billing/explain/bucket", **hourly, first=first, last=last)
 
 

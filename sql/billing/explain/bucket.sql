@@ -17,14 +17,7 @@ near_hour as (
 part as (
     select
         n.key,
-        l.unobserved_us,
-        l.hoarded_us,
-        l.gap_us,
-        l.communication_us,
-        l.stalled_us,
-        l.below_roof_us,
-        l.memory_roof_us,
-        l.compute_us
+        columns('^(unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
     from near n
     join near_hour l
         on l.device_id = n.device_id
@@ -37,14 +30,7 @@ part as (
     union all
     select
         n.key,
-        p.unobserved_us,
-        p.hoarded_us,
-        p.gap_us,
-        p.communication_us,
-        p.stalled_us,
-        p.below_roof_us,
-        p.memory_roof_us,
-        p.compute_us
+        columns('^(unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
     from near n
     join piece p
         on p.kind_id = n.kind_id
@@ -55,13 +41,6 @@ part as (
 )
 select
     key,
-    sum(unobserved_us)::bigint as unobserved,
-    sum(hoarded_us)::bigint as hoarded,
-    sum(gap_us)::bigint as gap,
-    sum(communication_us)::bigint as communication,
-    sum(stalled_us)::bigint as stalled,
-    sum(below_roof_us)::bigint as below_roof,
-    sum(memory_roof_us)::bigint as memory_roof,
-    sum(compute_us)::bigint as compute
+    sum(columns('(.*)_us$'))::bigint as '\1'
 from part
 group by key;

@@ -94,13 +94,7 @@ focus_bucket as (
             p.price_id,
             l.run_id,
             l.share_num * ($scale // l.share_den) as share,
-            l.hoarded_us,
-            l.gap_us,
-            l.communication_us,
-            l.stalled_us,
-            l.below_roof_us,
-            l.memory_roof_us,
-            l.compute_us
+            columns('^(hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
         from ledger_hour l
         join focus_price p
             on p.device_id = l.device_id and p.profile is not distinct from l.profile and p.cluster = l.cluster
@@ -111,13 +105,8 @@ focus_bucket as (
             p.price_id,
             s.run_id,
             s.share,
-            m.hoarded_us * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us),
-            m.gap_us * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us),
-            m.communication_us * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us),
-            m.stalled_us * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us),
-            m.below_roof_us * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us),
-            m.memory_roof_us * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us),
-            m.compute_us * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us)
+            columns('^(hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')
+            * (least(m.end_us, p.to_us) - greatest(m.start_us, p.from_us)) // (m.end_us - m.start_us)
         from device_minute m
         join focus_cut using (hour_us)
         join focus_segment s
@@ -136,26 +125,14 @@ focus_bucket as (
             price_id,
             run_id,
             share::hugeint as share,
-            sum(hoarded_us)::bigint as hoarded_us,
-            sum(gap_us)::bigint as gap_us,
-            sum(communication_us)::bigint as communication_us,
-            sum(stalled_us)::bigint as stalled_us,
-            sum(below_roof_us)::bigint as below_roof_us,
-            sum(memory_roof_us)::bigint as memory_roof_us,
-            sum(compute_us)::bigint as compute_us
+            sum(columns('_us$'))::bigint
         from booked
         group by price_id, run_id, share
     )
     select
         price_id,
         run_id,
-        sum(hoarded_us * share) as hoarded,
-        sum(gap_us * share) as gap,
-        sum(communication_us * share) as communication,
-        sum(stalled_us * share) as stalled,
-        sum(below_roof_us * share) as below_roof,
-        sum(memory_roof_us * share) as memory_roof,
-        sum(compute_us * share) as compute
+        sum(columns('(.*)_us$') * share) as '\1'
     from shared
     group by price_id, run_id
 ),

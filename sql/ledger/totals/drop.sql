@@ -19,6 +19,12 @@ drop table if exists piece;
 
 drop table if exists cut_span;
 
+drop view if exists cut_bucket;
+
+drop table if exists cut_segment;
+
+drop table if exists cut_minute;
+
 drop table if exists torn_hour;
 
 drop table if exists bit;

@@ -18,43 +18,15 @@ part as (
         s.share_num,
         s.share_den,
         greatest(s.start_us, $day_us) as first_us,
-        least(s.end_us, $day_us + 86400000000) - greatest(s.start_us, $day_us) as charged_us,
-        0 as schedulable_us,
-        0 as stranded_us,
-        0 as out_of_service_us,
-        0 as mig_remainder_us,
-        0 as unobserved_us,
-        0 as hoarded_us,
-        0 as gap_us,
-        0 as communication_us,
-        0 as stalled_us,
-        0 as below_roof_us,
-        0 as memory_roof_us,
-        0 as compute_us
+        least(s.end_us, $day_us + 86400000000) - greatest(s.start_us, $day_us) as charged_us
     from segment s
     left join unit u on u.device_id = s.device_id and u.profile is not distinct from s.profile
     where s.cluster = $cluster and s.start_us < $day_us + 86400000000 and s.end_us > $day_us
-    union all
+    union all by name
     select
         u.class_id,
-        u.slice_id,
-        l.run_id,
-        l.share_num,
-        l.share_den,
-        null,
-        0,
-        l.schedulable_us,
-        l.stranded_us,
-        l.out_of_service_us,
-        l.mig_remainder_us,
-        l.unobserved_us,
-        l.hoarded_us,
-        l.gap_us,
-        l.communication_us,
-        l.stalled_us,
-        l.below_roof_us,
-        l.memory_roof_us,
-        l.compute_us
+        u.slice_id as device_id,
+        l.* exclude (cluster, hour_us, device_id, profile)
     from ledger_hour l
     join unit u on u.device_id = l.device_id and u.profile is not distinct from l.profile
     where l.cluster = $cluster and l.hour_us >= $day_us and l.hour_us < $day_us + 86400000000
@@ -68,19 +40,7 @@ select
     share_num,
     share_den,
     min(first_us) as first_us,
-    sum(charged_us)::bigint as charged_us,
-    sum(schedulable_us)::bigint as schedulable_us,
-    sum(stranded_us)::bigint as stranded_us,
-    sum(out_of_service_us)::bigint as out_of_service_us,
-    sum(mig_remainder_us)::bigint as mig_remainder_us,
-    sum(unobserved_us)::bigint as unobserved_us,
-    sum(hoarded_us)::bigint as hoarded_us,
-    sum(gap_us)::bigint as gap_us,
-    sum(communication_us)::bigint as communication_us,
-    sum(stalled_us)::bigint as stalled_us,
-    sum(below_roof_us)::bigint as below_roof_us,
-    sum(memory_roof_us)::bigint as memory_roof_us,
-    sum(compute_us)::bigint as compute_us
+    coalesce(sum(columns('^(charged|schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$')), 0)::bigint as '\0'
 from part
 group by class_id, device_id, run_id, share_num, share_den
 order by run_id, class_id, device_id, share_num, share_den;

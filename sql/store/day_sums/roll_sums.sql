@@ -10,19 +10,7 @@ select
     b.share_num,
     b.share_den,
     min(b.first_us) as first_us,
-    sum(b.charged_us)::bigint as charged_us,
-    sum(b.schedulable_us)::bigint as schedulable_us,
-    sum(b.stranded_us)::bigint as stranded_us,
-    sum(b.out_of_service_us)::bigint as out_of_service_us,
-    sum(b.mig_remainder_us)::bigint as mig_remainder_us,
-    sum(b.unobserved_us)::bigint as unobserved_us,
-    sum(b.hoarded_us)::bigint as hoarded_us,
-    sum(b.gap_us)::bigint as gap_us,
-    sum(b.communication_us)::bigint as communication_us,
-    sum(b.stalled_us)::bigint as stalled_us,
-    sum(b.below_roof_us)::bigint as below_roof_us,
-    sum(b.memory_roof_us)::bigint as memory_roof_us,
-    sum(b.compute_us)::bigint as compute_us
+    sum(columns('^(charged|schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$'))::bigint
 from book_day b
 left join run r on r.run_id = b.run_id and r.cluster = b.cluster
 left join run_team t on t.run_id = b.run_id and t.cluster = b.cluster
@@ -45,19 +33,7 @@ select
     b.share_num,
     b.share_den,
     min(b.first_us) as first_us,
-    sum(b.charged_us)::bigint as charged_us,
-    sum(b.schedulable_us)::bigint as schedulable_us,
-    sum(b.stranded_us)::bigint as stranded_us,
-    sum(b.out_of_service_us)::bigint as out_of_service_us,
-    sum(b.mig_remainder_us)::bigint as mig_remainder_us,
-    sum(b.unobserved_us)::bigint as unobserved_us,
-    sum(b.hoarded_us)::bigint as hoarded_us,
-    sum(b.gap_us)::bigint as gap_us,
-    sum(b.communication_us)::bigint as communication_us,
-    sum(b.stalled_us)::bigint as stalled_us,
-    sum(b.below_roof_us)::bigint as below_roof_us,
-    sum(b.memory_roof_us)::bigint as memory_roof_us,
-    sum(b.compute_us)::bigint as compute_us
+    sum(columns('^(charged|schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$'))::bigint
 from book_day b
 left join run_team t on t.run_id = b.run_id and t.cluster = b.cluster
 where b.cluster = $cluster and b.day_us in (select day_us from moved_day)
@@ -77,19 +53,7 @@ select
     w.share_num,
     w.share_den,
     min(w.first_us) as first_us,
-    sum(w.charged_us)::bigint as charged_us,
-    sum(w.schedulable_us)::bigint as schedulable_us,
-    sum(w.stranded_us)::bigint as stranded_us,
-    sum(w.out_of_service_us)::bigint as out_of_service_us,
-    sum(w.mig_remainder_us)::bigint as mig_remainder_us,
-    sum(w.unobserved_us)::bigint as unobserved_us,
-    sum(w.hoarded_us)::bigint as hoarded_us,
-    sum(w.gap_us)::bigint as gap_us,
-    sum(w.communication_us)::bigint as communication_us,
-    sum(w.stalled_us)::bigint as stalled_us,
-    sum(w.below_roof_us)::bigint as below_roof_us,
-    sum(w.memory_roof_us)::bigint as memory_roof_us,
-    sum(w.compute_us)::bigint as compute_us
+    sum(columns('^(charged|schedulable|stranded|out_of_service|mig_remainder|unobserved|hoarded|gap|communication|stalled|below_roof|memory_roof|compute)_us$'))::bigint
 from word_day w
 left join run_team t on t.run_id = w.run_id and t.cluster = w.cluster
 where w.cluster = $cluster and w.day_us in (select day_us from moved_day)
