@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.billing import chargeback, records
-from gpuwatch.billing.forecast import CENT, HISTORY_DAYS, LEVEL, Forecast, dates, foretell, passed_on, run_out
+from gpuwatch.billing.forecast import CENT, HISTORY_DAYS, LEVEL, Forecast, dates, forecast_cost, passed_on, run_out
 from gpuwatch.core.clock import DAY_US, Window, from_us, parse_window, rfc3339
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model import Rejects
@@ -86,7 +86,7 @@ class Status:
             left -= cost_
             even = self.budget.amount * (total - place - 1) / total
             rows.append({"day": day.isoformat(), "cost": f"{cost_:f}", "left": f"{left:f}", "even": f"{even:.2f}"})
-        told = self.forecast
+        forecast = self.forecast
         return {
             "team": self.budget.team,
             "period": self.name,
@@ -98,7 +98,9 @@ class Status:
             "gpu_hours": f"{self.gpu_hours:.6f}",
             "gpu_hours_quota": None if self.budget.gpu_hours is None else plain(self.budget.gpu_hours),
             "gpu_hours_ratio": _part(self.gpu_hours, self.budget.gpu_hours),
-            "forecast": None if told is None else {n: f"{v:f}" for n, v in asdict(told).items()} | {"level": LEVEL},
+            "forecast": None
+            if forecast is None
+            else {n: f"{v:f}" for n, v in asdict(forecast).items()} | {"level": LEVEL},
             "runs_out": None if self.runs_out is None else self.runs_out.isoformat(),
             "burn_down": rows,
             "missing": self.missing,
@@ -196,11 +198,11 @@ def statuses(
             paid = _Paid.read(store, state, window, at_us)
             found += [paid.status(budget, name, window, at_us) for budget in valid]
     named = team_names(store, state) if found else frozenset()
-    told = [
+    forecast = [
         status if status.missing else replace_fields(status, missing=_nobody(status.budget.team, named))
         for status in found
     ]
-    return sorted(told, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
+    return sorted(forecast, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
 
 
 def for_report(store: Store, state: State, window: Window, team: str | None) -> dict[str, Any] | None:
@@ -210,15 +212,15 @@ def for_report(store: Store, state: State, window: Window, team: str | None) -> 
     for period in PERIODS:
         of_period = [budget for budget in mine if budget.period == period]
         for status in statuses(store, state, window.end_us, budgets=of_period, ended=True):
-            told = status.forecast
+            forecast = status.forecast
             return {
                 "period": status.name,
                 "amount": status.budget.amount,
                 "spent": status.spent,
                 "currency": status.budget.currency,
-                "forecast": None if told is None else told.amount,
-                "forecast_low": None if told is None else told.low,
-                "forecast_high": None if told is None else told.high,
+                "forecast": None if forecast is None else forecast.amount,
+                "forecast_low": None if forecast is None else forecast.low,
+                "forecast_high": None if forecast is None else forecast.high,
             }
     return None
 
@@ -288,12 +290,12 @@ class _Paid:
             days = _scaled(days, sum((paid_ for day, paid_ in days if day >= first), Decimal(0)), charged)
         inside = [(day, paid_) for day, paid_ in days if day >= first]
         left = 1 - (at_us % DAY_US) / DAY_US
-        told = None if spent is None or at_us >= window.end_us else foretell(spent, days, rest, left)
+        forecast = None if spent is None or at_us >= window.end_us else forecast_cost(spent, days, rest, left)
         ends = None if spent is None else run_out(spent, budget.amount, days, rest)
         if spent is not None and spent > budget.amount:
             ends = passed_on(budget.amount, inside) or ends
         hours = self.seconds.get(budget.team, Decimal(0)) / 3600
-        return Status(budget, name, window, at_us, spent, hours, told, ends, tuple(inside), lacks)
+        return Status(budget, name, window, at_us, spent, hours, forecast, ends, tuple(inside), lacks)
 
 
 def _differs(budget: Budget, name: str, others: Sequence[str], reported: str | None) -> str:
@@ -330,7 +332,7 @@ def _by_team(charges: Iterable[records.Charge]) -> dict[str, dict[str, Decimal]]
 
 
 def _scaled(days: list[tuple[date, Decimal]], full: Decimal, charged: Decimal) -> list[tuple[date, Decimal]]:
-    """Days at what policies charge: books are told at `full` price, of which `charged` was paid in this period."""
+    """Days at what policies charge: books are forecast at `full` price, of which `charged` was paid in this period."""
     return [(day, (paid * charged / full).quantize(CENT)) for day, paid in days] if full else days
 
 

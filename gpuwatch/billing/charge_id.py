@@ -1,4 +1,4 @@
-"""The id of a charge: text that says which question's row it is, so that the row can be found and explained again."""
+"""Charge ids: text that encodes the query and row of a charge, so that the charge can be found and explained later."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import CAUSE, DIMENSIONS
 
 VERSION = "c1"
-"""Stands before the id: another encoding gets another one."""
+"""Prefix of the id; a new encoding gets a new one."""
 MAX_LENGTH = 2000
-"""Characters of an id: job names are long, links are not for ever."""
+"""Characters of an id: job names are long, URLs are limited."""
 MAX_TEXT = 16_384
-"""Characters that an id may unfold to."""
+"""Characters of a decompressed id."""
 KINDS = ("allocated", "platform", "shared", "correction")
 
 _SHAPE = re.compile(rf"{VERSION}\.[A-Za-z0-9_-]+", re.ASCII)
@@ -27,10 +27,10 @@ _PLACES = {name: place for place, name in enumerate((*DIMENSIONS, CAUSE))}
 
 @dataclass(frozen=True)
 class Asked:
-    """A row of a chargeback: the window and filters that were asked, and what tells the row from the others.
+    """A row of a chargeback: the window and filters of the query, and the values that identify the row.
 
-    `group` is (dimension, value) in the order asked; a value is None where the row has none. `cause` is the row's own,
-    also where it was not asked for. No filter of teams: who may see a charge is decided when it is read.
+    `group` has (dimension, value) pairs in the order of the query; a value is None where the row has none. `cause` is the
+    row's own, whether or not the query groups by it. There is no team filter: access is checked when a charge is read.
     """
 
     window: Window
@@ -62,7 +62,7 @@ def encode(asked: Asked) -> str:
 
 def decode(charge: str) -> Asked:
     """The row that an id stands for. Raises UsageError for text that encode did not make."""
-    wrong = UsageError(f"charge {charge[:60]!r}: is no id of a charge; copy one from the chargeback answer")
+    wrong = UsageError(f"charge {charge[:60]!r}: not a charge id; copy one from the chargeback answer")
     if len(charge) > MAX_LENGTH or not _SHAPE.fullmatch(charge):
         raise wrong
     try:

@@ -39,7 +39,7 @@ __all__ = ["CHARGE_DIMENSIONS", "DIMENSIONS", "chargeback", "check_dimensions", 
 CHARGE_DIMENSIONS = (*DIMENSIONS, CAUSE)
 """Dimensions of charges; `cause` tells why who did not hold something pays (idle, a shared cost), or pays less."""
 STEPS_US = (HOUR_US, DAY_US)
-"""Lengths of the steps in which a ledger can be told."""
+"""Lengths of the steps in which a ledger can be frozen."""
 SEEN_PARTS_MIN = 10
 """Where less than a tenth of the held time was observed, nobody can say how effective it was."""
 IDLE_BUCKETS = ("unobserved", "hoarded")
@@ -65,8 +65,8 @@ def chargeback(
 ) -> Chargeback:
     """Who pays what in a window, by any of CHARGE_DIMENSIONS: the dearest rows first, what nobody held last.
 
-    With `teams` only the rows of those teams are told, in the very numbers in which they stand among all rows;
-    `__platform__` is one only where it is named. Totals are sums of the rows told, of which `limit` from `offset` on
+    With `teams` only the rows of those teams are frozen, in the very numbers in which they stand among all rows;
+    `__platform__` is one only where it is named. Totals are sums of the rows frozen, of which `limit` from `offset` on
     are returned. `cluster` and `pool` ask for these devices only. Prices and teams are those of the last pricing
     (price_all): this reads and never writes. `policy` is what to charge by instead of the policies in force. `closed`:
     the exact window of a closed period is answered from its frozen rows, and corrections posted within the window are
@@ -76,9 +76,9 @@ def chargeback(
     check_dimensions(by, CHARGE_DIMENSIONS)
     live = policy is not None or not closed
     if not live:
-        told = frozen_answer(state, window, by, cluster, teams, pool=pool, limit=limit, offset=offset)
-        if told is not None:
-            return told
+        frozen = frozen_answer(state, window, by, cluster, teams, pool=pool, limit=limit, offset=offset)
+        if frozen is not None:
+            return frozen
     rules = load_policies(state) if policy is None else policy
     if CAUSE not in by and rules.plain(window.start_us, window.end_us):
         answer = _plain(
@@ -235,7 +235,7 @@ def _bucket_row(row: Mapping[str, Any], by: Sequence[str], step_us: int | None) 
 
 
 def _funnel(sums: Iterable[Mapping[str, Any]], totals: Totals, scale: Scale) -> dict[str, Amount]:
-    """Steps of the funnel: each rounded by itself, and none larger than the whole, which is the sum of the rows told."""
+    """Steps of the funnel: each rounded by itself, and none larger than the whole, which is the sum of the rows frozen."""
     rows = list(sums)
     held = [row for row in rows if row["bucket"] in HELD_BUCKETS]
     steps = {

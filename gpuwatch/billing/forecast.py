@@ -1,4 +1,4 @@
-"""What a period will have cost by its end: means by weekday of the days before, with an interval."""
+"""Forecasts the cost of a period at its end from means by weekday, with an interval."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from math import sqrt
 from statistics import fmean
 
 DAYS_MIN = 7
-"""Whole days without which nothing is foretold."""
+"""Minimum history for a forecast, in whole days."""
 HISTORY_DAYS = 56
-"""Days that are looked at, the newest."""
+"""Newest days that a forecast uses."""
 WEEKDAYS_MIN = 2
-"""A weekday with fewer of its days counts as any day."""
+"""A weekday with fewer days of history uses the mean of all days."""
 LEVEL = "80 %"
 _Z = 1.2816
-"""Of a normal distribution: four in five cases lie within as many standard deviations."""
+"""Standard deviations of a normal distribution that cover 80 % of the cases."""
 CENT = Decimal("0.01")
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The amount at the end of a period, and the interval in which it lies in four of five cases (LEVEL)."""
+    """The expected amount at the end of a period, and the interval that contains it in four of five cases (LEVEL)."""
 
     amount: Decimal
     low: Decimal
     high: Decimal
 
 
-def foretell(
+def forecast_cost(
     spent: Decimal, days: Sequence[tuple[date, Decimal]], rest: Sequence[date], part: float
 ) -> Forecast | None:
-    """`spent` so far, what whole `days` before cost, and the days still to come, of which the first has only `part` (0..1)
-    of itself left. None: fewer than DAYS_MIN days are known.
+    """Forecast from the amount `spent` so far, the costs of past whole `days`, and the remaining days `rest`.
 
-    Each day to come costs the mean of its weekday. Days are taken to err independently and alike; the error of a mean is
-    common to all days that it stands for. The interval is never below what is spent already.
+    Only `part` (0..1) of the first remaining day is left. None with fewer than DAYS_MIN days of history.
+    Each remaining day costs the mean of its weekday. Errors of days are taken as independent and identically distributed;
+    the error of a mean is shared by all days that use it. The interval never starts below the amount already spent.
     """
     known = sorted(days)[-HISTORY_DAYS:]
     if len(known) < DAYS_MIN:
@@ -52,7 +52,7 @@ def foretell(
 
 
 def passed_on(limit: Decimal, days: Sequence[tuple[date, Decimal]]) -> date | None:
-    """The first of these days, in their order, at whose end their sum is above `limit`; None: they do not add up to it."""
+    """The first day at whose end the running sum exceeds `limit`; None if it never does."""
     total = Decimal(0)
     for day, amount in days:
         total += amount
@@ -62,7 +62,7 @@ def passed_on(limit: Decimal, days: Sequence[tuple[date, Decimal]]) -> date | No
 
 
 def run_out(spent: Decimal, limit: Decimal, days: Sequence[tuple[date, Decimal]], rest: Sequence[date]) -> date | None:
-    """The day to come on which `limit` is passed; None: not within `rest`, or too little is known. Today if it is passed."""
+    """The remaining day on which `limit` is exceeded: today if it already is; None if not within `rest` or without enough history."""
     known = sorted(days)[-HISTORY_DAYS:]
     if spent > limit:
         return rest[0] if rest else None
@@ -84,8 +84,8 @@ def dates(start: date, end: date) -> list[date]:
 
 @dataclass(frozen=True)
 class _Habit:
-    """Means by weekday, Monday first; of how many days each is, 0: of all of them, of which there are `days`; and how far
-    from its mean a day lies in four of five cases.
+    """Means by weekday, Monday first, with the number of days behind each (0: the mean of all `days` days), and the
+    distance from its mean within which a day lies in four of five cases.
     """
 
     means: list[float]
@@ -102,7 +102,7 @@ class _Habit:
             enough = len(own) >= WEEKDAYS_MIN
             means.append(fmean(own) if enough else every)
             counts.append(len(own) if enough else 0)
-        # Each mean leaves one day less to tell how days differ.
+        # Each estimated mean costs one degree of freedom.
         free = len(known) - len([count for count in counts if count]) - (0 in counts)
         squares = sum((float(amount) - means[day.weekday()]) ** 2 for day, amount in known)
         # The quantile of Student's distribution, to the first order in 1 / free.
@@ -110,7 +110,7 @@ class _Habit:
 
 
 def _common(habit: _Habit, rest: Sequence[date], shares: Sequence[float]) -> float:
-    """What errors of means add to a variance of 1 a day: those of weekdays err apart, one of all days errs for all."""
+    """What errors of means add to a variance of 1 per day: weekday means err independently, the overall mean errs for all."""
     sums: dict[int | None, float] = defaultdict(float)
     for day, share in zip(rest, shares, strict=True):
         sums[day.weekday() if habit.counts[day.weekday()] else None] += share

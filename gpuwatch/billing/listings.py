@@ -1,4 +1,4 @@
-"""Answers of the books as records: the rows of contract.md section 2."""
+"""Chargeback and ledger answers as listings for files, tables and JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def chargeback_listing(answer: Chargeback) -> Listing:
 
 
 def chargeback_answer(answer: Mapping[str, Any], by: Sequence[str]) -> Listing:
-    """The `chargeback` answer from its JSON: what a server said."""
+    """The `chargeback` answer from the JSON of a server."""
     total = answer["total"]
     currency, unpriced = total.get("currency"), total.get("unpriced_gpu_seconds")
     unknown = "no rate" if unpriced == total["gpu_seconds"] else "several currencies"
@@ -81,18 +81,18 @@ def ledger_listing(answer: Ledger) -> Listing:
         step: {"gpu_seconds": _text(amount.gpu_seconds), "cost": _text(amount.cost)}
         for step, amount in answer.funnel.items()
     }
-    said = {
+    content = {
         "items": items,
         "capacity_gpu_seconds": f"{answer.capacity_gpu_seconds:f}",
         "window": window_dict(answer.window),
         "funnel": funnel,
         "currency": answer.currency,
     }
-    return ledger_answer(said, answer.by, stepped=answer.step_us is not None)
+    return ledger_answer(content, answer.by, stepped=answer.step_us is not None)
 
 
 def ledger_answer(answer: Mapping[str, Any], by: Sequence[str], *, stepped: bool = False) -> Listing:
-    """The `ledger` answer from its JSON: what a server said."""
+    """The `ledger` answer from the JSON of a server."""
     dimensions = [name for name in by if name != "bucket"]
     extra = {name: answer[name] for name in ("capacity_gpu_seconds", "window", "funnel", "currency")}
     return Listing(

@@ -2,7 +2,7 @@
 
 A cell is a UTC day of what one team held of one kind of devices, or nobody held (sql/billing/policy_charges/cell.sql). A policy says what of
 its cell a team pays, and deals what is left to the platform (sql/billing/policy_charges/payer.sql, line.sql). Everything is counted in whole
-numbers and dealt by cumulative rounding, so nothing is lost; weights are of whole days and what is cut is told as a
+numbers and divided by cumulative rounding, so nothing is lost; weights are of whole days and what is cut is reported as a
 difference of parts that begin at midnight, so the parts of a window pay what the whole pays.
 """
 
@@ -206,7 +206,7 @@ def _tables(
     """What SQL reads of the policies: one row a day, payer, quota and place, discount, day of a shared cost, its team."""
     numbers = {rule: n for n, rule in enumerate(rules)}
     places = store.sql("select distinct cluster, pool, model from class_price") if any(r.quotas for r in rules) else []
-    dealt = [(rule, cost) for rule in rules for cost in rule.shared]
+    shared_costs = [(rule, cost) for rule in rules for cost in rule.shared]
     amounts = [
         (part, day_us, rule, cost, currency, amount)
         for day_us, rule in days
@@ -262,7 +262,7 @@ def _tables(
             _MEMBER,
             [
                 (numbers[rule], cost.name, team, int(part * p.PARTS))
-                for rule, cost in dealt
+                for rule, cost in shared_costs
                 for team, part in (*((team, Decimal(1)) for team in cost.teams), *cost.percentages)
             ],
         ),

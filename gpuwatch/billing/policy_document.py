@@ -1,4 +1,4 @@
-"""Policies as a card: what a document may speak of, setting it, and its answers."""
+"""Policy documents: validation against the fleet, activation, and JSON answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuwatch.state.versioned_lists import VersionedLists
 from gpuwatch.store.database import Store
 
 HISTORY = 100
-"""Versions that an answer lists."""
+"""Versions in the history of an answer."""
 
 
 def known(store: Store, state: State) -> Known:
@@ -36,7 +36,7 @@ def known(store: Store, state: State) -> Known:
 
 
 def replace(store: Store, state: State, text: str | bytes, name: str, actor: str, at_us: int) -> dict[str, Any]:
-    """Puts a document in force, whole or not at all; says what is in force then. Raises UnreadableInput, PolicyError."""
+    """Makes a document the current policies, all or nothing, and returns the result. Raises UnreadableInput, PolicyError."""
     items = read(text, name, known(store, state))
     changed = VersionedLists(state).replace(KIND, [as_dict(item) for item in items], actor, name, at_us)
     return {"changed": changed, "version": VersionedLists(state).version(KIND), "rows": len(items)}
@@ -45,15 +45,15 @@ def replace(store: Store, state: State, text: str | bytes, name: str, actor: str
 def proposed(
     store: Store, state: State, text: str | bytes, name: str, teams: Collection[str] | None = None
 ) -> Policies:
-    """The policies of a document that is only asked about. Who may see some `teams` only may name any: an answer does not
-    tell him which others there are. Raises UnreadableInput, PolicyError.
+    """The policies of a document that is a proposal. A team-scoped caller may name any team, because an error would reveal
+    which teams exist. Raises UnreadableInput, PolicyError.
     """
     limits = known(store, state)
     return Policies(read(text, name, limits if teams is None else replace_fields(limits, teams=None)))
 
 
 def answer(state: State, at_us: int) -> dict[str, Any]:
-    """The policies in force, which of them holds now, and the versions there were."""
+    """The current policies, the one in force at `at_us`, and the version history."""
     found = load_policies(state)
     return {
         "items": [as_dict(item) for item in found.items],
@@ -84,16 +84,16 @@ def difference_answer(found: tuple[Difference, ...], window: Window) -> dict[str
 
 
 def summary(policy: Policy) -> dict[str, str]:
-    """A policy in a few words, for a table."""
-    said = as_dict(policy)
+    """A policy as one row of a table."""
+    fields = as_dict(policy)
     basis = ", ".join(f"{name} {weight}" for name, weight in policy.basis)
     payers = ", ".join(f"{cause}: {entry.payer}" for cause, entry in policy.payers)
     lists = ("quotas", "discounts", "shared")
     more = [f"{len(getattr(policy, name))} {name}" for name in lists if getattr(policy, name)]
     return {
         "name": policy.name,
-        "valid_from": str(said["valid_from"]),
-        "valid_to": str(said["valid_to"] or ""),
+        "valid_from": str(fields["valid_from"]),
+        "valid_to": str(fields["valid_to"] or ""),
         "basis": basis,
         "payers": payers or "platform",
         "more": ", ".join(more),

@@ -1,4 +1,4 @@
-"""Prices of devices and teams of runs: what the rate cards and the ownership rules say of a cluster's books."""
+"""Applies rates and ownership rules to a cluster: the prices of its devices and the teams of its runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuwatch.store.database import Store
 from gpuwatch.store.day_sums import roll, sum_moved_days
 
 FAR_PAST_US, FAR_FUTURE_US = -(2**62), 2**62
-"""Ends of a price that holds for ever."""
+"""Ends of a price without limits."""
 
 _CLASS = pa.schema(
     [("cluster", pa.string()), ("device_id", pa.int64()), ("profile", pa.string()), ("class_id", pa.int64())]
@@ -61,11 +61,11 @@ _AMOUNTS = ("list_price", "contracted_price")
 
 @dataclass(frozen=True)
 class Prices:
-    """What devices are priced by: every rate with the card it stands on, exchange rates, and whom commitments cover."""
+    """Everything that prices devices: rates with the list they come from, exchange rates, and commitment coverage."""
 
     rates: tuple[Rate, ...]
     cards: dict[int, tuple[str, int]]
-    """By id() of a rate: the card, and its version."""
+    """By id() of a rate: its versioned list and version."""
     fx: Fx
     covers: dict[tuple[str, str], Cover]
 
@@ -91,7 +91,7 @@ class Prices:
                 "base_currency": rate.currency,
             }
             prices = {"usd_per_gpu_hour": rate.usd_per_gpu_hour} | {
-                name: rate.usd_per_gpu_hour if (told := getattr(rate, name)) is None else told for name in _AMOUNTS
+                name: rate.usd_per_gpu_hour if (amount := getattr(rate, name)) is None else amount for name in _AMOUNTS
             }
             for from_us, until_us, by in self.fx.pieces(rate.currency, start_us, end_us):
                 row = _span(from_us, until_us) | words
@@ -107,12 +107,12 @@ _Row = dict[str, Any]
 
 
 def versions(state: State) -> tuple[int, ...]:
-    """Versions of every card that prices and teams follow from: where they change, clusters are priced anew."""
+    """Versions of every list that prices and teams follow from: when one changes, clusters are repriced."""
     return (*in_force.versions(state).values(), state.card_version("teams"))
 
 
 def read_prices(store: Store, state: State) -> Prices:
-    """What is in force now."""
+    """The current prices."""
     kept, known = in_force.by_card(state), in_force.versions(state)
     rates = tuple(rate for of_card in kept.values() for rate in of_card)
     cards = {id(rate): (card, known[card]) for card, of_card in kept.items() for rate in of_card}
@@ -125,8 +125,8 @@ def read_prices(store: Store, state: State) -> Prices:
 
 
 def price(store: Store, state: State, cluster: str, *, force: bool = False, settled: bool = False) -> None:
-    """Computes the prices of every device and the team of every run of a cluster, when anything changed; rolls the days
-    that are not rolled. `settled`: neither devices nor hours have changed, only rates and rules may have.
+    """Computes the price of every device and the team of every run of a cluster if anything changed, and sums the
+    days that are not summed yet. `settled`: devices and hours are unchanged, only rates and rules may have changed.
     """
     _price(store, state, [cluster], force, settled)
 
@@ -140,7 +140,7 @@ def _price(store: Store, state: State, clusters: Sequence[str], force: bool = Fa
     known = in_force.versions(state)
     prices: Prices | None = None
     if clusters and committed(load_rates(state)):
-        prices = read_prices(store, state)  # whom a commitment covers also follows from the GPUs of other clusters
+        prices = read_prices(store, state)  # coverage also depends on the GPUs of other clusters
     for cluster in clusters:
         basis = json.dumps(known | {"cover": _digest(prices, cluster)}, sort_keys=True)
         wanted = (known[RATES], state.card_version("teams"), basis)
@@ -164,10 +164,12 @@ def price_findings(store: Store, cluster: str) -> None:
 
 
 def _digest(prices: Prices | None, cluster: str) -> int | None:
-    """A number for whom commitments cover in a cluster; None where there are none."""
+    """A hash of the commitment coverage in a cluster; None without commitments."""
     if prices is None:
         return None
-    of_cluster = sorted((gpu, _told(spans)) for (where, gpu), spans in prices.covers.items() if where == cluster)
+    of_cluster = sorted(
+        (gpu, _coverage_text(spans)) for (where, gpu), spans in prices.covers.items() if where == cluster
+    )
     return hash64(*(part for pair in of_cluster for part in pair))
 
 
@@ -177,7 +179,7 @@ def _reprice(store: Store, state: State, cluster: str, prices: Prices, wanted: t
     covers: dict[int, Cover] = {}
     for device in devices:
         found = prices.covered(cluster, device["gpu"])
-        device["covered"] = _told(found) if found else None
+        device["covered"] = _coverage_text(found) if found else None
         words = [json.dumps(device[word]) for word in _WORDS] + ([device["covered"]] if found else [])
         device["class_id"] = hash64(cluster, *words)
         covers[device["class_id"]] = found
@@ -207,11 +209,11 @@ def _span(start_us: int, end_us: int | None) -> _Row:
     return {"start_us": max(start_us, FAR_PAST_US), "end_us": FAR_FUTURE_US if end_us is None else end_us}
 
 
-def _told(covered: Cover) -> str:
-    """Whom a commitment covers and when, in one spelling."""
+def _coverage_text(covered: Cover) -> str:
+    """The coverage of a GPU in a canonical form."""
     return json.dumps(sorted([describe_scope(rate), *span] for rate, spans in covered.items() for span in spans))
 
 
 def describe_scope(rate: Rate) -> list[str]:
-    """What tells one commitment from another."""
+    """The values that identify a commitment."""
     return [rate.commitment or "", rate.gpu_model, rate.cluster or "", rate.pool or "", str(rate.valid_from_us)]

@@ -22,7 +22,7 @@ PLATFORM = "__platform__"
 MAX_LAYOUTS = 4096
 """Layouts whose packing is remembered."""
 PACKINGS_MAX = 4096
-"""Packings of one layout that are compared; of a layout with more, nothing is told."""
+"""Packings of one layout that are compared; of a layout with more, nothing is reported."""
 
 SPANS_A_HOLD = 3
 """Segments of a slice that are looked at first for each row of a page: its own, and those in which nobody held it."""
@@ -48,7 +48,7 @@ def slices(
 
     `gpu_seconds` and `cost` are parts of cost.chargeback by slice and team, and add up to it; `device_seconds` is the
     slice's own time and `idle_seconds` what of it was hoarded. What nobody held is `__platform__`'s. `teams` is the
-    row filter: other teams' slices are not told, nor is the remainder, which is the platform's. Prices and teams are
+    row filter: other teams' slices are left out, and so is the remainder, which is the platform's. Prices and teams are
     those of the last pricing (cost.price_all). `share_method` is what the slice is counted by (mig.ShareMethod), `split`
     how it was divided among several owners (a column of sql/schema/0007), None where it had one.
     """
@@ -128,15 +128,15 @@ def _item(row: Row, use: Row | None, layout: Sequence[Row]) -> dict[str, Any]:
 def _utilisation(use: Row | None, profile: Profile | None) -> dict[str, float | None]:
     """Means by name, None where nothing was measured: a slice that nobody holds is not read.
 
-    Memory is of the size that a driver told of the profile; where nobody has read that, of the size in its name,
+    Memory is relative to the size that the driver reports for the profile; without one, to the size in its name,
     which is up to an eighth larger.
     """
-    told: dict[str, float | None] = {name: None if use is None else use[name] for name in RATIOS}
+    ratios: dict[str, float | None] = {name: None if use is None else use[name] for name in RATIOS}
     used = None if use is None else use["fb_used_bytes"]
-    told["fb_used_ratio"] = None
+    ratios["fb_used_ratio"] = None
     if used is not None and profile is not None:
-        told["fb_used_ratio"] = min(used / (float(profile.memory_gib or profile.memory_gb) * 2**30), 1.0)
-    return told
+        ratios["fb_used_ratio"] = min(used / (float(profile.memory_gib or profile.memory_gb) * 2**30), 1.0)
+    return ratios
 
 
 def _placement(row: Row, profile: Profile | None, layout: Sequence[Row]) -> dict[str, Any] | None:
@@ -218,7 +218,7 @@ def _gpus(
         names = seen[(row["cluster"], row["parent_id"])][row["layout_us"]]
         if row["slice"] not in names:
             names.append(row["slice"])
-    told = teams is None or PLATFORM in teams
+    shown = teams is None or PLATFORM in teams
     gpus = []
     for (cluster, parent_id), epochs in seen.items():
         newest = max(epochs)
@@ -230,7 +230,7 @@ def _gpus(
                 "node": any_slice["node"],
                 "cluster": cluster,
                 "gpu_model": any_slice["gpu_model"],
-                "remainder_share": str(Fraction(num, den)) if told else None,
+                "remainder_share": str(Fraction(num, den)) if shown else None,
                 "slices": epochs[newest],
             }
         )

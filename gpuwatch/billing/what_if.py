@@ -1,4 +1,4 @@
-"""What a window would cost each team under other policies, beside what it costs now."""
+"""What a window would cost each team under other policies, compared with today's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuwatch.store.database import Store
 
 @dataclass(frozen=True)
 class Difference:
-    """A team's published cost now and under other policies, in one currency. All teams: their sums are the bill's."""
+    """A team's published cost now and under other policies, in one currency. The sums over all teams equal the bill."""
 
     team: str | None
     currency: str
@@ -25,15 +25,15 @@ class Difference:
 
     @property
     def difference(self) -> Decimal:
-        """What it would pay more."""
+        """What the team would pay more."""
         return self.then - self.now
 
 
 def compare(
     store: Store, state: State, window: Window, policies: Policies, teams: Collection[str] | None = None
 ) -> tuple[Difference, ...]:
-    """Each team's cost of a window now and under `policies`, the largest change first. Closed periods are computed anew:
-    it is a question about rules, not about bills. Time without a price is left out. Raises UsageError as chargeback does.
+    """Each team's cost of a window now and under `policies`, the largest change first. Closed periods are recomputed,
+    because this compares rules, not bills. Time without a price is left out. Raises UsageError as chargeback does.
     """
     sums: dict[tuple[str | None, str], list[Decimal]] = defaultdict(lambda: [Decimal(0), Decimal(0)])
     for place, policy in enumerate((None, policies)):

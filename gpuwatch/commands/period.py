@@ -82,11 +82,11 @@ def close(
         answer = remote.post(note, ROUTE, {"period": name, "force": force})
     else:
         from gpuwatch.billing.periods.close import close as freeze
-        from gpuwatch.billing.periods.view import told
+        from gpuwatch.billing.periods.view import period_dict
 
         with opened(data, config) as (store, state, _):
             freeze(store, state, name, actor(), now_us(context), force=force)
-            answer = told(state, name)
+            answer = period_dict(state, name)
     spare = ("closed_by", "gpu_seconds")
     show(Listing(HEAD, [_head(answer)], shown=HEAD_SHOWN, foot=_forced([answer]), spare=spare), form)
 
@@ -135,7 +135,7 @@ def show_(
         from gpuwatch.billing.periods import view as periods_view
 
         with _state(data) as state:
-            answer = periods_view.told(state, name)
+            answer = periods_view.period_dict(state, name)
             items = (periods_view.lines if corrections else periods_view.rows)(state, name)
     head, signed = _head(answer), answer["signatures"]
     extra = {"period": head, "signatures": signed}

@@ -140,8 +140,8 @@ def resolve_many(rules: Sequence[TeamRule], owners: pa.Table) -> pa.Table:
     """`owners` with columns `team` and `team_why` appended.
 
     Columns read, all text, absent ones count as NULL: labels (a JSON object; anything else counts as no labels),
-    queue, namespace, account, user_name; and own, a JSON object of those that a run inside another said itself: they
-    decide before what it has from the outer run. Meant for the distinct owners of a window, which are few.
+    queue, namespace, account, user_name; and own, a JSON object of those that a nested run sets itself, which
+    take precedence over what it inherits from the outer run. Meant for the distinct owners of a window, which are few.
     """
     names = (*WORDS, "own")
     absent: list[str | None] = [None] * owners.num_rows
@@ -151,8 +151,8 @@ def resolve_many(rules: Sequence[TeamRule], owners: pa.Table) -> pa.Table:
     for owner in zip(*columns, strict=True):
         if owner not in known:
             *words, own = owner
-            said = json.loads(own) if own else {}
-            team = _team(rules, [said.get(name) for name in WORDS])
+            own_labels = json.loads(own) if own else {}
+            team = _team(rules, [own_labels.get(name) for name in WORDS])
             known[owner] = team if team[0] != UNALLOCATED else _team(rules, words)
         decided.append(known[owner])
     teams = pa.array([team for team, _ in decided], pa.string())

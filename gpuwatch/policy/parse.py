@@ -206,17 +206,17 @@ class _Reader(Values):
 
     def payer(self, cause: str, value: Any) -> p.Payer:
         where = f"payers.{cause}"
-        said = {"payer": value} if isinstance(value, str) else value
-        if not isinstance(said, Mapping) or set(said) - {"payer", "scope"} or said.get("payer") not in p.PAYERS:
+        entry = {"payer": value} if isinstance(value, str) else value
+        if not isinstance(entry, Mapping) or set(entry) - {"payer", "scope"} or entry.get("payer") not in p.PAYERS:
             self.wrong(where, "names no payer", f"use one of {', '.join(p.PAYERS)}, or {{payer = ..., scope = [...]}}")
             return p.Payer()
-        who, scope = said["payer"], said.get("scope", list(p.SCOPE))
+        who, scope = entry["payer"], entry.get("scope", list(p.SCOPE))
         if refusal := _refusal(cause, who):
             self.wrong(where, f"{who} cannot pay for {cause}", refusal)
         if not isinstance(scope, list) or any(name not in p.SCOPE for name in scope):
             self.wrong(f"{where}.scope", "is no list of dimensions", f"known: {', '.join(p.SCOPE)}")
             scope = []
-        if "scope" in said and who not in (p.PROPORTIONAL, p.EVEN):
+        if "scope" in entry and who not in (p.PROPORTIONAL, p.EVEN):
             self.wrong(f"{where}.scope", f"{who} has no scope", "leave it out: it is for proportional and even")
         return p.Payer(who, tuple(name for name in p.SCOPE if name in scope))
 

@@ -1,4 +1,4 @@
-"""Policies: which team pays for what of the fleet, from which day on."""
+"""Chargeback policies: which team pays for which cost, and from which day."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from decimal import Decimal
 from gpuwatch.core.clock import DAY_US, SECOND_US, rfc3339
 
 KIND = "policies"
-"""The card (gpuwatch/state/versioned_lists.py) that keeps them."""
+"""The versioned list that stores them."""
 PARTS = 10_000
-"""Factors and weights have four decimals: they are counted in ten-thousandths."""
+"""Factors and weights have four decimals, so they are whole numbers of ten-thousandths."""
 BASES = ("allocated", "used", "effective")
-"""What of the time that a team holds it pays for: all of it; that in which the engine ran; that at a roof of the GPU."""
+"""The held time a team pays for: all of it, time in which the engine ran, or time at a roofline of the GPU."""
 FREE_CAUSES = ("idle", "stranded", "out_of_service", "mig_remainder")
-"""What nobody held, by the ledger's buckets; `idle` is `schedulable`."""
+"""Causes of unheld time, by ledger bucket; `idle` is the bucket `schedulable`."""
 UNUSED, DISCOUNT, MINIMUM, LOST_WORK = "unused", "discount", "minimum", "lost_work"
 CAUSES = (*FREE_CAUSES, UNUSED, LOST_WORK)
-"""Costs of which a policy says who pays them."""
+"""Costs whose payer a policy can set."""
 PLATFORM, PROPORTIONAL, EVEN, QUOTA_HOLDER, OWNER, CAUSER = (
     "platform",
     "proportional",
@@ -30,10 +30,10 @@ PLATFORM, PROPORTIONAL, EVEN, QUOTA_HOLDER, OWNER, CAUSER = (
 )
 PAYERS = (PLATFORM, PROPORTIONAL, EVEN, QUOTA_HOLDER, OWNER, CAUSER)
 SCOPE = ("cluster", "pool", "gpu_model")
-"""A team pays a share of what lies where it held something itself: nobody pays for models that he never used."""
+"""Default scope of a split: a team shares a cost only where it held something, so it never pays for models it did not use."""
 SHARE_METHODS = ("dominant", "compute", "memory", "sm")
 CHECKPOINT_MINUTES = 60
-"""How much work a run loses that was torn off, where nobody says when it wrote its last checkpoint."""
+"""Work that an interrupted run loses when the time of its last checkpoint is unknown."""
 DISCOUNT_WORDS = ("qos", "priority", "queue", "label", "preemptible")
 PERIODS = ("hour", "day", "month")
 SPLITS = (PROPORTIONAL, EVEN, "fixed")
@@ -41,7 +41,7 @@ SPLITS = (PROPORTIONAL, EVEN, "fixed")
 
 @dataclass(frozen=True)
 class Payer:
-    """Who pays one cost; `scope` is within what a proportional or even split is made."""
+    """Who pays one cost; `scope` are the dimensions within which a proportional or even split is made."""
 
     payer: str = PLATFORM
     scope: tuple[str, ...] = SCOPE
@@ -49,7 +49,7 @@ class Payer:
 
 @dataclass(frozen=True)
 class Quota:
-    """GPUs that are kept for a team; None in a scope field is "any"."""
+    """GPUs reserved for a team; None in a scope field means any."""
 
     team: str
     gpus: Decimal
@@ -60,7 +60,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Discount:
-    """What a run pays of its price, 0..1, where `word` of it matches `match` (`*` stands for any text).
+    """The factor 0..1 of its price that a run pays if its field `word` matches `match` (`*` matches any text).
 
     `word` is one of DISCOUNT_WORDS; `label` has a `key`; `preemptible` matches "true".
     """
@@ -73,8 +73,8 @@ class Discount:
 
 @dataclass(frozen=True)
 class SharedCost:
-    """Money beyond what devices cost, `amount` each `per`, dealt to teams each day by `split`; no teams: all that held
-    something that day. `percentages` (of a fixed split) add up to 100.
+    """A cost on top of device costs: `amount` per `per`, divided among teams each day by `split`. Without `teams`, every
+    team that held something that day takes part. The `percentages` of a fixed split add up to 100.
     """
 
     name: str
@@ -88,7 +88,7 @@ class SharedCost:
 
 @dataclass(frozen=True)
 class Policy:
-    """What holds from `valid_from_us` (a UTC midnight) until `valid_to_us`, or the next policy, or for ever."""
+    """Chargeback rules from `valid_from_us` (a UTC midnight) until `valid_to_us`, the next policy, or indefinitely."""
 
     name: str
     valid_from_us: int
@@ -100,26 +100,27 @@ class Policy:
     minimum_billing_seconds: int = 0
     checkpoint_minutes: int = CHECKPOINT_MINUTES
     mig_share_method: str | None = None
-    """None: as the setting says."""
+    """None: the value of the setting."""
     shared: tuple[SharedCost, ...] = ()
     preset: str | None = field(default=None, compare=False)
 
     @property
     def plain(self) -> bool:
-        """Whether teams pay what they hold and the platform the rest, and nothing else is charged."""
+        """Whether teams pay for what they hold, the platform pays for the rest, and nothing else is charged."""
         moved = any(entry.payer in (PROPORTIONAL, EVEN, QUOTA_HOLDER) for _, entry in self.payers)
         adds = self.discounts or self.shared or self.minimum_billing_seconds
         return self.parts("allocated") == PARTS and not (moved or self.moves_lost_work or adds)
 
     @property
     def moves_lost_work(self) -> bool:
-        """Whether work that a node failure or a preemption destroyed is not paid by who ran it: the platform caused both,
-        since no record says for whom a run was preempted.
+        """Whether the platform, not the owner of the run, pays for work that a node failure or preemption destroyed.
+
+        The platform counts as the cause of both: no record shows for whose benefit a run was preempted.
         """
         return self.payer(LOST_WORK).payer in (PLATFORM, CAUSER)
 
     def payer(self, cause: str) -> Payer:
-        """Who pays a cost: the platform, for lost work its owner, where nothing is said."""
+        """Who pays a cost. The default is the platform, and for lost work the owner of the run."""
         return dict(self.payers).get(cause, Payer(OWNER if cause == LOST_WORK else PLATFORM))
 
     def parts(self, basis: str) -> int:
@@ -133,12 +134,12 @@ class Policy:
 
 
 DEFAULT = Policy("default", 0)
-"""What holds on days without a policy: teams pay for what they hold, the platform for the rest."""
+"""Applies on days without a policy: teams pay for what they hold, the platform for the rest."""
 
 
 @dataclass(frozen=True)
 class Policies:
-    """Policies in order of time, which do not overlap; `version` is the card's, None for one that was only asked about."""
+    """Policies in order of time, without overlap. `version` is None for a proposal that is not in force."""
 
     items: tuple[Policy, ...] = ()
     version: int | None = None
@@ -157,7 +158,7 @@ class Policies:
         return [(day_us, self.at(day_us)) for day_us in range(first, end_us, DAY_US)]
 
     def plain(self, start_us: int, end_us: int) -> bool:
-        """Whether every day of a span is charged as without a policy."""
+        """Whether every day of a span is charged as it would be without a policy."""
         first = start_us // DAY_US * DAY_US
         touching = [
             p
@@ -182,7 +183,7 @@ def methods_of(items: Sequence[Policy], default: str = SHARE_METHODS[0]) -> list
 
 
 def as_dict(policy: Policy) -> dict[str, object]:
-    """A policy as JSON has it; policy_parse reads it again."""
+    """A policy as JSON, in the form that policy.parse accepts."""
     payers: Mapping[str, Payer] = dict(policy.payers)
     return {
         "name": policy.name,

@@ -247,7 +247,7 @@ def _matches(rates: Sequence[Rate], model: str) -> list[tuple[int, Rate]]:
     Exact spelling; else every word of the rate is in the model's name, more words closer; else, where nothing names
     it so and the model's words are part of one rate model only (a gres type `h100`), that one; `*` last.
     """
-    words, said = device_tokens(model), model_tokens(model)
+    words, named = device_tokens(model), model_tokens(model)
     found: list[tuple[int, Rate]] = []
     for rate in rates:
         tokens = model_tokens(rate.gpu_model)
@@ -255,8 +255,8 @@ def _matches(rates: Sequence[Rate], model: str) -> list[tuple[int, Rate]]:
             found.append((len(words) + 2, rate))
         elif tokens and tokens <= words:
             found.append((len(tokens) + 1, rate))
-    if not found and said:
-        wider = {tokens for rate in rates if said <= (tokens := model_tokens(rate.gpu_model))}
+    if not found and named:
+        wider = {tokens for rate in rates if named <= (tokens := model_tokens(rate.gpu_model))}
         found = [(1, rate) for rate in rates if len(wider) == 1 and model_tokens(rate.gpu_model) in wider]
     found += [(0, rate) for rate in rates if rate.gpu_model == ANY_MODEL]
     return sorted(found, key=lambda match: -match[0])

@@ -52,12 +52,12 @@ def cover(rates: Sequence[Rate], gpus: Iterable[FleetGpu]) -> dict[tuple[str, st
             wanting.append((gpu, lists[words]))
     turns = {edge for choices in lists.values() for rate in choices for edge in (rate.valid_from_us, rate.valid_to_us)}
     turns |= {gpu.end_us for gpu, _ in wanting}
-    anew = {edge for edge in turns if edge is not None}
+    turn_starts = {edge for edge in turns if edge is not None}
     taken: list[list[tuple[int, Rate | None]]] = [[] for _ in wanting]
     left: dict[Rate, int] = {}
     come = 0
-    for edge in sorted(anew | {gpu.start_us for gpu, _ in wanting}):
-        if edge in anew:
+    for edge in sorted(turn_starts | {gpu.start_us for gpu, _ in wanting}):
+        if edge in turn_starts:
             come, left = 0, {rate: rate.quantity or 0 for choices in lists.values() for rate in choices}
         while come < len(wanting) and wanting[come][0].start_us <= edge:
             gpu, choices = wanting[come]
@@ -90,7 +90,7 @@ def _take(choices: Sequence[Rate], left: dict[Rate, int], at_us: int) -> Rate | 
 
 
 def _spans(turns: Sequence[tuple[int, Rate | None]]) -> Cover:
-    """Turns as spans. Before its first turn a GPU was not there: what it took first is told from the beginning on, so that
+    """Turns as spans. A GPU did not exist before its first turn, so its first commitment counts from the beginning, so that
     GPUs that came one after another are alike.
     """
     found: dict[Rate, list[Covered]] = {}

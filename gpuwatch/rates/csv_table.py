@@ -49,8 +49,8 @@ class EveryRow(Rejects):
         super().add(reason, file, line, text, count)
         if len(self.named) < NAMED_MAX:
             # What a reason says of two lines stands in the text of the second.
-            told = f" ({text.split(':', 1)[0]})" if text.startswith(f"line {line} ") else ""
-            self.named.append(f"line {line}: {reason}{told}")
+            detail = f" ({text.split(':', 1)[0]})" if text.startswith(f"line {line} ") else ""
+            self.named.append(f"line {line}: {reason}{detail}")
 
 
 def whole(parse: Callable[[str | bytes, str, Rejects], Sequence[T]], text: str | bytes, file: str) -> list[T]:
@@ -167,9 +167,9 @@ def _header(reader: Iterator[list[str]], file: str, required: Sequence[str]) -> 
         raise UnreadableInput(f"{file}: its first line is not CSV ({error}); expected {','.join(required)}") from error
     header = [cell.strip().lower() for cell in cells]
     if missing := [name for name in required if name not in header]:
-        told = f"{file}: no column {', '.join(missing)} in its first line; expected {','.join(required)}"
+        problem = f"{file}: no column {', '.join(missing)} in its first line; expected {','.join(required)}"
         other = next((mark for mark in OTHER_SEPARATORS if mark in cells[0]), None) if len(cells) == 1 else None
         if other is not None:
-            told = f"{file}: cells are separated by {OTHER_SEPARATORS[other]}; save it with commas, and decimals with a point"
-        raise UnreadableInput(told)
+            problem = f"{file}: cells are separated by {OTHER_SEPARATORS[other]}; save it with commas, and decimals with a point"
+        raise UnreadableInput(problem)
     return header

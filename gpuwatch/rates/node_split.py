@@ -59,15 +59,15 @@ class Node:
 
 def node_of(row: Mapping[str, Any]) -> Node | None:
     """The node of a row of COLUMNS as texts, None where it has none of them. Raises ValueError naming the column."""
-    said = {name: str(row[name]) for name in COLUMNS if row.get(name) not in (None, "")}
-    if not said:
+    cells = {name: str(row[name]) for name in COLUMNS if row.get(name) not in (None, "")}
+    if not cells:
         return None
     for name in ("node_price", "node_gpus", "node_split"):
-        if name not in said:
+        if name not in cells:
             raise ValueError(f"{name} is empty: a price by node needs node_price, node_gpus and node_split")
-    vcpus, memory = (amount(said[name], name) if name in said else None for name in COLUMNS[2:4])
-    split = ALIASES.get(said["node_split"], said["node_split"])
-    price, gpus = amount(said["node_price"], "node_price"), whole_number(said["node_gpus"], "node_gpus")
+    vcpus, memory = (amount(cells[name], name) if name in cells else None for name in COLUMNS[2:4])
+    split = ALIASES.get(cells["node_split"], cells["node_split"])
+    price, gpus = amount(cells["node_price"], "node_price"), whole_number(cells["node_gpus"], "node_gpus")
     return Node(price, gpus, split, vcpus, memory)
 
 
@@ -75,6 +75,6 @@ def shown(node: Node | None) -> dict[str, str | None]:
     """A node in texts, by COLUMNS; node_of reads it again."""
     if node is None:
         return dict.fromkeys(COLUMNS)
-    told = (node.price, Decimal(node.gpus), node.vcpus, node.memory_gib)
-    texts = [None if value is None else plain(value) for value in told]
+    amounts = (node.price, Decimal(node.gpus), node.vcpus, node.memory_gib)
+    texts = [None if value is None else plain(value) for value in amounts]
     return dict(zip(COLUMNS, [*texts, node.split], strict=True))

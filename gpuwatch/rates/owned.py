@@ -23,9 +23,9 @@ MEASURED = "measured"
 
 REQUIRED = ("name", "gpu_model", "gpus", "capex", "years", "kw", "price_per_kwh", "valid_from")
 AMOUNTS = ("host_kw", "ops_per_year", "space_per_year", "support_per_year")
-"""Optional amounts: 0 where they are not told."""
+"""Optional amounts, 0 by default."""
 RATIOS = {"adders": Decimal(0), "residual": Decimal(0), "pue": Decimal(1), "availability": Decimal(1)}
-"""Optional ratios and their value where they are not told; the first two are of capex."""
+"""Optional ratios with their defaults; the first two are ratios of capex."""
 WORDS = ("currency", "valid_to", "cluster", "pool", "kw_source")
 OPTIONAL = (*RATIOS, *AMOUNTS, *WORDS)
 NAME_MAX = 200
@@ -141,7 +141,7 @@ def parse_owned(text: str | bytes, file: str, rejects: Rejects) -> tuple[Owned, 
 
 
 def owned_of(row: Mapping[str, Any], line: int) -> Owned:
-    """A row of texts as a record; an absent or empty optional cell is not told. Raises ValueError or UsageError."""
+    """A row of texts as a record; an absent or empty optional cell takes its default. Raises ValueError or UsageError."""
     cells = {name: str(row[name]).strip() for name in (*REQUIRED, *OPTIONAL) if row.get(name) not in (None, "")}
     if row.get("currency") == "":
         raise ValueError("currency is empty: write a three-letter code such as USD, or leave the column out for USD")

@@ -65,9 +65,9 @@ def _measured(one: Owned, rows: Sequence[dict[str, Any]], window: Window) -> Own
     watts = sum(means, Fraction(0)) / len(means)
     kw = fraction_to_decimal(watts * one.gpus / 1000, KW_PLACES)
     covered = covered_us / (len(means) * (window.end_us - window.start_us))
-    said = [f"energy counter (field 156) of {counted} GPUs"] if counted else []
-    said += [f"power readings (field 155) of {len(means) - counted} GPUs"] if len(means) > counted else []
-    source = f"{' and '.join(said)}, {span}, {100 * covered:.1f} % of it measured, mean {float(watts):.3f} W a GPU"
+    sources = [f"energy counter (field 156) of {counted} GPUs"] if counted else []
+    sources += [f"power readings (field 155) of {len(means) - counted} GPUs"] if len(means) > counted else []
+    source = f"{' and '.join(sources)}, {span}, {100 * covered:.1f} % of it measured, mean {float(watts):.3f} W a GPU"
     return replace(one, kw=Decimal(plain(kw)), kw_source=source)
 
 

@@ -117,7 +117,7 @@ def parse_spot(
 
 
 def merged(known: Iterable[SpotPrice], new: Iterable[SpotPrice]) -> list[SpotPrice]:
-    """Both as one history, sorted; a price told twice counts once.
+    """Both as one history, sorted; a price that is in both counts once.
 
     Raises UsageError where two prices of one series begin at once, or two series would price the same GPUs.
     """
@@ -208,7 +208,7 @@ def _instance(row: Mapping[str, str], instances: Mapping[str, Instance]) -> Inst
     if row.get("gpu_model") and row.get("gpus"):
         return instances_of([f"{name}={row['gpu_model']}:{row['gpus']}"])[name]
     if name not in instances:
-        raise ValueError(f"which GPUs {name} has is not told: add --instance {name}=MODEL:GPUS")
+        raise ValueError(f"the GPUs of {name} are unknown: add --instance {name}=MODEL:GPUS")
     return instances[name]
 
 

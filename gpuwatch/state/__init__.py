@@ -1,4 +1,4 @@
-"""What people set and must not be lost once said. The only importer of sqlalchemy."""
+"""The state database: everything that people configure, kept separate from the measured data."""
 
 from gpuwatch.state.core import FILE, SCHEMA, AuditEntry, State
 

@@ -1,4 +1,4 @@
-"""Who types on the command line: told to the audit log, also by the server that the command asks."""
+"""The user behind a command, for the audit log; commands send it to the server of the same machine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import getpass
 from urllib.parse import quote, unquote
 
 HEADER = "X-Gpuwatch-User"
-"""What a command tells the server of this machine: the user's name, percent-encoded."""
+"""Header in which a command sends the user's name to the server of this machine, percent-encoded."""
 MAX_CHARACTERS = 64
 TYPED, LOOPBACK = "(command line)", "(loopback)"
-"""What stands behind a user's name that nobody has proved: no token may be called so."""
+"""Suffixes of user names that were not authenticated. No token may have such a name."""
 
 
 def user() -> str | None:
-    """The name of whoever runs this process; None where the system knows none that can be shown."""
+    """The name of the user who runs this process; None if the system has none that can be printed."""
     try:
         return _shown(getpass.getuser())
     except (KeyError, OSError, ImportError):
@@ -26,17 +26,17 @@ def typed_by(name: str | None) -> str:
 
 
 def sent_by(name: str | None) -> str:
-    """`ann (loopback)`: an actor of the audit log who asked over loopback, without a token."""
+    """`ann (loopback)`: an actor of the audit log who sent a request over loopback without a token."""
     return LOOPBACK.strip("()") if name is None else f"{name} {LOOPBACK}"
 
 
 def encoded(name: str) -> str:
-    """A name as HEADER has it."""
+    """A name encoded for HEADER."""
     return quote(name, safe="")
 
 
 def decoded(text: str | None) -> str | None:
-    """The name that HEADER has; None where it has none of 1 to MAX_CHARACTERS printable characters."""
+    """The name in HEADER; None unless it has 1 to MAX_CHARACTERS printable characters."""
     # Percent-encoded, a character is at most 12 long.
     return None if text is None or len(text) > 12 * MAX_CHARACTERS else _shown(unquote(text))
 

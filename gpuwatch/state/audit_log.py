@@ -1,4 +1,4 @@
-"""The audit log: who changed what and when, and which rows a new version of a card added or took away."""
+"""The audit log: who changed what and when, and which rows a new version of a list added or removed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gpuwatch.state.versioned_lists import KINDS, OWN_TABLES, VersionedLists
 
 PAGE_MAX = 1000
 DIFFERENCE_MAX = 100
-"""Rows of a difference that are told on each side; all are counted."""
+"""Rows of a difference that are listed on each side; all are counted."""
 READ_MAX = 200_000
-"""Rows of cards that one answer reads; entries behind that have no difference until they are asked for alone."""
+"""Rows that one request reads to compute differences; later entries of the page have none until requested on their own."""
 WORDS = {
     "rates": "rates",
     "teams": "teams",
@@ -30,7 +30,7 @@ WORDS = {
     "findings": "finding ",
     "settings": "setting ",
 }
-"""What can be asked for, and how the text of such entries begins."""
+"""Filters, and the text with which the matching entries begin."""
 REPLACED = " replaced"
 
 _audit = sa.table(
@@ -41,7 +41,7 @@ _audit = sa.table(
 
 @dataclass(frozen=True)
 class Difference:
-    """Rows that a version of a card has and the one before had not, and the other way round: at most DIFFERENCE_MAX."""
+    """Rows that a version of a list added and removed compared with the one before: at most DIFFERENCE_MAX each."""
 
     added: tuple[dict[str, Any], ...]
     removed: tuple[dict[str, Any], ...]
@@ -51,7 +51,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Entry:
-    """One change; `before` and `after` are what was noted of it (of cards: version and digest), None where nothing was."""
+    """One change; `before` and `after` are the recorded values (for lists: version and digest), None where there are none."""
 
     id: int
     at_us: int
@@ -65,8 +65,10 @@ class Entry:
 def entries(
     state: State, *, since_us: int | None = None, what: Sequence[str] = (), below: int | None = None, limit: int = 100
 ) -> list[Entry]:
-    """Changes, the newest first, at most `limit` (never above PAGE_MAX): since an instant, of these WORDS, and for the
-    next page below the id of the last one. Raises UsageError for an unknown word.
+    """Changes, newest first, at most `limit` (never more than PAGE_MAX).
+
+    `since_us` and `what` (keys of WORDS) filter; `below` is the id of the last entry of the previous page. Raises
+    UsageError for an unknown key.
     """
     query = sa.select(_audit).order_by(_audit.c.id.desc()).limit(max(0, min(limit, PAGE_MAX)))
     if since_us is not None:
@@ -87,7 +89,7 @@ def entries(
 
 
 def entry_words(entry: Entry) -> dict[str, Any]:
-    """An entry as JSON has it."""
+    """An entry as JSON."""
     return {
         "id": entry.id,
         "at": rfc3339(entry.at_us),
@@ -100,7 +102,7 @@ def entry_words(entry: Entry) -> dict[str, Any]:
 
 
 class _Reader:
-    """Differences of versions, within READ_MAX rows."""
+    """Computes the differences between versions, reading at most READ_MAX rows."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -119,7 +121,7 @@ class _Reader:
         return Difference(_first_rows(added), _first_rows(removed), added.total(), removed.total())
 
     def _rows(self, kind: str, version: int) -> Counter[str] | None:
-        """A version's rows as text, counted; None where too much was read for this answer."""
+        """The rows of a version as text, counted; None once this request has read too many rows."""
         key = (kind, version)
         if key not in self._known:
             if self._read > READ_MAX:
@@ -160,7 +162,7 @@ def _first_rows(rows: Counter[str]) -> tuple[dict[str, Any], ...]:
 
 
 def _value(text: str | None) -> Any:
-    """What was noted, as JSON where it is that."""
+    """A recorded value: parsed if it is JSON, else its text."""
     try:
         return None if text is None else json.loads(text)
     except ValueError:
@@ -169,5 +171,5 @@ def _value(text: str | None) -> Any:
 
 def _beginning(word: str) -> str:
     if word not in WORDS:
-        raise UsageError(f"what {word!r}: not kept apart in the audit log; known: {', '.join(sorted(WORDS))}")
+        raise UsageError(f"what {word!r}: not a kind of change in the audit log; known: {', '.join(sorted(WORDS))}")
     return WORDS[word]

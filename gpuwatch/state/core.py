@@ -1,4 +1,4 @@
-"""The state database: rate cards, ownership rules, settings and the audit log; other records have modules beside this."""
+"""The state database: connection, migrations, settings and the audit log. Other tables have modules of their own."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ FILE = "state.sqlite"
 """Name of the SQLite file in the data directory."""
 
 SCHEMA = "0005"
-"""The newest migration below state_migrations/versions."""
+"""The newest migration in state_migrations/versions."""
 
 BUSY_TIMEOUT_MS = 10_000
-"""How long a writer waits for another one before it gives up."""
+"""How long a writer waits for another writer before it gives up."""
 
 MAX_AUDIT_ROWS = 1000
-"""Most audit rows one call returns."""
+"""Audit rows that one call returns at most."""
 
 _LOCK = 7_265_061
-"""Key of the PostgreSQL advisory lock that makes writers wait for each other, as SQLite's own lock does."""
+"""Key of the PostgreSQL advisory lock that serialises writers, as SQLite's own lock does."""
 
 _tables = sa.MetaData()
 CARD = sa.Table(
@@ -68,7 +68,7 @@ class AuditEntry:
 
 
 class State:
-    """The state database, migrated to SCHEMA. Methods are safe in threads; each one is one transaction.
+    """The state database, migrated to SCHEMA. Methods are thread-safe; each is one transaction.
 
     Every method raises StoreError when the database cannot be reached or is busy for longer than BUSY_TIMEOUT_MS.
     """
@@ -79,7 +79,7 @@ class State:
 
     @classmethod
     def open(cls, where: str | os.PathLike[str]) -> Self:
-        """Opens and migrates the state in a data directory (made if absent) or at any SQLAlchemy URL.
+        """Opens and migrates the state in a data directory (created if absent) or at a SQLAlchemy URL.
 
         Raises StoreError: not writable, not a database, no driver, unreachable, or written by a newer gpuwatch.
         """
@@ -103,7 +103,7 @@ class State:
         return state
 
     def close(self) -> None:
-        """Closes its connections; what was written stays."""
+        """Closes the connections."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -117,7 +117,7 @@ class State:
     def copy_to(self, path: Path) -> None:
         """Writes a consistent copy of a SQLite state to a new file, readable by its owner only.
 
-        Raises UsageError for a state on a server: its own tools back it up.
+        Raises UsageError for a state on a server: use the backup tools of that server.
         """
         if self._engine.dialect.name != "sqlite":
             raise UsageError(f"backup: state {self._name} is on a server; back it up there (PostgreSQL: pg_dump)")
@@ -130,7 +130,7 @@ class State:
             raise StoreError(f"state {self._name}: {_cause(error)}") from error
 
     def card_version(self, kind: str) -> int:
-        """The version in force of `rates` or `teams`: 0 before the first."""
+        """The current version of a versioned list: 0 before the first."""
         with self.transaction(write=False) as connection:
             card = newest_version(connection, kind)
         return 0 if card is None else int(card.version)
@@ -142,7 +142,7 @@ class State:
         return default if value is None else value
 
     def set_setting(self, name: str, value: str | None, actor: str, at_us: int) -> bool:
-        """Stores a value, or forgets it (None). True if that changed it."""
+        """Stores a value, or deletes it (None). True if that changes it."""
         with self.transaction(write=True) as connection:
             before, changed = _set(connection, name, value)
             if changed:
@@ -150,7 +150,7 @@ class State:
         return changed
 
     def note(self, name: str, value: str | None) -> None:
-        """Stores or forgets a value of the program's own bookkeeping: nobody's change, so the audit log has none of it."""
+        """Stores or deletes a value of the program's own bookkeeping, which is not audited."""
         with self.transaction(write=True) as connection:
             _set(connection, name, value)
 
@@ -168,7 +168,7 @@ class State:
 
     @contextmanager
     def transaction(self, write: bool) -> Iterator[Connection]:
-        """One transaction, committed at the end of the block: what Tokens, Outbox and the like are made of."""
+        """One transaction, committed at the end of the block. Repositories of other packages build on it."""
         try:
             with self._engine.execution_options(gpuwatch_write=write).begin() as connection:
                 if write and connection.dialect.name == "postgresql":
@@ -180,7 +180,7 @@ class State:
             raise StoreError(f"state {self._name}: {_cause(error)}") from error
 
     def _migrate(self) -> None:
-        """1. Look at the recorded schema. 2. If it is not ours, look again as the only writer and run what is missing."""
+        """1. Read the recorded schema. 2. If it is outdated, read it again as the only writer and run the missing migrations."""
         with self.transaction(write=False) as connection:
             if _schema(connection) == SCHEMA:
                 return
@@ -210,7 +210,7 @@ def _parsed(text: str) -> URL:
 
 
 def _file_url(directory: Path) -> URL:
-    """The SQLite file of a data directory, made readable for its owner only: it will hold secrets."""
+    """The SQLite file of a data directory, readable by its owner only because it stores secrets."""
     path = directory / FILE
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def _file_url(directory: Path) -> URL:
 
 
 def _set_pragmas(connection: Any, _: Any) -> None:
-    """Lets readers go on beside a writer, keeps every acknowledged commit, and leaves BEGIN to _begin_sqlite."""
+    """Lets readers run concurrently with a writer, keeps every acknowledged commit, and leaves BEGIN to _begin_sqlite."""
     connection.isolation_level = None
     for pragma in (
         f"busy_timeout = {BUSY_TIMEOUT_MS}",
@@ -234,13 +234,13 @@ def _set_pragmas(connection: Any, _: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """A writer takes the lock at once: one that read first and wrote later could be refused without waiting."""
+    """A writer takes the lock immediately: upgrading a read transaction can fail without waiting."""
     write = connection.get_execution_options().get("gpuwatch_write", True)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
 def _schema(connection: Connection) -> str | None:
-    """The migration that the database records, None for an empty one."""
+    """The migration recorded in the database, None for an empty one."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     version: str | None = connection.scalar(sa.text("select version_num from alembic_version"))
@@ -248,7 +248,7 @@ def _schema(connection: Connection) -> str | None:
 
 
 def _set(connection: Connection, name: str, value: str | None) -> tuple[str | None, bool]:
-    """Stores or forgets a setting; returns what it was, and whether that changed it."""
+    """Stores or deletes a setting; returns the previous value and whether it changed."""
     found = _setting.c.name == name
     before: str | None = connection.scalar(sa.select(_setting.c.value).where(found))
     if before == value:
@@ -277,8 +277,8 @@ def _json(value: object) -> str | None:
 
 
 def _cause(error: BaseException) -> str:
-    """The driver's own sentence on one line, and what to do about it."""
-    said = " ".join(str(getattr(error, "orig", None) or error).split())
+    """The driver's message on one line, and a fix."""
+    message = " ".join(str(getattr(error, "orig", None) or error).split())
     fixes = {
         "not a database": "move the file away; an empty one is made",
         "locked": "another process writes for long; wait for it, or stop it",
@@ -286,5 +286,5 @@ def _cause(error: BaseException) -> str:
         "full": "free space on its disk",
         "disk I/O": "free space on its disk, or see what is wrong with it",
     }
-    fix = next((fix for word, fix in fixes.items() if word in said), "check that the database can be reached")
-    return f"{said}; {fix}"
+    fix = next((fix for word, fix in fixes.items() if word in message), "check that the database can be reached")
+    return f"{message}; {fix}"

@@ -1,7 +1,7 @@
 -- A row of booked is a group of charges: units are device microseconds times share, in parts of 1 / $scale; amount is
--- units times the price of its kind. kind: who pays, and why: cause is NULL where it is not asked for; external: money that no
--- device costs. A dimension that was not asked for is NULL in every row. shown: the row filter lets it
--- through; what it hides is rounded with the rest, so that everybody reads the same numbers.
+-- units times the price of its kind. kind: who pays. cause: why, NULL unless the query groups by it. external: money that is
+-- not the cost of a device. Dimensions that the query does not group by are NULL. shown: the team filter
+-- passes the row; hidden rows are rounded with the rest, so that every caller gets the same numbers.
 create or replace temp table booked as
 with fine_segment as (
     select *
@@ -83,7 +83,7 @@ owned as (
     left join (select * from run_team where $by_team or $teams is not null) t
         on t.run_id = s.run_id
 ),
--- Numbers group faster than words: those of devices come to the sums.
+-- Integers group faster than text: the names of devices are joined to the sums.
 summed as (
     select
         held,

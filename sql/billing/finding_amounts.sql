@@ -1,4 +1,4 @@
--- Says anew what some findings of a cluster waste and what that time costs: those of regranted_finding.
+-- Recomputes the wasted time of the findings in regranted_finding by price.
 create or replace temp table new_amount as
 with claimed as (
     select f.key, c.*

@@ -1,4 +1,4 @@
--- A row of cut_span is a part of an hour that the window or a new price cuts: it is told by its segments and minutes.
+-- A row of cut_span is a part of an hour that the window or a price change cuts; its time comes from segments and minutes.
 create or replace temp table cut_span as
 with edge as (
     select $start_us as at_us
@@ -23,7 +23,7 @@ select hour_us, at_us as from_us, lead(at_us) over (partition by hour_us order b
 from cut_at
 qualify to_us is not null;
 
--- The longest time that no cut span touches, as in cost/kind.sql.
+-- The longest time that no cut span touches, as in billing/kind.sql.
 set variable uncut = (
     with edge as (
         select
@@ -40,9 +40,9 @@ set variable uncut_from_us = coalesce(getvariable('uncut').from_us, 0);
 
 set variable uncut_until_us = coalesce(getvariable('uncut').until_us, 0);
 
--- A row of piece is what a run, a team or nobody had of devices of one kind: their microseconds in each bucket. Whole days
--- come from $rolled (book_day or sums of it), whole hours from ledger_hour; what is cut is added by reports/ledger_cut.sql.
--- Numbers group faster than words, and runs are told apart only where their words are asked for.
+-- A row of piece is the time of devices of one kind that a run, a team or no run held: microseconds in each bucket. Whole days
+-- come from $rolled (book_day or sums of it), whole hours from ledger_hour; billing/ledger_cut_piece.sql adds cut hours.
+-- Integers group faster than text, and runs are kept apart only where the query groups by their fields.
 create or replace temp table piece as
 with fine_hour as (
     select *

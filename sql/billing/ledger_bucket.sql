@@ -1,5 +1,5 @@
--- A row of booked is a group of the books and a bucket: units are device microseconds times share, in parts of
--- 1 / $scale; amount is units times the price of its kind. shown as in cost/charge.sql.
+-- A row of booked is a group of the ledger and a bucket: units are device microseconds times share, in parts of
+-- 1 / $scale; amount is units times the price of its kind. shown as in billing/charge.sql.
 create or replace temp table booked as
 with long as (
     unpivot book

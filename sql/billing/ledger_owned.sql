@@ -1,5 +1,5 @@
--- A row of book is a group of the books of one kind: microseconds of its devices in each bucket. What the row filter hides
--- is there with shown = false.
+-- A row of book is a group of the ledger for one kind of device: microseconds in each bucket. Rows that the team filter hides
+-- are kept with shown = false.
 create or replace temp table book as
 with owned as (
     select

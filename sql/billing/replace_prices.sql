@@ -1,5 +1,5 @@
 -- Puts new classes, prices and teams of one cluster in place of the old.
--- Days are rolled by class: where a device has changed its class, they are rolled anew.
+-- Day sums are by device class: where a device has changed its class, its days are summed again.
 delete from rolled_day
 where cluster = $cluster
     and exists (
@@ -36,7 +36,7 @@ select
 from class_rows c
 join price_rows p using (class_id);
 
--- Days on which a run has changed its team are summed anew (cost/roll_sums.sql).
+-- Days on which a run has changed its team are summed again (store/day_sums/roll_sums.sql).
 create or replace temp table moved_day as
 select distinct day_us
 from book_day

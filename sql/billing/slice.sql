@@ -1,4 +1,4 @@
--- A row of slice_page is a row of slice_hold as it is published: its microseconds and cents are dealt by largest
+-- A row of slice_page is a row of slice_hold as it is published: its microseconds and cents are rounded by largest
 -- remainder within its parent's, so that both say the same.
 create or replace temp table slice_page as
 with divided as (

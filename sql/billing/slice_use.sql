@@ -42,7 +42,7 @@ whole_hour as (
         and l.hour_us >= h.start_us and l.hour_us + 3600000000 <= h.end_us
     group by h.key
 ),
--- An hour that the window or a new layout cuts is told by its minutes; a minute that is cut itself, in proportion.
+-- An hour that the window or a new layout cuts is read from its minutes; a minute that is itself cut counts in proportion.
 cut_hour as (
     select distinct edge_us // 3600000000 * 3600000000 as hour_us
     from (select unnest([start_us, end_us]) as edge_us from held) e

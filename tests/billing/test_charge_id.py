@@ -22,7 +22,7 @@ DAY = Window(1_793_577_600_000_000, 1_793_664_000_000_000)
     ids=["empty", "no body", "not packed", "of another version", "not a list", "too long", "padded", "a path"],
 )
 def test_other_text_is_no_charge(text: str) -> None:
-    with pytest.raises(UsageError, match="no id of a charge"):
+    with pytest.raises(UsageError, match="not a charge id"):
         decode(text)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.billing.forecast import dates, foretell, run_out
+from gpuwatch.billing.forecast import dates, forecast_cost, run_out
 
 MONDAY = date(2026, 11, 2)
 
@@ -20,26 +20,26 @@ def week(amounts: list[int], weeks: int = 2) -> list[tuple[date, Decimal]]:
 
 
 def test_less_than_a_week_foretells_nothing() -> None:
-    assert foretell(Decimal(10), week([1] * 7, 1)[:6], dates(MONDAY, MONDAY + timedelta(7)), 1.0) is None
+    assert forecast_cost(Decimal(10), week([1] * 7, 1)[:6], dates(MONDAY, MONDAY + timedelta(7)), 1.0) is None
 
 
 def test_a_weekly_pattern_goes_on_as_it_was() -> None:
     rest = dates(MONDAY + timedelta(14), MONDAY + timedelta(21))
-    found = foretell(Decimal(100), week([10, 10, 10, 10, 10, 1, 1]), rest, 1.0)
+    found = forecast_cost(Decimal(100), week([10, 10, 10, 10, 10, 1, 1]), rest, 1.0)
     assert found is not None
     assert (Decimal("152.00"), Decimal("152.00"), Decimal("152.00")) == (found.amount, found.low, found.high)
 
 
 def test_the_rest_of_today_is_a_part_of_a_day() -> None:
-    found = foretell(Decimal(0), week([8] * 7), [MONDAY + timedelta(14)], 0.25)
+    found = forecast_cost(Decimal(0), week([8] * 7), [MONDAY + timedelta(14)], 0.25)
     assert found is not None
     assert Decimal("2.00") == found.amount
 
 
 def test_noise_makes_the_interval_wider_and_never_less_than_what_is_spent() -> None:
     noisy = [(day, amount + (n % 3) * 40) for n, (day, amount) in enumerate(week([0] * 7, 4))]
-    near = foretell(Decimal(5), noisy, dates(MONDAY, MONDAY + timedelta(1)), 1.0)
-    far = foretell(Decimal(5), noisy, dates(MONDAY, MONDAY + timedelta(16)), 1.0)
+    near = forecast_cost(Decimal(5), noisy, dates(MONDAY, MONDAY + timedelta(1)), 1.0)
+    far = forecast_cost(Decimal(5), noisy, dates(MONDAY, MONDAY + timedelta(16)), 1.0)
     assert near is not None and far is not None
     assert Decimal(5) <= near.low < near.amount < near.high
     assert near.high - near.amount < far.high - far.amount
@@ -61,7 +61,9 @@ def test_four_of_five_lie_in_the_interval(known: int, ahead: int) -> None:
     for _ in range(300):
         drawn = [max(0.0, rng.gauss(100, 30)) for _ in range(known + ahead)]
         days = [(MONDAY + timedelta(n), Decimal(f"{amount:.2f}")) for n, amount in enumerate(drawn[:known])]
-        found = foretell(Decimal(0), days, dates(MONDAY + timedelta(known), MONDAY + timedelta(known + ahead)), 1.0)
+        found = forecast_cost(
+            Decimal(0), days, dates(MONDAY + timedelta(known), MONDAY + timedelta(known + ahead)), 1.0
+        )
         assert found is not None
         inside += found.low <= Decimal(f"{sum(drawn[known:]):.2f}") <= found.high
 
@@ -73,7 +75,7 @@ def test_a_spike_widens_what_may_come() -> None:
     plain = week([10] * 7, 4)
     spiked = [(day, amount * 10 if n == 9 else amount) for n, (day, amount) in enumerate(plain)]
     rest = dates(MONDAY + timedelta(28), MONDAY + timedelta(35))
-    calm, wild = (foretell(Decimal(0), days, rest, 1.0) for days in (plain, spiked))
+    calm, wild = (forecast_cost(Decimal(0), days, rest, 1.0) for days in (plain, spiked))
     assert calm is not None and wild is not None
 
     assert (Decimal("70.00"), Decimal("92.50")) == (calm.amount, wild.amount)
@@ -81,7 +83,7 @@ def test_a_spike_widens_what_may_come() -> None:
 
 
 def test_nothing_spent_is_nothing_foretold() -> None:
-    found = foretell(Decimal(0), week([0] * 7), dates(MONDAY, MONDAY + timedelta(14)), 0.5)
+    found = forecast_cost(Decimal(0), week([0] * 7), dates(MONDAY, MONDAY + timedelta(14)), 0.5)
     assert found is not None
     assert (0, 0, 0) == (found.amount, found.low, found.high)
 
@@ -93,6 +95,6 @@ def test_nothing_spent_is_nothing_foretold() -> None:
 )
 def test_bounds_hold_the_middle(amounts: list[Decimal], ahead: int, spent: Decimal) -> None:
     days = [(MONDAY + timedelta(n), amount) for n, amount in enumerate(amounts)]
-    found = foretell(spent, days, dates(MONDAY, MONDAY + timedelta(ahead)), 1.0)
+    found = forecast_cost(spent, days, dates(MONDAY, MONDAY + timedelta(ahead)), 1.0)
     assert found is not None
     assert spent <= found.low <= found.amount <= found.high

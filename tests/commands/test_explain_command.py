@@ -94,7 +94,7 @@ def test_a_charge_is_opened_on_a_directory_and_beside_a_server(data: Path) -> No
     assert "Team red held 1 GPU of NVIDIA H100 80GB HBM3 for 1 GPU-hours at 2 USD a GPU-hour: 2.00 USD." in text
     assert "n1 GPU 0" in text and "1800 s x 1 x 2 / 3600" in text and "Lines 1 to 1 of 2" in text
     assert "Under draft: 0.00 USD instead of 2.00 (-2.00)" in text
-    assert "is no id of a charge" in broken and "neither a preset nor" in unknown
+    assert "not a charge id" in broken and "neither a preset nor" in unknown
 
 
 def test_a_file_that_is_not_there_is_named(data: Path) -> None:

@@ -388,7 +388,7 @@ def install(app: FastAPI) -> None:
         if charge not in (HELD, DEALT, CORRECTION, UNPRICED, FROZEN):
             return error(404, "not_found", "charge: no such row in the chargeback now")
         if policy == "nonsense":
-            return error(400, "bad_value", "policy 'nonsense': neither a preset nor the name of a policy that is set")
+            return error(400, "bad_value", "policy 'nonsense': neither a preset nor the name of a current policy")
         found = explained(charge, policy)
         return found | {"items": [], "sums": [], "lines": 0, "next": None} if app.state.mode == "empty" else found
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpuwatch.billing.charge_id import Asked, encode
 from gpuwatch.billing.explain import closed
-from gpuwatch.billing.explain.lines import amounts, line, sum_line, undealt
-from gpuwatch.billing.explain.segments import Book, NoSuchCharge, opened, window_told
+from gpuwatch.billing.explain.lines import amounts, line, sum_line, without_pool
+from gpuwatch.billing.explain.segments import Book, NoSuchCharge, opened, shown_window
 from gpuwatch.billing.explain.text import summary
 from gpuwatch.policy.policy import Policy, as_dict
 from gpuwatch.rates.card import missing_rate
@@ -53,14 +53,14 @@ def explain(
         others = [_unbooked(book)]
     if frozen is not None:
         others.append(closed.difference(frozen, head))
-        head |= closed.told(frozen)
+        head |= closed.frozen_head(frozen)
     # Behind the lines of the books come those that no book has.
     more = [one for one in others if one is not None]
     items += more[max(offset - count, 0) : max(offset + limit - count, 0)]
-    return _told(asked, head, items, count + len(more), offset)
+    return _page(asked, head, items, count + len(more), offset)
 
 
-def _told(asked: Asked, head: dict[str, Any], items: list[dict[str, Any]], lines: int, offset: int) -> dict[str, Any]:
+def _page(asked: Asked, head: dict[str, Any], items: list[dict[str, Any]], lines: int, offset: int) -> dict[str, Any]:
     end = offset + len(items)
     following = end if items and end < lines else None
     return head | {"summary": summary(asked, head), "lines": lines, "items": items, "next_offset": following}
@@ -74,7 +74,7 @@ def _head(asked: Asked) -> dict[str, Any]:
         "group": dict(asked.group),
         "cause": asked.cause,
         "currency": asked.currency,
-        "window": window_told(asked),
+        "window": shown_window(asked),
         "cluster": asked.cluster,
         "pool": asked.pool,
         "closed": None,
@@ -92,24 +92,24 @@ def _live(book: Book | None, asked: Asked) -> dict[str, Any]:
         cost = {"cost": "0.00", "cost_exact": zero} if priced else {"cost": None, "cost_exact": None}
         return {"gpu_seconds": "0.000000", "gpu_seconds_exact": zero} | cost
     row, scale = book.charge, book.scale
-    told = amounts(scale, row, priced=priced) | {
+    answer = amounts(scale, row, priced=priced) | {
         "sums": [sum_line(one, scale) for one in book.sums],
         "policies": [_policy(one, book.version) for one in dict.fromkeys(span.policy for span in book.spans)],
     }
     if not priced:
         words = (row["cluster"], row["pool"], row["gpu_model"] or "", row["mig_profile"], row["first_us"])
-        told["error"] = missing_rate(*words)
-    return told
+        answer["error"] = missing_rate(*words)
+    return answer
 
 
 def _lines(book: Book, limit: int, offset: int, *, whole: bool) -> list[dict[str, Any]]:
-    """The lines of a page. Who may not see the whole fleet is not told of what pool he was dealt his part."""
+    """The lines of a page. Team-scoped callers do not see which pool a shared charge came from."""
     found = [line(row, book.scale, book.spans, book.version) for row in book.page(offset, limit)]
-    return found if whole else [undealt(one) if "dealt" in one else one for one in found]
+    return found if whole else [without_pool(one) if "dealt" in one else one for one in found]
 
 
 def _unbooked(book: Book | None) -> dict[str, Any] | None:
-    """What the lines lack: hours that are computed anew, until they are."""
+    """A note about hours that are being recomputed, whose time the lines lack."""
     if book is None:
         return None
     units, amount = (int(book.charge[name]) - int(book.totals[name]) for name in ("units", "amount"))
@@ -118,13 +118,13 @@ def _unbooked(book: Book | None) -> dict[str, Any] | None:
     scale, row, totals = book.scale, book.charge, book.totals
     seconds = scale.gpu_seconds_exact(int(row["units"])) - scale.gpu_seconds_exact(int(totals["units"]))
     money = scale.money_exact(int(row["amount"])) - scale.money_exact(int(totals["amount"]))
-    text = "Hours that wait to be computed anew; ask again after the next analysis."
+    text = "Some hours are waiting to be recomputed; ask again after the next analysis."
     return closed.plain_line("unbooked", text, seconds, money if row["priced"] else None)
 
 
 def _policy(policy: Policy, version: int | None) -> dict[str, Any]:
-    said = as_dict(policy)
-    return {name: said[name] for name in ("name", "valid_from", "valid_to", "basis")} | {"version": version}
+    fields = as_dict(policy)
+    return {name: fields[name] for name in ("name", "valid_from", "valid_to", "basis")} | {"version": version}
 
 
 def _correction(state: State, asked: Asked, teams: Collection[str] | None, limit: int, offset: int) -> dict[str, Any]:
@@ -137,4 +137,4 @@ def _correction(state: State, asked: Asked, teams: Collection[str] | None, limit
     exact = sum((one.cost_exact or Decimal(0) for one in found), Decimal(0))
     cents = sum((one.cost or Decimal(0) for one in found), Decimal(0))
     head = _head(asked) | closed.sums(seconds, exact if priced else None, cents if priced else None)
-    return _told(asked, head, lines[offset : offset + limit], len(lines), offset)
+    return _page(asked, head, lines[offset : offset + limit], len(lines), offset)

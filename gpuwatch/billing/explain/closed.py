@@ -24,9 +24,9 @@ __all__ = [
     "corrections",
     "difference",
     "frozen",
+    "frozen_head",
     "plain_line",
     "sums",
-    "told",
 ]
 
 
@@ -54,7 +54,7 @@ def frozen(state: State, asked: Asked, teams: Collection[str] | None) -> Frozen 
     if not rows:
         return Frozen(closing, None)
     first = rows[0]
-    # Rows without a price are told apart by more words than their id has.
+    # Rows without a price are frozen_head apart by more words than their id has.
     for one in rows[1:]:
         first = Charge(
             group=first.group,
@@ -70,7 +70,7 @@ def frozen(state: State, asked: Asked, teams: Collection[str] | None) -> Frozen 
     return Frozen(closing, first)
 
 
-def told(found: Frozen) -> dict[str, Any]:
+def frozen_head(found: Frozen) -> dict[str, Any]:
     """The head of a charge that a closed period has frozen."""
     charge, closing = found.charge, found.closing
     assert charge is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuwatch.billing.charge_id import Asked
 from gpuwatch.billing.explain.closed import frozen
-from gpuwatch.billing.explain.segments import NoSuchCharge, named, published, window_told
+from gpuwatch.billing.explain.segments import NoSuchCharge, named, published, shown_window
 from gpuwatch.billing.periods.billed import CORRECTION
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.money import CENT_PLACES, units_to_decimal
@@ -23,7 +23,7 @@ from gpuwatch.store.database import Store
 
 PLATFORM = "__platform__"
 SINCE_EVER = "1970-01-01"
-POLICIES_TOLD = 100
+POLICIES_SHOWN = 100
 """Policies of the window that an answer names."""
 
 Parts = dict[tuple[str, str | None], Mapping[str, Any]]
@@ -36,8 +36,8 @@ def policies_of(state: State, name: str) -> Policies:
     known = load_policies(state).items
     found = next((one for one in known if one.name == name), None)
     if found is None:
-        told = ", ".join((*POLICIES, *(one.name for one in known)))
-        raise UsageError(f"policy {name[:60]!r}: neither a preset nor the name of a policy that is set; known: {told}")
+        names = ", ".join((*POLICIES, *(one.name for one in known)))
+        raise UsageError(f"policy {name[:60]!r}: neither a preset nor the name of a current policy; known: {names}")
     return Policies((replace(found, valid_from_us=0, valid_to_us=None),))
 
 
@@ -48,11 +48,11 @@ def under(
     without a price: nobody knows.
 
     A policy may charge a team for what others left beside what it held, so all that its words pay is compared: `parts` by
-    kind and cause. What nobody held is the platform's, and compared apart. Closed periods are computed anew on both
-    sides: it is a question about rules, not about bills. `teams` is the row filter. Raises NoSuchCharge, and UsageError as
+    kind and cause. Unheld time is the platform's and compared separately. Closed periods are recomputed on both
+    sides, because this compares rules, not bills. `teams` is the row filter. Raises NoSuchCharge, and UsageError as
     chargeback does.
     """
-    window_told(asked)
+    shown_window(asked)
     if asked.kind == CORRECTION or asked.currency is None:
         return None
     (there, now), (_, then) = (_parts(store, state, asked, teams, rules) for rules in (load_policies(state), policies))
@@ -63,7 +63,7 @@ def under(
     window = asked.window
     names = dict.fromkeys(policies.at(day_us).name for day_us in _edges(policies, window.start_us, window.end_us))
     return {
-        "policies": list(names)[:POLICIES_TOLD],
+        "policies": list(names)[:POLICIES_SHOWN],
         "now": f"{before:.{CENT_PLACES}f}",
         "cost": f"{after:.{CENT_PLACES}f}",
         "difference": f"{after - before:.{CENT_PLACES}f}",

@@ -39,7 +39,7 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
     seen = row["device_us"] - (row[UNOBSERVED] or 0)
     # Nobody measures this device at all, or its hours are not booked yet: what was seen is unknown, not nothing.
     known = held and bool(buckets) and (row["measured"] or seen > 0)
-    told = {
+    item = {
         "what": "segment",
         "device": row["gpu"] if row["gi"] is None or row["gi"] < 0 else f"{row['gpu']}/GI-{row['gi']}",
         "gpu": row["gpu"],
@@ -76,18 +76,18 @@ def line(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> 
         "bucket_hours": {name: _hours(us) for name, us in buckets.items()} if buckets else None,
         "formula": formula(row, policy, factor) if row["usd_per_gpu_hour"] is not None else None,
     }
-    told |= _parts(row, scale, priced=row["usd_per_gpu_hour"] is not None)
-    return told | {"text": segment_text(told)}
+    item |= _parts(row, scale, priced=row["usd_per_gpu_hour"] is not None)
+    return item | {"text": segment_text(item)}
 
 
-def undealt(told: Mapping[str, Any]) -> dict[str, Any]:
+def without_pool(item: Mapping[str, Any]) -> dict[str, Any]:
     """A line without what there was to deal, and by what weights."""
-    hidden = {**told, "dealt": None}
+    hidden = {**item, "dealt": None}
     return hidden | {"text": dealt_text(hidden)}
 
 
 def formula(row: Row, policy: Policy, factor: int = PARTS) -> str:
-    """What the amount of a segment was reckoned by: seconds x share x price an hour / 3600, and what a policy charges.
+    """The formula of a segment's amount: seconds x share x price per hour / 3600, and the policy's factors.
 
     With decimals, `x`, `+`, `/` and brackets only, so that it can be checked by any calculator.
     """
@@ -144,18 +144,18 @@ def _seconds(row: Row, policy: Policy) -> str:
     by_weight: dict[int, int] = {PARTS: sum(row[name] or 0 for name in (UNOBSERVED, "memory_roof", "compute"))}
     for name, weight in weights:
         by_weight[weight] = by_weight.get(weight, 0) + (row[name] or 0)
-    told = [f"{_short(us)} s x {_plain(Decimal(weight) / PARTS)}" for weight, us in by_weight.items() if us]
-    return f"({' + '.join(told) or '0 s'})"
+    products = [f"{_short(us)} s x {_plain(Decimal(weight) / PARTS)}" for weight, us in by_weight.items() if us]
+    return f"({' + '.join(products) or '0 s'})"
 
 
 def _rate(row: Row) -> dict[str, Any] | None:
     if row["usd_per_gpu_hour"] is None:
         return None
-    told = {"price": row["usd_per_gpu_hour"]} | {name: row[name] for name in RATE}
+    item = {"price": row["usd_per_gpu_hour"]} | {name: row[name] for name in RATE}
     if row["fx_rate"] is None:
-        return told | {"converted": None}
+        return item | {"converted": None}
     converted = {name: row[name] for name in CONVERTED} | {"fx_from": rfc3339(row["fx_from_us"])}
-    return told | {"converted": converted}
+    return item | {"converted": converted}
 
 
 def _rest(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _rest(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) ->
     day_us = row["day_us"]
     policy = next((one.policy for one in spans if one.start_us < day_us + DAY_US and day_us < one.end_us), None)
     pool = row["pool_amount"]
-    told = {
+    item = {
         "what": _what(row),
         "day": rfc3339(day_us)[:10],
         "cause": row["cause"],
@@ -179,8 +179,8 @@ def _rest(row: Row, scale: Scale, spans: Sequence[Span], version: int | None) ->
             "weights": row["total"],
         },
     }
-    told |= _parts(row, scale, priced=True)
-    return told | {"text": dealt_text(told)}
+    item |= _parts(row, scale, priced=True)
+    return item | {"text": dealt_text(item)}
 
 
 def _what(row: Row) -> str:

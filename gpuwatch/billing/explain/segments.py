@@ -23,7 +23,7 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 
 SUMS_MAX = 50
-"""Models, shares and prices whose sums are told: the dearest."""
+"""Sums by model, share and price that are returned: the most expensive."""
 
 _SPAN = pa.schema(
     [
@@ -37,7 +37,7 @@ _SPAN = pa.schema(
 
 
 class NoSuchCharge(UsageError):
-    """No row of the chargeback answers to the id, or none that may be seen: the two are not told apart."""
+    """No row of the chargeback has this id, or none that the caller may see. The two cases look the same on purpose."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class NoSuchCharge(UsageError):
         )
 
 
-def window_told(asked: Asked) -> dict[str, str]:
+def shown_window(asked: Asked) -> dict[str, str]:
     """The window of a charge as JSON has it. Raises NoSuchCharge where no chargeback would have made its id."""
     if len(dict(asked.group)) < len(asked.group):
         raise NoSuchCharge
@@ -94,7 +94,7 @@ class Book:
 
     def _read_buckets(self, first: int, last: int) -> None:
         low, high = self.store.sql(
-            "select min(start_us), max(end_us) from told_line where key between $first and $last",
+            "select min(start_us), max(end_us) from charge_line where key between $first and $last",
             first=first,
             last=last,
         )[0]
@@ -112,8 +112,8 @@ def opened(store: Store, state: State, asked: Asked, teams: Collection[str] | No
     """The live books of a charge, within the block; None where they have no such row, or none that may be seen."""
     rules = load_policies(state)
     with working_tables(store):
-        scale, told, plain = published(store, state, asked, teams, rules)
-        words = told | named(asked)
+        scale, parameters, plain = published(store, state, asked, teams, rules)
+        words = parameters | named(asked)
         charge = store.rows("billing/explain/charge", **words)[0]
         yield _book(store, rules, asked, scale, words, charge, plain) if charge["rows"] else None
         store.run("billing/explain/drop")
@@ -129,16 +129,16 @@ def published(
     plain = CAUSE not in by and rules.plain(asked.window.start_us, asked.window.end_us)
     if plain:
         scale = scale_of(store, asked.window)
-        told = question(asked.window, by, asked.cluster, teams, scale, pool=asked.pool)
-        store.run("billing/kind", **told)
-        store.run("billing/charge", **told)
+        parameters = question(asked.window, by, asked.cluster, teams, scale, pool=asked.pool)
+        store.run("billing/kind", **parameters)
+        store.run("billing/charge", **parameters)
     else:
-        scale, told = policy_charges.book(
+        scale, parameters = policy_charges.book(
             store, rules, asked.window, by, asked.cluster, teams, asked.pool, Fx.read(state)
         )
-    told = told | {f"by_{CAUSE}": CAUSE in by}
+    parameters = parameters | {f"by_{CAUSE}": CAUSE in by}
     round_rows(store, scale)
-    return scale, told, plain
+    return scale, parameters, plain
 
 
 def named(asked: Asked) -> dict[str, object]:
@@ -173,10 +173,10 @@ def _book(
             store.run("billing/explain/rest", **words)
     totals = store.rows("billing/explain/total", **words)[0]
     sums = store.rows("billing/explain/sums", limit=SUMS_MAX)
-    used = {row[0] for row in store.sql("select distinct policy from told_line")} | {
+    used = {row[0] for row in store.sql("select distinct policy from charge_line")} | {
         span.number
         for span in spans
-        for (day_us,) in ([] if plain else store.sql("select distinct day_us from told_rest"))
+        for (day_us,) in ([] if plain else store.sql("select distinct day_us from charge_rest"))
         if span.start_us <= day_us < span.end_us
     }
     return Book(
@@ -194,7 +194,7 @@ def _book(
 
 
 def _buckets(store: Store, words: Mapping[str, object], first: int, last: int) -> None:
-    """Fills told_bucket for the lines of these keys."""
+    """Fills line_bucket for the lines of these keys."""
     hourly = dict(words) | {"step_us": HOUR_US, "by_run": True, "by_team": True, "teams": None}
     fill_bucket_time(store, hourly)
     store.run("billing/explain/bucket", **hourly, first=first, last=last)

@@ -26,10 +26,10 @@ CAUSES = {
 }
 """What a cause of a policy is called."""
 
-Told = Mapping[str, Any]
+Item = Mapping[str, Any]
 
 
-def summary(asked: Asked, head: Told) -> str:
+def summary(asked: Asked, head: Item) -> str:
     """The charge in one sentence: "Team vision held 4 GPUs of H100 for 50 GPU-hours at 2.49 USD a GPU-hour: 124.50 USD"."""
     cost = "no rate covers it" if head["cost"] is None else f"{Decimal(head['cost']):,.2f} {asked.currency}"
     who = _who(asked)
@@ -44,37 +44,37 @@ def summary(asked: Asked, head: Told) -> str:
     return f"{who} {verb} {_what(head)} for {_hours(head['gpu_seconds_exact'])} GPU-hours{_price(head)}: {cost}"
 
 
-def segment_text(told: Told) -> str:
+def segment_text(item: Item) -> str:
     """A segment in one sentence."""
-    share = "" if told["share"] == "1" else f" ({told['share']} of a GPU)"
-    if told["run"] is None:
-        bucket = BUCKET_WORDS.get(told["bucket"] or "", told["bucket"] or "free").lower()
-        return f"{told['device']}{share} was nobody's ({bucket}) for {_hours(told['device_seconds'])} h"
-    job = f"job {told['job']}" if told["job"] else "a run"
-    return f"{job} held {told['device']}{share} for {_hours(told['device_seconds'])} h"
+    share = "" if item["share"] == "1" else f" ({item['share']} of a GPU)"
+    if item["run"] is None:
+        bucket = BUCKET_WORDS.get(item["bucket"] or "", item["bucket"] or "free").lower()
+        return f"{item['device']}{share} was nobody's ({bucket}) for {_hours(item['device_seconds'])} h"
+    job = f"job {item['job']}" if item["job"] else "a run"
+    return f"{job} held {item['device']}{share} for {_hours(item['device_seconds'])} h"
 
 
-def dealt_text(told: Told) -> str:
+def dealt_text(item: Item) -> str:
     """A line of a day's money in one sentence."""
-    cause = CAUSES.get(told["cause"], told["cause"])
-    if told["what"] == "shared_cost":
-        cause = f"shared cost {told['cause']!r}"
-    if told["what"] in ("dealt", "shared_cost"):
-        dealt = told["dealt"]
+    cause = CAUSES.get(item["cause"], item["cause"])
+    if item["what"] == "shared_cost":
+        cause = f"shared cost {item['cause']!r}"
+    if item["what"] in ("dealt", "shared_cost"):
+        dealt = item["dealt"]
         part = ""
         if dealt is not None and dealt["weight"] is not None:
             part = f", {Decimal(dealt['weight']) / Decimal(dealt['weights']):.2%} of {Decimal(dealt['amount']):,.2f}"
-        return f"{told['day']}: a share of {cause}{_where(told)}{part}"
-    if told["what"] == "passed_on":
-        return f"{told['day']}: {cause}{_where(told)}, passed on to teams"
-    return f"{told['day']}: {cause}{_where(told)}"
+        return f"{item['day']}: a share of {cause}{_where(item)}{part}"
+    if item["what"] == "passed_on":
+        return f"{item['day']}: {cause}{_where(item)}, passed on to teams"
+    return f"{item['day']}: {cause}{_where(item)}"
 
 
-def _where(told: Told) -> str:
+def _where(item: Item) -> str:
     """Which GPUs a line is about: a day may have one for each model, pool and cluster."""
     # A pool that nobody named is called as its model is.
-    pool = None if told["pool"] == told["gpu_model"] else told["pool"]
-    kinds = (("model", told["gpu_model"]), ("pool", pool), ("cluster", told["cluster"]))
+    pool = None if item["pool"] == item["gpu_model"] else item["pool"]
+    kinds = (("model", item["gpu_model"]), ("pool", pool), ("cluster", item["cluster"]))
     found = [f"{word} {name}" for word, name in kinds if name is not None]
     return f" ({', '.join(found)})" if found else ""
 
@@ -84,11 +84,11 @@ def _who(asked: Asked) -> str:
     words = [f"{name.replace('_', ' ')} {value}" for name, value in asked.group if name != CAUSE and value is not None]
     words = ["the platform" if word == "team __platform__" else word for word in words]
     words = ["held time without a team" if word == "team __unallocated__" else word for word in words]
-    told = ", ".join(words) or ("the platform" if asked.kind == "platform" else EVERYBODY)
-    return told[:1].upper() + told[1:]
+    names = ", ".join(words) or ("the platform" if asked.kind == "platform" else EVERYBODY)
+    return names[:1].upper() + names[1:]
 
 
-def _what(head: Told) -> str:
+def _what(head: Item) -> str:
     """4 GPUs of H100; where there are several models, how many of all."""
     sums = head["sums"]
     models = list(dict.fromkeys(one["gpu_model"] for one in sums))
@@ -104,7 +104,7 @@ def _what(head: Told) -> str:
     return f"GPUs of {len(models)} models" if len(models) > 1 else "GPUs and slices"
 
 
-def _price(head: Told) -> str:
+def _price(head: Item) -> str:
     prices = sorted({Decimal(one["price"]) for one in head["sums"] if one["price"] is not None})
     if not prices:
         return ""

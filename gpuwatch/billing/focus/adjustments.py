@@ -56,8 +56,8 @@ def adjustments(rest: Rest) -> Records:
     if (name := _frozen(rest)) is not None:
         whole = rest.window
         moved = _difference(_charged(rest, whole, closed=True, less_posted=True), _charged(rest, whole, closed=False))
-        said = f"Found after period {name} was closed, billed where it was corrected"
-        records[whole.start_us] += [_adjustment(key, units, whole, said, None) for key, units in moved]
+        reason = f"Found after period {name} was closed, billed where it was corrected"
+        records[whole.start_us] += [_adjustment(key, units, whole, reason, None) for key, units in moved]
     return {start: rows for start, rows in records.items() if rows}
 
 
@@ -121,7 +121,7 @@ def _difference(target: Mapping[Key, int], base: Mapping[Key, int]) -> list[tupl
     return sorted((one for one in found if one[1]), key=lambda one: tuple(word or "" for word in one[0]))
 
 
-def _adjustment(key: Key, units: int, span: Window, said: str, policy: str | None) -> dict[str, Any]:
+def _adjustment(key: Key, units: int, span: Window, reason: str, policy: str | None) -> dict[str, Any]:
     words, currency = dict(zip(CLASS, key, strict=False)), key[-1]
     start_us = span.start_us // SECOND_US * SECOND_US
     # A charge lies within one month, which a week may not.
@@ -130,7 +130,7 @@ def _adjustment(key: Key, units: int, span: Window, said: str, policy: str | Non
         **_amounts(units, currency or ""),
         "ChargePeriodStart": start_us,
         "ChargePeriodEnd": end_us,
-        "ChargeDescription": f"{said}: {'less' if units < 0 else 'more'} than usage from {rfc3339(start_us)}",
+        "ChargeDescription": f"{reason}: {'less' if units < 0 else 'more'} than usage from {rfc3339(start_us)}",
         **_words(words, held=words["team"] != PLATFORM),
         "x_Policy": policy,
     }

@@ -169,8 +169,8 @@ def _scale(store: Store, window: Window) -> tuple[Scale, list[Window]]:
     places = max((-int(price.as_tuple().exponent) for price in prices), default=0)
     scale = Scale(lcm(1, *(found["share_dens"] or ())), max(places, 0))
     # The largest product of sql/billing/focus/day.sql: a day of a GPU in units, a price, and 2 x 2500.
-    dearest = int(max(prices, default=Decimal(0)).scaleb(scale.places))
-    if max(DAY_US * scale.shares * dearest * 5000, 2 * DAY_US * scale.shares * 10**PLACES) > AMOUNT_MAX:
+    highest = int(max(prices, default=Decimal(0)).scaleb(scale.places))
+    if max(DAY_US * scale.shares * highest * 5000, 2 * DAY_US * scale.shares * 10**PLACES) > AMOUNT_MAX:
         raise UsageError("window: its prices and shares have too many decimals to be added up exactly")
     if found["first_us"] is None:
         return scale, []

@@ -36,11 +36,11 @@ def table(
     }
     arrays = []
     for name in columns(version):
-        said = source(version, name)
-        if said in rows.column_names:
-            arrays.append(_column(name, rows[said]))
-        elif same.get(said) is not None:
-            arrays.append(_column(name, pa.chunked_array([pa.repeat(pa.scalar(same[said]), rows.num_rows)])))
+        column = source(version, name)
+        if column in rows.column_names:
+            arrays.append(_column(name, rows[column]))
+        elif same.get(column) is not None:
+            arrays.append(_column(name, pa.chunked_array([pa.repeat(pa.scalar(same[column]), rows.num_rows)])))
         else:
             arrays.append(pa.nulls(rows.num_rows, _type(name)))
     return pa.Table.from_arrays(arrays, schema=schema(version))

@@ -1,4 +1,4 @@
-"""OpenCost's allocations: the books by what held the GPUs, with idle and shared costs dealt as OpenCost deals them."""
+"""OpenCost allocations: GPU cost by workload, with idle and shared costs divided as OpenCost does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwatch.store.database import Store
 BUCKETS = ("hoarded", "gap", "communication", "stalled", "below_roof", "memory_roof", "compute")
 """Buckets of held time that was observed."""
 ROWS_MAX = 100_000
-"""Rows of one question before they are added up: what is told apart times the steps."""
+"""Rows of one query before aggregation: subjects times steps."""
 UUIDS_MAX = 64
 """UUIDs that a row names; `gpuDevices` counts all."""
 IDLE, SHARED = "__idle__", "__shared__"
@@ -86,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Allocations:
-    """Rows of each set, the dearest first, and what their numbers are counted in."""
+    """Rows of each set, most expensive first, and the scale of their numbers."""
 
     sets: tuple[tuple[Window, tuple[Row, ...]], ...]
     query: Query
@@ -99,11 +99,11 @@ class Allocations:
 
 
 def allocations(store: Store, query: Query, teams: Collection[str] | None, now_us: int) -> Allocations:
-    """The answer to a question. With `teams` only what they hold is told, in the numbers that it has among all; idle and
+    """The answer to a question. With `teams` only their rows are included, with the numbers they have among all; idle and
     shared rows have no team and are not.
 
-    Prices are those of the last pricing, in which 1 currency is told: the one asked for, else the one of the largest
-    sum. `now_us` ends what a shared cost is dealt over. Raises UsageError where the answer would be too large.
+    Prices are those of the last pricing, in one currency: the requested one, else the one with the largest sum. `now_us`
+    ends the time over which a shared cost is divided. Raises UsageError where the answer would be too large.
     """
     words = query.words | (set() if teams is None else {"team"})
     by = {
@@ -117,7 +117,7 @@ def allocations(store: Store, query: Query, teams: Collection[str] | None, now_u
             "label": {"label"},
         }.items()
     }
-    # The kind of a controller is often only told by the name of the pod.
+    # The kind of a controller is often only known from the name of the pod.
     by["by_pod"] |= by["by_controller"]
     with working_tables(store):
         scale = scale_of(store, query.window)
@@ -144,9 +144,9 @@ def allocations(store: Store, query: Query, teams: Collection[str] | None, now_u
     pools: dict[tuple[int, tuple[str, str | None]], int] = defaultdict(int)
     for part in parts:
         pools[query.sets.of_step[part.step], part.pool] += part.amount
-    told = _dealt(query, parts, scale, teams, now_us)
+    reported = _with_shared_costs(query, parts, scale, teams, now_us)
     return Allocations(
-        sets=_sets(query, told),
+        sets=_sets(query, reported),
         query=query,
         scale=scale,
         currency=currency,
@@ -157,18 +157,18 @@ def allocations(store: Store, query: Query, teams: Collection[str] | None, now_u
 
 
 def _currency(asked: str | None, rows: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
-    """(the currency that is told, a sentence about time that it does not cover)."""
+    """(the reported currency, a note about time that it does not cover)."""
     sums: dict[str, int] = defaultdict(int)
     for row in rows:
         if row["currency"] is not None:
             sums[row["currency"]] += int(row["amount"])
-    told = asked or max(sorted(sums), key=sums.__getitem__, default=None)
-    said = []
-    if others := sorted(set(sums) - {told}):
-        said.append(f"time priced in {', '.join(others)} has no cost here: ask again with currency={others[0]}")
+    currency = asked or max(sorted(sums), key=sums.__getitem__, default=None)
+    notes = []
+    if others := sorted(set(sums) - {currency}):
+        notes.append(f"time priced in {', '.join(others)} has no cost here: ask again with currency={others[0]}")
     if any(row["currency"] is None for row in rows):
-        said.append("some GPU-hours have no rate and no cost here: gpuwatch doctor names them")
-    return told, "; ".join(said) or None
+        notes.append("some GPU-hours have no rate and no cost here: see gpuwatch doctor")
+    return currency, "; ".join(notes) or None
 
 
 def _parts(query: Query, rows: Iterable[Mapping[str, Any]], currency: str | None) -> list[Part]:
@@ -200,20 +200,22 @@ def _parts(query: Query, rows: Iterable[Mapping[str, Any]], currency: str | None
     return parts
 
 
-def _dealt(query: Query, parts: Sequence[Part], scale: Scale, teams: Collection[str] | None, now_us: int) -> list[Part]:
-    """The parts that are told, with what they share, under the names of their rows."""
+def _with_shared_costs(
+    query: Query, parts: Sequence[Part], scale: Scale, teams: Collection[str] | None, now_us: int
+) -> list[Part]:
+    """The parts to report with their shared costs, under the names of their rows."""
     by_step: dict[int, list[Part]] = defaultdict(list)
     for part in parts:
         part.kept = query.filter.matches(part.subject) if part.held else True
         part.sharing = part.held and query.shared.matches(part.subject)
         by_step[part.step].append(part)
-    told: list[Part] = []
+    reported: list[Part] = []
     for step, members in sorted(by_step.items()):
         idle = deal_idle(query, members)
         start_us = query.window.start_us + step * query.sets.step_us
         end_us = min(start_us + query.sets.step_us, query.window.end_us, now_us)
         left = deal_shared(query, members, scale, max(end_us - start_us, 0))
-        told += [part for part in members if part.held and part.kept and not part.sharing]
+        reported += [part for part in members if part.held and part.kept and not part.sharing]
         for part in idle:
             # Idle lasts as long as the pool that it is of.
             same = [other for other in members if other.pool == part.pool]
@@ -221,13 +223,13 @@ def _dealt(query: Query, parts: Sequence[Part], scale: Scale, teams: Collection[
             cluster, node = part.pool
             where = cluster if node is None else f"{cluster}/{node}"
             part.name = f"{where}/{IDLE}" if query.split_idle else IDLE
-            told.append(part)
+            reported.append(part)
         for part in left:
             part.name = SHARED
-            told.append(part)
+            reported.append(part)
     if teams is None:
-        return told
-    return [part for part in told if part.held and not part.sharing and part.subject.team in teams]
+        return reported
+    return [part for part in reported if part.held and not part.sharing and part.subject.team in teams]
 
 
 def _sets(query: Query, parts: Iterable[Part]) -> tuple[tuple[Window, tuple[Row, ...]], ...]:

@@ -128,8 +128,8 @@ def _tokens(text: str) -> list[Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            told = {'"': "a string that does not end", "[": "a [ that does not end"}
-            raise UsageError(f"filter: position {at + 1}: {told.get(text[at], f'unexpected {text[at]!r}')}")
+            problems = {'"': "a string without its closing quote", "[": "a [ without its ]"}
+            raise UsageError(f"filter: position {at + 1}: {problems.get(text[at], f'unexpected {text[at]!r}')}")
         kind = match.lastgroup or "blank"
         if kind != "blank":
             tokens.append(Token(match[kind] if kind == "sign" else kind, match[kind], at + 1))

@@ -1,4 +1,4 @@
-"""Idle and shared costs of one set, dealt to the allocations as OpenCost does; to the last unit, nothing is lost."""
+"""Divides the idle and shared costs of one set among allocations as OpenCost does, exactly to the last unit."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def deal(total: int, weights: Sequence[int]) -> Iterator[int]:
 
 
 def deal_idle(query: Query, parts: Sequence[Part]) -> list[Part]:
-    """Deals the idle of each pool, or reduces it to what belongs to the rows that the filter keeps; the idle that is told.
+    """Divides the idle cost of each pool, or reduces it to the share of the rows that pass the filter; returns the idle rows.
 
     Shared by weight, a part gets idle of its pool in proportion to its own cost; evenly, each row of the pool gets as
     much as another. Idle of a pool that nobody used stays idle: who has no GPU pays for none.
@@ -66,16 +66,16 @@ def deal_idle(query: Query, parts: Sequence[Part]) -> list[Part]:
     idle: dict[tuple[str, str | None], list[Part]] = defaultdict(list)
     for part in parts:
         (pools if part.held else idle)[part.pool].append(part)
-    told: list[Part] = []
+    kept: list[Part] = []
     for pool, rows in sorted(idle.items(), key=str):
         users = sorted((part for part in pools.get(pool, ()) if part.amount > 0), key=lambda part: part.name)
         if query.share_idle != "none" and users:
             _share(rows, users, evenly=query.share_idle == "even")
         elif users:
-            told += _reduced(rows, users)
+            kept += _reduced(rows, users)
         else:
-            told += [part for part in rows if query.filter.matches(part.subject)]
-    return told
+            kept += [part for part in rows if query.filter.matches(part.subject)]
+    return kept
 
 
 def _share(rows: Sequence[Part], users: Sequence[Part], *, evenly: bool) -> None:

@@ -322,12 +322,12 @@ def listing(found: Allocations) -> Listing:
     words, items = Words(found), []
     for number, (window, rows) in enumerate(found.sets):
         for row in _paged(found, rows):
-            told, about = words.allocation(row, window, number), row.subject
+            item, about = words.allocation(row, window, number), row.subject
             values = (
                 rfc3339(window.start_us)[:10], IDLE if row.idle else about.namespace, about.controller_kind,
-                about.controller, about.pod, about.container, 0, 0, 0, 0, 0, 0, told["gpuCount"], 0, 0, 0, 0, 0,
-                told["gpuCost"], told["totalCost"], row.name, told["start"], told["end"], about.cluster, about.node,
-                told["gpuHours"], told["gpuCostIdle"], told["sharedCost"], found.currency, about.team,
+                about.controller, about.pod, about.container, 0, 0, 0, 0, 0, 0, item["gpuCount"], 0, 0, 0, 0, 0,
+                item["gpuCost"], item["totalCost"], row.name, item["start"], item["end"], about.cluster, about.node,
+                item["gpuHours"], item["gpuCostIdle"], item["sharedCost"], found.currency, about.team,
             )  # fmt: skip
             items.append(dict(zip(COLUMNS, values, strict=True)))
     return Listing(COLUMNS, items)

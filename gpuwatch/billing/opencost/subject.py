@@ -20,7 +20,7 @@ ALIASES = {
 }
 """OpenCost's names for labels, as it has them where nobody configures others; `team` is ours (see Subject.text)."""
 DEFAULT = ("cluster", "node", "namespace", "pod", "container")
-"""What rows are told apart by where nobody says."""
+"""Default aggregation of rows."""
 KINDS = ("deployment", "statefulset", "daemonset", "job")
 NAMES = {
     "cluster": "cluster",
@@ -173,8 +173,8 @@ class Subjects:
             return {}
         found = self._labels.get(key)
         if found is None:
-            told = json.loads(key[0]) if key[0] else {}
-            found = {sanitised(str(name)): str(value) for name, value in told.items() if value is not None}
+            labels = json.loads(key[0]) if key[0] else {}
+            found = {sanitised(str(name)): str(value) for name, value in labels.items() if value is not None}
             # Slurm's words stand where Kubernetes has labels.
             words = {"team": key[1], "owner": key[2], "qos": key[3], "job_name": key[4]}
             found |= {name: value for name, value in words.items() if value and name not in found}

@@ -1,4 +1,4 @@
-"""What a window answers where periods are closed: frozen rows of the period itself, and corrections billed in it."""
+"""Charges of windows with closed periods: the frozen rows of the period itself, and corrections billed in the window."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from gpuwatch.state import State
 CORRECTION = "correction"
 PLATFORM = "__platform__"
 CORRECTIONS_FROM = 2**40
-"""Offset of the first correction row: no answer has as many rows of the books."""
+"""Offset of the first correction row: no answer has that many other rows."""
 LACKING = ("gpu_model", "mig_profile", "cluster", "pool")
-"""Words by which time without a price is told apart, whatever was asked for."""
+"""Dimensions that keep unpriced time apart, whatever the query groups by."""
 
 
 @dataclass
@@ -68,8 +68,8 @@ def frozen_answer(
     billed in it. None where no period of this window is closed, and where its rows do not have what is asked for: slices,
     and of a period that an earlier release closed all but COARSE. The live books then answer.
 
-    Cents are dealt as in cost.chargeback: over all rows of a currency, by largest remainder, so that everybody reads the
-    same numbers; by team they are those that were published.
+    Cents are divided as in chargeback: over all rows of a currency, by largest remainder, so that every caller gets the
+    same numbers; by team they are the published ones.
     """
     periods = Periods(state)
     if not set(by) <= {*WORDS, CAUSE} or (found := periods.at(window)) is None:
@@ -77,16 +77,16 @@ def frozen_answer(
     fine = found.level == FINE
     if not fine and (not set(by) <= set(COARSE) or pool is not None):
         return None
-    told = periods.rows(found)
-    rows = told["rows"] if fine else coarse(told["rows"])
+    content = periods.rows(found)
+    rows = content["rows"] if fine else coarse(content["rows"])
     rows = [
         row for row in rows if (cluster is None or row["cluster"] == cluster) and (pool is None or row["pool"] == pool)
     ]
     groups = _grouped(rows, by, teams)
     whole = cluster is None and pool is None
-    published = told.get("published", ()) if whole and tuple(by) == ("team",) else ()
-    dealt = [one for one in _dealt(groups, _known(published)) if one[0].shown]
-    dealt.sort(key=lambda one: (not one[0].held, -one[2], one[0].place))
+    published = content.get("published", ()) if whole and tuple(by) == ("team",) else ()
+    published_rows = [one for one in _rounded_groups(groups, _known(published)) if one[0].shown]
+    published_rows.sort(key=lambda one: (not one[0].held, -one[2], one[0].place))
     totals = Totals.of(
         {
             "currency": group.currency,
@@ -95,10 +95,10 @@ def frozen_answer(
             "micros": micros,
             "cents": cents,
         }
-        for group, micros, cents in dealt
+        for group, micros, cents in published_rows
     )
     end = None if limit is None else offset + limit
-    page = [_charge(*one) for one in dealt[offset:end]]
+    page = [_charge(*one) for one in published_rows[offset:end]]
     answer = Chargeback(
         items=tuple(page),
         window=window,
@@ -107,7 +107,7 @@ def frozen_answer(
         currency=totals.currency,
         unpriced_gpu_seconds=totals.unpriced_gpu_seconds,
         by=tuple(by),
-        next_offset=end if end is not None and end < len(dealt) else None,
+        next_offset=end if end is not None and end < len(published_rows) else None,
         external_cost=totals.external_cost,
         cluster=cluster,
         pool=pool,
@@ -138,23 +138,23 @@ def corrections_in(
             continue
         group = {name: words.get(name) for name in by}
         key = (*group.values(), line.currency)
-        _, exact, told = groups.get(key, (group, NOTHING, NOTHING))
+        _, exact, posted = groups.get(key, (group, NOTHING, NOTHING))
         amounts = Amounts(pico(f"{line.gpu_seconds:f}"), _pico(line.cost_exact))
-        groups[key] = group, exact.plus(amounts), told.plus(Amounts(0, _pico(line.cost)))
+        groups[key] = group, exact.plus(amounts), posted.plus(Amounts(0, _pico(line.cost)))
     found = [
         Charge(
             group=group,
             kind=CORRECTION,
             gpu_seconds=rounded(exact.gpu_seconds, SECOND_PLACES),
-            cost=None if told.cost is None else rounded(told.cost, CENT_PLACES),
+            cost=None if posted.cost is None else rounded(posted.cost, CENT_PLACES),
             cost_exact=None if exact.cost is None else rounded(exact.cost, EXACT_PLACES),
             currency=key[-1],
             error=None,
             cause=group.get(CAUSE),
             gpu_seconds_exact=rounded(exact.gpu_seconds, EXACT_PLACES),
         )
-        for key, (group, exact, told) in groups.items()
-        if exact.gpu_seconds or exact.cost or told.cost
+        for key, (group, exact, posted) in groups.items()
+        if exact.gpu_seconds or exact.cost or posted.cost
     ]
     found.sort(key=lambda charge: (-abs(charge.cost or Decimal(0)), canonical(charge.group), charge.currency or ""))
     return found
@@ -230,9 +230,9 @@ def _grouped(rows: Iterable[Mapping[str, Any]], by: Sequence[str], teams: Collec
     return sorted(groups.values(), key=lambda group: group.place)
 
 
-def _dealt(groups: Sequence[_Group], known: Mapping[Key, tuple[int, int]]) -> list[tuple[_Group, int, int]]:
+def _rounded_groups(groups: Sequence[_Group], known: Mapping[Key, tuple[int, int]]) -> list[tuple[_Group, int, int]]:
     """Each group with its GPU microseconds and cents: those that were published, else by largest remainder, where money
-    that no device costs is dealt apart.
+    that no device costs is divided separately.
     """
     if known and all(_published_key(group) in known for group in groups):
         return [(group, *known[_published_key(group)]) for group in groups]

@@ -157,21 +157,24 @@ def _prints(store: Store, closed: Sequence[InForce]) -> list[dict[str, Any]]:
 def _correct(store: Store, state: State, one: InForce, why: str, now_us: int) -> int | None:
     """Posts the lines of one period; None where somebody else has posted, or opened it, meanwhile."""
     posted = Corrections(state).of(one.name)
-    told = Periods(state).rows(one)
+    content = Periods(state).rows(one)
     fine = one.level == stored.FINE
     by = FINE if fine else COARSE
     with store.transaction():
         live = _live(store, state, one.window, by)
     charges = live.items
-    before = _plus(by_key(told["rows"] if fine else coarse(told["rows"])), sums_of(posted))
+    before = _plus(by_key(content["rows"] if fine else coarse(content["rows"])), sums_of(posted))
     now = [_row(charge) for charge in charges] if fine else coarse([_published(charge, by) for charge in charges])
     deltas = differences(before, by_key(now))
-    published = told["published" if fine else "rows"]
-    said = cents_by_currency([(row["currency"], row["cost"]) for row in published])
+    published = content["published" if fine else "rows"]
+    published_cents = cents_by_currency([(row["currency"], row["cost"]) for row in published])
     for currency, cents in cents_by_currency([(line.currency, line.cost) for line in posted]).items():
-        said[currency] = said.get(currency, 0) + cents
+        published_cents[currency] = published_cents.get(currency, 0) + cents
     today = cents_by_currency([(charge.currency, charge.cost) for charge in charges])
-    gap = {currency: today.get(currency, 0) - said.get(currency, 0) for currency in today.keys() | said.keys()}
+    gap = {
+        currency: today.get(currency, 0) - published_cents.get(currency, 0)
+        for currency in today.keys() | published_cents.keys()
+    }
     found = lines(deltas, gap)
     seen = max((line.id for line in posted), default=0)
     count = Corrections(state).post(one.name, one.number, seen, found, why, now_us)
@@ -212,7 +215,7 @@ def _row(charge: records.Charge) -> dict[str, Any]:
 
 
 def _published(charge: records.Charge, by: Sequence[str]) -> dict[str, Any]:
-    """A charge as it was told: to the cent."""
+    """A charge as published, to the cent."""
     origin = _origin(charge)
     return {
         **{name: charge.group[name] for name in by},

@@ -114,7 +114,7 @@ def differences(before: Mapping[Key, Amounts], after: Mapping[Key, Amounts]) -> 
 
 
 def lines(deltas: Mapping[Key, Amounts], cents_to_post: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Correction lines of differences. `cents_to_post`: by currency what closes the gap between the cents that were told
+    """Correction lines of differences. `cents_to_post`: by currency what closes the gap between the cents that were published
     so far and those of today; the lines add up to it where it is less than a cent from their exact sum, else to that.
     """
     groups: dict[str | None, list[Key]] = defaultdict(list)
@@ -128,8 +128,8 @@ def lines(deltas: Mapping[Key, Amounts], cents_to_post: Mapping[str, int]) -> li
         target = Fraction(cents_to_post.get(currency, 0), 10**CENT_PLACES)
         near = abs(target - sum(values, Fraction(0))) * 10**CENT_PLACES < 1
         total = units_to_decimal(cents_to_post.get(currency, 0), CENT_PLACES) if near else None
-        dealt = largest_remainder(values, CENT_PLACES, [canonical(key) for key in keys], total=total)
-        cents |= dict(zip(keys, dealt, strict=True))
+        parts_in_cents = largest_remainder(values, CENT_PLACES, [canonical(key) for key in keys], total=total)
+        cents |= dict(zip(keys, parts_in_cents, strict=True))
     return [_line(key, delta, cents.get(key)) for key, delta in deltas.items()]
 
 
@@ -144,9 +144,9 @@ def takes_back(posted: Iterable[Any]) -> list[dict[str, Any]]:
         cents[key] = cents.get(key, NOTHING).plus(Amounts(0, _pico(one.cost)))
     out = []
     for key in sorted(sums, key=_place):
-        delta, told = NOTHING.plus(sums[key], -1), NOTHING.plus(cents[key], -1).cost
-        if delta.gpu_seconds or delta.cost or told:
-            out.append(_line(key, delta, None if told is None else rounded(told, CENT_PLACES)))
+        delta, cost = NOTHING.plus(sums[key], -1), NOTHING.plus(cents[key], -1).cost
+        if delta.gpu_seconds or delta.cost or cost:
+            out.append(_line(key, delta, None if cost is None else rounded(cost, CENT_PLACES)))
     return out
 
 
@@ -181,11 +181,11 @@ def summary(rows: Sequence[Row], published: Sequence[Row], by: Sequence[str] = C
         total = totals.get(outer)
         names = [canonical(inner) for inner in parts]
         money = [Fraction(part.cost or 0, 10**EXACT_PLACES) for part in parts.values()]
-        dealt = largest_remainder(money, CENT_PLACES, names, total=_near(money, total, "cost", CENT_PLACES))
+        parts_in_cents = largest_remainder(money, CENT_PLACES, names, total=_near(money, total, "cost", CENT_PLACES))
         time = [Fraction(part.gpu_seconds, 10**EXACT_PLACES) for part in parts.values()]
         spent = largest_remainder(time, 6, names, total=_near(time, total, "gpu_seconds", 6))
         _, kind, currency, _, cause = outer
-        for (inner, part), cents, seconds in zip(parts.items(), dealt, spent, strict=True):
+        for (inner, part), cents, seconds in zip(parts.items(), parts_in_cents, spent, strict=True):
             known = {"cost": None if part.cost is None else f"{cents:f}", "gpu_seconds": f"{seconds:f}"}
             words = dict(zip(by, inner, strict=True)) | {"kind": kind, "cause": cause, "currency": currency}
             out.append(words | known)

@@ -1,4 +1,4 @@
-"""Billing periods: closed, signed, opened again with a reason, and closed anew; every closing stays as it was."""
+"""Billing periods: closing, signing, reopening with a reason. Every closing is kept unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PeriodConflict(UsageError):
 class Frozen:
     """What a closing freezes: fine rows, cents as they were published by team, a summary, and what it was priced with.
 
-    `versions` are those of the cards when the rows were read; `context` is said beside the content, which it does not
+    `versions` are those of the cards when the rows were read; `context` is shown next to the content, which it does not
     change: forced, time without a price, how many days have no (whole) books and which.
     """
 
@@ -59,7 +59,7 @@ class Frozen:
 
 @dataclass(frozen=True)
 class Signature:
-    """Who stood up for a closing, when, and what they said; the digest is that of what they saw."""
+    """Who signed a closing, when, and with which note; the digest is that of the content they saw."""
 
     name: str
     number: int
@@ -125,8 +125,12 @@ class Periods:
             _refuse_closed(connection, name, window)
             if _versions(connection) != dict(frozen.versions):
                 raise PeriodConflict(f"period {name}: rates, owners or policies changed meanwhile; close it again")
-            said = corrections.billed(connection, window, name)
-            parts = {"rows": frozen.rows, "published": frozen.published, "corrections": [_told(one) for one in said]}
+            billed = corrections.billed(connection, window, name)
+            parts = {
+                "rows": frozen.rows,
+                "published": frozen.published,
+                "corrections": [_correction_dict(one) for one in billed],
+            }
             content = content_of(name, rfc3339(window.start_us), rfc3339(window.end_us), frozen.versions, parts)
             packed = zlib.compress(content.encode())
             if len(content) > MAX_CONTENT:
@@ -278,8 +282,8 @@ def _refuse_closed(connection: Connection, name: str, window: Window) -> None:
         sa.select(closing.c.name).where(touches, closing.c.reopened_us.is_(None)).limit(1)
     )
     if other is not None:
-        said = "is closed already" if other == name else f"overlaps {other}, which is closed"
-        raise PeriodConflict(f"period {name} {said}; what changes later is a correction")
+        problem = "is closed already" if other == name else f"overlaps {other}, which is closed"
+        raise PeriodConflict(f"period {name} {problem}; what changes later is a correction")
 
 
 def _in_force(connection: Connection, name: str) -> Closing:
@@ -318,7 +322,7 @@ def _versions(connection: Connection) -> dict[str, int]:
     return {kind: found[kind] for kind in sorted(found) if kind not in ("budgets", "recipients")}
 
 
-def _told(one: corrections.Correction) -> dict[str, Any]:
+def _correction_dict(one: corrections.Correction) -> dict[str, Any]:
     """A correction as the period that it is billed in writes it down."""
     return {
         "id": one.id,

@@ -25,9 +25,10 @@ def history(state: State, name: str) -> list[Closing]:
     return found
 
 
-def told(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
-    """The newest closing of a period: sums of the rows told, rows and corrections by few words, signatures, and all its
-    closings. With `teams` neither notes nor reasons are told.
+def period_dict(state: State, name: str, teams: Teams = None) -> dict[str, Any]:
+    """The newest closing of a period as JSON: its rows with their sums, corrections, signatures, and all closings.
+
+    With `teams` only their rows are included, and neither notes nor reasons.
     """
     closings = history(state, name)
     newest = closings[0]
@@ -83,13 +84,13 @@ def forced_why(one: Closing, teams: Teams = None) -> str | None:
     """What was missing when a closing was forced, in words; None where it was not. With `teams` without amounts."""
     if not one.forced:
         return None
-    said = []
+    problems = []
     if count := int(one.context.get("days_without_books", 0)):
         days = ", ".join(one.context.get("missing_days", ()))
-        said.append(f"{count} {'day' if count == 1 else 'days'} without whole books{': ' if days else ''}{days}")
+        problems.append(f"{count} {'day' if count == 1 else 'days'} without whole books{': ' if days else ''}{days}")
     if (unpriced := Decimal(one.context.get("unpriced_gpu_seconds", 0))) > 0:
-        said.append(f"{unpriced:f} GPU-seconds without a price" if teams is None else "time without a price")
-    return "; ".join(said) or "nothing was missing"
+        problems.append(f"{unpriced:f} GPU-seconds without a price" if teams is None else "time without a price")
+    return "; ".join(problems) or "nothing was missing"
 
 
 def rows(state: State, name: str, teams: Teams = None) -> list[dict[str, Any]]:

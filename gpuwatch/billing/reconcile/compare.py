@@ -133,7 +133,7 @@ def reconcile(
     work.bills(billed)
     work.books(owned)
     work.compare()
-    rows = [row for row in work.told() if provider is None or work.providers[id(row)] == provider]
+    rows = [row for row in work.compared_rows() if provider is None or work.providers[id(row)] == provider]
     totals: dict[str, Parts] = {}
     for row in rows:
         totals.setdefault(row.group["currency"] or "", Parts()).add(row.sums)
@@ -168,12 +168,12 @@ class _Work:
 
     def bills(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Takes the bill: GPU lines by unit, the others to their reason at once."""
-        told = [(row, *self._converted(row)) for row in rows]
-        for row, _, _ in told:
+        converted = [(row, *self._converted(row)) for row in rows]
+        for row, _, _ in converted:
             if row["class"] == "gpu":
                 self._gpu_lines += 1
                 self._matched += self._units.join(row)
-        for row, money, currency in told:
+        for row, money, currency in converted:
             account = (row["provider"], row["account"], row["sub_account"])
             if row["class"] != "gpu":
                 sums = only(REASONS[row["class"]], bill=money)
@@ -236,7 +236,7 @@ class _Work:
             found.books += own.money
             found.books_hours += own.hours
 
-    def told(self) -> list[Row]:
+    def compared_rows(self) -> list[Row]:
         """The groups in order."""
         rows = []
         for words, (sums, provider, until_us) in sorted(self._groups.items(), key=lambda item: _order(item[0])):
@@ -342,8 +342,8 @@ def _known(store: Store, provider: str) -> str:
     """The provider as bills name it. Raises UsageError for one that no bill is of."""
     billed = {name for (name,) in store.sql("select distinct provider from bill where provider is not null")}
     if provider.lower() not in billed.union(PROVIDERS):
-        told = f"bills are of {', '.join(sorted(billed)[:NAMED_MAX])}" if billed else "no bill was imported"
-        raise UsageError(f"--provider {provider}: unknown; known: {', '.join(PROVIDERS)}; {told}")
+        bills = f"bills are of {', '.join(sorted(billed)[:NAMED_MAX])}" if billed else "no bill was imported"
+        raise UsageError(f"--provider {provider}: unknown; known: {', '.join(PROVIDERS)}; {bills}")
     return provider.lower()
 
 

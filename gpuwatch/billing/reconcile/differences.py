@@ -22,7 +22,7 @@ PARTS = (
     "not_convertible",
     "unexplained",
 )
-"""Reasons of a difference, in the order in which they are told."""
+"""Reasons of a difference, in the order of the columns."""
 PLACES = 18
 EDGE_HOURS = 2
 """Hours of each GPU and day that bills and books may differ by because bills count whole hours: one at either end."""
@@ -90,30 +90,30 @@ def compare(bills: dict[str, Side], books: dict[str | None, Side]) -> dict[str, 
 
 
 def _both(bill: Side, own: Side, unrated: Fraction) -> Parts:
-    told = Parts(_exact(bill.money), _exact(own.money))
+    parts = Parts(_exact(bill.money), _exact(own.money))
     owned = own.hours or Fraction(0)
     hours = bill.hours
     if unrated:
         # The bill of GPUs without a rate has nothing to stand beside.
-        told.parts["no_rate"] = _exact(bill.money * unrated / (unrated + owned))
+        parts.parts["no_rate"] = _exact(bill.money * unrated / (unrated + owned))
         hours = None if hours is None else hours * owned / (unrated + owned)
     if hours is None or not hours or not owned:
-        told.parts["unexplained"] = _rest(told)
-        return told
+        parts.parts["unexplained"] = _rest(parts)
+        return parts
     unit = own.money / owned
     gpus = ceil(max(hours, owned) / DAY_HOURS)
     apart: Fraction = hours - owned
     limit = Fraction(EDGE_HOURS * gpus)
     edge: Fraction = max(-limit, min(apart, limit))
-    told.parts["boundaries"] = _exact(unit * edge)
-    told.parts["untracked" if apart > 0 else "unbilled"] = _exact(unit * (apart - edge))
-    told.parts["price"] = _rest(told)
-    return told
+    parts.parts["boundaries"] = _exact(unit * edge)
+    parts.parts["untracked" if apart > 0 else "unbilled"] = _exact(unit * (apart - edge))
+    parts.parts["price"] = _rest(parts)
+    return parts
 
 
-def _rest(told: Parts) -> Decimal:
+def _rest(parts: Parts) -> Decimal:
     """What the other parts leave of the difference."""
-    return _exact(Fraction(told.difference) - sum((Fraction(a) for a in told.parts.values()), Fraction(0)))
+    return _exact(Fraction(parts.difference) - sum((Fraction(a) for a in parts.parts.values()), Fraction(0)))
 
 
 def _sum(one: Decimal, other: Decimal) -> Decimal:

@@ -42,14 +42,14 @@ def reconcile_answer(found: Reconciliation) -> dict[str, Any]:
 
 
 def reconcile_listing(answer: Mapping[str, Any], *, cents: bool = False) -> Listing:
-    """The answer as a listing, from its JSON: what a server said or what was computed here.
+    """The answer as a listing, from the JSON of a server or of a local computation.
 
     With `cents` amounts are rounded for people so that the parts of a row still add up to its difference.
     """
     if cents:
         answer = {**answer, **{name: [_rounded(row) for row in answer[name]] for name in ("items", "totals")}}
     words = GROUPS[answer["by"]]
-    told = ("bill", "gpuwatch", "difference")
+    amounts = ("bill", "gpuwatch", "difference")
     used = [name for name in PARTS if any(total[name] != "0.00" for total in answer["totals"])]
     foot = [
         f"Total {total['currency']}: bill {total['bill']}, gpuwatch {total['gpuwatch']}, difference {total['difference']}"
@@ -65,10 +65,10 @@ def reconcile_listing(answer: Mapping[str, Any], *, cents: bool = False) -> List
         ]
     extra = {name: answer[name] for name in answer if name not in ("items", "next")}
     return Listing(
-        [*words, *told, *PARTS, "final"],
+        [*words, *amounts, *PARTS, "final"],
         answer["items"],
         extra,
-        shown=[*words, *told, *used, "final"],
+        shown=[*words, *amounts, *used, "final"],
         foot=foot,
     )
 

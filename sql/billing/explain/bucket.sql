@@ -1,9 +1,9 @@
--- A row of told_bucket is a line of time that was held and its device microseconds in each bucket: of the whole hours from the
--- books, of those that are cut from piece, where reports/ledger and reports/ledger_cut have put these alone.
-create or replace temp table told_bucket as
+-- A row of line_bucket is a line of held time and its device microseconds in each bucket. Whole hours come from ledger_hour, cut
+-- hours from piece, which billing/ledger and billing/ledger_cut_piece fill with these alone.
+create or replace temp table line_bucket as
 with near as (
     select t.key, t.kind_id, t.run_id, t.share_num, t.share_den, t.start_us, t.end_us, u.cluster, u.device_id, u.profile
-    from told_line t
+    from charge_line t
     join unit u on u.unit_id = t.unit_id
     where t.key between $first and $last and t.run_id is not null
 ),

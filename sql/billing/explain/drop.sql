@@ -1,10 +1,10 @@
--- The tables of an explanation go when it is told.
-drop table if exists told_upto;
+-- Drops the temporary tables of an explanation.
+drop table if exists line_upto;
 
-drop table if exists told_rest;
+drop table if exists charge_rest;
 
-drop table if exists told_bucket;
+drop table if exists line_bucket;
 
-drop table if exists told_line;
+drop table if exists charge_line;
 
-drop table if exists told_run;
+drop table if exists charge_run;

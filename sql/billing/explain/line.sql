@@ -1,5 +1,5 @@
--- A row of told_run is a run that is charged.
-create or replace temp table told_run as
+-- A row of charge_run is a run that is charged.
+create or replace temp table charge_run as
 select
     r.run_id,
     coalesce(t.team, '__unallocated__') as owner,
@@ -17,15 +17,15 @@ where $kind = 'allocated'
     and (not $by_account or r.account is not distinct from $of_account)
     and (not $by_job or r.job_id is not distinct from $of_job);
 
--- A row of told_line is a device that one run held, or nobody, at one share, price and policy: a segment. Segments of a run
+-- A row of charge_line is a segment: a device held by one run or by none, at one share, price and policy. Segments of a run
 -- that adjoin are one line, and those that touch the same hour: the books tell its buckets by the hour. It lasts from the first
 -- to the last of them; device_us is what was held of that time. free_bucket: of time that nobody held, why.
-create or replace temp table told_line as
+create or replace temp table charge_line as
 with charged as (
     select s.*
     from segment s
     where s.start_us < $end_us and s.end_us > $start_us
-        and s.run_id in (select run_id from told_run)
+        and s.run_id in (select run_id from charge_run)
     union all
     select s.*
     from segment s

@@ -1,6 +1,6 @@
 -- The devices of one page: the books are read for these only.
 delete from unit
-where unit_id not in (select unit_id from told_line where key between $first and $last);
+where unit_id not in (select unit_id from charge_line where key between $first and $last);
 
 delete from priced_unit
 where unit_id not in (select unit_id from unit);

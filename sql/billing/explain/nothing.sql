@@ -1,5 +1,5 @@
 -- Without a policy there is nothing but devices' time, all of which is charged.
-create or replace temp table told_rest as
+create or replace temp table charge_rest as
 select
     0::bigint as key,
     0::bigint as day_us,
@@ -16,4 +16,4 @@ select
     0::hugeint as amount
 where false;
 
-alter table told_line add column factor integer;
+alter table charge_line add column factor integer;

@@ -1,4 +1,4 @@
--- A row is a line of a page. what is NULL of a row of told_rest, and of time that nobody held, says so.
+-- A row is a line of a page. Columns that do not apply to a row of charge_rest, or to time that no run held, are NULL.
 select
     t.key,
     t.rest_key,
@@ -42,14 +42,14 @@ select
     r.total,
     r.pool_amount::varchar as pool_amount,
     b.* exclude (key)
-from told_upto t
-left join told_line l on l.key = t.key and t.rest_key is null
+from line_upto t
+left join charge_line l on l.key = t.key and t.rest_key is null
 left join unit u on u.unit_id = l.unit_id
 left join (
     select * from priced_unit qualify row_number() over (partition by kind_id order by start_us) = 1
 ) p on p.kind_id = l.kind_id
-left join told_run o on o.run_id = l.run_id
-left join told_rest r on r.key = t.rest_key
-left join told_bucket b on b.key = t.key and t.rest_key is null
+left join charge_run o on o.run_id = l.run_id
+left join charge_rest r on r.key = t.rest_key
+left join line_bucket b on b.key = t.key and t.rest_key is null
 where t.key > $offset and t.key <= $offset + $limit
 order by t.key;

@@ -1,6 +1,6 @@
 -- What each line costs under the policy of its days: of time that was held what the basis charges, times the discount of its
 -- run; of time that nobody held all of it. As in cost/line.sql. Buckets are read only where a basis tells them apart.
-create or replace temp table told_line as
+create or replace temp table charge_line as
 select
     t.* exclude (amount),
     coalesce(f.factor, 10000) as factor,
@@ -21,7 +21,7 @@ select
             * coalesce(f.factor * $factor_parts // 10000, $factor_parts)
             * (t.price // ($basis_parts * $factor_parts))
     end as amount
-from told_line t
+from charge_line t
 join policy_span y on y.policy = t.policy and y.start_us <= t.start_us and y.end_us > t.start_us
-left join told_bucket b on b.key = t.key
+left join line_bucket b on b.key = t.key
 left join run_factor f on f.run_id = t.run_id and f.policy = t.policy;

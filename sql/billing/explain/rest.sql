@@ -1,7 +1,7 @@
--- A row of told_rest is money of one day that is no device's time: dealt to a team or taken from the platform, left by a basis
+-- A row of charge_rest is money of one day that is not device time: dealt to a team or taken from the platform, left by a basis
 -- or a discount, added by increments of billing, moved for lost work, or beyond what devices cost. weight of total: by what it
 -- was dealt; pool_amount: what there was to deal, NULL where it is not dealt.
-create or replace temp table told_rest as
+create or replace temp table charge_rest as
 with own as (
     select
         day_us,

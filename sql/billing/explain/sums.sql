@@ -15,7 +15,7 @@ select
     sum(l.device_us)::bigint as device_us,
     sum(l.units)::varchar as units,
     sum(l.amount)::varchar as amount
-from told_line l
+from charge_line l
 join unit u on u.unit_id = l.unit_id
 join price p on p.kind_id = l.kind_id
 group by all

@@ -1,5 +1,5 @@
 -- No bucket was read.
-create or replace temp table told_bucket as
+create or replace temp table line_bucket as
 select
     0::bigint as key,
     0::bigint as unobserved,

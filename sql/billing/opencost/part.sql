@@ -1,4 +1,4 @@
--- A row of oc_cut is an hour of the window that an edge of a step or of a price cuts: its facts are told by minutes.
+-- A row of oc_cut is an hour of the window that an edge of a step or of a price cuts: it is read from its minutes.
 create or replace temp table oc_cut as
 with edge as (
     select unnest(range($start_us, $end_us, $step_us)) as at_us

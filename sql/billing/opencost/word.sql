@@ -17,7 +17,7 @@ with asked as (
     join oc_held h on h.run_id = r.run_id and h.cluster = r.cluster
     where $by_pod and r.scheduler = 'kubernetes'
 ),
-told as (
+reported as (
     select distinct r.cluster, r.run_id, c.node, coalesce(c.namespace, r.namespace) as namespace, c.pod
     from claim c
     join asked r
@@ -32,7 +32,7 @@ labelled as (
 candidate as (
     select h.cluster, h.device_id, h.run_id, t.pod, l.container, case when l.pod is null then 1 else 0 end as place
     from oc_held h
-    join told t on t.run_id = h.run_id and t.cluster = h.cluster and (t.node = h.node or t.node is null)
+    join reported t on t.run_id = h.run_id and t.cluster = h.cluster and (t.node = h.node or t.node is null)
     left join labelled l
         on l.cluster = h.cluster and l.device_id = h.device_id and l.pod = t.pod
         and l.namespace is not distinct from t.namespace
@@ -54,7 +54,7 @@ select cluster, device_id, run_id, pod, container
 from candidate
 qualify row_number() over (partition by cluster, device_id, run_id order by place, pod, container) = 1;
 
--- A row of oc_controller is the kind of a job that queues or operators told of.
+-- A row of oc_controller is the kind of a job as its queue or operator reports it.
 create or replace temp table oc_controller as
 select cluster, job_id, lower(min(kind)) as kind
 from workload
@@ -88,7 +88,7 @@ with named as (
         r.qos,
         r.name,
         t.team,
-        k.kind as told_kind
+        k.kind as reported_kind
     from oc_held h
     left join run r on r.run_id = h.run_id and r.cluster = h.cluster
     left join (select * from run_team where $by_team) t on t.run_id = h.run_id and t.cluster = h.cluster
@@ -101,8 +101,8 @@ kinded as (
         case
             when not $by_controller then null
             when scheduler = 'slurm' then 'slurmjob'
-            when scheduler = 'ray' then coalesce(told_kind, 'rayjob')
-            when told_kind is not null then told_kind
+            when scheduler = 'ray' then coalesce(reported_kind, 'rayjob')
+            when reported_kind is not null then reported_kind
             when pod = owner then null
             when contains(coalesce(labels, ''), '"pod-template-hash"') then 'deployment'
             when contains(coalesce(labels, ''), 'job-name"') then 'job'

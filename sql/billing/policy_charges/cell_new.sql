@@ -20,7 +20,7 @@ rule as (
     from policy_discount
 ),
 word as (
-    select run_id, 'qos' as word, qos as said
+    select run_id, 'qos' as word, qos as value
     from run
     where qos is not null and 'qos' in (select word from policy_discount)
     union all
@@ -45,16 +45,16 @@ word as (
     from run r
     join (select distinct key from policy_discount where word = 'label') d on r.labels is not null
 ),
--- Few words are said by many runs: each is matched once.
+-- Many runs share few values: each value is matched once.
 matched as (
-    select d.policy, w.word, w.said, min(struct_pack(place := d.place, factor := d.factor)) as first
-    from (select distinct word, said from word) w
-    join rule d on d.word = w.word and regexp_full_match(w.said, d.pattern)
+    select d.policy, w.word, w.value, min(struct_pack(place := d.place, factor := d.factor)) as first
+    from (select distinct word, value from word) w
+    join rule d on d.word = w.word and regexp_full_match(w.value, d.pattern)
     group by all
 )
 select m.policy, w.run_id, min(m.first).factor as factor
 from word w
-join matched m using (word, said)
+join matched m using (word, value)
 group by m.policy, w.run_id;
 
 -- A row of cell is a UTC day of what one owner had of devices of one kind, or nobody had: their share units in each bucket

@@ -1,4 +1,4 @@
--- Adds to line the amounts that a policy adds to what devices cost, dealt to teams by what they held on the whole day, evenly,
+-- Adds to line the amounts that a policy charges on top of device costs, divided among teams by what they held on the whole day, evenly,
 -- or by fixed parts. What nobody pays stays with the platform under its name.
 insert into line by name
 with cost as (

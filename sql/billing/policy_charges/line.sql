@@ -93,7 +93,7 @@ insert into line by name
 select *, 'platform' as kind, false as external, '__platform__' as owner
 from pool;
 
--- What is dealt: by cumulative rounding, so that the shares add up to what is dealt and never exceed it.
+-- The divided amounts: cumulative rounding makes the shares add up exactly and never exceed the whole.
 create or replace temp table dealt as
 select
     p.* exclude (units, amount),

@@ -17,7 +17,7 @@ from gpuwatch.api.schema.billing.periods import Period, PeriodBody, PeriodRows, 
 from gpuwatch.billing.periods import close as periods_close
 from gpuwatch.billing.periods.repository import Closing, PeriodConflict, finished
 from gpuwatch.billing.periods.repository import Periods as Stored
-from gpuwatch.billing.periods.view import Teams, lines, rows, told
+from gpuwatch.billing.periods.view import Teams, lines, period_dict, rows
 from gpuwatch.core.errors import UsageError
 from gpuwatch.state import State
 
@@ -163,4 +163,4 @@ def _history(state: State, name: str) -> list[Closing]:
 
 def _shown(state: State, name: str, teams: Teams) -> dict[str, Any]:
     _history(state, name)
-    return told(state, name, teams)
+    return period_dict(state, name, teams)
