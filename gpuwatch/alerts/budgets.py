@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from gpuwatch.billing.budgets import FLEET, PERIODS, Status, in_force, period_name, statuses
+from gpuwatch.billing.budgets import FLEET, PERIODS, Status, load_budgets, period_name, statuses
 from gpuwatch.core.clock import DAY_US, parse_window, rfc3339
 from gpuwatch.findings.read import Finding
 from gpuwatch.state import State
@@ -27,7 +27,7 @@ def alerts(store: Store, state: State, at_us: int) -> list[Finding]:
     """Alerts about budgets: one for each team and period, at the highest percentage crossed or where the forecast exceeds
     the budget; and one for the quota of GPU-hours. A period that has just ended is checked too.
     """
-    known = in_force(state)
+    known = load_budgets(state)
     found = statuses(store, state, at_us, budgets=known)
     for period in PERIODS:
         start_us = parse_window(period_name(period, at_us), at_us).start_us

@@ -1,4 +1,4 @@
-"""Budgets: what a team may spend in a week or month, what it has spent, and what it will have by the end."""
+"""Budgets of teams per week or month: the amount spent so far and the forecast for the end of the period."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PERIODS = ("month", "week")
 REQUIRED = ("team", "period", "amount", "currency")
 OPTIONAL = ("gpu_hours", "valid_from", "valid_to", "alert_at")
 ALERT_AT = (80, 100)
-"""Percent of a budget at which a message is sent where the budget names none."""
+"""Default alert thresholds in percent of a budget."""
 ALERTS_MAX, PERCENT_MAX, TEAM_MAX = 10, 1000, 200
 
 
@@ -57,13 +57,13 @@ class Budget:
             raise UsageError(f"budget of {self.team!r}: {problem}") from ValueError(problem)
 
     def valid_at(self, at_us: int) -> bool:
-        """Whether it holds for a period that starts then."""
+        """Whether the budget applies to a period that starts then."""
         return self.valid_from_us <= at_us and (self.valid_to_us is None or at_us < self.valid_to_us)
 
 
 @dataclass(frozen=True)
 class Status:
-    """A budget and the period that is looked at: `spent` until `at_us`; None where charges have another currency."""
+    """A budget in one period: `spent` until `at_us`, None where charges have another currency."""
 
     budget: Budget
     name: str
@@ -73,13 +73,13 @@ class Status:
     gpu_hours: Decimal
     forecast: Forecast | None
     runs_out: date | None
-    """The day on which the amount was passed, else will be; None: not in the period, or not known."""
+    """The day on which the amount was or will be exceeded; None: not within the period, or unknown."""
     days: tuple[tuple[date, Decimal], ...]
-    """What each day of the period cost, in the order of days: the burn-down."""
+    """The cost of each day of the period, in order: the burn-down."""
     missing: str | None
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it: `burn_down` is what is left of the budget at the end of each day, and what would be at an even pace."""
+        """As JSON: `burn_down` has the remaining budget at the end of each day, and what would remain at an even pace."""
         left, rows = self.budget.amount, []
         total = (self.window.end_us - self.window.start_us) // DAY_US
         for place, (day, cost_) in enumerate(self.days):
@@ -142,7 +142,7 @@ def budget_of(row: Mapping[str, Any], line: int) -> Budget:
 
 
 def shown(budget: Budget) -> dict[str, Any]:
-    """A budget in texts; `budget_of` reads it back."""
+    """A budget as texts, which `budget_of` parses back."""
     return {
         "team": budget.team,
         "period": budget.period,
@@ -156,7 +156,7 @@ def shown(budget: Budget) -> dict[str, Any]:
 
 
 def replace(state: State, budgets: Sequence[Budget], actor: str, source: str, at_us: int) -> bool:
-    """Makes these the budgets in force. Raises UsageError naming two of one team and period that are valid at once."""
+    """Makes these the current budgets. Raises UsageError naming two of one team and period that are valid at once."""
     for place, one in enumerate(budgets):
         for other in budgets[:place]:
             if (one.team, one.period) == (other.team, other.period) and _overlap(one, other):
@@ -167,8 +167,8 @@ def replace(state: State, budgets: Sequence[Budget], actor: str, source: str, at
     return VersionedLists(state).replace(CARD, [shown(one) for one in budgets], actor, source, at_us)
 
 
-def in_force(state: State) -> tuple[Budget, ...]:
-    """The budgets as they were set."""
+def load_budgets(state: State) -> tuple[Budget, ...]:
+    """The current budgets."""
     return tuple(budget_of(row, 0) for row in VersionedLists(state).rows(CARD))
 
 
@@ -181,11 +181,11 @@ def statuses(
     budgets: Iterable[Budget] | None = None,
     ended: bool = False,
 ) -> list[Status]:
-    """Every budget of these teams (None: all, the fleet's too) in the period in which `at_us` lies, or with `ended` in the
-    one that lasts until then or beyond.
+    """The status of every budget of these teams (None: all and the fleet) in the period that contains `at_us`, or with
+    `ended` in the one that contains the instant just before.
     """
     found: list[Status] = []
-    known = in_force(state) if budgets is None else budgets
+    known = load_budgets(state) if budgets is None else budgets
     by_period: dict[str, list[Budget]] = defaultdict(list)
     for budget in known:
         if teams is None or budget.team in teams:
@@ -198,17 +198,17 @@ def statuses(
             paid = _Paid.read(store, state, window, at_us)
             found += [paid.status(budget, name, window, at_us) for budget in valid]
     named = team_names(store, state) if found else frozenset()
-    forecast = [
-        status if status.missing else replace_fields(status, missing=_nobody(status.budget.team, named))
+    checked = [
+        status if status.missing else replace_fields(status, missing=_unknown_team(status.budget.team, named))
         for status in found
     ]
-    return sorted(forecast, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
+    return sorted(checked, key=lambda status: (status.budget.team != FLEET, status.budget.team, status.name))
 
 
 def for_report(store: Store, state: State, window: Window, team: str | None) -> dict[str, Any] | None:
     """The budget of a team (None: the fleet) for the month, else the week, in which a window ends; None without one."""
     wanted = FLEET if team is None else team
-    mine = [budget for budget in in_force(state) if budget.team == wanted]
+    mine = [budget for budget in load_budgets(state) if budget.team == wanted]
     for period in PERIODS:
         of_period = [budget for budget in mine if budget.period == period]
         for status in statuses(store, state, window.end_us, budgets=of_period, ended=True):
@@ -234,14 +234,14 @@ def period_name(period: str, at_us: int) -> str:
 
 @dataclass(frozen=True)
 class _Paid:
-    """What each team paid: in the period until now, exactly; and on each whole day before now, for the forecast."""
+    """What each team paid: exactly in the period so far, and on each past whole day for the forecast."""
 
     totals: dict[str, dict[str, Decimal]]
     seconds: dict[str, Decimal]
     unpriced: dict[str, Decimal]
     """GPU-seconds that no rate covers."""
     daily: dict[tuple[str, str | None], dict[date, Decimal]]
-    """At full price: what policies make of it is in `whole`."""
+    """At full price; `whole` has the effect of policies."""
     whole: dict[str, dict[str, Decimal]] | None
     """Charges of the period's whole days, without corrections; None where policies change nothing."""
     reported: str | None
@@ -277,11 +277,11 @@ class _Paid:
         lacks = _differs(budget, name, others, self.reported) if others else None
         if not others and (unpriced := self.unpriced.get(budget.team)):
             lacks = f"{unpriced / 3600:.1f} GPU-hours have no price: gpuwatch doctor names the rates"
-        # Where nothing has a price, nobody knows what was spent.
+        # Without any price the amount spent is unknown.
         spent = None if others or (lacks and not paid) else paid.get(budget.currency, Decimal(0))
         base = self.daily.get((budget.team, budget.currency), {})
         today, rest = from_us(at_us).date(), dates(from_us(at_us).date(), from_us(window.end_us).date())
-        # A day without a row cost nothing, once there are books.
+        # A day without a row cost nothing, once the ledger has begun.
         begun = min(base, default=None)
         days = [] if begun is None else [(day, base.get(day, Decimal(0))) for day in dates(begun, today)]
         first = from_us(window.start_us).date()
@@ -299,7 +299,7 @@ class _Paid:
 
 
 def _differs(budget: Budget, name: str, others: Sequence[str], reported: str | None) -> str:
-    """Why charges in other currencies than a budget's cannot be held against it, and what to do."""
+    """Why charges in other currencies do not count against a budget, and the fix."""
     charged, own = ", ".join(others), budget.currency
     if reported is None:
         return (
@@ -314,15 +314,15 @@ def _differs(budget: Budget, name: str, others: Sequence[str], reported: str | N
     )
 
 
-def _nobody(team: str, known: Collection[str]) -> str | None:
-    """What is wrong with a team that nothing names; no other is named, as not everybody may know them."""
+def _unknown_team(team: str, known: Collection[str]) -> str | None:
+    """The problem with a team that no run or rule names. Other teams are not listed: not every caller may see them."""
     if not unknown_teams([team], known):
         return None
     return f"no run or rule names team {team!r}: correct the budget, or give the team a rule (teams.csv, or PUT /api/v1/teams)"
 
 
 def _by_team(charges: Iterable[records.Charge]) -> dict[str, dict[str, Decimal]]:
-    """Money by team and currency; the fleet's is that of all."""
+    """Money by team and currency, with the total under the fleet."""
     found: dict[str, dict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
     for charge in charges:
         if charge.cost is not None and charge.currency is not None:
@@ -332,7 +332,7 @@ def _by_team(charges: Iterable[records.Charge]) -> dict[str, dict[str, Decimal]]
 
 
 def _scaled(days: list[tuple[date, Decimal]], full: Decimal, charged: Decimal) -> list[tuple[date, Decimal]]:
-    """Days at what policies charge: books are forecast at `full` price, of which `charged` was paid in this period."""
+    """Days scaled to what policies charge: the ledger is at `full` price, and `charged` was paid in this period."""
     return [(day, (paid * charged / full).quantize(CENT)) for day, paid in days] if full else days
 
 

@@ -1,4 +1,4 @@
-"""What it cost and who pays: the books times prices, exact until it is published."""
+"""Chargeback and ledger: device time multiplied by prices, computed exactly and rounded once for publication."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from gpuwatch.store.database import Store
 __all__ = ["CHARGE_DIMENSIONS", "DIMENSIONS", "chargeback", "check_dimensions", "ledger", "price", "price_all"]
 
 CHARGE_DIMENSIONS = (*DIMENSIONS, CAUSE)
-"""Dimensions of charges; `cause` tells why who did not hold something pays (idle, a shared cost), or pays less."""
+"""Dimensions of charges; `cause` is the reason for a charge without held time (idle, a shared cost), or for a reduction."""
 STEPS_US = (HOUR_US, DAY_US)
-"""Lengths of the steps in which a ledger can be frozen."""
+"""Step lengths of a ledger."""
 SEEN_PARTS_MIN = 10
-"""Where less than a tenth of the held time was observed, nobody can say how effective it was."""
+"""Active and effective time are unknown if less than one part in this many of the held time was observed."""
 IDLE_BUCKETS = ("unobserved", "hoarded")
-"""Allocated time in which nothing was seen to run."""
+"""Buckets of allocated time without observed activity."""
 EFFECTIVE_BUCKETS = ("memory_roof", "compute")
 KEPT_ROWS_MAX = 1000
-"""Rows of an answer that is kept to be given again: a page of the API."""
+"""Largest answer that is cached, in rows: one page of the API."""
 
 
 def chargeback(
@@ -63,15 +63,14 @@ def chargeback(
     policy: Policies | None = None,
     closed: bool = True,
 ) -> Chargeback:
-    """Who pays what in a window, by any of CHARGE_DIMENSIONS: the dearest rows first, what nobody held last.
+    """Who pays what in a window, by any of CHARGE_DIMENSIONS: most expensive rows first, unheld time last.
 
-    With `teams` only the rows of those teams are frozen, in the very numbers in which they stand among all rows;
-    `__platform__` is one only where it is named. Totals are sums of the rows frozen, of which `limit` from `offset` on
-    are returned. `cluster` and `pool` ask for these devices only. Prices and teams are those of the last pricing
-    (price_all): this reads and never writes. `policy` is what to charge by instead of the policies in force. `closed`:
-    the exact window of a closed period is answered from its frozen rows, and corrections posted within the window are
-    rows of kind correction; False: the live books alone. Raises UsageError for an unknown dimension, or a window whose
-    money does not fit.
+    `teams` filters rows without changing their numbers; `__platform__` is included only if it is listed. Totals are
+    sums of the filtered rows, and `limit` rows from `offset` on are returned. `cluster` and `pool` select devices.
+    Prices and teams are those of the last pricing (price_all): this reads and never writes. `policy` replaces the
+    current policies. With `closed`, the exact window of a closed period is answered from its frozen rows, and
+    corrections posted within the window are rows of kind correction; without, only the live ledger counts. Raises
+    UsageError for an unknown dimension, or a window whose money does not fit.
     """
     check_dimensions(by, CHARGE_DIMENSIONS)
     live = policy is not None or not closed
@@ -106,11 +105,11 @@ def ledger(
     limit: int | None = None,
     offset: int = 0,
 ) -> Ledger:
-    """GPU-seconds and cost by bucket, and by any of DIMENSIONS beside it; in order of step, group and bucket.
+    """GPU-seconds and cost by bucket and any of DIMENSIONS, ordered by step, group and bucket.
 
-    `step_us` (one of STEPS_US) cuts the window at whole UTC hours or days; a row's `start_us` is the start of its step,
-    which for the first may lie before the window. A bucket has a row for each currency, and one for what has no rate.
-    The cost of an hour in which a price changes is that of the minutes on either side. `teams`, `pool`, `limit`,
+    `step_us` (one of STEPS_US) splits the window at whole UTC hours or days; a row's `start_us` is the start of its step,
+    which may be before the start of the window. A bucket has one row per currency, and one for time without a rate.
+    An hour in which a price changes is priced by the minutes before and after the change. `teams`, `pool`, `limit`,
     `offset` and prices as in chargeback. Raises UsageError for an unknown dimension or step.
     """
     dimensions = [name for name in by if name != "bucket"]
@@ -142,7 +141,7 @@ def ledger(
 
 
 ANSWERED: answer_cache.Answers[Chargeback] = answer_cache.Answers()
-"""Charges without a policy by what was asked and by what they are made from, which the store names."""
+"""Cached charges without policies, by query and by the stamp of the data they come from."""
 
 
 def _plain(
@@ -155,13 +154,13 @@ def _plain(
     limit: int | None,
     offset: int,
 ) -> Chargeback:
-    """Charges where teams pay for what they hold and no policy says more."""
+    """Charges without policies: teams pay for what they hold."""
     asked = (window, by, cluster, teams, pool, limit, offset)
     known = answer_cache.stamp(store, window)
     if known is not None and (kept := ANSWERED.find((known, *asked))) is not None:
         return kept
     with working_tables(store):
-        known = answer_cache.stamp(store, window)  # of the very state of the books that is read here
+        known = answer_cache.stamp(store, window)  # of exactly the ledger state that is read here
         scale = scale_of(store, window)
         words = question(window, by, cluster, teams, scale, pool=pool)
         store.run("billing/kind", **words)
@@ -184,7 +183,7 @@ def _answer(
     limit: int | None,
     offset: int,
 ) -> Chargeback:
-    """What stands in the temporary table `booked`, published."""
+    """The published rows of the temporary table `booked`."""
     rows, following = page(store, scale, limit, offset, dearest_first=True)
     totals = Totals.of(store.rows("billing/total"))
     return Chargeback(
@@ -235,7 +234,7 @@ def _bucket_row(row: Mapping[str, Any], by: Sequence[str], step_us: int | None) 
 
 
 def _funnel(sums: Iterable[Mapping[str, Any]], totals: Totals, scale: Scale) -> dict[str, Amount]:
-    """Steps of the funnel: each rounded by itself, and none larger than the whole, which is the sum of the rows frozen."""
+    """Stages of the funnel: each is rounded on its own and capped at the total, the sum of the published rows."""
     rows = list(sums)
     held = [row for row in rows if row["bucket"] in HELD_BUCKETS]
     steps = {

@@ -12,8 +12,8 @@ from gpuwatch.core.clock import Window
 class Charge:
     """One published row: `cost` is rounded so that the rows add up to the total; `cost_exact` is not rounded.
 
-    `cost` is None where no rate covers the time; `error` then says which rate is missing. `gpu_seconds_exact` is not
-    rounded to microseconds. `cause` is told where it is asked for, and of money that no device costs.
+    `cost` is None where no rate covers the time; `error` then names the missing rate. `gpu_seconds_exact` is not
+    rounded to microseconds. `cause` is set if the query groups by it, and for external amounts.
     """
 
     group: dict[str, str | None]
@@ -26,14 +26,14 @@ class Charge:
     cause: str | None = None
     gpu_seconds_exact: Decimal | None = None
     external: bool = False
-    """Money that no device costs: what a policy adds."""
+    """An amount that a policy adds on top of device costs."""
 
 
 @dataclass(frozen=True)
 class Chargeback:
     """Charges of a window and the totals of all of them; `cost` is None where currencies differ.
 
-    `external_cost` is the part of it that no device costs: what policies add. The rest is rates x capacity.
+    `external_cost` is the part that policies add on top of device costs. The rest is rates x capacity.
     """
 
     items: tuple[Charge, ...]
@@ -67,9 +67,7 @@ class BucketRow:
 
 @dataclass(frozen=True)
 class Amount:
-    """GPU-seconds (share-weighted) and their cost; what has no rate costs nothing here, None: currencies differ.
-    `gpu_seconds` is None where nobody knows.
-    """
+    """Share-weighted GPU-seconds and their cost, without unpriced time. None: unknown, or currencies differ."""
 
     gpu_seconds: Decimal | None
     cost: Decimal | None
@@ -77,11 +75,11 @@ class Amount:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The books of a window; `capacity_gpu_seconds` is the sum of all rows, `cost` None where currencies differ.
+    """The ledger of a window; `capacity_gpu_seconds` is the sum of all rows, `cost` None where currencies differ.
 
-    `funnel`: from what is owned (total) to what a source measures (reporting), is held by somebody and measured
-    (allocated), was seen to run (active), and works at a roof of the GPU (effective). The last two are unknown where
-    less than a tenth of what was held was observed.
+    `funnel` narrows owned time (total) to time that a source measures (reporting), that a run held and was measured
+    (allocated), that was active, and that ran at a roofline of the GPU (effective). The last two are unknown if less
+    than a tenth of the held time was observed.
     """
 
     items: tuple[BucketRow, ...]

@@ -1,4 +1,4 @@
-"""Names that somebody asks about and that nobody knows: teams and clusters, with the nearest that are known."""
+"""Checks names of teams and clusters against the known ones, and suggests the nearest."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from gpuwatch.store.database import Store
 
 FLEET = "*"
 NAMED_MAX = 8
-"""Known names that a message lists, the nearest first."""
+"""Known names that a message lists, nearest first."""
 DOUBTS_MAX = 20
-"""Unknown names that are warned of one by one."""
+"""Unknown names that get a warning each."""
 COMPARED_MAX = 2000
-"""Known names that are compared with an unknown one; of more, the first of the alphabet."""
+"""Known names compared with an unknown one; with more, the first in alphabetical order."""
 
 
 def team_names(store: Store, state: State) -> frozenset[str]:
-    """Teams of ownership rules and of runs; not the ledger's own."""
+    """Teams of ownership rules and of runs, without the reserved ones."""
     runs = store.sql("select distinct team from run_team where team not like '\\_\\_%' escape '\\'")
     return rule_names(state) | {row[0] for row in runs}
 
 
 def cluster_names(store: Store) -> frozenset[str]:
-    """Clusters that have books."""
+    """Clusters with a ledger."""
     return frozenset(row[0] for row in store.sql("select distinct cluster from capacity"))
 
 
@@ -36,7 +36,7 @@ def rule_names(state: State) -> frozenset[str]:
 
 
 def unknown_teams(teams: Iterable[str], known: Collection[str]) -> list[str]:
-    """Of these teams those that nothing names, in their order and once. The fleet and the ledger's own names are known."""
+    """The teams that no rule or run names, in order and without duplicates. The fleet and reserved names count as known."""
     return [
         team
         for team in dict.fromkeys(teams)
@@ -45,7 +45,7 @@ def unknown_teams(teams: Iterable[str], known: Collection[str]) -> list[str]:
 
 
 def team_doubts(teams: Iterable[str], known: Collection[str]) -> list[str]:
-    """A sentence for each team that no run or rule names; they may be right, and come later."""
+    """A warning for each team that no run or rule names yet; it may still turn out to be right."""
     doubted = unknown_teams(teams, known)
     if doubted and not known:
         return ["no run or rule names a team yet: the teams could not be checked"]
@@ -55,7 +55,7 @@ def team_doubts(teams: Iterable[str], known: Collection[str]) -> list[str]:
 
 
 def listed(name: str, known: Collection[str]) -> str:
-    """`known: vision, research and 3 more`, what is nearest to `name` first."""
+    """`known: vision, research and 3 more`, nearest to `name` first."""
     if not known:
         return "none is known yet"
     near = SequenceMatcher(b=name.casefold(), autojunk=False)

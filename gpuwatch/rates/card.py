@@ -23,12 +23,12 @@ __all__ = ["ANY_MODEL", "PRICINGS", "Rate", "check_rates", "describe", "match_mo
 __all__ += ["parse_rates", "price_spans", "ranked", "read_rows", "resolve"]
 
 PRICINGS = ("reserved", "owned", "spot", "on_demand")
-"""Pricing models, the one that wins among equally specific rates first (domain: committed money is spent anyway)."""
+"""Pricing models in order of precedence among equally specific rates: committed money is spent anyway."""
 
 REQUIRED = ("gpu_model", "pricing", "usd_per_gpu_hour", "valid_from", "valid_to")
 SCOPE = ("cluster", "pool", "mig_profile", "currency")
 MORE = ("quantity", "commitment_id", "sku", "list_price", "contracted_price")
-"""Columns that few rates have."""
+"""Rarely used columns."""
 OPTIONAL = (*SCOPE, *MORE, *node_split.COLUMNS)
 
 BEGINNING_US = 0
@@ -46,8 +46,8 @@ _CURRENCY = re.compile(r"[A-Z]{3}")
 class Rate:
     """The price of one whole GPU-hour during [valid_from_us, valid_to_us); None in a scope column is "any".
 
-    `usd_per_gpu_hour` is always per whole GPU, in `currency`, also with a `mig_profile`: that names which slices the
-    price is for, and a slice pays it times its share of the GPU.
+    `usd_per_gpu_hour` is always per whole GPU, in `currency`, even with a `mig_profile`: the profile selects the slices that
+    the price is for, and a slice pays the price times its share of the GPU.
     """
 
     gpu_model: str
@@ -60,35 +60,35 @@ class Rate:
     mig_profile: str | None = None
     currency: str = "USD"
     line: int = field(default=0, compare=False)
-    """Line of the file it came from, 0 where it did not come from one."""
+    """Line of the file it came from, 0 if it did not come from one."""
     quantity: int | None = None
-    """GPUs that were committed to; None covers every one of the scope."""
+    """Committed GPUs; None covers all GPUs of the scope."""
     commitment_id: str | None = None
     sku: str | None = None
     list_price: Decimal | None = None
     contracted_price: Decimal | None = None
-    """Per whole GPU-hour in `currency`, beside the effective price; None: the same."""
+    """Per whole GPU-hour in `currency`, next to the effective price; None: the same."""
     node: node_split.Node | None = None
-    """Whose price an hour `usd_per_gpu_hour` is a part of."""
+    """The node whose hourly price `usd_per_gpu_hour` is a part of."""
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
             raise UsageError(f"rate for {self.gpu_model!r}: {problem}") from ValueError(problem)
 
     def valid_at(self, at_us: int) -> bool:
-        """Whether the instant lies in its validity."""
+        """Whether the rate is valid at an instant."""
         return self.valid_from_us <= at_us and (self.valid_to_us is None or at_us < self.valid_to_us)
 
     @property
     def commitment(self) -> str | None:
-        """The name of the commitment that it is a part of: its own, else its scope where it has a quantity."""
+        """The name of its commitment: its own id, or its scope if it has a quantity."""
         if self.commitment_id is not None or self.quantity is None:
             return self.commitment_id
         return "-".join(word for word in (self.gpu_model, self.cluster, self.pool, self.pricing) if word is not None)
 
 
 Covered = tuple[int, int | None]
-"""(start_us, end_us or None for ever) in which a commitment covers a device."""
+"""(start_us, end_us or None for open) in which a commitment covers a device."""
 NOTHING_COVERED: Mapping[Rate, Sequence[Covered]] = {}
 Span = tuple[int, int | None, Rate | None]
 """(start_us, end_us or None for ever, the rate or None where there is none)."""
@@ -134,7 +134,7 @@ def check_rates(rates: Iterable[Rate]) -> None:
 
 
 def describe(rate: Rate) -> str:
-    """A rate in words for a message: model, scope, pricing, validity and line."""
+    """Describes a rate for a message: model, scope, pricing, validity and line."""
     scope = [f"{n} {v}" for n in ("cluster", "pool", "mig_profile") if (v := getattr(rate, n)) is not None]
     until = "" if rate.valid_to_us is None else rfc3339(rate.valid_to_us)
     where = f" (line {rate.line})" if rate.line else ""
@@ -143,7 +143,7 @@ def describe(rate: Rate) -> str:
 
 
 def shown(rate: Rate) -> dict[str, Any]:
-    """A rate in texts, as API and command line show it and take it."""
+    """A rate as texts, for API and command line."""
     more = {name: getattr(rate, name) for name in MORE}
     return {
         "gpu_model": rate.gpu_model,
@@ -158,7 +158,7 @@ def shown(rate: Rate) -> dict[str, Any]:
 
 
 def price_of(text: str | None, node: node_split.Node | None) -> Decimal:
-    """The price of a GPU-hour: as it is written, or what a node's price gives. Raises ValueError."""
+    """The price of a GPU-hour: as written, or derived from a node's price. Raises ValueError."""
     return node.gpu_hour if node is not None and not text else amount(text or "", "usd_per_gpu_hour")
 
 
@@ -168,7 +168,7 @@ def match_models(rates: Sequence[Rate], model_names: Iterable[str]) -> dict[str,
 
 
 def ranked(rates: Sequence[Rate], cluster: str, pool: str | None, model: str, profile: str | None) -> tuple[Rate, ...]:
-    """The rates in whose scope a device class lies, the one that wins where several are valid first.
+    """The rates whose scope includes a device class, in order of precedence.
 
     Most specific first (profile, then pool, then cluster, then how closely the model is named), then PRICINGS in order;
     among those commitments to a number of GPUs, the oldest first, then the one that began last.
@@ -178,7 +178,7 @@ def ranked(rates: Sequence[Rate], cluster: str, pool: str | None, model: str, pr
     for closeness, rate in _matches(rates, model):
         if rate.cluster in (None, cluster) and rate.pool in (None, pool) and rate.mig_profile in wanted:
             scope = (wanted.index(rate.mig_profile), rate.pool is None, rate.cluster is None, -closeness)
-            # A GPU keeps its commitment when another one begins: of commitments to a number the oldest comes first.
+            # A GPU keeps its commitment when another one begins, so the oldest commitment to a number of GPUs comes first.
             began = (1, -rate.valid_from_us) if rate.quantity is None else (0, rate.valid_from_us)
             tie = (PRICINGS.index(rate.pricing), *began, rate.gpu_model, rate.commitment or "")
             found.append(((*scope, *tie), rate))
@@ -190,7 +190,7 @@ def resolve(
 ) -> Rate | None:
     """The rate of one device class at one instant; None where there is none, which is an error row, not zero.
 
-    Commitments to a number of GPUs are left out: whom they cover depends on the fleet (rate_cover).
+    Commitments to a number of GPUs are left out: their coverage depends on the fleet (rates/coverage.py).
     """
     found = (rate for rate in ranked(rates, cluster, pool, model, profile) if rate.quantity is None)
     return next((rate for rate in found if rate.valid_at(at_us)), None)
@@ -208,7 +208,9 @@ def price_spans(
 
     A rate with a quantity counts only while it covers these devices: in its spans of `covered`.
     """
-    running: list[int] = []  # heap of places in `entries`, the winner on top; ended ones leave when they surface
+    running: list[
+        int
+    ] = []  # heap of indices of `entries`, best first; ended entries are dropped when they reach the top
     entries: list[tuple[int, int | None, Rate]] = []
     for rate in ranked(rates, cluster, pool, model, profile):
         if rate.quantity is None:

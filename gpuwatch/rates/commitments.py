@@ -1,4 +1,4 @@
-"""Commitments: how much of what was committed to was used."""
+"""Utilisation of commitments: how much of the committed time was used."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Usage:
     commitment_id: str
     gpu_models: tuple[str, ...]
     quantity: int | None
-    """GPUs at the end of the window, or when it ended; None: whatever the fleet has of its scope."""
+    """Committed GPUs at the end of the window, or when the commitment ended; None: all GPUs of its scope."""
     currency: str
     committed_us: Fraction
     used_us: Fraction
@@ -54,22 +54,22 @@ class Usage:
 
     @property
     def absent_us(self) -> Fraction:
-        """Committed to, and not in the fleet: paid beside the charges."""
+        """Committed but not in the fleet: paid in addition to the charges."""
         return self.committed_us - self.used_us - self.idle_us
 
     @property
     def unused_us(self) -> Fraction:
-        """Everything that was not held."""
+        """Committed time that no run held."""
         return self.committed_us - self.used_us
 
     @property
     def unused_cost(self) -> Fraction:
-        """What that cost."""
+        """The cost of the unused time."""
         return self.committed_cost - self.used_cost
 
     @property
     def utilisation(self) -> float | None:
-        """Used of committed, 0..1; None where nothing was committed to."""
+        """Used share of the committed time, 0..1; None without committed time."""
         return float(self.used_us / self.committed_us) if self.committed_us else None
 
 
@@ -78,7 +78,7 @@ Price = tuple[str, str, str]
 
 
 def counted(store: Store, window: Window) -> Window | None:
-    """The part of a window in which the books know the fleet: before and after it nothing is used, nor unused. None where
+    """The part of a window that the ledger covers: outside it, time is neither used nor unused. None where
     they know nothing of it.
     """
     start_us, end_us = store.sql("select min(start_us), max(end_us) from capacity")[0]
@@ -88,7 +88,7 @@ def counted(store: Store, window: Window) -> Window | None:
 
 
 def commitments(store: Store, state: State, window: Window) -> tuple[Usage, ...]:
-    """What each commitment of the rate card gave in the part of the window that `counted` is, by name and currency.
+    """Utilisation of each commitment of the rate card in the part of the window that `counted` returns, by name and currency.
 
     Prices and whom commitments cover are those of the last pricing.
     """
@@ -101,7 +101,7 @@ def commitments(store: Store, state: State, window: Window) -> tuple[Usage, ...]
 
 
 def usage(rates: Sequence[Rate], fx: Fx, rows: Iterable[dict[str, Any]], window: Window) -> tuple[Usage, ...]:
-    """Commitments and the covered time of the window (rows of cost/commitment) put together."""
+    """Combines commitments with the covered time of the window (rows of rates/commitment)."""
     promised: dict[Price, Fraction] = {}
     for rate in rates:
         for price, time_us in _promised(rate, fx, window):
@@ -114,7 +114,7 @@ def usage(rates: Sequence[Rate], fx: Fx, rows: Iterable[dict[str, Any]], window:
         time = Fraction(row["device_us"] * row["share_num"], row["share_den"])
         of_kind[price] = of_kind.get(price, Fraction(0)) + time
     prices = promised.keys() | held.keys() | idle.keys()
-    # Where it is for whatever the fleet has, what is there is what was committed to.
+    # Without a quantity, the GPUs in the fleet are the committed ones.
     for price in prices:
         there = held.get(price, Fraction(0)) + idle.get(price, Fraction(0))
         promised[price] = max(promised.get(price, Fraction(0)), there)
@@ -125,7 +125,7 @@ def usage(rates: Sequence[Rate], fx: Fx, rows: Iterable[dict[str, Any]], window:
 
 
 def shown(one: Usage) -> dict[str, Any]:
-    """A row as API and command line show it: seconds with six places, money to the cent, ratios 0..1."""
+    """A row for API and command line: seconds with six decimals, money to the cent, ratios 0..1."""
     return {
         "commitment_id": one.commitment_id,
         "gpu_model": ", ".join(one.gpu_models),

@@ -10,12 +10,12 @@ from gpuwatch.rates.card import BEGINNING_US, Covered, Rate, ranked
 FOREVER_US = 2**62
 
 Cover = dict[Rate, tuple[Covered, ...]]
-"""Of one GPU: the commitments that cover it, each with its spans."""
+"""The commitments that cover one GPU, each with its spans."""
 
 
 @dataclass(frozen=True)
 class FleetGpu:
-    """A physical GPU that the fleet owns during [start_us, end_us); end None: it is still there."""
+    """A physical GPU that is in the fleet during [start_us, end_us); end None: it still is."""
 
     cluster: str
     gpu: str
@@ -36,7 +36,7 @@ def committed(rates: Iterable[Rate]) -> bool:
 
 
 def cover(rates: Sequence[Rate], gpus: Iterable[FleetGpu]) -> dict[tuple[str, str], Cover]:
-    """Whom commitments to a number of GPUs cover, over the whole fleet; GPUs that none covers are absent.
+    """Which GPUs of the whole fleet commitments to a number of GPUs cover. Uncovered GPUs are absent.
 
     At every instant the GPUs that are there take turns, in the order in which they were first seen, those seen at once by
     UUID; each takes the best rate of its precedence of which something is left. One that came later never takes the place
@@ -77,7 +77,7 @@ def _until_last_commitment(choices: Sequence[Rate]) -> tuple[Rate, ...]:
 
 
 def _take(choices: Sequence[Rate], left: dict[Rate, int], at_us: int) -> Rate | None:
-    """The commitment that covers a GPU whose turn it is; None where a better rate, or none, prices it."""
+    """The commitment that covers the next GPU; None where a better rate, or none, prices it."""
     for rate in choices:
         if not rate.valid_at(at_us):
             continue

@@ -1,4 +1,4 @@
-"""Tables that people write: CSV read by column names, each cell checked, every bad row named."""
+"""CSV tables written by people: read by column name, every cell checked, every bad row reported."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from gpuwatch.core.model import Rejects
 from gpuwatch.core.money import EXACT_PLACES
 
 MAX_ROWS = 100_000
-"""Rows read from one file; the rest is refused and counted."""
+"""Rows read from one file; the rest is rejected and counted."""
 MAX_WHOLE_DIGITS = 26
 """Digits before the point of an amount: DECIMAL(38,12)."""
 NAMED_MAX = 100
-"""Bad rows that a refusal names; the others are counted."""
+"""Bad rows listed in an error; the others are counted."""
 
 OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
-"""What spreadsheets of other countries write between cells."""
+"""Cell separators of spreadsheets in other locales."""
 
 T = TypeVar("T")
 _AMOUNT = re.compile(r"[+-]?(\d+)(?:\.(\d*))?", re.ASCII)
 
 
 class RowsRefused(UsageError):
-    """A whole table is refused: `named` are its bad rows, each with the reason, `count` how many there are."""
+    """A table was rejected as a whole: `named` lists bad rows with the reason, `count` is their number."""
 
     def __init__(self, named: Sequence[str], count: int) -> None:
         more = f"; and {count - len(named)} more" if count > len(named) else ""
@@ -39,7 +39,7 @@ class RowsRefused(UsageError):
 
 
 class EveryRow(Rejects):
-    """Refusals with the line of each, not of the first of a reason only; at most NAMED_MAX are kept."""
+    """Rejects with the line of each row, not only the first per reason; keeps at most NAMED_MAX."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def whole_number(text: str, column: str) -> int:
 
 
 def plain(value: Decimal) -> str:
-    """A decimal in one spelling: no exponent, no zeros behind the last digit."""
+    """A decimal in canonical form: no exponent, no trailing zeros."""
     text = f"{value:f}"
     return (text.rstrip("0").rstrip(".") or "0") if "." in text else text
 

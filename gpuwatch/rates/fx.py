@@ -22,7 +22,7 @@ from gpuwatch.state.versioned_lists import VersionedLists
 CARD = "fx"
 COLUMNS = ("from", "to", "rate", "valid_from")
 MAX_AGE_DAYS = 35
-"""For how many days a rate is taken at most unless the card says otherwise: a month's rate, and some days to send the next."""
+"""Default maximum age of a rate in days: one month, plus some days until the next one arrives."""
 MAX_AGE_DAYS_MAX = 3660
 REPEATED = "two rates of the same pair begin at the same time"
 
@@ -46,7 +46,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Converted:
-    """An amount, its currency, and the rate by which it came about (None: it was in that currency)."""
+    """An amount, its currency, and the exchange rate used (None: it was in that currency already)."""
 
     amount: Decimal
     currency: str
@@ -59,7 +59,7 @@ Piece = tuple[int, int | None, Exchange | None]
 
 @dataclass(frozen=True)
 class Fx:
-    """Exchange rates, the currency that is reported in (None: each price in its own), and how old a rate may be."""
+    """Exchange rates, the reporting currency (None: each price in its own), and the maximum age of a rate."""
 
     rates: tuple[Exchange, ...] = ()
     currency: str | None = None
@@ -73,7 +73,7 @@ class Fx:
 
     @classmethod
     def read(cls, state: State) -> Fx:
-        """The exchange rates in force; Fx() where none were set."""
+        """The current exchange rates; Fx() without any."""
         rows = VersionedLists(state).rows(CARD)
         if not rows:
             return cls()
@@ -92,7 +92,7 @@ class Fx:
         return pairs
 
     def at(self, base: str, quote: str, at_us: int) -> Exchange:
-        """The rate in force: the latest that began by then. Raises UsageError where there is none, or it is too old.
+        """The rate at an instant: the latest that began by then. Raises UsageError where there is none, or it is too old.
 
         A pair is never turned round and never put together of others: what was not given is not known.
         """
@@ -110,7 +110,7 @@ class Fx:
         return known[place - 1]
 
     def convert(self, value: Decimal, base: str, at_us: int) -> Converted | None:
-        """An amount in the reporting currency, its own where none is set; None where no rate is known (`at` says why)."""
+        """An amount in the reporting currency, or its own without one; None without a rate (`at` raises the reason)."""
         if self.currency is None or base == self.currency:
             return Converted(value, base, None)
         try:
@@ -120,7 +120,7 @@ class Fx:
         return Converted(exchanged(value, by), by.quote, by)
 
     def pieces(self, base: str, start_us: int, end_us: int | None) -> list[Piece]:
-        """A span cut where the rate into the reporting currency changes: adjoining pieces that cover it whole."""
+        """A span cut where the rate into the reporting currency changes: adjoining spans that cover it completely."""
         if self.currency is None or base == self.currency:
             return [(start_us, end_us, None)]
         edges: dict[int, Exchange | None] = {}
@@ -184,7 +184,7 @@ def check_fx(rates: Iterable[Exchange]) -> None:
 
 
 def replace(state: State, fx: Fx, actor: str, source: str, at_us: int) -> bool:
-    """Makes `fx` what is in force, as a new version. True if that changed it. Raises UsageError: see check_fx."""
+    """Makes `fx` the new version of the exchange rates. True if that changes them. Raises UsageError as check_fx does."""
     check_fx(fx.rates)
     rates = sorted(fx.rates, key=lambda one: (one.base, one.quote, one.valid_from_us))
     head: dict[str, Any] = {"currency": fx.currency, "max_age_days": fx.max_age_days}
@@ -192,7 +192,7 @@ def replace(state: State, fx: Fx, actor: str, source: str, at_us: int) -> bool:
 
 
 def shown(rates: Sequence[Exchange]) -> list[dict[str, Any]]:
-    """Exchange rates as API and command line show them."""
+    """Exchange rates for API and command line."""
     return [
         {"from": one.base, "to": one.quote, "rate": plain(one.rate), "valid_from": rfc3339(one.valid_from_us)}
         for one in rates

@@ -1,4 +1,4 @@
-"""The rates in force: those of the rate card, of owned hardware, and of spot price histories."""
+"""The current rates: from the rate card, from owned hardware, and from spot price histories."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
 
 CARDS = (RATES, owned.CARD, rates_spot.CARD)
-"""VersionedLists that make rates. Where two say the same of the same GPUs, the first card's decides."""
+"""Versioned lists that rates come from. Where two price the same GPUs equally specifically, the first wins."""
 
 
 def by_card(state: State) -> dict[str, tuple[Rate, ...]]:
-    """The rates in force by the card that they come from."""
+    """The current rates by the versioned list they come from."""
     return {
         RATES: load_rates(state),
         owned.CARD: tuple(one.rate() for one in owned_hardware(state)),
@@ -28,41 +28,41 @@ def by_card(state: State) -> dict[str, tuple[Rate, ...]]:
 
 
 def in_force(state: State) -> tuple[Rate, ...]:
-    """Every rate in force."""
+    """Every current rate."""
     return tuple(chain.from_iterable(by_card(state).values()))
 
 
 def versions(state: State) -> dict[str, int]:
-    """The versions of every card that prices follow from, but the ownership rules'."""
+    """The versions of all lists that prices depend on, without the ownership rules."""
     return {kind: state.card_version(kind) for kind in (*CARDS, fx.CARD)}
 
 
 def owned_hardware(state: State) -> tuple[Owned, ...]:
-    """The hardware that is owned, as it was set."""
+    """The owned hardware as configured."""
     return tuple(owned.owned_of(row, 0) for row in VersionedLists(state).rows(owned.CARD))
 
 
 def spot_prices(state: State) -> tuple[SpotPrice, ...]:
-    """The spot prices that were imported."""
+    """The imported spot prices."""
     return tuple(rates_spot.from_row(row) for row in VersionedLists(state).rows(rates_spot.CARD))
 
 
 def set_rates(state: State, rates: Sequence[Rate], actor: str, source: str, at_us: int) -> bool:
-    """Replaces the rate card. Raises UsageError naming two rates, of any card, that are valid at once."""
+    """Replaces the rate card. Raises UsageError naming two rates, of any list, that are valid at once."""
     kept = by_card(state)
     check_rates(chain(rates, *(kept[card] for card in CARDS[1:])))
     return replace_rates(state, rates, actor, source, at_us)
 
 
 def set_owned(state: State, hardware: Sequence[Owned], actor: str, source: str, at_us: int) -> bool:
-    """Replaces the owned hardware. Raises UsageError as set_rates does, and for a power that is still to be measured."""
+    """Replaces the owned hardware. Raises UsageError as set_rates does, and for a power that has not been measured yet."""
     made = [one.rate() for one in hardware]
     check_rates(chain(made, (rate for rate in load_rates(state) if rate.pricing == owned.CARD)))
     return VersionedLists(state).replace(owned.CARD, [owned.shown(one) for one in hardware], actor, source, at_us)
 
 
 def add_spot(state: State, new: Iterable[SpotPrice], actor: str, source: str, at_us: int) -> bool:
-    """Adds spot prices to those that are known. True if that changed them. Raises UsageError: see rate_spot.merged."""
+    """Adds spot prices to the imported ones. True if that changes them. Raises UsageError as spot.merged does."""
     every = rates_spot.merged(spot_prices(state), new)
     check_rates(chain(rates_spot.spot_rates(every), (rate for rate in load_rates(state) if rate.pricing == "spot")))
     return VersionedLists(state).replace(

@@ -1,4 +1,4 @@
-"""GPU models as rates name them: which rate means which device."""
+"""Matches the model names of rates with those of devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.hardware.mig_profiles import GEOMETRIES
 
 MAX_NAMES = 4096
-"""Distinct model names whose tokens are remembered."""
+"""Cache size: distinct model names whose tokens are cached."""
 ANY_MODEL = "*"
 
 _VENDOR_WORDS = frozenset({"nvidia", "tesla", "geforce"})
@@ -17,7 +17,7 @@ _VENDOR_WORDS = frozenset({"nvidia", "tesla", "geforce"})
 
 @lru_cache(MAX_NAMES)
 def model_tokens(name: str) -> frozenset[str]:
-    """What a model name says: its words without the vendor's, SXM of any number alike, `80g` as `80gb`.
+    """The tokens of a model name: its words without the vendor, any SXM version alike, `80g` as `80gb`.
 
     HBM3 on H100 and H200 exists only on SXM boards, so it says SXM too.
     """
@@ -44,7 +44,7 @@ def device_tokens(name: str) -> frozenset[str]:
 
 @lru_cache(MAX_NAMES)
 def profiles_of(name: str) -> tuple[str, ...]:
-    """MIG profiles of every GPU that a rate's model may mean (`H100`: those of 80, 94 and 96 GB); () where none is known."""
+    """MIG profiles of every GPU that a rate's model can match (`H100`: those of 80, 94 and 96 GB); () where none is known."""
     words = model_tokens(name)
     sizes = {word for word in words if re.fullmatch(r"\d+gb", word)} or (
         {"94gb"} if words >= {"h100", "nvl"} else set()
@@ -75,7 +75,7 @@ def names_of_profile(model: str, profile: str | None) -> tuple[str | None, ...]:
 
 
 def unknown_profile(model: str, profile: str | None) -> str | None:
-    """What is wrong with a profile where the model is known and has neither it nor one that it misprints; else None."""
+    """The problem with a profile if the model is known and has neither it nor a known misprint of it; else None."""
     known = profiles_of(model)
     if profile is None or not known or profile in known or _near(profile, known):
         return None
@@ -83,7 +83,7 @@ def unknown_profile(model: str, profile: str | None) -> str | None:
 
 
 def _near(profile: str, known: tuple[str, ...]) -> bool:
-    """Whether older exporters print a profile of `known` so (1g.11gb for 1g.12gb)."""
+    """Whether it is a misprint of a profile in `known` by older exporters (1g.11gb for 1g.12gb)."""
     slices, size = _parts(profile)
     return any(slices == a and abs(size - b) <= b * hardware_shares.NEAR_NAME for a, b in map(_parts, known))
 

@@ -1,4 +1,4 @@
-"""The price of a GPU-hour out of the price of its node, by a named split."""
+"""Derives the price of a GPU-hour from the price of its node, by a named split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.rates.csv_table import amount, plain, whole_number
 from gpuwatch.rates.presets import ALIASES, SPLITS, split_node
 
 COLUMNS = ("node_price", "node_gpus", "node_vcpus", "node_memory_gib", "node_split")
-"""Columns of a rate that say its price by a node's."""
+"""Columns of a rate that is priced by its node."""
 BY_SIZE = ("aws-scad", "opencost-ratio")
 """Splits that weigh a node's vCPUs and memory."""
 GPUS_MAX = 1024
@@ -21,7 +21,7 @@ GPUS_MAX = 1024
 
 @dataclass(frozen=True)
 class Node:
-    """A node's price an hour, what it has, and the split (policy_presets.SPLITS) that says what of it is its GPUs'.
+    """A node's price an hour, what it has, and the split (presets.SPLITS) that determines the GPUs' part of it.
 
     `vcpus` and `memory_gib` are None where a split does not weigh them. Raises ValueError for what cannot be split.
     """
@@ -72,7 +72,7 @@ def node_of(row: Mapping[str, Any]) -> Node | None:
 
 
 def shown(node: Node | None) -> dict[str, str | None]:
-    """A node in texts, by COLUMNS; node_of reads it again."""
+    """A node in texts, by COLUMNS; node_of parses them back."""
     if node is None:
         return dict.fromkeys(COLUMNS)
     amounts = (node.price, Decimal(node.gpus), node.vcpus, node.memory_gib)

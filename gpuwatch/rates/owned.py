@@ -1,4 +1,4 @@
-"""Hardware that is owned: what a GPU-hour of it costs, by a formula that is shown with every number."""
+"""Owned hardware: what a GPU-hour costs, by a formula that is shown with all its numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuwatch.rates.csv_table import amount, moment, plain, read_rows, whole_num
 CARD = "owned"
 HOURS_A_YEAR = 8760
 MEASURED = "measured"
-"""What stands for a power that is to be measured."""
+"""Value of `kw` for a power that is to be measured."""
 
 REQUIRED = ("name", "gpu_model", "gpus", "capex", "years", "kw", "price_per_kwh", "valid_from")
 AMOUNTS = ("host_kw", "ops_per_year", "space_per_year", "support_per_year")
@@ -62,7 +62,7 @@ class Owned:
     cluster: str | None = None
     pool: str | None = None
     kw_source: str | None = None
-    """Where a measured power comes from: which counter, of how many GPUs, when."""
+    """Source of a measured power: which counter, of how many GPUs, when."""
     line: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Owned:
 
     @property
     def hourly_exact(self) -> Fraction:
-        """Cost of an hour in which one GPU is there: the formula of `formula`, unrounded. Needs a known `kw`."""
+        """Cost of one GPU for one hour by the formula of `formula`, unrounded. Needs a known `kw`."""
         if self.kw is None:
             raise UsageError(f"owned {self.name!r}: its power is not measured yet; see rates owned --measure")
         capex = Fraction(self.capex)
@@ -83,11 +83,11 @@ class Owned:
 
     @property
     def hourly(self) -> Decimal:
-        """The price of a GPU-hour, to the 12 places that a rate has."""
+        """The price of a GPU-hour, rounded to the 12 decimals of a rate."""
         return Decimal(plain(fraction_to_decimal(self.hourly_exact)))
 
     def rate(self) -> Rate:
-        """The rate of pricing `owned` that it makes."""
+        """The resulting rate, with pricing `owned`."""
         return Rate(
             self.gpu_model,
             "owned",
@@ -102,7 +102,7 @@ class Owned:
         )
 
     def formula(self) -> str:
-        """How the price comes about, with every number: two lines, the formula in words and in figures."""
+        """The formula of the price on two lines: in words and in numbers."""
         words = (
             "[(capex × (1 + adders) − capex × residual) / years + (kW + host kW) × PUE × 8760 × price per kWh"
             " + ops + space + support] / (GPUs × 8760 × availability)"
@@ -169,7 +169,7 @@ def owned_of(row: Mapping[str, Any], line: int) -> Owned:
 
 
 def shown(one: Owned) -> dict[str, Any]:
-    """A record in texts as a row says it: `owned_of` reads it back."""
+    """A record as a row of texts, which `owned_of` parses back."""
     texts = {name: plain(getattr(one, name)) for name in ("capex", "years", *RATIOS, "price_per_kwh", *AMOUNTS)}
     return {
         "name": one.name,

@@ -1,4 +1,4 @@
-"""What owned GPUs draw, measured once and kept as a number with where it comes from."""
+"""Measures the power draw of owned GPUs once and records it with its source."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gpuwatch.rates.owned import Owned
 from gpuwatch.store.database import Store
 
 SILENCE_US = HOUR_US
-"""Over a longer silence of a counter nothing is concluded: it may have been restarted and have run far since."""
+"""Longest gap of an energy counter that is bridged: over a longer one it may have been reset."""
 WATTS_MAX = 5000
-"""More than any GPU draws."""
+"""An upper bound on the power draw of any GPU."""
 KW_PLACES = 6
-"""Kilowatts are kept to the milliwatt."""
+"""Kilowatts are stored to the milliwatt."""
 
 
 def measured(store: Store, hardware: Sequence[Owned], window: Window, *, again: bool = False) -> list[Owned]:
-    """The same hardware, with the mean power of its GPUs in the window where that was to be measured (`again`: everywhere).
+    """The same hardware, with the mean power of its GPUs in the window where it is to be measured (with `again`: everywhere).
 
     Mean power is energy / time of the energy counter (DCGM field 156), of the power readings where a GPU gives no counter,
     over every GPU of its model, cluster and pool; times its `gpus`. Raises UsageError where nothing measures one of them.

@@ -21,13 +21,13 @@ POLICIES: dict[str, dict[str, object]] = {
         "payers": {cause: "proportional" for cause in ("idle", "stranded", "out_of_service", "mig_remainder")},
     },
 }
-"""Fields that a policy document with `preset` begins with; what the document says itself wins."""
+"""Default fields of a policy document with `preset`; the document's own fields take precedence."""
 
 OPENCOST_CPU_HOUR, OPENCOST_GIB_HOUR, OPENCOST_GPU_HOUR = Decimal("0.031611"), Decimal("0.004237"), Decimal("0.95")
 """OpenCost's default prices a vCPU-hour, GiB-hour and GPU-hour, which serve as ratios where only a node's price is known."""
 SPLITS = ("aws-scad", "datadog-ccm", "opencost-ratio", "gpu-only")
 ALIASES = {"aws-split": "aws-scad", "datadog": "datadog-ccm"}
-"""Other names by which splits are asked for."""
+"""Aliases of splits."""
 
 
 @dataclass(frozen=True)

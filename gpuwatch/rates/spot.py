@@ -1,4 +1,4 @@
-"""Spot prices as they were: a cloud's price history becomes consecutive rates."""
+"""Spot price history of a cloud, converted into consecutive rates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAPPING = re.compile(r"(?P<type>[^=\s]+)=(?P<model>[^=]+):(?P<gpus>\d{1,4})", r
 
 @dataclass(frozen=True)
 class Instance:
-    """What GPUs an instance type has."""
+    """The GPUs of an instance type."""
 
     gpu_model: str
     gpus: int
@@ -37,7 +37,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class SpotPrice:
-    """From `at_us` on an instance costs `price` an hour, until the next price of its series."""
+    """From `at_us` on, an instance costs `price` an hour, until the next price of its series."""
 
     instance_type: str
     zone: str
@@ -52,17 +52,17 @@ class SpotPrice:
 
     @property
     def series(self) -> tuple[str, str, str]:
-        """What one series of prices is of."""
+        """Identifies the series of prices it belongs to."""
         return self.instance_type, self.zone, self.product
 
     @property
     def scope(self) -> tuple[str, str | None, str | None]:
-        """What its rates are for."""
+        """The scope of its rates."""
         return self.gpu_model, self.cluster, self.pool
 
 
 def instances_of(texts: Iterable[str]) -> dict[str, Instance]:
-    """`p5.48xlarge=H100:8` of each text. Raises UsageError naming what it is not."""
+    """`p5.48xlarge=H100:8` of each text. Raises UsageError naming the text that does not match."""
     found: dict[str, Instance] = {}
     for text in texts:
         match = _MAPPING.fullmatch(text.strip())
@@ -158,19 +158,19 @@ def spot_rates(prices: Sequence[SpotPrice]) -> tuple[Rate, ...]:
 
 
 def shown(one: SpotPrice) -> dict[str, Any]:
-    """A price as API and command line show it."""
+    """A price for API and command line."""
     row = as_row(one)
     row["at"] = rfc3339(row.pop("at_us"))
     return row
 
 
 def as_row(one: SpotPrice) -> dict[str, Any]:
-    """A price as a card keeps it."""
+    """A price as a stored row."""
     return vars(one) | {"price": plain(one.price)}
 
 
 def from_row(row: Mapping[str, Any]) -> SpotPrice:
-    """A price of a card."""
+    """A price from a stored row."""
     return SpotPrice(**(dict(row) | {"price": Decimal(row["price"])}))
 
 

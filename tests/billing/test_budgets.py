@@ -17,7 +17,7 @@ from gpuwatch.billing.budgets import (
     Budget,
     budget_of,
     for_report,
-    in_force,
+    load_budgets,
     parse_budgets,
     period_name,
     replace,
@@ -166,7 +166,7 @@ def test_two_budgets_at_once_are_refused_and_nothing_is_set() -> None:
     set_(state, first)
     with pytest.raises(UsageError, match="two of team 'a' a month are valid at once"):
         set_(state, first, Budget("a", "month", Decimal(2), "USD", valid_from_us=us(DAY)))
-    assert (first,) == in_force(state)
+    assert (first,) == load_budgets(state)
 
 
 def test_a_file_is_taken_whole_or_not_and_every_bad_row_is_named() -> None:

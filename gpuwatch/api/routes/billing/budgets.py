@@ -33,7 +33,7 @@ def budgets(access: Reader, service: Svc, team: Names = None) -> Response:
 def budgets_set(access: Reader, service: Svc) -> Response:
     """The budgets in the format of PUT. Team-scoped tokens see the budgets of their teams."""
     items = [
-        card.shown(one) for one in card.in_force(service.state) if access.teams is None or one.team in access.teams
+        card.shown(one) for one in card.load_budgets(service.state) if access.teams is None or one.team in access.teams
     ]
     return answer({"items": items, "version": service.state.card_version(card.CARD)})
 
