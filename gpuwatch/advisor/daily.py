@@ -1,4 +1,4 @@
-"""Decisions as findings: what they say of the last whole days, reckoned once a day."""
+"""Advice as findings: computed once a day over the last whole days."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _computed: WeakKeyDictionary[State, dict[tuple[str, str], tuple[str, str]]] = We
 
 
 def own_cases(store: Store, scope: EvaluationScope) -> None:
-    """Makes own_case: a row a pool and model of which owning and renting can be compared."""
+    """Creates own_case: a row per pool and model for which owning and renting can be compared."""
     from gpuwatch.rates import in_force
 
     listed = any(rate.pricing == "on_demand" for rate in in_force.in_force(scope.state))
@@ -73,7 +73,7 @@ def own_cases(store: Store, scope: EvaluationScope) -> None:
 
 
 def spot_cases(store: Store, scope: EvaluationScope) -> None:
-    """Makes spot_case: a row a job that spot capacity would make cheaper and that says how often it writes checkpoints."""
+    """Creates spot_case: a row per job with a known checkpoint interval that spot capacity would make cheaper."""
     from gpuwatch.rates import in_force
 
     listed = any(rate.pricing == "spot" for rate in in_force.in_force(scope.state))
@@ -91,16 +91,16 @@ def _make(
     scope: EvaluationScope,
     table: str,
     schema: pa.Schema,
-    reckon: Callable[[Store, EvaluationScope, Window], list[Row]] | None,
+    compute: Callable[[Store, EvaluationScope, Window], list[Row]] | None,
 ) -> None:
     """The temporary table of one decision: computed again only where something it follows from has changed."""
     rows: list[Row] = []
-    if reckon is not None:
+    if compute is not None:
         window = whole_days(scope)
         stamp = json.dumps([window.end_us, _cards(scope), sorted(scope.parameters.items())], sort_keys=True)
         known = _computed.setdefault(scope.state, {})
         if known.get((scope.cluster, table), ("", ""))[0] != stamp:
-            known[scope.cluster, table] = stamp, json.dumps(reckon(store, scope, window))
+            known[scope.cluster, table] = stamp, json.dumps(compute(store, scope, window))
         rows = json.loads(known[scope.cluster, table][1])
     with store.view("case_row", pa.Table.from_pylist(rows, schema=schema)):
         store.keep(table, "select * from case_row")
@@ -139,7 +139,7 @@ def _own_rows(store: Store, scope: EvaluationScope, window: Window) -> list[Row]
 
 
 def _always(cheaper: str, cloud_price: str, cases: Sequence[Mapping[str, str]]) -> bool:
-    """Whether the verdict stays with ten points more or less use; owning is also evaluated at the price of next year."""
+    """Whether the result is the same with ten points more or less use; owning is also evaluated at the price of next year."""
     today = Decimal(cloud_price)
     low = today * Decimal("0.79") if cheaper == "owned" else today
     near = [Decimal(case["saved_by_owning_a_month"]) for case in cases if low <= Decimal(case["cloud_price"]) <= today]
@@ -149,19 +149,19 @@ def _always(cheaper: str, cloud_price: str, cases: Sequence[Mapping[str, str]]) 
 def _spot_rows(store: Store, scope: EvaluationScope, window: Window) -> list[Row]:
     from gpuwatch.advisor.formulas import spot_overhead
     from gpuwatch.advisor.inputs import Assumptions
-    from gpuwatch.advisor.inputs import asked as question
+    from gpuwatch.advisor.inputs import query_parameters as question
     from gpuwatch.advisor.jobs import CHECKPOINT_MINUTES_MAX, spot_suitability
 
     assumed = Assumptions()
     more = {"minutes_max": CHECKPOINT_MINUTES_MAX}
-    told = {
+    minutes_of = {
         (row["job"], row["team"]): row["checkpoint_minutes"]
         for row in store.rows("advisor/run", **question(window, None, scope.cluster), **more)
         if row["checkpoint_minutes"] is not None
     }
     rows = []
-    for item in spot_suitability(store, scope.state, window, None, assumed)["items"] if told else ():
-        minutes = told.get((item["job"], item["team"]))
+    for item in spot_suitability(store, scope.state, window, None, assumed)["items"] if minutes_of else ():
+        minutes = minutes_of.get((item["job"], item["team"]))
         if item["cluster"] != scope.cluster or not item["suitable"] or not Decimal(item["saving"]) or minutes is None:
             continue
         interruptions = float(assumed.interruptions_an_hour) * max(item["nodes"], 1)

@@ -1,4 +1,4 @@
-"""Decisions about the fleet: own or rent, and pools as one, from what the books say of a window."""
+"""Decisions about the fleet: own or rent, and pools as one, from the ledger of a window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.advisor.formulas import HOURS_A_MONTH, Case, break_even, given_back, payback_months, sensitivity, together
-from gpuwatch.advisor.inputs import RENTED, Assumptions, Booked, Group, answer, asked, booked, converted, money, ratio
+from gpuwatch.advisor.inputs import (
+    RENTED,
+    Assumptions,
+    Group,
+    PricedTime,
+    answer,
+    converted,
+    money,
+    priced_time,
+    query_parameters,
+    ratio,
+)
 from gpuwatch.core.clock import Window
 from gpuwatch.core.errors import UsageError
 from gpuwatch.ledger.totals import scale_of
@@ -25,7 +36,7 @@ POOLS_MAX = 50
 GROUP = ("cluster", "pool", "gpu_model")
 
 OWN_NOTES = (
-    "the cloud would be rented for the hours that somebody held, and for none of the others",
+    "cloud GPUs would be rented for allocated hours only",
     "hardware that is ordered now comes in 3 to 6 months",
     "prices of the cloud have fallen by about a fifth a year: see the sensitivity",
 )
@@ -50,15 +61,16 @@ def own_vs_cloud(store: Store, state: State, window: Window, assumed: Assumption
     """Of each cluster, pool and model: the utilisation at which owning breaks even, the payback, and the sensitivity.
 
     Utilisation is the part of the capacity that was held: the cloud would be rented for that. What lacks a price is
-    told with what to do about it. Raises UsageError for a window whose money does not fit.
+    listed with the fix. Raises UsageError for a window whose money does not fit.
     """
     fx, at_us = Fx.read(state), window.end_us - 1
     owned, rates = in_force.owned_hardware(state), in_force.in_force(state)
     count = {
-        tuple(row[name] for name in GROUP): row["gpus"] for row in store.rows("advisor/pool", **asked(window, None))
+        tuple(row[name] for name in GROUP): row["gpus"]
+        for row in store.rows("advisor/pool", **query_parameters(window, None))
     }
     items = []
-    for group, one in sorted(booked(store, window, GROUP).items(), key=lambda found: str(found[0])):
+    for group, one in sorted(priced_time(store, window, GROUP).items(), key=lambda found: str(found[0])):
         hardware = _hardware(owned, group, at_us)
         own = _owned_price(one, hardware, fx, at_us)
         cloud, source, also = _cloud_price(rates, fx, group, assumed, own.currency, at_us)
@@ -91,15 +103,23 @@ def consolidation(
     """
     if not pools or len(pools) > POOLS_MAX:
         raise UsageError(f"pools: name 1 to {POOLS_MAX} of them")
-    rows = [r for r in store.rows("advisor/pool", **asked(window, None, cluster)) if r["pool"] is not None]
+    rows = [r for r in store.rows("advisor/pool", **query_parameters(window, None, cluster)) if r["pool"] is not None]
     known = sorted({row["pool"] for row in rows})
     if missing := [pool for pool in pools if pool not in known]:
         raise UsageError(f"pool {missing[0]!r}: cluster {cluster!r} has {', '.join(known) or 'none'} in this window")
-    groups, scale, span = booked(store, window, GROUP, cluster=cluster), scale_of(store, window), counted(store, window)
+    groups, scale, span = (
+        priced_time(store, window, GROUP, cluster=cluster),
+        scale_of(store, window),
+        counted(store, window),
+    )
     items = []
     for model in sorted({row["gpu_model"] for row in rows if row["pool"] in pools}, key=str):
         mine = [row for row in rows if row["pool"] in pools and row["gpu_model"] == model]
-        question = asked(window, None, cluster) | {"pools": list(pools), "gpu_model": model, "scale": scale.shares}
+        question = query_parameters(window, None, cluster) | {
+            "pools": list(pools),
+            "gpu_model": model,
+            "scale": scale.shares,
+        }
         held = store.rows("advisor/held_at_once", **question)[0]
         gpus, sizes = sum(row["gpus"] for row in mine), [row["gpus_a_node"] for row in mine]
         if None in sizes:
@@ -107,7 +127,7 @@ def consolidation(
         length_us = 0 if span is None else span.end_us - span.start_us
         mean = Fraction(int(held["unit_us"]), scale.shares * length_us) if length_us else Fraction(0)
         found = together(gpus, Fraction(held["peak"], scale.shares), mean, max(sizes), Fraction(assumed.headroom))
-        prices = [groups.get((cluster, row["pool"], model), Booked()) for row in mine]
+        prices = [groups.get((cluster, row["pool"], model), PricedTime()) for row in mine]
         item: dict[str, Any] = {
             "cluster": cluster,
             "gpu_model": model,
@@ -122,10 +142,10 @@ def consolidation(
             "saving_a_month": None,
             "currency": prices[0].currency if len({price.currency for price in prices}) == 1 else None,
         }
-        told = [price.hourly for price in prices]
-        hourly = [price for price in told if price is not None]
-        if len(hourly) < len(told) or item["currency"] is None:
-            lacking = [row["pool"] for row, price in zip(mine, told, strict=True) if price is None]
+        known = [price.hourly for price in prices]
+        hourly = [price for price in known if price is not None]
+        if len(hourly) < len(known) or item["currency"] is None:
+            lacking = [row["pool"] for row, price in zip(mine, known, strict=True) if price is None]
             item["missing"] = (
                 f"no price of one currency for {', '.join(lacking)}: gpuwatch doctor names the rates to add"
                 if lacking
@@ -138,7 +158,7 @@ def consolidation(
     return answer(window, assumed, items, POOL_NOTES)
 
 
-def _owned_price(one: Booked, hardware: Owned | None, fx: Fx, at_us: int) -> _Price:
+def _owned_price(one: PricedTime, hardware: Owned | None, fx: Fx, at_us: int) -> _Price:
     """What an hour of these GPUs costs who owns them: by the formula, else the mean of what is not rented by the hour."""
     if hardware is not None:
         currency = fx.currency or hardware.currency
@@ -152,8 +172,8 @@ def _owned_price(one: Booked, hardware: Owned | None, fx: Fx, at_us: int) -> _Pr
     if len(currencies) > 1:
         return _Price(None, None, lacks="prices in several currencies: set exchange rates (gpuwatch rates fx)")
     if not own and one.pricings:
-        said = f"these GPUs are paid {' and '.join(sorted(one.pricings))}, and no hardware of this model is known"
-        return _Price(None, one.currency, lacks=f"{said}: gpuwatch rates owned FILE")
+        reason = f"these GPUs are paid {' and '.join(sorted(one.pricings))}, and no hardware of this model is known"
+        return _Price(None, one.currency, lacks=f"{reason}: gpuwatch rates owned FILE")
     if not own:
         return _Price(None, None, lacks="no price of these GPUs: add a rate, or gpuwatch rates owned FILE")
     hours = sum((one.hours[sort] for sort in own), Fraction(0))

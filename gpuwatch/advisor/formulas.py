@@ -1,6 +1,6 @@
 """Formulas of decisions: when owning pays, what spot capacity would save, which slice would do, what two pools would be as one.
 
-Everything here is an estimate made of measured use and of assumptions that are told with each answer; nothing of it enters a charge.
+Everything here is an estimate from measured use and from assumptions listed with each answer; none of it enters a charge.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def spot_overhead(run_hours: float, interruptions_an_hour: float, checkpoint_hou
     """How much longer a run takes on capacity that is taken away: 1 is not at all.
 
     Interruptions come at random (Poisson). With checkpoints each one loses half an interval; without, the run starts
-    anew, so a run of T hours takes (e^(rate T) - 1) / rate hours: also where it ends before its first checkpoint. inf
+    from the start, so a run of T hours takes (e^(rate T) - 1) / rate hours: also where it ends before its first checkpoint. inf
     where that is beyond reason.
     """
     load = interruptions_an_hour * run_hours
-    if interruptions_an_hour <= 0 or run_hours <= 0 or load == 0:  # a product may be too small to be told from none
+    if interruptions_an_hour <= 0 or run_hours <= 0 or load == 0:  # a product may underflow to zero
         return 1.0
-    anew = inf if load > 50 else expm1(load) / load
-    return anew if checkpoint_hours is None else min(anew, 1 + interruptions_an_hour * checkpoint_hours / 2)
+    restarted = inf if load > 50 else expm1(load) / load
+    return restarted if checkpoint_hours is None else min(restarted, 1 + interruptions_an_hour * checkpoint_hours / 2)
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,11 @@ def spot(
     """`cost` is what its hours cost now, `price_ratio` the spot price over the price now, `run_hours` its longest run."""
     overhead = spot_overhead(run_hours, interruptions_an_hour, checkpoint_hours)
     if overhead > OVERHEAD_MAX:
-        said = "no checkpoints are known" if checkpoint_hours is None else f"checkpoints every {checkpoint_hours:g} h"
+        checkpoints = (
+            "no checkpoints are known" if checkpoint_hours is None else f"checkpoints every {checkpoint_hours:g} h"
+        )
         longer = "more than double" if overhead > 2 else f"take {overhead:.2f} times as long"
-        return Spot(False, overhead, Decimal(0), f"runs of {run_hours:.1f} h would {longer}: {said}")
+        return Spot(False, overhead, Decimal(0), f"runs of {run_hours:.1f} h would {longer}: {checkpoints}")
     part = price_ratio * Decimal(f"{overhead:.6f}")
     if part > Decimal(str(SPOT_WORTH)):
         return Spot(False, overhead, Decimal(0), f"it would still cost {part:.0%} of what it costs")

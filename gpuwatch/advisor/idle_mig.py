@@ -1,4 +1,4 @@
-"""MIG instances that nobody uses, and what would fit in their place: room for the rule `mig-speculative`."""
+"""Unused MIG instances, and the profiles that would fit in their place, for the rule `mig-speculative`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.store.database import Store
 
 WEEK_US = 7 * DAY_US
 LAYOUTS_MAX = 4096
-"""Pairs of a layout and what is waited for that one judgement looks at."""
+"""Pairs of a layout and a waiting profile that one evaluation examines."""
 _SERVE = pa.schema(
     [
         ("model", pa.string()),
@@ -40,7 +40,7 @@ def serves(model: str | None, parts: tuple[str, ...], wanted: str | None) -> int
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
-    """Makes room_wait, slice_week, mig_layout and mig_serve for the judged hours."""
+    """Creates room_wait, slice_week, mig_layout and mig_serve for the evaluated hours."""
     prepare_waits(store, scope)
     store.run(
         "advisor/mig_idle",

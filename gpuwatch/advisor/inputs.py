@@ -1,4 +1,4 @@
-"""What decisions read of the books: assumptions, and time and money by group and pricing, before any policy."""
+"""Inputs of advice: assumptions, and time and money by group and pricing from the ledger, before any policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Group = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What nobody measured: shown with every answer, and each of them may be given by who asks.
+    """Unmeasured inputs: shown with every answer; the caller may override each of them.
 
     `cloud_price` is for a whole GPU-hour (None: the on-demand rate of the card), `spot_discount` what spot is cheaper
     than that (None: the spot rates of the card), `interruptions_an_hour` how often a node is taken away, `headroom` a
@@ -50,7 +50,7 @@ class Assumptions:
 
 
 @dataclass
-class Booked:
+class PricedTime:
     """GPU-hours and money of a group: what was held and what was there, money by (pricing, currency)."""
 
     held: Fraction = Fraction(0)
@@ -86,7 +86,7 @@ class Booked:
         return None if self.cost is None or not self.there else self.cost / self.there
 
 
-def booked(
+def priced_time(
     store: Store,
     window: Window,
     by: Sequence[str],
@@ -94,13 +94,13 @@ def booked(
     by_job: bool = False,
     teams: Collection[str] | None = None,
     cluster: str | None = None,
-) -> dict[Group, Booked]:
-    """Rates x time of each group of `by` (words of decisions/priced.sql). Raises UsageError: see books.scale_of."""
+) -> dict[Group, PricedTime]:
+    """Rates x time of each group of `by` (columns of advisor/priced.sql). Raises UsageError: see ledger.totals.scale_of."""
     scale = scale_of(store, window)
     more = {"scale": scale.shares, "places": scale.places, "by_job": by_job}
-    groups: dict[Group, Booked] = {}
-    for row in store.rows("advisor/priced", **asked(window, teams, cluster), **more):
-        one = groups.setdefault(tuple(row[name] for name in by), Booked())
+    groups: dict[Group, PricedTime] = {}
+    for row in store.rows("advisor/priced", **query_parameters(window, teams, cluster), **more):
+        one = groups.setdefault(tuple(row[name] for name in by), PricedTime())
         hours = Fraction(int(row["units"]), scale.shares * HOUR_US)
         one.there += hours
         one.held += hours if row["held"] else 0
@@ -123,7 +123,7 @@ def converted(fx: Fx, amount: Fraction, base: str, quote: str, at_us: int) -> Fr
         return None
 
 
-def asked(window: Window, teams: Collection[str] | None, cluster: str | None = None) -> dict[str, Any]:
+def query_parameters(window: Window, teams: Collection[str] | None, cluster: str | None = None) -> dict[str, Any]:
     """Parameters that every question of sql/decisions takes."""
     wanted = None if teams is None else sorted(teams)
     return {"start_us": window.start_us, "end_us": window.end_us, "teams": wanted, "cluster": cluster}

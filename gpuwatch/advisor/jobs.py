@@ -9,7 +9,17 @@ from functools import lru_cache
 from typing import Any
 
 from gpuwatch.advisor.formulas import smallest_fit, spot
-from gpuwatch.advisor.inputs import Assumptions, Booked, Group, answer, asked, booked, converted, money, sums
+from gpuwatch.advisor.inputs import (
+    Assumptions,
+    Group,
+    PricedTime,
+    answer,
+    converted,
+    money,
+    priced_time,
+    query_parameters,
+    sums,
+)
 from gpuwatch.core.clock import HOUR_US, Window
 from gpuwatch.hardware import shares as hardware_shares
 from gpuwatch.hardware.mig_profiles import GEOMETRIES, Geometry, Profile
@@ -22,7 +32,7 @@ from gpuwatch.store.database import Store
 ITEMS_MAX = 1000
 """Jobs of an answer, those that would save the most."""
 SEEN_MIN = Fraction(8, 10)
-"""Of a job that was measured for less of its time nobody says what it needs."""
+"""The needs of a job measured for a smaller part of its time are unknown."""
 HELD_HOURS_MIN = 1
 """A job that held less than a GPU-hour is not worth a proposal."""
 CHECKPOINT_MINUTES_MAX = 10_080
@@ -31,12 +41,12 @@ MIB = 1 << 20
 ON_DEMAND = "on_demand"
 
 SPOT_NOTES = (
-    "only hours that are paid on demand can be saved: what is owned or reserved costs the same whoever uses it",
+    "only on-demand hours can be saved: owned and reserved capacity costs the same whoever uses it",
     "every node of a run is taken away at random, at the rate of interruptions; losing one of them stops the run",
-    "without the label gpuwatch.io/checkpoint-minutes a run starts anew after each interruption",
+    "without the label gpuwatch.io/checkpoint-minutes a run restarts from the beginning after each interruption",
 )
 SIZE_NOTES = (
-    "the saving is made only where somebody else uses the rest of the GPU",
+    "you save only if others use the rest of the GPU",
     "a slice must hold the most memory and SM use of any five minutes, each with headroom; shorter peaks are not seen",
 )
 
@@ -46,15 +56,15 @@ def spot_suitability(
 ) -> dict[str, Any]:
     """Jobs by what they would save on spot capacity: those that are for it first, then those that are not, with why.
 
-    A job's own checkpoints count where every run of it says so with the label gpuwatch.io/checkpoint-minutes. Raises
+    A job's own checkpoints count if every run has the label gpuwatch.io/checkpoint-minutes. Raises
     UsageError for a window whose money does not fit.
     """
-    runs = store.rows("advisor/run", **asked(window, teams), minutes_max=CHECKPOINT_MINUTES_MAX)
+    runs = store.rows("advisor/run", **query_parameters(window, teams), minutes_max=CHECKPOINT_MINUTES_MAX)
     jobs: dict[Group, dict[str, Any]] = {(row["cluster"], row["job"], row["team"]): row for row in runs}
     rates, fx = [rate for rate in in_force.in_force(state) if rate.pricing == "spot"], Fx.read(state)
     by = ("cluster", "job", "team", "gpu_model", "pool")
     items, unpriced = [], 0
-    for group, one in booked(store, window, by, by_job=True, teams=teams).items():
+    for group, one in priced_time(store, window, by, by_job=True, teams=teams).items():
         run = jobs.get(group[:3])
         if run is None or one.held < HELD_HOURS_MIN:
             continue
@@ -71,13 +81,15 @@ def right_sizing(
 ) -> dict[str, Any]:
     """Jobs that held one whole GPU and would have fitted in a MIG slice of it: the smallest one, and what that saves.
 
-    Judged by the most memory and SM use of any five minutes, with headroom. Jobs that were measured for less than
+    Based on the most memory and SM use of any five minutes, with headroom. Jobs that were measured for less than
     SEEN_MIN of their time are counted as unjudged. Raises UsageError for a window whose money does not fit.
     """
     by = ("cluster", "job", "team", "gpu_model")
-    used = {tuple(row[name] for name in by): row for row in store.rows("advisor/small", **asked(window, teams))}
+    used = {
+        tuple(row[name] for name in by): row for row in store.rows("advisor/small", **query_parameters(window, teams))
+    }
     items, unjudged = [], 0
-    for group, one in booked(store, window, by, by_job=True, teams=teams).items():
+    for group, one in priced_time(store, window, by, by_job=True, teams=teams).items():
         row = used.get(group)
         if row is None or one.held < HELD_HOURS_MIN:
             continue
@@ -109,7 +121,7 @@ def right_sizing(
 
 def _spot(
     group: dict[str, str | None],
-    one: Booked,
+    one: PricedTime,
     run: dict[str, Any],
     assumed: Assumptions,
     rates: Sequence[Rate],
@@ -146,7 +158,7 @@ def _spot(
         return item, False
     checkpoint = None if run["checkpoint_minutes"] is None else run["checkpoint_minutes"] / 60
     if run["running"] and checkpoint is None:
-        return item | {"why": "it still runs and no checkpoints are known: nobody knows what would be lost"}, True
+        return item | {"why": "it is still running and its checkpoints are unknown, so the loss is unknown too"}, True
     interruptions = float(assumed.interruptions_an_hour) * max(run["nodes"], 1)
     found = spot(cost, part or Decimal(0), float(hours), interruptions, checkpoint)
     why = found.why
@@ -164,8 +176,8 @@ def _spot_ratio(
     fx: Fx,
     at_us: int,
 ) -> Decimal | None:
-    """The spot price over the price now: of the assumption, else of the card, the dearest spot capacity of this model
-    that the cluster may have, in whatever pool. None where neither says.
+    """The spot price over the price now: from the assumption, else from the rate card: the most expensive spot capacity of this model
+    that the cluster may have, in any pool. None if neither is known.
     """
     if assumed.spot_discount is not None:
         return 1 - assumed.spot_discount
@@ -190,7 +202,7 @@ def _spot_ratio(
 def slices_of(model: str | None) -> tuple[tuple[str, Fraction, int, Fraction], ...]:
     """(profile, share, bytes of memory, part of the GPU's SMs) for smallest_fit; () for a model without known profiles.
 
-    Where nobody has read a profile's memory or SMs, the least that its name may mean: a size is printed up to NEAR_NAME
+    If a profile's memory or SMs were never read, the least that its name may mean: a size is printed up to NEAR_NAME
     too large, and SMs are as few of all as on any model that was read.
     """
     key = hardware_shares.model_key(model) if model else None

@@ -37,7 +37,7 @@ def smaller(
 
     `headroom` is added to what was used. `prices` are hourly prices of whole GPUs by model, in the currency of `price`,
     the job's own. A model fits where memory does, and what was asked of tensor cores, of memory bandwidth and, at most, of the
-    SMs beside their tensor cores stays within 1 / (1 + headroom) of what it can do (domain.md D24); one whose figures nobody
+    SMs beside their tensor cores stays within 1 / (1 + headroom) of what it can do (domain.md D24); one without published
     knows does not.
     """
     found: list[tuple[Fraction, str]] = []
@@ -69,7 +69,7 @@ def fits(used: Used, model: str, headroom: Fraction) -> bool:
     return (
         used.fb_bytes * more <= (other.memory_bytes or 0)
         and used.tensor_ratio * (own.bf16_flops or 0) * more <= (other.bf16_flops or 0)
-        # An SM that is busy without its tensor cores may do FP32 math, of which a model with better tensor cores can have less.
+        # An SM that is busy without its tensor cores may do FP32 math, which a model with better tensor cores may have less of.
         and used.sm_ratio * (own.fp32_flops or 0) * more <= (other.fp32_flops or 0)
         and used.dram_ratio * (own.memory_bytes_per_s or 0) * more <= (other.memory_bytes_per_s or 0)
     )

@@ -22,12 +22,12 @@ DAYS, DAYS_MIN, DAYS_MAX = 28, 7, 28
 ROWS_MAX = 2000
 """Distinct shapes of a cluster that are read, by the names of models that schedulers use: the most frequent."""
 TASKS_MAX = 256
-"""Shapes of a cluster that are judged: the most frequent."""
+"""Shapes of a cluster that are evaluated: the most frequent."""
 NVLINK, LEAF, CLUSTER = "nvlink", "leaf", "cluster"
 LEVELS: tuple[Level, ...] = (NODE, NVLINK, LEAF, CLUSTER)
 """Where all members of a request may have to be, nearest first."""
 USUAL = (1, 2, 4, 8)
-"""GPUs of the requests that stand for a cluster of which no request is known, each as frequent as the others."""
+"""Request sizes assumed, equally frequent, for a cluster without known requests."""
 
 Row = Mapping[str, Any]
 
@@ -43,7 +43,7 @@ class Demand:
     left_out: int = 0
     """Requests of rarer shapes."""
     unsized: int = 0
-    """Requests of which nobody tells for how many GPUs."""
+    """Requests of unknown size."""
     usual: bool = False
     """Whether no request is known, and USUAL stands for them."""
 

@@ -11,11 +11,11 @@ from gpuwatch.core.clock import HOUR_US, MINUTE_US, rfc3339
 from gpuwatch.store.database import Store
 
 RECENT_US = 5 * MINUTE_US
-"""The last booked minutes over which `active` and `effective` are averages."""
+"""`active` and `effective` are averages over the last minutes of the ledger."""
 SILENCE_US_MIN = 5 * MINUTE_US
 """A device reports while its last sample is no older than this, or than three of its intervals."""
 STALE_US = 15 * MINUTE_US
-"""What a scheduler said longer ago than this, before the samples end, says nothing of now."""
+"""Scheduler records older than this at the last sample do not describe the present."""
 KEYS = ("total", "reporting", "allocated", "active", "effective", "effective_known")
 PLACES = 3
 
@@ -28,15 +28,15 @@ def fleet(store: Store, now_us: int, teams: Collection[str] | None = None) -> di
     """GPUs and MIG slices by cluster, pool and model: the answer of GET /fleet.
 
     `gpus` counts whole GPUs and `slices` MIG slices; a partitioned GPU is in `partitioned` and its slices. A device that
-    several share counts in parts. `reporting` is judged at now_us; the rest is what the books say at `as_of`: held at
+    several share counts in parts. `reporting` is evaluated at now_us; the rest comes from the ledger at `as_of`: held at
     that instant, and on average over the RECENT_US before how many were not idle (active) and how many worked at a
     roof of the GPU (effective): None where none of the held ones gives SM, tensor or DRAM activity, and otherwise of the
     `effective_known` held GPUs that do. With `teams` only what those hold: total is then allocated.
     """
     ends = store.rows("capacity/fleet_end", stale_us=STALE_US)
-    booked = [end["as_of_us"] for end in ends if end["as_of_us"] is not None]
+    known_ends = [end["as_of_us"] for end in ends if end["as_of_us"] is not None]
     rows: list[dict[str, Any]] = []
-    if booked:
+    if known_ends:
         with store.view("cluster_end", pa.Table.from_pylist(ends, schema=_END)):
             rows = store.rows(
                 "capacity/fleet",
@@ -45,14 +45,14 @@ def fleet(store: Store, now_us: int, teams: Collection[str] | None = None) -> di
                 recent_us=RECENT_US,
                 silence_us_min=SILENCE_US_MIN,
                 stale_us=STALE_US,
-                since_hour_us=(min(booked) - RECENT_US) // HOUR_US * HOUR_US,
+                since_hour_us=(min(known_ends) - RECENT_US) // HOUR_US * HOUR_US,
             )
     places: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in rows:
         places.setdefault((row["cluster"], row["pool"], row["gpu_model"]), []).append(row)
     return {
         "at": rfc3339(now_us),
-        "as_of": rfc3339(max(booked)) if booked else None,
+        "as_of": rfc3339(max(known_ends)) if known_ends else None,
         "items": [_item(place, parts) for place, parts in places.items()],
         "total": _both(rows),
     }
@@ -85,7 +85,7 @@ def _sum(rows: Iterable[dict[str, Any]]) -> Counts:
 
 
 def _number(values: list[float | None]) -> float | int | None:
-    """The sum of the known, as a device that is not measured adds nothing; None where that says nothing at all."""
+    """The sum of the known, as a device that is not measured adds nothing; None if nothing is known."""
     known = [value for value in values if value is not None]
     if len(known) < len(values) and not any(known):
         return None

@@ -1,4 +1,4 @@
-"""Free GPUs and MIG slices of each cluster at one instant, and where they are: the books read for placement."""
+"""Free GPUs and MIG slices of each cluster at one instant, and where they are, from the ledger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwatch.store.database import Store
 PRICES_MAX = 1024
 """Distinct prices whose number is remembered."""
 
-ASK = "Ask about an instant within the books, or import what is missing and analyze it."
+ASK = "Choose an instant within the ledger, or import what is missing and analyze it."
 
 _END = pa.schema([("cluster", pa.string()), ("as_of_us", pa.int64()), ("at_us", pa.int64())])
 
@@ -35,7 +35,7 @@ class Gpu:
     pool: str | None
     model: str | None
     node: str
-    """Its node; where nobody names one, its own."""
+    """Its node; a device without a known node is its own."""
     price: Fraction | None
     """Of a GPU-hour; None where no rate covers it."""
     currency: str | None
@@ -46,7 +46,7 @@ class Gpu:
     domain: str | None = None
     """The NVLink domain over several nodes, for models whose NVLink leaves the node."""
     free_milli: int = 0
-    """Thousandths that nobody holds; 0 of a GPU that is partitioned."""
+    """Unallocated thousandths; 0 for a partitioned GPU."""
     partitioned: bool = False
     room: Room | None = field(default=None, compare=False)
     """What fits on it, where it is partitioned and that is known."""
@@ -76,8 +76,8 @@ class Cluster:
 def instants(
     store: Store, at_us: int, cluster: str | None = None, exact: bool = False
 ) -> tuple[pa.Table, dict[str, str]]:
-    """A row a cluster: the instant that is judged (no later than its books are sure of) and the one that was asked about.
-    Beside them the clusters of which nothing is known then, and why: `at_us` lies before their books, or, with `exact`,
+    """A row per cluster: the evaluated instant (no later than its ledger is complete) and the requested one.
+    Also the clusters with nothing known then, and why: `at_us` is before their ledger, or, with `exact`,
     behind them.
     """
     ends = store.rows("capacity/fleet_end", stale_us=STALE_US)
@@ -88,16 +88,16 @@ def instants(
         if as_of_us is None or cluster not in (None, name):
             continue
         if at_us < begins.get(name, 0):
-            unknown[name] = f"The books begin {rfc3339(begins[name])}, after the instant that was asked about. {ASK}"
+            unknown[name] = f"The ledger begins {rfc3339(begins[name])}, after the requested instant. {ASK}"
         elif exact and at_us > as_of_us + STALE_US:
-            unknown[name] = f"The books end {rfc3339(as_of_us)}, before the instant that was asked about. {ASK}"
+            unknown[name] = f"The ledger ends {rfc3339(as_of_us)}, before the requested instant. {ASK}"
         else:
             rows.append({"cluster": name, "as_of_us": min(as_of_us, at_us), "at_us": at_us})
     return pa.Table.from_pylist(rows, schema=_END), unknown
 
 
 def clusters(store: Store, ends: pa.Table) -> list[Cluster]:
-    """The clusters of `instants`, by name. A GPU is free as GET /fleet has it: in service, and held by nobody."""
+    """The clusters of `instants`, by name. A GPU is free as GET /fleet has it: in service and unallocated."""
     with store.view("cluster_end", ends):
         rows = store.rows("capacity/gpu", stale_us=STALE_US)
     found: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))

@@ -13,7 +13,7 @@ from gpuwatch.store.database import Store
 
 PLACES, RATIO_PLACES = 3, 6
 SLOTS = (1, 2, 4, 8)
-"""Sizes of the slots that are told."""
+"""Slot sizes that are reported."""
 JOBS_MAX = 10_000
 """Jobs and prices of one answer: those that stranded most."""
 
@@ -26,7 +26,7 @@ def history(
     """Rows by step, cluster, pool and model, with `next_offset`: GPUs free and stranded on average (a slice counts its share),
     the largest gang that one node could have taken at some moment, and slots of k GPUs on one node on average.
 
-    Whole hours that begin in the window. `requests` None: nothing was known to judge the free time of that day by.
+    Whole hours that begin in the window. `requests` None: no requests were known to evaluate the free time of that day.
     """
     rows = store.rows(
         "capacity/history",
@@ -60,11 +60,11 @@ def by_job(
     store: Store, window: Window, *, cluster: str | None = None, limit: int | None = None, offset: int = 0
 ) -> Row:
     """Jobs that held a part of nodes whose rest was stranded, with the GPU-hours of it, their cost, and `next_offset`; job
-    None: nobody held any of the node.
+    None: no part of the node was held.
 
     Only what requests lost because free GPUs did not lie together, so it is less than the ledger's `stranded`, which is also
     for the sake of other models and MIG modes. `cost` None: no price. Those that stranded most first; at most JOBS_MAX. Who
-    stranded less than is told in decimals, in hours and in money, is not there.
+    stranded less than the reported precision, in hours and in money, is left out.
     """
     rows = store.rows(
         "capacity/stranded_by_job", cluster=cluster, start_us=window.start_us, end_us=window.end_us, limit=JOBS_MAX
@@ -75,8 +75,8 @@ def by_job(
     cents: dict[int, Decimal] = {}
     for currency, some in amounts.items():
         if currency is not None:
-            told = largest_remainder([amount for _, amount in some], CENT_PLACES, [str(n) for n, _ in some])
-            cents.update(zip((n for n, _ in some), told, strict=True))
+            rounded = largest_remainder([amount for _, amount in some], CENT_PLACES, [str(n) for n, _ in some])
+            cents.update(zip((n for n, _ in some), rounded, strict=True))
     items = [
         {
             "cluster": row["cluster"],

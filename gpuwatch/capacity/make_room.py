@@ -15,7 +15,7 @@ from gpuwatch.rules.rule import EvaluationScope, count
 from gpuwatch.store.database import Store
 
 PLANS_MAX = 24
-"""Pools whose moves one judgement looks for."""
+"""Pools for which one evaluation plans moves."""
 NAMED_MAX = 4
 """Jobs or moves that a sentence names."""
 _WORD = pa.schema(
@@ -59,7 +59,7 @@ def cheapest(groups: Iterable[Sequence[Host]], gpus: int, members: int) -> Plan 
     return min(found, key=lambda one: one.price) if found else None
 
 
-def moves_told(found: Plan | None, names: Names) -> list[dict[str, Any]]:
+def listed_moves(found: Plan | None, names: Names) -> list[dict[str, Any]]:
     """The moves of a plan as JSON has them."""
     moves = () if found is None else found.moves
     return [{"job": names.get(int(p.run)), "node": p.node, "gpus": p.gpus, "preemptible": p.preemptible} for p in moves]
@@ -96,15 +96,15 @@ def _words(store: Store, cluster: str, row: dict[str, Any]) -> dict[str, Any]:
     groups, names = hosts(store, cluster, row["at_us"], row["pool"], row["models"])
     found = cheapest(groups, row["gpus"], row["members"])
     share = row["starved_us"] / HOUR_US
-    told = [f"{job} ({free * share:.1f} free GPU-hours beside it)" for job, _, free in blocking(groups, names)]
+    jobs = [f"{job} ({free * share:.1f} free GPU-hours on the same nodes)" for job, _, free in blocking(groups, names)]
     return {
         "pool": row["pool"],
         "hour_us": row["hour_us"],
         "wait": row["wait"],
         "moved_gpus": None if found is None else found.gpus,
         "exact": None if found is None else found.exact,
-        "moves": listed([f"{m['job']} ({count(m['gpus'], 'GPU')} on {m['node']})" for m in moves_told(found, names)]),
-        "blockers": listed(told),
+        "moves": listed([f"{m['job']} ({count(m['gpus'], 'GPU')} on {m['node']})" for m in listed_moves(found, names)]),
+        "blockers": listed(jobs),
         "nodes": sorted({host.name for group in groups for host in group if host.free and host.pieces}),
     }
 

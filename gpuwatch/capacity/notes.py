@@ -1,4 +1,4 @@
-"""What the shapes of a cluster could not be judged by, and how to make it known."""
+"""Missing inputs of a cluster's shapes, and how to provide them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gpuwatch.store.database import Store
 from gpuwatch.topology.derive import missing
 
 CPU = (
-    "No source of gpuwatch tells what CPU is free on a node: a GPU without CPU beside it counts as usable, and the cases "
+    "No source reports the free CPU of a node: a GPU without free CPU counts as usable, and the cases "
     "Q1, Q4, XL and XR do not occur."
 )
 REQUESTS = (
-    "Import what schedulers say of their jobs: sacct, or pods with kubectl get pods -A -o json; or name a live source "
+    "Import the schedulers' job records: sacct, or pods with kubectl get pods -A -o json; or name a live source "
     "([[slurm]], [[kubernetes]])."
 )
 SIZES = "Import sacct with AllocTRES and ReqTRES, or pods as JSON: there stands how many GPUs are asked for."
 GEOMETRY = (
-    "See docs/understand/mig.md: the GPU's name must tell its memory, and its slices must be profiles of that model."
+    "See docs/understand/mig.md: the GPU's name must contain its memory, and its slices must be profiles of that model."
 )
 PRICED = "price"
 
@@ -34,7 +34,9 @@ def notes(store: Store, cluster: Cluster, demand: Demand, advice: Advice) -> lis
         usual = ", ".join(str(k) for k in USUAL if k <= cluster.node_gpus_max)
         found.append(_note("requests", None, f"No request is known; {usual} GPUs stand for them. {REQUESTS}"))
     if demand.unsized:
-        found.append(_note("request-size", None, f"{demand.unsized} requests do not tell how many GPUs. {SIZES}"))
+        found.append(
+            _note("request-size", None, f"{demand.unsized} requests do not state how many GPUs they need. {SIZES}")
+        )
     found += _places(store, cluster, advice)
     unknown = [gpu for gpu in cluster.partitioned if gpu.room is None]
     if unknown:
@@ -49,7 +51,7 @@ def notes(store: Store, cluster: Cluster, demand: Demand, advice: Advice) -> lis
 
 
 def nothing(unknown: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Clusters of which nothing is known at an instant, with the reason as their note."""
+    """Clusters without data at an instant, with the reason as their note."""
     empty = dict.fromkeys(("as_of", "demand", "gpus", "slices"))
     return [
         {"cluster": name, **empty, "gangs": [], "notes": [_note("books", None, why)]} for name, why in unknown.items()
@@ -57,7 +59,7 @@ def nothing(unknown: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _places(store: Store, cluster: Cluster, advice: Advice) -> list[dict[str, Any]]:
-    """GPUs of which nobody tells what links them, or where in the network they are, with the fix for one of the nodes."""
+    """GPUs with unknown links or network position, with the fix for one of the nodes."""
     lacking = {
         "links": sum(gpu.nvlink is None for gpu in cluster.whole),
         "network": sum(gpu.leaf is None for gpu in cluster.whole),

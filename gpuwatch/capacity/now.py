@@ -23,7 +23,7 @@ from gpuwatch.store.database import Store
 from gpuwatch.topology.derive import SERVED
 
 SHOWN_RATIO_MIN = Fraction(1, 100)
-"""Shapes that less of the requests have are judged, and not shown."""
+"""Shapes with a smaller part of the requests are evaluated but not shown."""
 PLACES = 3
 """Decimal places of an amount of GPUs."""
 RATIO_PLACES = 6
@@ -36,13 +36,13 @@ UNKNOWN_TOTAL: Row = {
     "cost_per_hour": None,
     "unpriced_gpus": None,
 }
-"""The sum of clusters of which some are not known at that instant."""
+"""The sum over clusters if some have no data at that instant."""
 _Key = tuple[str, str, str, str]
 """(cluster, pool, model, currency), "" for none."""
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _Evaluated:
     """One cluster with what it is asked for, and F of its whole and of its partitioned GPUs."""
 
     cluster: Cluster
@@ -54,7 +54,7 @@ class _Judged:
     """The same as nodes."""
     domains: Mapping[Level, Sequence[Sequence[int]]]
     slices: Fragmentation | None
-    """None where nothing can be said of partitioned GPUs: there are none, or only usual requests are known."""
+    """None if partitioned GPUs cannot be evaluated: there are none, or only assumed requests are known."""
     sliced_gpus: tuple[Gpu, ...]
     """Partitioned GPUs whose room is known."""
     asked: Mapping[Task, Fraction]
@@ -74,21 +74,21 @@ def shapes(
 ) -> Row:
     """The answer of GET /capacity/shapes with `next_offset` (None at the end); `items` are paged, the rest is whole.
 
-    The instant is that up to which the books are sure of every GPU, no later than `at_us`; with `exact` somebody asked about
-    `at_us` itself, and books that end before it say nothing of it. Requests count that were submitted in the `days` before
+    The instant is the last at which the ledger knows every GPU, no later than `at_us`. With `exact` it is `at_us` itself,
+    and a ledger that ends earlier has no answer. Requests count that were submitted in the `days` before
     it. Amounts of GPUs are floats, ratios 0..1, money text; None is unknown.
     """
     ends, unknown = instants(store, at_us, cluster, exact)
     asked = capacity_demand.read(store, ends, days)
-    judged = [_judge(one, capacity_demand.of_cluster(asked[one.name], one)) for one in clusters(store, ends)]
+    evaluated = [_evaluate(one, capacity_demand.of_cluster(asked[one.name], one)) for one in clusters(store, ends)]
     table = [
         row | {"requested_ratio": _ratio(row["requested_ratio"])}
-        for one in judged
+        for one in evaluated
         for row in items(one.cluster, one.asked)
     ]
     page = table[offset:] if limit is None else table[offset : offset + limit]
-    stranded = _stranded(judged)
-    told = [
+    stranded = _stranded(evaluated)
+    found = [
         {
             "cluster": one.cluster.name,
             "as_of": rfc3339(one.cluster.as_of_us),
@@ -98,20 +98,20 @@ def shapes(
             "gangs": gangs(one.cluster),
             "notes": notes(store, one.cluster, one.demand, advice),
         }
-        for one in judged
+        for one in evaluated
     ]
     return {
         "items": page,
         "at": rfc3339(at_us),
         "days": days,
-        "clusters": sorted([*told, *nothing(unknown)], key=lambda one: str(one["cluster"])),
+        "clusters": sorted([*found, *nothing(unknown)], key=lambda one: str(one["cluster"])),
         "stranded": stranded,
-        "total": UNKNOWN_TOTAL if unknown else _total(judged, stranded),
+        "total": UNKNOWN_TOTAL if unknown else _total(evaluated, stranded),
         "next_offset": offset + len(page) if offset + len(page) < len(table) else None,
     }
 
 
-def _judge(cluster: Cluster, demand: Demand) -> _Judged:
+def _evaluate(cluster: Cluster, demand: Demand) -> _Evaluated:
     at_node: dict[tuple[str, str | None], list[Gpu]] = defaultdict(list)
     for gpu in cluster.whole:
         if gpu.free_milli:
@@ -126,7 +126,7 @@ def _judge(cluster: Cluster, demand: Demand) -> _Judged:
         slices = mig_packing.expected(rooms, demand.tasks, [gpu.model for gpu in sliced])
     total = demand.requests + demand.left_out
     shown = {task: Fraction(task.weight, total) for task in demand.tasks}
-    return _Judged(
+    return _Evaluated(
         cluster,
         demand,
         expected(nodes, demand.tasks, domains),
@@ -149,7 +149,7 @@ def _domains(groups: Sequence[Sequence[Gpu]]) -> dict[Level, list[list[int]]]:
     return {level: list(found[level].values()) for level in capacity_demand.LEVELS if level != NODE}
 
 
-def _demand(one: _Judged, days: int) -> Row:
+def _demand(one: _Evaluated, days: int) -> Row:
     as_of_us, demand = one.cluster.as_of_us, one.demand
     rows = []
     for task, ratio in one.asked.items():
@@ -174,7 +174,7 @@ def _demand(one: _Judged, days: int) -> Row:
     }
 
 
-def _placeable(one: _Judged, task: Task) -> int:
+def _placeable(one: _Evaluated, task: Task) -> int:
     """How many of a shape could be placed at once, each within one domain of its level."""
     if task.profile is not None:
         suited = [gpu for gpu in one.sliced_gpus if task.models is None or gpu.model in task.models]
@@ -198,12 +198,12 @@ def _amounts(found: Fragmentation) -> Row:
     }
 
 
-def _stranded(judged: Sequence[_Judged]) -> list[Row]:
+def _stranded(evaluated: Sequence[_Evaluated]) -> list[Row]:
     """F by cluster, pool, model and currency, with what it costs an hour; no price is no zero."""
     free: dict[_Key, int] = defaultdict(int)
     lost: dict[_Key, Fraction] = defaultdict(Fraction)
     cost: dict[_Key, Fraction] = defaultdict(Fraction)
-    for one in judged:
+    for one in evaluated:
         parts = [
             (gpu, gpu.free_milli, Fraction(units, one.whole.weight))
             for gpus, row in zip(one.whole_gpus, one.whole.by_gpu, strict=True)
@@ -245,8 +245,8 @@ def _published(cost: Mapping[_Key, Fraction]) -> dict[_Key, Decimal]:
     return published
 
 
-def _total(judged: Sequence[_Judged], stranded: Sequence[Row]) -> Row:
-    parts = [part for one in judged for part in (one.whole, one.slices) if part is not None]
+def _total(evaluated: Sequence[_Evaluated], stranded: Sequence[Row]) -> Row:
+    parts = [part for one in evaluated for part in (one.whole, one.slices) if part is not None]
     free, lost = sum(part.free for part in parts), sum((part.amount for part in parts), Fraction(0))
     sums: dict[str, Decimal] = defaultdict(Decimal)
     for row in stranded:

@@ -9,7 +9,7 @@ from typing import Any
 from gpuwatch.capacity import demand as capacity_demand
 from gpuwatch.capacity.demand import DAYS
 from gpuwatch.capacity.free_state import Cluster, clusters, instants
-from gpuwatch.capacity.make_room import Names, blocking, hosts, moves_told
+from gpuwatch.capacity.make_room import Names, blocking, hosts, listed_moves
 from gpuwatch.capacity.waiting_requests import waits
 from gpuwatch.core.clock import DAY_US, HOUR_US, rfc3339
 from gpuwatch.core.errors import UsageError
@@ -103,13 +103,13 @@ def _item(group: Sequence[Host], names: Names, members: int, gpus: int) -> Row |
         "possible": found is not None,
         "exact": None if found is None else found.exact,
         "moved_gpus": None if found is None else found.gpus,
-        "moves": moves_told(found, names),
+        "moves": listed_moves(found, names),
         "blockers": [{"job": job, "gpus": held, "free_gpus": free} for job, held, free in blocking([group], names)],
     }
 
 
 def _layouts(store: Store, cluster: Cluster) -> list[Row]:
-    """Other layouts of GPUs that nobody holds, by pool and model, tested against the demand of the week before."""
+    """Other layouts of unallocated GPUs, by pool and model, tested against the demand of the week before."""
     until_us = cluster.as_of_us // HOUR_US * HOUR_US
     now: dict[tuple[str | None, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     busy: set[str] = set()
@@ -126,7 +126,7 @@ def _layouts(store: Store, cluster: Cluster) -> list[Row]:
         key = model_key(model) or ""
         known = {gpu: tuple(sorted(_own(key, profile) for profile in layout)) for gpu, layout in gpus.items()}
         hours = [{_own(key, name): us for name, us in hour.items()} for hour in demand[pool, model].values()]
-        told = repartition(key, known, [gpu for gpu in sorted(known) if gpu not in busy], hours, HOUR_US)
+        layout = repartition(key, known, [gpu for gpu in sorted(known) if gpu not in busy], hours, HOUR_US)
         found.append(
             {
                 "cluster": cluster.name,
@@ -134,9 +134,9 @@ def _layouts(store: Store, cluster: Cluster) -> list[Row]:
                 "gpu_model": model,
                 "since": rfc3339(until_us - WEEK_US),
                 "until": rfc3339(until_us),
-                "changes": [{"gpu": gpu, "layout": list(old), "better": list(new)} for gpu, old, new in told.changes],
-                "served_ratio": _ratio(told.served_before, told.wanted),
-                "served_ratio_after": _ratio(told.served_after, told.wanted),
+                "changes": [{"gpu": gpu, "layout": list(old), "better": list(new)} for gpu, old, new in layout.changes],
+                "served_ratio": _ratio(layout.served_before, layout.wanted),
+                "served_ratio_after": _ratio(layout.served_after, layout.wanted),
             }
         )
     return found

@@ -1,4 +1,4 @@
-"""Queues and the workloads that wait and run in them, as schedulers last told."""
+"""Queues and the workloads that wait and run in them, from the schedulers' last records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuwatch.capacity.waits import GATED, REQUEST, TURN, WHY, in_words, reason_told, requests, unscheduled
+from gpuwatch.capacity.waits import GATED, REQUEST, TURN, WHY, in_words, reason_in, requests, unscheduled
 from gpuwatch.core.clock import DAY_US, SECOND_US, rfc3339
 from gpuwatch.policy.ownership import UNALLOCATED, resolve_many
 from gpuwatch.policy.repository import load_team_rules
@@ -29,7 +29,7 @@ UNPLACED = WAITING | {"reserved", "admitted"}
 """States in which pods may wait for nodes."""
 OVER = frozenset({"finished", "failed", "deleted"})
 NAMED = frozenset({"user", "group"})
-"""Kinds of rows about people, which are nobody else's business."""
+"""Kinds of rows about people, which only those people's teams may see."""
 _PARENTS = {
     "local_queue": ("cluster_queue",),
     "cluster_queue": ("cohort",),
@@ -57,10 +57,10 @@ def workloads(
 ) -> list[Row]:
     """Gangs, queued workloads and applications as JSON has them: the longest waiting first, then those that run.
 
-    Also jobs that wait of which no queue tells. Where a queue does not say why, the scheduler's last word on the pods does.
+    Also waiting jobs without a queue. If a queue gives no reason, the scheduler's last message about the pods is used.
 
     Without `states` those that have not ended; `queue` is a local queue, a queue or a cluster queue. `gpus` counts
-    devices of `profile`, None where nobody says. With `teams` only those of these teams are told.
+    devices of `profile`, None if unknown. With `teams` only workloads of these teams.
     """
     found = _workloads(store, state, at_us, cluster, states)
     jobs = ((row["cluster"], row["job_id"]) for row in found if row["job_id"] is not None)
@@ -81,7 +81,7 @@ def queues(
 ) -> list[Row]:
     """Queues as JSON has them, with what waits in each and below it, by cluster, scheduler, kind and name.
 
-    Devices are counted by MIG profile, "" for whole GPUs; a count that nobody told is None, never 0. With `teams` only
+    Devices are counted by MIG profile, "" for whole GPUs; an unknown count is None, never 0. With `teams` only
     queues that workloads of these teams name, or that admitted them; waits are those of these workloads, and what may
     name others is left out.
     """
@@ -112,7 +112,7 @@ def queues(
 def _workloads(
     store: Store, state: State, at_us: int, cluster: str | None, states: Collection[str] | None
 ) -> list[Row]:
-    """The last word on each, its team decided, what two objects say of one gang put together."""
+    """The last record of each with its team; two objects of one gang are merged."""
     rows = store.rows(
         "capacity/workload",
         cluster=cluster,
@@ -173,9 +173,9 @@ def _rank(row: Row) -> int:
 
 
 def _fill(target: Row, row: Row) -> None:
-    """Adds to a gang what another object says of it: of one that waits also why, which controllers do not know."""
+    """Adds another object's data to a gang; for a waiting one also the reason, which controllers do not know."""
     if row["kind"] == REQUEST:
-        # Those of its pods that wait: how many it has in all is not theirs to say.
+        # Only its waiting pods: they do not know the size of the gang.
         if target["state"] in WAITING:
             target["reason"] = target["reason"] or row["reason"]
         return
@@ -261,28 +261,28 @@ def _workload(row: Row, at_us: int, refused: Row | None) -> Row:
 
 
 def _why(row: Row, refused: Row | None) -> str | None:
-    """In words why it waits: as its queue says; where that says nothing, or let it in, as the scheduler does."""
+    """Why it waits: the queue's reason, or the scheduler's if the queue gives none or has admitted it."""
     if row["state"] in OVER:
         return None
     word = _word(row)
     if row["state"] in WAITING and word in ("", TURN):
-        word = reason_told(_message(row)) or word
-    told = WHY.get(word) if row["state"] in WAITING or refused is None else None
-    return told if refused is None or (told and word != TURN) else in_words(refused["message"])
+        word = reason_in(_message(row)) or word
+    reason = WHY.get(word) if row["state"] in WAITING or refused is None else None
+    return reason if refused is None or (reason and word != TURN) else in_words(refused["message"])
 
 
 def _word(row: Row) -> str:
-    """Why it waits: what Kueue says of its quota, where it says that beside an eviction."""
-    told = row["detail"].get("waits")
-    word = told.get("reason") if isinstance(told, dict) and row["state"] in WAITING else None
+    """Why it waits: Kueue's quota reason, also after an eviction."""
+    waits = row["detail"].get("waits")
+    word = waits.get("reason") if isinstance(waits, dict) and row["state"] in WAITING else None
     return str(word if word and word != TURN else row["reason"] or "")
 
 
 def _message(row: Row) -> str:
-    """What its queue says of its quota, beside whatever else is said."""
+    """Its queue's message about quota, or else its own message."""
     waits = row["detail"].get("waits")
-    told = waits.get("message") if isinstance(waits, dict) else None
-    return str(told or row["message"] or "")
+    message = waits.get("message") if isinstance(waits, dict) else None
+    return str(message or row["message"] or "")
 
 
 def _queue(row: Row, flavors: Sequence[Row], inside: Sequence[Row], at_us: int, bound: bool) -> Row:
@@ -319,9 +319,9 @@ def _waiting(inside: Iterable[Row], at_us: int) -> Row:
     waiting = [w for w in inside if w["state"] in WAITING]
     devices: Counter[str] = Counter()
     for workload in waiting:
-        told = workload["detail"].get("devices")
-        if isinstance(told, dict):
-            devices.update({k: v for k, v in told.items() if isinstance(v, int)})
+        counts = workload["detail"].get("devices")
+        if isinstance(counts, dict):
+            devices.update({k: v for k, v in counts.items() if isinstance(v, int)})
         elif workload["device_count"] is not None:
             devices[workload["profile"] or ""] += workload["device_count"]
     submitted = [w["submit_us"] for w in waiting if w["submit_us"] is not None]
@@ -377,7 +377,7 @@ def _list(text: str | None) -> list[Any] | None:
 
 
 def _devices(text: str | None) -> dict[str, int] | None:
-    """Counts by profile; None where none was told."""
+    """Counts by profile; None if none is known."""
     return {k: v for k, v in _object(text).items() if isinstance(v, int)} if text else None
 
 

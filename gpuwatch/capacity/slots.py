@@ -129,7 +129,7 @@ def _slices(gpus: Sequence[Gpu], asked: Mapping[Task, Fraction]) -> list[Item]:
             ratios[own] += ratio
     rows = []
     for name, profile in rooms[0].geometry.profiles.items():  # one model has one geometry
-        # What has media extensions is counted as its plain profile too: told only where it is asked for or there.
+        # A profile with media extensions also counts as its plain profile; it is listed only if requested or present.
         ready, after = (
             sum(room.ready.get(name, 0) for room in rooms),
             sum(room.reachable.get(name, 0) for room in rooms),
@@ -150,7 +150,7 @@ def _powers(most: int) -> list[int]:
     return powers
 
 
-def _row(told: Mapping[str, Any]) -> Item:
+def _row(values: Mapping[str, Any]) -> Item:
     """Every row has every column."""
     empty = dict.fromkeys((*COLUMNS.values(), "ready", "creatable", "placeable", "after_repartition", "exact"))
-    return {**{name: told[name] for name in ("shape", "profile", "gpus", "requested_ratio")}, **empty, **told}
+    return {**{name: values[name] for name in ("shape", "profile", "gpus", "requested_ratio")}, **empty, **values}

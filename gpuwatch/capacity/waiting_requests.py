@@ -1,4 +1,4 @@
-"""Requests that waited for room: when, and for how many GPUs of which models. What waits for anything else is left out."""
+"""Requests that waited for free capacity: when, and for how many GPUs of which models. Other waits are left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.rules.rule import EvaluationScope
 from gpuwatch.store.database import Store
 
 WAITS_MAX = 500
-"""Waits of one judgement that are compared with what was free: the largest requests."""
+"""Waits that one evaluation compares with free capacity: the largest requests."""
 _WAIT = pa.schema(
     [
         ("job_id", pa.string()),
@@ -58,7 +58,7 @@ class Wait:
 def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]:
     """Spans of waiting for room that touch a window, the largest requests first, at most WAITS_MAX.
 
-    A request whose queue is no pool is left out where several pools have the models it takes: nobody says which it may use.
+    A request whose queue is no pool is left out if several pools have suitable models: it is unknown which it may use.
     """
     scope = {"cluster": cluster, "from_us": from_us, "until_us": until_us, "fresh_us": FRESH_US, "limit": ROWS_MAX}
     rows = store.rows("capacity/waiting", **scope)
@@ -72,7 +72,7 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
     found = []
     queued = {row["job_id"] for row in rows if row["queued"]}
     for row in rows:
-        # What the queue says of a gang is about all of it; its pods speak of themselves.
+        # A queue's record describes the whole gang; a pod's describes the pod.
         if (row["job_id"] in queued and not row["queued"]) or not for_room(
             row["reason"], row["message"] or messages.get(row["job_id"])
         ):
@@ -92,7 +92,7 @@ def waits(store: Store, cluster: str, from_us: int, until_us: int) -> list[Wait]
 
 
 def prepare(store: Store, scope: EvaluationScope) -> None:
-    """Makes room_wait: the waits of the judged hours, from the moment on that they are long enough.
+    """Creates room_wait: the waits of the evaluated hours, from the moment they are long enough.
 
     The rule has the threshold `wait_us_min`.
     """
@@ -107,7 +107,7 @@ def prepare(store: Store, scope: EvaluationScope) -> None:
 
 
 def _messages(store: Store, cluster: str, rows: list[dict[str, Any]], scope: Mapping[str, Any]) -> dict[str, str]:
-    """What the scheduler said of the pods of each job that waits without a word of its own."""
+    """The scheduler's message about the pods of each waiting job that has no reason of its own."""
     known = {(cluster, row["job_id"]) for row in rows if (row["reason"] or "") in POD_REASONS}
     found: dict[str, str] = {}
     for row in store.rows("capacity/refused", **scope) if known else ():

@@ -1,4 +1,4 @@
-"""Why jobs wait: requests that no queue tells of, and what the scheduler said of the pods that no node took."""
+"""Why jobs wait: requests without a queue, and the scheduler's messages about pods that no node took."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gpuwatch.core.clock import DAY_US, HOUR_US
 from gpuwatch.store.database import Store
 
 GATED = "SchedulingGated"
-"""The reason of a request whose pods are held back by somebody else than the scheduler."""
+"""The reason of a request whose pods are held back by something other than the scheduler."""
 REQUEST = "Request"
-"""Kind of a row that only the pods or the job itself tell of."""
+"""Kind of a row known only from the pods or the job itself."""
 FRESH_US = 2 * HOUR_US
-"""A request that waits is told again once an hour."""
+"""Waiting requests are recorded again every hour."""
 EVENTS_US = DAY_US
 TURN = "Pending"
-"""The word of a queue for a wait of which it gives no reason."""
+"""A queue's word for a wait without a reason."""
 NOT_FOR_GPUS = (
     "Dependency",
     "DependencyNeverSatisfied",
@@ -72,7 +72,7 @@ _told = tuple(
         ("NoMatchingFlavor", r"untolerated taint|doesn't match node affinity|unavailable in ClusterQueue"),
     )
 )
-"""Messages of queues whose reason says nothing: the first that fits. Of several flavors that do not take it, the one that
+"""Messages of queues without a useful reason: the first match counts. Of several flavors that do not take it, the one that
 is only full comes before those that never can."""
 ROOM = frozenset({"Resources", "TopologyPlacementFailed", "NotEnoughResources"})
 """Words for a wait until devices near one another are free; all others are about quota, turns, or what no node offers."""
@@ -125,12 +125,12 @@ def unscheduled(store: Store, at_us: int, cluster: str | None, jobs: Iterable[Jo
     for row in store.rows("capacity/unscheduled", cluster=cluster, at_us=at_us, since_us=since_us, limit=ROWS_MAX):
         job = job_of(row["cluster"], row["namespace"], row["name"], known)
         if job is not None:
-            told = found.setdefault(job, {"message": row["message"], "last_us": row["last_us"], "pods": 0})
-            told["pods"] += 1
+            entry = found.setdefault(job, {"message": row["message"], "last_us": row["last_us"], "pods": 0})
+            entry["pods"] += 1
     return found
 
 
-def reason_told(message: str | None) -> str | None:
+def reason_in(message: str | None) -> str | None:
     """The word of WHY that a queue's message stands for ("insufficient unused quota for nvidia.com/gpu ...")."""
     return next((word for word, pattern in _told if pattern.search(message or "")), None)
 
@@ -146,7 +146,7 @@ def in_words(message: str | None) -> str | None:
 
 
 def for_room(reason: str | None, message: str | None = None) -> bool | None:
-    """Whether a request waits for free devices near one another and for nothing else; None: nobody says.
+    """Whether a request waits for free devices near one another and for nothing else; None: unknown.
 
     Of pods that no node took only a lack of devices counts: a taint, a selector, a volume or CPU is another matter, except on
     the nodes of the control plane, which no such pod may use.
@@ -155,8 +155,8 @@ def for_room(reason: str | None, message: str | None = None) -> bool | None:
     if word in POD_REASONS or not word or word == TURN:
         counts = parse_failed_scheduling(message or "")
         if not counts:
-            told = reason_told(message)
-            return None if told is None else told in ROOM
+            reason = reason_in(message)
+            return None if reason is None else reason in ROOM
         others = [why for why in counts if not _no_device.search(why) and not _own_taint.search(why)]
         return not others and any(_no_device.search(why) for why in counts)
     return word in ROOM
@@ -166,7 +166,7 @@ def parse_failed_scheduling(message: str) -> dict[str, int]:
     """Nodes refused by reason, from the message of a FailedScheduling event or a PodScheduled condition.
 
     What stands behind the reasons repeats the same nodes and is left out. A reason without a count of its own
-    (a volume that is not bound) is said of all nodes. Messages that count no nodes give {}.
+    (a volume that is not bound) applies to all nodes. Messages that count no nodes give {}.
     """
     match = _available.search(message)
     if not match:

@@ -33,15 +33,15 @@ from gpuwatch.store.database import Store
 from gpuwatch.topology import jobs as topology_jobs
 
 SEEN_PARTS_MIN = 10
-"""Where less than a tenth of the held time was observed, nobody can say how effective it was."""
+"""Effectiveness is unknown if less than this part of the held time was observed."""
 SORTS = ("cost", "gpu_seconds", "started", "effective_ratio")
-"""The dearest, the largest, the newest or the least effective first."""
+"""Most expensive, largest, newest or least effective first."""
 PAGE_MAX = 1000
 SEARCH_MAX = 200
 SPANS_MAX = 20_000
-"""Device spans of one job that are told."""
+"""Device spans listed for one job."""
 RUNS_MAX = 1000
-"""Runs of one job that are told, the newest."""
+"""Runs listed for one job, the newest."""
 RATIO_PLACES = 6
 SECOND_PLACES = 6
 PRODUCTIVE = ("memory_roof", "compute")
@@ -82,18 +82,18 @@ class _Amount:
         """The amounts as JSON has them."""
         several = f"prices in {' and '.join(sorted(self.costs))} do not add up" if len(self.costs) > 1 else None
         known = self.cost
-        told: Row = {
+        amounts: Row = {
             "gpu_seconds": format_quantity(self.gpu_seconds),
             "device_seconds": format_quantity(self.device_seconds),
             "cost": None if known is None else format_quantity(known, CENT_PLACES),
             "cost_exact": None if known is None else format_quantity(known, EXACT_PLACES),
             "currency": next(iter(self.costs)) if known is not None else None,
         }
-        return told | ({} if known is not None else {"error": self.lacking or several})
+        return amounts | ({} if known is not None else {"error": self.lacking or several})
 
 
 NOTHING: Row = dict.fromkeys(("gpu_seconds", "device_seconds", "cost", "cost_exact", "currency"))
-"""The amounts of a job of which no device is known: not zero."""
+"""The amounts of a job without known devices: unknown, not zero."""
 
 
 def jobs(
@@ -157,7 +157,7 @@ def job(
     teams: Collection[str] | None = None,
     actions: Mapping[str, OwnerAction] | None = None,
 ) -> dict[str, Any] | None:
-    """One job over its whole life: runs, devices, placement, waterfall, findings and series; None where nobody knows it.
+    """One job over its whole life: runs, devices, placement, waterfall, findings and series; None if it is unknown.
 
     `cluster` may be None where one cluster only has this id; else UsageError names them. Runs of teams that are not
     asked for are as if they were not there. `state` is not read.
@@ -167,9 +167,9 @@ def job(
         return None
     if len(found) > 1:
         names = ", ".join(row["cluster"] for row in found)
-        raise UsageError(f"job {job_id} is known in {names}: say which with cluster=NAME")
+        raise UsageError(f"job {job_id} exists in {names}: choose one with cluster=NAME")
     here, start_us, end_us = found[0]["cluster"], found[0]["start_us"], found[0]["end_us"]
-    # Whole hours: then the books answer, and no minute has to be divided.
+    # Whole hours, so the ledger answers and no minute has to be divided.
     window = Window(start_us // HOUR_US * HOUR_US, -(-end_us // HOUR_US) * HOUR_US)
     store.run("jobs/day", start_us=window.start_us, end_us=window.end_us)
     items, runs, amounts = _items(store, [(here, job_id)], window, teams, None)
@@ -178,7 +178,9 @@ def job(
     with store.view("asked_run", _run_table(runs)):
         spans = store.rows("jobs/device", limit=SPANS_MAX)
         priced = store.rows("jobs/bucket_price", start_us=window.start_us, end_us=window.end_us)
-    told = findings_read.read(store, keys=item["findings"], teams=teams, actions=actions) if item["findings"] else []
+    findings = (
+        findings_read.read(store, keys=item["findings"], teams=teams, actions=actions) if item["findings"] else []
+    )
     placed = topology_jobs.of_runs(store, here, _run_table(runs), named=teams is None)
     costs = {run_id: None if a.cost is None else (a.cost, next(iter(a.costs))) for run_id, a in amounts.items()}
     placed = topology_jobs.with_cost(placed, mine, costs)
@@ -188,7 +190,7 @@ def job(
         "runs": [_run(run, amounts.get(run["run_id"])) for run in mine],
         "devices": _devices(spans),
         "waterfall": _waterfall(item, priced),
-        "findings": [finding.as_dict() for finding in told],
+        "findings": [finding.as_dict() for finding in findings],
         "series": series.of_job(store, here, job_id, teams),
     }
 
@@ -238,7 +240,7 @@ def _items(
 
 
 def _sizes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[Key, int]:
-    """The most devices that each job held at one time: told by its only run, counted over time for the others."""
+    """The most devices each job held at one time: those of its only run, or counted over time."""
     sizes: dict[Key, int] = {}
     others: list[Row] = []
     for key, mine in _grouped(runs).items():
@@ -255,10 +257,10 @@ def _sizes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[K
 def _classes(store: Store, runs: Sequence[Row], span: Mapping[str, int]) -> dict[Key, dict[str, int]]:
     """Device microseconds of each class of work that the jobs did in the hours of the window."""
     start_us = span["start_us"] // HOUR_US * HOUR_US
-    told = workload_class.times_of_runs(store, [run["run_id"] for run in runs], start_us, span["end_us"])
+    class_times = workload_class.times_of_runs(store, [run["run_id"] for run in runs], start_us, span["end_us"])
     kinds: dict[Key, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for run in runs:
-        for name, us in told.get(run["run_id"], {}).items():
+        for name, us in class_times.get(run["run_id"], {}).items():
             kinds[run["cluster"], run["job_id"]][name] += us
     return kinds
 

@@ -47,9 +47,9 @@ PARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def of_finding(store: Store, key: str, teams: Collection[str] | None = None) -> dict[str, Any] | None:
-    """What the devices of a finding did while it lasted, with the thresholds it was judged by.
+    """What the devices of a finding did while it lasted, with the thresholds it was evaluated with.
 
-    None where nobody knows the finding, or where it is another team's.
+    None if the finding is unknown or another team's.
     """
     rows = store.rows("jobs/series_finding", key=key, teams=None if teams is None else list(teams))
     if not rows:
@@ -68,7 +68,7 @@ def of_finding(store: Store, key: str, teams: Collection[str] | None = None) -> 
 
 
 def of_job(store: Store, cluster: str, job_id: str, teams: Collection[str] | None = None) -> dict[str, Any] | None:
-    """What all devices of a job did over its life; None where nobody knows the job. `teams`: only runs of these."""
+    """What all devices of a job did over its life; None if the job is unknown. `teams`: only runs of these."""
     listed = None if teams is None else list(teams)
     rows = store.rows("jobs/span", cluster=cluster, job_id=job_id, teams=listed)
     if not rows:
@@ -83,7 +83,7 @@ def step_us(length_us: int) -> int:
 
 
 def thresholds(detector: str, version: str) -> dict[str, float]:
-    """The thresholds of a verdict that are lines through a column: `sm_active_max` is one through `sm_active_ratio`."""
+    """The thresholds of a finding that are lines through a column: `sm_active_max` is one through `sm_active_ratio`."""
     pairs = (part.partition("=") for part in version.split(",") if "=" in part)
     values = {name: float(value) for name, _, value in pairs}
     lines = {name: value for name, value in values.items() if name in DRAWN or _column(name) is not None}
@@ -109,7 +109,7 @@ def _series(
     teams: list[str] | None,
     lines: dict[str, float],
 ) -> dict[str, Any]:
-    """Points from the step that holds `first_us` to the one that holds `last_us`; a column nobody read is left out."""
+    """Points from the step that holds `first_us` to the one that holds `last_us`; a column without readings is left out."""
     step = step_us(max(last_us - first_us, 1))
     start_us = first_us // step * step
     end_us = -(-max(last_us, first_us + 1) // step) * step

@@ -1,4 +1,4 @@
--- A row of slice_week is a MIG slice and an hour of the judged ones, with how much of the $week_us before its end it was held.
+-- A row of slice_week is a MIG slice and an evaluated hour, with how much of the $week_us before its end it was held.
 create or replace temp table slice_week as
 with hourly as (
     select
@@ -36,7 +36,7 @@ window week as (
 qualify hour_us >= $since_us;
 
 -- A row of mig_layout is a partitioned GPU and an hour: its instances in order, those with a star that are not given up.
--- An instance that no job has held for a tenth of the week is, if nobody holds it in that hour.
+-- Idle: held for less than a tenth of the week, and unallocated in that hour.
 create or replace temp table mig_layout as
 select
     hour_us,

@@ -7,7 +7,7 @@ with last_span as (
     where c.end_us > $start_us and c.start_us < $end_us and ($cluster is null or c.cluster = $cluster)
         and c.end_us
         >= least($end_us, (select max(end_us) from capacity k where k.cluster = c.cluster)) - 3600000000
-    -- Of a GPU that was cut anew the newest layout.
+    -- The newest layout of a repartitioned GPU.
     qualify least(c.end_us, $end_us) = max(least(c.end_us, $end_us)) over (partition by c.cluster, d.gpu)
 ),
 sized as (

@@ -1,6 +1,6 @@
 -- A row is a cluster, pool, model, pricing and currency, of devices that were held or not: their time in 1 / $scale
 -- GPU-microseconds, and that times the price (10^-$places). pricing, currency and amount are NULL where no rate covers it.
--- With $by_job what was held is told by job and team.
+-- With $by_job, held time is grouped by job and team.
 with piece as (
     select
         s.cluster,

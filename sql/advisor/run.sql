@@ -1,5 +1,5 @@
 -- A row is a job with what it held in the window: runs that touch it, their longest time, the most nodes of one of them,
--- and its own word on checkpoints, NULL where not every run says a number of minutes.
+-- and its own checkpoint interval, NULL unless every run declares one.
 with spread as (
     select s.cluster, s.run_id, count(distinct d.node) as nodes
     from segment s
@@ -7,7 +7,7 @@ with spread as (
     where s.run_id is not null and s.start_us < $end_us and s.end_us > $start_us
     group by s.cluster, s.run_id
 ),
-told as (
+run_checkpoint as (
     select *, try_cast(labels ->> '$."gpuwatch.io/checkpoint-minutes"' as double) as minutes
     from run
     where start_us < $end_us and end_us > $start_us and ($cluster is null or cluster = $cluster)
@@ -23,7 +23,7 @@ select
     case when bool_and(coalesce(r.minutes > 0 and r.minutes <= $minutes_max, false)) then max(r.minutes) end
         as checkpoint_minutes,
     bool_or(not r.ended) as running
-from told r
+from run_checkpoint r
 join spread s on s.run_id = r.run_id and s.cluster = r.cluster
 left join run_team t on t.run_id = r.run_id and t.cluster = r.cluster
 where $teams::varchar[] is null or list_contains($teams, coalesce(t.team, '__unallocated__'))

@@ -38,7 +38,7 @@ used as (
         h.device_id,
         sum(w.covered_us)::bigint as covered_us,
         max(w.fb_used_bytes)::bigint as memory_bytes,
-        -- The last five minutes share a reading with whoever came next.
+        -- The last five minutes share a reading with the next holder.
         max(w.sm_active_ratio) filter (where w.start_us + 300000000 < h.end_us) as sm_ratio,
         bool_or(w.fb_used_bytes is null or w.sm_active_ratio is null) as partly
     from held h

@@ -1,6 +1,6 @@
 -- A row is a shape of requests of a cluster that were submitted in the window, started or not, and how many there were:
--- `members` places of `gpus` GPUs (or slices of `profile`) each, NULL where nobody told how many GPUs. A gang that its
--- queue tells of counts once, not once for each of its pods. by_day: a row a day in which they were submitted.
+-- `members` places of `gpus` GPUs (or slices of `profile`) each, NULL if the number of GPUs is unknown. A gang known to its
+-- queue counts once, not once for each of its pods. by_day: a row a day in which they were submitted.
 with gang as (
     select cluster, job_id, submit_us, pod_count as members, device_count, profile, gpu_type
     from workload

@@ -1,4 +1,4 @@
--- A row is a cluster, pool and GPU model, whole GPUs or MIG slices: how many there are at the last booked instant, how
+-- A row is a cluster, pool and GPU model, whole GPUs or MIG slices: how many there are at the last instant of the ledger, how
 -- many report now, and what the held ones did in the minutes before. Devices shared by several owners count in parts.
 with last_sample as (
     select device_id, max(observed_us) as last_us
@@ -62,8 +62,8 @@ asked as (
     from weighed
     where $teams::varchar[] is null or (held and list_contains($teams, team))
 ),
--- The minutes of a device are those of all who share it; they are held in the parts of their owners. Where nobody read
--- what the SMs do, a minute is not known to work; where nobody read the pipes and DRAM, not how well. Idle time is known.
+-- The minutes of a device belong to all owners who share it, in their parts. Without SM readings it is unknown whether a
+-- minute worked; without pipe and DRAM readings, how well. Idle time is known.
 minute as (
     select
         m.cluster,
@@ -73,7 +73,7 @@ minute as (
         m.communication_us + m.stalled_us + worked_us as busy_us,
         case
             when m.unobserved_us = 0 or worked_us > 0 then m.gap_us + busy_us
-            -- Busy with SMs at rest: the rest of its busy time, of which only the roof is not known, is active too.
+            -- Busy with idle SMs: the rest of its busy time is active too; only its roofline is unknown.
             when busy_us > 0 then m.gap_us + busy_us + m.unobserved_us
         end as active_us,
         m.unobserved_us = 0 or worked_us > 0 as known,

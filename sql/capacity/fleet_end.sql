@@ -1,4 +1,4 @@
--- A row is a cluster: its newest sample, and until when its books are sure of every device and every holder.
+-- A row is a cluster: its newest sample, and the time up to which the ledger knows every device and holder.
 with last_sample as (
     select device_id, max(observed_us) as last_us
     from sample_tail
@@ -18,13 +18,13 @@ sampled as (
     from seen
     group by cluster
 ),
-told as (
+scheduler_end as (
     select cluster, scheduler, max(end_us) as told_us
     from run
     where not ended
     group by cluster, scheduler
 )
--- A scheduler whose word is old says nothing of now; where it is recent, the books are sure up to it.
+-- An old scheduler record does not describe the present; the ledger is complete up to a recent one.
 select
     s.cluster,
     s.newest_us,
@@ -36,6 +36,6 @@ select
         (select max(end_us) from capacity c where c.cluster = s.cluster)
     ) // 60000000 * 60000000 as as_of_us
 from sampled s
-left join told t using (cluster)
+left join scheduler_end t using (cluster)
 group by s.cluster, s.newest_us, s.sure_us
 order by s.cluster;

@@ -1,4 +1,4 @@
--- A row is a device of the fleet at one instant, a whole GPU or a MIG slice: how much of it nobody holds (thousandths, 0
+-- A row is a device of the fleet at one instant, a whole GPU or a MIG slice: how much of it is unallocated (thousandths, 0
 -- while it is out of service), where it is, and its price. A slice has the node, pool and place of its GPU.
 with standing as (
     select
@@ -16,7 +16,7 @@ with standing as (
     group by s.cluster, s.device_id
 ),
 -- A GPU that only its scheduler knows is there, and free, as long as the scheduler lists its node as up.
-told as (
+node_record as (
     select cluster, scheduler, node, observed_us, state
     from node n
     join cluster_end e using (cluster)
@@ -25,8 +25,8 @@ told as (
 ),
 listed as (
     select t.cluster, t.node, bool_and(coalesce(t.state = 'up', true)) as up
-    from told t
-    join (select cluster, scheduler, max(observed_us) as newest_us from told group by all) s using (cluster, scheduler)
+    from node_record t
+    join (select cluster, scheduler, max(observed_us) as newest_us from node_record group by all) s using (cluster, scheduler)
     where coalesce(t.observed_us >= s.newest_us - $stale_us, true)
     group by t.cluster, t.node
 ),

@@ -1,5 +1,5 @@
 -- A row is a node of one model at an instant, the whole GPUs of it that are free, and a run that holds some of them (NULL:
--- nobody holds any), with how many, whether others may take its place, and whether it stays where it is: a server that says
+-- none is held), with how many, whether others may take its place, and whether it stays where it is: a server that declares
 -- it is latency-critical, and all on a node that no scheduler takes jobs for.
 with standing as (
     select
@@ -22,8 +22,8 @@ place_size as (
     from standing
     group by place, model
 ),
--- What schedulers said of each node before the instant.
-told as (
+-- Scheduler records of each node before the instant.
+node_record as (
     select scheduler, node, state
     from node
     where cluster = $cluster and coalesce(coalesce(observed_us, since_us) <= $at_us, true)
@@ -31,7 +31,7 @@ told as (
 ),
 closed as (
     select distinct node
-    from told
+    from node_record
     where state <> 'up'
 ),
 held as (

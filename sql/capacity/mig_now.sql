@@ -1,4 +1,4 @@
--- A row is a MIG instance at an instant, and whether anybody holds its GPU.
+-- A row is a MIG instance at an instant, and whether its GPU is held.
 select
     d.pool,
     d.model,

@@ -1,4 +1,4 @@
--- A row is the last word on a queue, or on one flavor of it, up to an instant. A user's part of a queue is told a queue
+-- A row is the last record of a queue, or of one of its flavors, up to an instant. A user's part of a queue is listed per queue
 -- at a time, so there the queue above it is part of its name.
 select
     cluster,

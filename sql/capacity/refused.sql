@@ -1,4 +1,4 @@
--- A row is what the scheduler last said in a span of a pod that it found no node for.
+-- A row is the scheduler's last message, within a span, about a pod without a node.
 select namespace, name, message, last_us
 from event
 where cluster = $cluster and object_kind = 'Pod' and reason = 'FailedScheduling'

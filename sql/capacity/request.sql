@@ -1,5 +1,5 @@
 -- A row is the last word on the devices of one profile that a job waits for, with the columns of workload, the longest
--- waiting first. NoLongerWaits is said of a request whose pods were placed or deleted.
+-- waiting first. NoLongerWaits: the pods of the request were placed or deleted.
 with last_word as (
     select *
     from pending

@@ -18,7 +18,7 @@ where t.cluster = $cluster and t.hour_us >= $since_us and t.hour_us < $until_us
     and not t.partitioned and t.milli = 1000
     and exists (select 1 from room_wait);
 
--- A row of room_need is a shape that somebody waits for in a pool, once.
+-- A row of room_need is a shape that a request waits for in a pool, once.
 create or replace temp table room_need as
 select row_number() over () as need, *
 from (

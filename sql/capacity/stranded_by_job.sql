@@ -1,4 +1,4 @@
--- A row is a job (NULL: nobody) and one price: GPU time that was free and stranded on nodes while it held GPUs of the same model
+-- A row is a job (NULL: none) and one price: GPU time that was free and stranded on nodes while it held GPUs of the same model
 -- there, divided among who held some by for how long and how many. Only what requests lost because free GPUs did not lie
 -- together: not what is for the sake of another model or MIG mode.
 with place as (
@@ -58,7 +58,7 @@ beside as (
         and h.start_us < t.end_us and h.end_us > t.start_us
     group by all
 ),
-dealt as (
+shared_out as (
     select
         t.cluster,
         t.pool,
@@ -86,7 +86,7 @@ select
     p.usd_per_gpu_hour as price,
     case when p.usd_per_gpu_hour is not null then p.currency end as currency,
     sum(d.us)::bigint as us
-from dealt d
+from shared_out d
 left join run r on r.run_id = d.run_id and r.cluster = d.cluster
 left join run_team w on w.run_id = d.run_id and w.cluster = d.cluster
 left join device_price p

@@ -1,7 +1,7 @@
 -- A row is a span in which a request waited by its own word, or by that of its queue, and the reason of the word that ends
--- the span. The first word on a request tells of its wait since it was submitted; later ones since the word before, where that
+-- the span. The first record of a request covers its wait since submission; later ones since the record before, if that
 -- is not older than $fresh_us.
-with said as (
+with request_record as (
     select
         scheduler,
         job_id,
@@ -43,7 +43,7 @@ turn as (
         *,
         lag(told_us) over words as before_us,
         lag(waits) over words as waited
-    from (select distinct * from said)
+    from (select distinct * from request_record)
     window words as (partition by scheduler, job_id, queued, profile order by told_us, waits)
 )
 select

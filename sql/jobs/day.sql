@@ -1,4 +1,4 @@
--- The longest time in the window of which book_day tells every cluster: whole days, none of whose hours waits to be computed,
+-- The longest time in the window for which book_day covers every cluster: whole days, none of whose hours waits to be computed,
 -- and in which no price changes. As variables its ends are constants of the statements that follow.
 set variable rolled = (
     with day as (

@@ -41,7 +41,7 @@ asked as (
         and ($user is null or r.user_name = $user)
         and ($pool is null or r.run_id in (select run_id from pool_run))
 ),
--- What lies outside the days that book_day tells (reports/job_day.sql).
+-- The time outside the days that book_day covers (jobs/day.sql).
 fine_segment as (
     select
         run_id,
@@ -129,7 +129,7 @@ hour as (
         below_roof_us, memory_roof_us, compute_us
     from whole_day
 ),
-booked as (
+recorded as (
     select
         run_id,
         sum((memory_roof_us + compute_us)::double * share_num / share_den) as effective_us,
@@ -152,7 +152,7 @@ job as (
             when 'started' then min(a.start_us)
             when 'gpu_seconds' then sum(h.amount) / 1e6
             when 'cost' then case when count(c.run_id) = count(c.amount) then sum(c.amount) / 3600e6 end
-            -- The least effective of what was observed come first; where hardly anything was, nobody knows.
+            -- The least effective come first; those with hardly any observed time, whose effectiveness is unknown, last.
             else case
                 when sum(b.observed_us) > 0 and sum(b.observed_us) * 10 >= sum(b.observed_us + b.unobserved_us)
                     then -sum(b.effective_us) / sum(b.observed_us)
@@ -161,7 +161,7 @@ job as (
     from asked a
     left join held h using (run_id)
     left join charged c using (run_id)
-    left join booked b using (run_id)
+    left join recorded b using (run_id)
     group by a.cluster, a.job_id
     having bool_or(a.found)
         and (

@@ -1,5 +1,5 @@
 -- A row is a step of time and the means of what one job's devices did in it, weighted by how long each was sampled;
--- NULL where nobody read it. held_us is how long the devices were held in the step, covered_us how long sampled.
+-- NULL without a reading. held_us is how long the devices were held in the step, covered_us how long sampled.
 with span as (
     select s.device_id, s.start_us, s.end_us
     from run r
@@ -29,7 +29,7 @@ held as (
 read as (
     select
         $start_us + (w.start_us - $start_us) // $step_us * $step_us as at_us,
-        -- What a slice's row tells of the card's PCIe is the whole card's.
+        -- PCIe readings on a slice's row are those of the whole GPU.
         w.* replace (case when d.gi < 0 then w.pcie_bytes_per_s end as pcie_bytes_per_s)
     from device_window w
     join device d on d.device_id = w.device_id and d.cluster = w.cluster

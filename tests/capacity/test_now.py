@@ -518,7 +518,7 @@ def test_the_lines_below_the_table() -> None:
     assert "c1: 1 GPUs free, 1 stranded (100.0 %): 1 too few free GPUs, or memory slices, together" == lines[0]
     assert f"c1: largest gang of {H100}: node 1, nvlink unknown, leaf unknown, cluster 1" == lines[1]
     assert "c1: requested shapes that do not fit now: 2" == lines[2]
-    assert "Stranded: 2.00 USD an hour" == lines[-1]
+    assert "Stranded: 2.00 USD per hour" == lines[-1]
     assert f"2 of {H100} or h200" == command._asked({"shape": "2", "gpu_models": [H100, "h200"]})
 
 
@@ -527,9 +527,9 @@ def test_the_lines_below_the_table() -> None:
     [
         pytest.param(60, True, None, id="within the books"),
         pytest.param(END + 3600, False, None, id="now, which is behind the books: the newest that is known"),
-        pytest.param(-86_400, True, "The books begin", id="before the books"),
-        pytest.param(-86_400, False, "The books begin", id="a clock before the books"),
-        pytest.param(END + 3600, True, "The books end", id="behind the books"),
+        pytest.param(-86_400, True, "The ledger begins", id="before the books"),
+        pytest.param(-86_400, False, "The ledger begins", id="a clock before the books"),
+        pytest.param(END + 3600, True, "The ledger ends", id="behind the books"),
     ],
 )
 def test_before_and_behind_the_books_nothing_is_known(two_nodes: World, at: int, exact: bool, why: str | None) -> None:
