@@ -519,7 +519,7 @@ def test_the_lines_below_the_table() -> None:
     assert f"c1: largest gang of {H100}: node 1, nvlink unknown, leaf unknown, cluster 1" == lines[1]
     assert "c1: requested shapes that do not fit now: 2" == lines[2]
     assert "Stranded: 2.00 USD per hour" == lines[-1]
-    assert f"2 of {H100} or h200" == command._asked({"shape": "2", "gpu_models": [H100, "h200"]})
+    assert f"2 of {H100} or h200" == command._request({"shape": "2", "gpu_models": [H100, "h200"]})
 
 
 @pytest.mark.parametrize(
