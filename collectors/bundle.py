@@ -1,4 +1,4 @@
-"""What a bundle directory holds: which file is of which import kind, and what is missing."""
+"""The files of a bundle directory by import kind, and what is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_TOML_BYTES = 1 << 20
 MAX_SCRAPE_INTERVAL_S = 86_400
 
 RAY = "ray-json"
-"""Answers of one head lie in different files and are read together: its folder is one part."""
+"""The answers of one head are in several files that are read together, so its folder is one part."""
 
 LAYOUT: tuple[tuple[str, str], ...] = (
     (r"k8s/[^/]+\.(json|ndjson)(\.gz)?", "k8s-json"),
@@ -38,28 +38,28 @@ SILENT = frozenset({"bundle.toml", "rates.csv", "teams.csv", "truth.json"})
 WITHOUT: tuple[tuple[str, str], ...] = (
     (
         r"metrics/.*",
-        "metrics/*.prom: no measured activity; allocated time is unobserved and idle GPUs cannot be judged",
+        "metrics/*.prom: no measured activity; allocated time is unobserved and idle GPUs cannot be detected",
     ),
     (
         r"(k8s|slurm|ray|yunikorn)/.*",
-        "k8s/*.json, slurm/sacct.txt: no scheduler records; who held a GPU is known from labels only",
+        "k8s/*.json, slurm/sacct.txt: no scheduler records; GPU holders are known from labels only",
     ),
-    (r"topo/.*", "topo/<node>.txt: placement on NVLink and PCIe cannot be judged"),
+    (r"topo/.*", "topo/<node>.txt: placement on NVLink and PCIe cannot be graded"),
 )
 WITHOUT_SLURM: tuple[tuple[str, str], ...] = (
     (r"slurm/(sacct\.txt|.*\.json).*", "slurm/sacct.txt: finished Slurm jobs cannot be charged"),
     (
         r"slurm/(scontrol_job\.txt|.*\.json).*",
-        "slurm/scontrol_job.txt: which GPU of a node a Slurm job had is estimated",
+        "slurm/scontrol_job.txt: the GPUs of a Slurm job on its node are estimated",
     ),
-    (r"slurm/(scontrol_node\.txt|.*\.json).*", "slurm/scontrol_node.txt: drained and down Slurm nodes cannot be told"),
-    (r"slurm/topology\..*", "slurm/topology.conf: placement across switches cannot be judged"),
+    (r"slurm/(scontrol_node\.txt|.*\.json).*", "slurm/scontrol_node.txt: drained and down Slurm nodes are unknown"),
+    (r"slurm/topology\..*", "slurm/topology.conf: placement across switches cannot be graded"),
 )
 
 
 @dataclass(frozen=True)
 class BundlePlan:
-    """How to read a bundle. Every file is optional; what is absent is named in `missing`."""
+    """How to read a bundle. Every file is optional; `missing` lists those that are absent."""
 
     cluster: str
     scrape_interval_us: int | None
@@ -69,7 +69,7 @@ class BundlePlan:
     rates: Path | None
     teams: Path | None
     missing: tuple[str, ...]
-    """What is not there: what cannot be judged without it."""
+    """Absent files, each with the consequence."""
     unknown: tuple[str, ...]
     """Files and keys of bundle.toml that are not understood."""
 
@@ -77,8 +77,8 @@ class BundlePlan:
 def plan(path: Path) -> BundlePlan:
     """Lists what to import from the bundle directory `path`; reads only bundle.toml.
 
-    Raises UnreadableInput when `path` is no directory or holds more than MAX_FILES files, UsageError for a
-    bundle.toml that is wrong, naming file and key.
+    Raises UnreadableInput if `path` is not a directory or has more than MAX_FILES files, UsageError for a wrong
+    bundle.toml, naming file and key.
     """
     if not path.is_dir():
         raise UnreadableInput(
@@ -123,14 +123,14 @@ def _order(name: str) -> int | None:
 
 
 def _part(name: str, kind: str) -> str:
-    """What is read as one: the file, or the folder ray/ of a head."""
+    """The unit of reading: the file, or the folder ray/ of a head."""
     return "ray" if kind == RAY else name
 
 
 def _missing(names: list[str], taken: list[str], settings: dict[str, Any]) -> list[str]:
     missing = []
     if "bundle.toml" not in names:
-        missing.append(f"bundle.toml: the cluster is called {DEFAULT_CLUSTER!r}, naive times are taken as UTC")
+        missing.append(f"bundle.toml: the cluster is called {DEFAULT_CLUSTER!r}, times without zone count as UTC")
     elif "cluster" not in settings:
         missing.append(f"bundle.toml: key cluster: the cluster is called {DEFAULT_CLUSTER!r}")
     wanted = WITHOUT + (WITHOUT_SLURM if any(name.startswith("slurm/") for name in taken) else ())
@@ -138,7 +138,7 @@ def _missing(names: list[str], taken: list[str], settings: dict[str, Any]) -> li
     if "rates.csv" not in names:
         missing.append("rates.csv: GPU-hours have no price; costs are shown as missing")
     if "teams.csv" not in names:
-        missing.append("teams.csv: time whose team no label names is __unallocated__")
+        missing.append("teams.csv: time without a team label is __unallocated__")
     return missing
 
 
@@ -160,18 +160,18 @@ def _settings(file: Path) -> dict[str, Any]:
 
 def _check_cluster(value: object, where: str) -> None:
     if not isinstance(value, str) or not value.strip():
-        raise UsageError(f'{where}: {value!r} is no name; write cluster = "c1"')
+        raise UsageError(f'{where}: {value!r} is not a name; write cluster = "c1"')
 
 
 def _check_interval(value: object, where: str) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < float(str(value)) <= MAX_SCRAPE_INTERVAL_S:
-        raise UsageError(f"{where}: {value!r} is no number of seconds above 0; write scrape_interval_s = 15")
+        raise UsageError(f"{where}: {value!r} is not a number of seconds above 0; write scrape_interval_s = 15")
 
 
 def _check_timezone(value: object, where: str) -> None:
     if not isinstance(value, str):
-        raise UsageError(f'{where}: {value!r} is no IANA name; write timezone = "Europe/Berlin"')
+        raise UsageError(f'{where}: {value!r} is not an IANA name; write timezone = "Europe/Berlin"')
     try:
         zone(value)
     except UsageError as error:

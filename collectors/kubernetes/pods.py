@@ -248,7 +248,7 @@ def _end(pod: Object, status: Object, phase: str | None, start: int) -> int | No
     changed = [moment(c, "lastTransitionTime") for c in mappings(status, "conditions")]
     end = max(known, default=None) or deleted or max((t for t in changed if t is not None and t > start), default=None)
     if end is None:
-        raise Malformed("has ended, but no time says when")
+        raise Malformed("has ended, but has no end time")
     if end < start:
         raise Malformed("ends before it starts")
     if end - start > RUN_US_MAX:

@@ -62,7 +62,7 @@ def manifests() -> dict[str, str]:
     texts = {}
     for group, names in resources().items():
         stem = group or CORE
-        about = f"What gpuwatch may see of {group or 'the core group beside pods, nodes and events'}. Leave it out where it is not used."
+        about = f"Read access to {group or 'other kinds of the core group'}. Leave this file out if you do not use it."
         verbs = ("list",) if group == DISCOVERY else VERBS
         texts[f"{stem}.yaml"] = _MANIFEST.format(
             about=about, name=f"gpuwatch-{stem}", group=group, resources=_quoted(names), verbs=_quoted(verbs)

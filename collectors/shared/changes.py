@@ -15,7 +15,7 @@ HEARTBEAT_US = MINUTE_US
 REFRESH_US = HOUR_US
 """An unchanged row is written again this often."""
 TIMES = frozenset({"evidence_us", "observed_us", "cluster"})
-"""Columns whose change alone is no news: when something was observed, and the cluster, which the writer fills in."""
+"""Columns whose change alone is ignored: times of observation, and the cluster, which the writer fills in."""
 
 
 def differs(old: Columns, new: Columns, ignored: Collection[str] = TIMES) -> bool:

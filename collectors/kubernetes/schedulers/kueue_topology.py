@@ -41,7 +41,7 @@ def _domains(assignment: Object, depth: int) -> Iterator[tuple[list[str], int]]:
     for domain in mappings(assignment, "domains"):
         values = domain.get("values")
         if not isinstance(values, list) or len(values) != depth or not depth:
-            raise Malformed("topologyAssignment.domains: values are not one a level")
+            raise Malformed("topologyAssignment.domains: expected one value per level")
         yield [_text(value) for value in values], _count(domain.get("count"))
     for part in mappings(assignment, "slices"):
         size = _count(part.get("domainCount"))
@@ -49,7 +49,7 @@ def _domains(assignment: Object, depth: int) -> Iterator[tuple[list[str], int]]:
             raise Malformed(f"topologyAssignment names more than {MAX_DOMAINS} domains")
         levels = mappings(part, "valuesPerLevel")
         if len(levels) != depth or not depth:
-            raise Malformed("topologyAssignment.slices: valuesPerLevel is not one a level")
+            raise Malformed("topologyAssignment.slices: expected one entry of valuesPerLevel per level")
         columns = [_values(level, size) for level in levels]
         counts = _counts(mapping(part, "podCounts"), size)
         for place in range(size):
@@ -63,7 +63,7 @@ def _values(level: Object, size: int) -> list[str]:
     individual = mapping(level, "individual")
     roots = individual.get("roots")
     if not isinstance(roots, list) or len(roots) != size:
-        raise Malformed("topologyAssignment.slices: roots are not one a domain")
+        raise Malformed("topologyAssignment.slices: expected one root per domain")
     prefix, suffix = (_text(individual.get(key) or "") for key in ("prefix", "suffix"))
     return [f"{prefix}{_text(root)}{suffix}" for root in roots]
 
@@ -73,7 +73,7 @@ def _counts(pod_counts: Object, size: int) -> list[int]:
         return [_count(pod_counts["universal"])] * size
     counts = pod_counts.get("individual")
     if not isinstance(counts, list) or len(counts) != size:
-        raise Malformed("topologyAssignment.slices: podCounts are not one a domain")
+        raise Malformed("topologyAssignment.slices: expected one of podCounts per domain")
     return [_count(count) for count in counts]
 
 

@@ -505,11 +505,11 @@ def one_level(column: list[str]) -> Json:
     ("assignment", "reason"),
     [
         pytest.param({"levels": "rack"}, "levels is not a list", id="levels are a text"),
-        pytest.param({"levels": ["a"], "domains": [{"values": ["x", "y"], "count": 1}]}, "one a level", id="too many"),
-        pytest.param({"domains": [{"values": [], "count": 1}]}, "one a level", id="a domain without levels"),
+        pytest.param({"levels": ["a"], "domains": [{"values": ["x", "y"], "count": 1}]}, "expected one value per level", id="too many"),
+        pytest.param({"domains": [{"values": [], "count": 1}]}, "expected one value per level", id="a domain without levels"),
         pytest.param(
             {"levels": ["a"], "slices": [{"domainCount": 2, "valuesPerLevel": [{"individual": {"roots": ["x"]}}]}]},
-            "roots are not one a domain",
+            "expected one root per domain",
             id="a root is missing",
         ),
         pytest.param(
