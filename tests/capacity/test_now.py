@@ -540,4 +540,4 @@ def test_before_and_behind_the_books_nothing_is_known(two_nodes: World, at: int,
         assert ([], [], None, None) == (found["items"], found["stranded"], one["as_of"], one["demand"])
         assert ["books"] == [note["what"] for note in one["notes"]]
         assert one["notes"][0]["fix"].startswith(why)
-        assert ["not known: books"] == [line.split(": ", 1)[1].split(". ")[0] for line in command._foot(found)]
+        assert ["missing: books"] == [line.split(": ", 1)[1].split(". ")[0] for line in command._foot(found)]
