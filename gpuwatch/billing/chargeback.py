@@ -124,7 +124,7 @@ def ledger(
         store.run("billing/ledger_owned", **asked)
         store.run("billing/ledger_bucket", **asked)
         sums = store.rows("billing/funnel", **asked)
-        rows, following = page(store, scale, limit, offset, dearest_first=False)
+        rows, following = page(store, scale, limit, offset, largest_first=False)
         totals = Totals.of(store.rows("billing/total"))
     return Ledger(
         items=tuple(_bucket_row(row, dimensions, step_us) for row in rows),
@@ -184,7 +184,7 @@ def _answer(
     offset: int,
 ) -> Chargeback:
     """The published rows of the temporary table `booked`."""
-    rows, following = page(store, scale, limit, offset, dearest_first=True)
+    rows, following = page(store, scale, limit, offset, largest_first=True)
     totals = Totals.of(store.rows("billing/total"))
     return Chargeback(
         items=tuple(_charge(row, by, scale) for row in rows),

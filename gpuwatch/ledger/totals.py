@@ -152,13 +152,13 @@ def _in_transaction(store: Store) -> bool:
 
 
 def page(
-    store: Store, scale: Scale, limit: int | None, offset: int, *, dearest_first: bool
+    store: Store, scale: Scale, limit: int | None, offset: int, *, largest_first: bool
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Published rows of the temporary table `booked` from `offset` on, and the offset of the next page or None."""
     round_rows(store, scale)
     rows = store.rows(
         "ledger/totals/publish",
-        dearest_first=dearest_first,
+        largest_first=largest_first,
         limit=None if limit is None else limit + 1,
         offset=offset,
     )

@@ -309,7 +309,7 @@ def _rate(row: dict[str, str], line: int) -> Rate:
 
 
 def _problems(rate: Rate) -> Iterable[str]:
-    """What a Rate may not be, in words without its values, so that refusals count together."""
+    """Problems with a rate, worded without its values so that equal rejects are counted together."""
     if not rate.gpu_model:
         yield "gpu_model is empty: name a model, or * for every model"
     elif rate.gpu_model != ANY_MODEL and not model_tokens(rate.gpu_model):
@@ -325,14 +325,7 @@ def _problems(rate: Rate) -> Iterable[str]:
         yield "valid_to is not after valid_from"
     if rate.mig_profile is not None and hardware_shares.profile_name(rate.mig_profile) != rate.mig_profile:
         yield "mig_profile is not a MIG profile such as 1g.10gb"
-    if rate.quantity is not None and rate.pricing != "reserved":
-        yield "quantity is for pricing reserved: a commitment to so many GPUs"
-    if rate.commitment_id is not None and rate.pricing != "reserved":
-        yield "commitment_id is for pricing reserved"
-    if rate.quantity is not None and not 0 < rate.quantity <= QUANTITY_MAX:
-        yield f"quantity is not a number of GPUs from 1 to {QUANTITY_MAX}"
-    if rate.quantity is not None and rate.mig_profile is not None:
-        yield "quantity counts whole GPUs: leave mig_profile empty"
+    yield from _commitment_problems(rate)
     for name in ("list_price", "contracted_price"):
         price = getattr(rate, name)
         if price is not None and (not price.is_finite() or price < 0):
@@ -341,3 +334,15 @@ def _problems(rate: Rate) -> Iterable[str]:
         yield "usd_per_gpu_hour is not what node_price gives: leave it empty"
     if not _CURRENCY.fullmatch(rate.currency):
         yield "currency is not a three-letter ISO 4217 code such as USD"
+
+
+def _commitment_problems(rate: Rate) -> Iterable[str]:
+    """Problems with the fields of a commitment."""
+    if rate.quantity is not None and rate.pricing != "reserved":
+        yield "quantity is for pricing reserved: a commitment to so many GPUs"
+    if rate.commitment_id is not None and rate.pricing != "reserved":
+        yield "commitment_id is for pricing reserved"
+    if rate.quantity is not None and not 0 < rate.quantity <= QUANTITY_MAX:
+        yield f"quantity is not a number of GPUs from 1 to {QUANTITY_MAX}"
+    if rate.quantity is not None and rate.mig_profile is not None:
+        yield "quantity counts whole GPUs: leave mig_profile empty"

@@ -317,7 +317,7 @@ def totals(world: World, state: State, start_us: int, end_us: int) -> tuple[dict
     with working_tables(world.store):
         world.store.run("billing/kind", **asked)
         world.store.run("billing/charge", **asked)
-        for row in page(world.store, Scale(1, 0), None, 0, dearest_first=False)[0]:
+        for row in page(world.store, Scale(1, 0), None, 0, largest_first=False)[0]:
             seconds[(row["held"], row["job"])] += Fraction(int(row["micros"]), scale.shares * SECOND_US)
     return buckets, seconds
 

@@ -70,7 +70,7 @@ def amounts(fleet: Analysed, dimension: str | None, held: bool) -> Amounts:
     with working_tables(fleet.store):
         fleet.store.run("billing/kind", **asked)
         fleet.store.run("billing/charge", **asked)
-        for row in page(fleet.store, Scale(1, 0), None, 0, dearest_first=False)[0]:
+        for row in page(fleet.store, Scale(1, 0), None, 0, largest_first=False)[0]:
             if row["held"] == held:
                 amount = sums[row[dimension] or "" if dimension else ""]
                 amount[0] += Fraction(int(row["micros"]), scale.shares * SECOND_US)

@@ -4,8 +4,8 @@ with page as (
     from rounded
     where shown
     order by
-        case when $dearest_first then not held end,
-        case when $dearest_first then -cents end,
+        case when $largest_first then not held end,
+        case when $largest_first then -cents end,
         key
     limit $limit
     offset $offset
@@ -38,6 +38,6 @@ select
 from page p
 join keyed k on k.rowid = p.key
 order by
-    case when $dearest_first then not p.held end,
-    case when $dearest_first then -p.cents end,
+    case when $largest_first then not p.held end,
+    case when $largest_first then -p.cents end,
     p.key;
