@@ -1,4 +1,4 @@
--- A row says that every device of a cluster, with its profile, stands in the class of its words.
+-- A row means that every device of a cluster is in the class of its current attributes.
 select 1
 where not exists (
     select 1

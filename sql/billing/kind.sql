@@ -153,7 +153,7 @@ select
     dense_rank() over (order by lacks, currency, gpu_model, mig_profile, slice, cluster, pool)::integer as word_id
 from named;
 
--- A row of kind is what one such number stands for; kinds of one word_id differ in their price only, or in who measures.
+-- A row of kind is the meaning of one such number; kinds of one word_id differ in their price only, or in who measures.
 create or replace temp table kind as
 select distinct kind_id, word_id, lacks, price, currency, reporting, gpu_model, mig_profile, slice, cluster, pool
 from priced_unit;

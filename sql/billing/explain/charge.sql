@@ -1,4 +1,4 @@
--- The one row is the sum of the published rows that the id of a charge stands for; rows: how many these are. first_us, cluster
+-- The one row is the sum of the published rows with the id of a charge; rows: how many these are. first_us, cluster
 -- and the others name what lacks a rate.
 select
     count(*) as rows,

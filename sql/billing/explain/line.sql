@@ -18,8 +18,8 @@ where $kind = 'allocated'
     and (not $by_job or r.job_id is not distinct from $of_job);
 
 -- A row of charge_line is a segment: a device held by one run or by none, at one share, price and policy. Segments of a run
--- that adjoin are one line, and those that touch the same hour: the books tell its buckets by the hour. It lasts from the first
--- to the last of them; device_us is what was held of that time. free_bucket: of time that nobody held, why.
+-- that adjoin are one line, and those that touch the same hour: the ledger has buckets by the hour. It lasts from the first
+-- to the last of them; device_us is what was held of that time. free_bucket: the bucket of unheld time.
 create or replace temp table charge_line as
 with charged as (
     select s.*

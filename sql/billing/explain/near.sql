@@ -1,4 +1,4 @@
--- The devices of one page: the books are read for these only.
+-- The devices of one page: the ledger is read for these only.
 delete from unit
 where unit_id not in (select unit_id from charge_line where key between $first and $last);
 

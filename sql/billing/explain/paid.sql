@@ -1,5 +1,5 @@
 -- What each line costs under the policy of its days: of time that was held what the basis charges, times the discount of its
--- run; of time that nobody held all of it. As in cost/line.sql. Buckets are read only where a basis tells them apart.
+-- run; all of unheld time. As in billing/policy_charges/line.sql. Buckets are read only where a basis tells them apart.
 create or replace temp table charge_line as
 select
     t.* exclude (amount),

@@ -1,6 +1,6 @@
--- A row of charge_rest is money of one day that is not device time: dealt to a team or taken from the platform, left by a basis
--- or a discount, added by increments of billing, moved for lost work, or beyond what devices cost. weight of total: by what it
--- was dealt; pool_amount: what there was to deal, NULL where it is not dealt.
+-- A row of charge_rest is money of one day that is not device time: a share charged to a team or taken from the platform, left by
+-- a basis or a discount, added by increments of billing, moved for lost work, or beyond what devices cost. weight of total: by what it
+-- was dealt; pool_amount: the amount that was divided, NULL where nothing was.
 create or replace temp table charge_rest as
 with own as (
     select

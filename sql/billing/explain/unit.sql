@@ -6,7 +6,7 @@ select cluster, day_us from rolled_day where false;
 create or replace temp table fine_span as
 select distinct cluster, $start_us::bigint as from_us, $end_us::bigint as to_us from device;
 
--- No hour lies between these: what is not cut is read from the books by explain/bucket.
+-- There is no hour between these: explain/bucket reads uncut hours from the ledger.
 set variable fine_from_us = $end_us::bigint;
 
 set variable fine_until_us = $start_us::bigint;

@@ -1,4 +1,4 @@
--- A row of focus_place is a node and where its newest labels say that it stands.
+-- A row of focus_place is a node and the location in its newest labels.
 create or replace temp table focus_place as
 select
     cluster,

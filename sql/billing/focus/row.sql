@@ -59,7 +59,7 @@ focus_stranded as materialized (
     group by all
 ),
 
--- A row of focus_part is a device, its holder (or the bucket of what nobody held) and one price: its time.
+-- A row of focus_part is a device, its holder (or the bucket of unheld time) and one price: its time.
 focus_part as materialized (
     select
         price_id,
@@ -86,7 +86,7 @@ focus_part as materialized (
     group by price_id, run_id, free_bucket
 ),
 
--- A row of focus_bucket is a part that was held and its units by bucket, as far as they are booked. Hours that are cut come
+-- A row of focus_bucket is a held part and its units by bucket, as far as the ledger has them. Hours that are cut come
 -- from their minutes.
 focus_bucket as (
     with booked as (

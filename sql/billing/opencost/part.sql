@@ -79,7 +79,7 @@ select
 from stepped
 group by step, word_id, device_id, share_num, share_den, price_id;
 
--- A row of oc_fact is a step, the words of an owner, a share and a price: what the books say was done while it was held.
+-- A row of oc_fact is a step, the words of an owner, a share and a price: the recorded activity while it was held.
 create or replace temp table oc_fact as
 with fact as (
     select

@@ -1,4 +1,4 @@
--- A row of oc_held is a device that a run held within the window, or nobody: then the run is NULL.
+-- A row of oc_held is a device that a run held within the window; the run is NULL for unheld time.
 create or replace temp table oc_held as
 select h.cluster, h.device_id, h.run_id, d.node
 from (
@@ -62,7 +62,7 @@ where $by_controller and job_id is not null and scheduler in ('kubernetes', 'ray
     and kind not in ('Workload', 'PodGroup', 'Application')
 group by cluster, job_id;
 
--- A row of oc_named is a device that a run held (or nobody), and what it is counted under: OpenCost's words, NULL where they
+-- A row of oc_named is a device that a run held (or none), and the names it is counted under: OpenCost's words, NULL where they
 -- were not asked for. Slurm's partition is the namespace and its job the controller, as a pod of its own.
 create or replace temp table oc_named as
 with named as (
@@ -139,7 +139,7 @@ create or replace temp table oc_word as
 select row_number() over () as word_id, *
 from (select distinct run_id is not null as held, * exclude (device_id, run_id) from oc_named);
 
--- A row of oc_owner is a device and its owner (0 nobody), and the words that it is counted under.
+-- A row of oc_owner is a device and its owner (0 for none), and the names it is counted under.
 create or replace temp table oc_owner as
 select n.device_id, coalesce(n.run_id, 0) as run_id, w.word_id
 from oc_named n

@@ -1,4 +1,4 @@
--- The one row counts hours of a window whose samples the books do not have yet.
+-- The one row counts hours of a window whose samples are not in the ledger yet.
 select
     (select count(*) from dirty_hour where hour_us >= $start_us and hour_us < $end_us)
     + (

@@ -1,4 +1,4 @@
--- Adds the rows of one question to cell. What nobody observed counts as paid whatever is paid for: unknown is not zero.
+-- Adds the rows of one query to cell. Unobserved time is charged under every basis: unknown is not zero.
 -- Numbers group faster than words: the words of a kind come to the sums, those of a run only where they are asked for.
 insert into cell by name
 with counted as (

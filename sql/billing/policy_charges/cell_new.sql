@@ -1,5 +1,5 @@
 -- A row of run_factor is a run that a policy lets pay less: factor is what it pays, in ten-thousandths. The first rule that
--- matches decides. A run is preemptible where its QOS or partition says how its runs are preempted, and not by "off".
+-- matches decides. A run is preemptible where its QOS or partition sets a preemption mode other than "off".
 create or replace temp table run_factor as
 with preemptible as (
     select cluster, name, max(observed_us) as seen_us
@@ -57,7 +57,7 @@ from word w
 join matched m using (word, value)
 group by m.policy, w.run_id;
 
--- A row of cell is a UTC day of what one owner had of devices of one kind, or nobody had: their share units in each bucket
+-- A row of cell is a UTC day of the time of devices of one kind that one owner, or none, held: their share units in each bucket
 -- that is charged alike. part: 0 the whole day, 1 from midnight to the start of the window, 2 from midnight to its end.
 -- place: cluster, pool and model as one number.
 create or replace temp table cell (

@@ -1,5 +1,5 @@
--- Adds to line the amounts that a policy charges on top of device costs, divided among teams by what they held on the whole day, evenly,
--- or by fixed parts. What nobody pays stays with the platform under its name.
+-- Adds to line the amounts that a policy charges on top of device costs, divided among teams by what they held on the whole
+-- day, evenly, or by fixed parts. Amounts without a payer stay with the platform under their name.
 insert into line by name
 with cost as (
     select c.* replace (c.amount::hugeint as amount)

@@ -30,7 +30,7 @@ from cell c
 join policy_day y using (day_us)
 where held and (part > 0 or day_us >= $from_us and day_us < $to_us);
 
--- A row of pool is money that the platform has: what nobody held, what a basis leaves, what a discount leaves.
+-- A row of pool is cost left to the platform: unheld time, time outside a basis, and discounts.
 create or replace temp table pool as
 with counted as (
     select c.*, y.asleep, y.active, price // ($basis_parts * $factor_parts) as plain

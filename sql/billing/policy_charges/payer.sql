@@ -41,7 +41,7 @@ where c.part = 0
 group by all;
 
 -- A row of payer is a day, a cost, a place, and one who pays of it: weight of total, upto being the sum of the weights so
--- far. Weights are of the whole day, so that the parts of a window pay what the whole pays. Where nobody pays there is none.
+-- far. Weights are of the whole day, so that the parts of a window pay what the whole pays. Without payers there is no row.
 create or replace temp table payer as
 with scoped as (
     select
@@ -59,7 +59,7 @@ with scoped as (
     where y.payer = 'proportional' or (y.payer = 'even' and not starts_with(h.owner, '__'))
     group by all
 ),
--- A quota is for as much of the day as the books know of its cluster: today is not over yet.
+-- A quota is for the part of the day that the ledger of its cluster covers: today is not over yet.
 known_day as (
     select
         y.day_us,

@@ -1,5 +1,5 @@
 -- Adds to line what single runs bring, at one instant each and so alike in every window. A row is paid by one and taken from
--- the other. part 3: counted as it stands.
+-- the other. part 3: counted as it is.
 create or replace temp table run_sum as
 with placed as (
     select
