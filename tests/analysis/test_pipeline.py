@@ -15,6 +15,7 @@ from gpuwatch.core.errors import BooksDoNotClose, UsageError
 from gpuwatch.findings import evaluate
 from gpuwatch.ledger import hours as ledger_hours
 from tests.worlds.detectors import CLUSTER, HOLLOW, IDLE, WORK, World, hour_us, us, without
+from tests.worlds.templates import computed_once
 
 DERIVED = ("device", "run", "segment", "capacity", "device_minute", "device_window", "idle_span", "ledger_hour")
 VERDICTS = ("finding", "unjudged")
@@ -24,15 +25,36 @@ HELD_US = (
 )
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def planted(where: Path | str) -> World:
     """Six hours: one job idles, one is hollow, one is never measured, one has no SM_ACTIVE, one slice works."""
-    made = World(tmp_path)
+    made = World(where)
     made.gpu("G0", (60, WORK), (100, IDLE), (200, WORK)).job("idle", ["G0"], 0, 360)
     made.gpu("G1", (360, HOLLOW)).job("hollow", ["G1"], 30, 330)
     made.node("n2", 0, {"": 1}).job("blind", 1, 0, 200, node="n2")
     made.gpu("G2", (360, without(HOLLOW, "sm_active_ratio"))).job("lite", ["G2"], 0, 300)
     made.gpu("G3", (360, WORK), gi=1, profile="1g.10gb", job="slice").job("slice", 1, 0, 300, profile="1g.10gb")
+    return made
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """The six hours, not analysed."""
+    made = planted(tmp_path)
+    yield made
+    made.store.close()
+
+
+@computed_once
+def planted_and_analysed() -> World:
+    made = planted("sqlite://")
+    made.analyze(now=360)
+    return made
+
+
+@pytest.fixture
+def analysed() -> Iterator[World]:
+    """The six hours, analysed at their end."""
+    made = planted_and_analysed()
     yield made
     made.store.close()
 
@@ -75,26 +97,23 @@ def test_it_finds_what_was_planted(world: World) -> None:
     assert 9 == report.hours
 
 
-def test_the_books_close(world: World) -> None:
+def test_the_books_close(analysed: World) -> None:
     """What the segments own is what the ledger booked, GPU by GPU and hour by hour."""
-    world.analyze(now=360)
-
-    ledger_hours.check(world.store, CLUSTER, us(0), us(360))
-    (owned,) = world.store.sql(
+    ledger_hours.check(analysed.store, CLUSTER, us(0), us(360))
+    (owned,) = analysed.store.sql(
         "select sum((end_us - start_us)::hugeint * share_num * 5040 // share_den) from capacity"
     )[0]
-    assert Fraction(int(owned), 5040) / 1_000_000 == sum(world.booked_s(name) for name in ledger_hours.BUCKETS)
+    assert Fraction(int(owned), 5040) / 1_000_000 == sum(analysed.booked_s(name) for name in ledger_hours.BUCKETS)
 
 
-def test_a_second_analysis_changes_no_row(world: World) -> None:
+def test_a_second_analysis_changes_no_row(analysed: World) -> None:
     """Not at another time either."""
-    world.analyze(now=360)
-    before = everything(world)
-    report = world.analyze(now=999)
+    before = everything(analysed)
+    report = analysed.analyze(now=999)
 
     assert 0 == report.hours
     assert 3 == report.findings
-    assert before == everything(world)
+    assert before == everything(analysed)
 
 
 @pytest.mark.parametrize(
@@ -106,18 +125,18 @@ def test_a_second_analysis_changes_no_row(world: World) -> None:
         pytest.param(61, 62, id="one minute"),
     ],
 )
-def test_a_window_computed_anew_is_the_same(world: World, since: float | None, until: float | None) -> None:
+def test_a_window_computed_anew_is_the_same(analysed: World, since: float | None, until: float | None) -> None:
     """What depends on the hours around is read from beyond the window."""
-    world.analyze(now=360)
-    before = everything(world)
-    report = world.analyze(
+    before = everything(analysed)
+    report = analysed.analyze(
         now=999, since_us=None if since is None else us(since), until_us=None if until is None else us(until)
     )
 
     assert report.hours > 0
-    assert before == everything(world)
+    assert before == everything(analysed)
 
 
+@pytest.mark.slow
 def test_hour_by_hour_is_all_at_once(world: World, tmp_path: Path) -> None:
     """An analysis after every hour of samples ends where one analysis of all of it ends."""
     other = World(tmp_path / "other")
@@ -132,16 +151,15 @@ def test_hour_by_hour_is_all_at_once(world: World, tmp_path: Path) -> None:
     assert [59 * 60] == [f.wasted_s for f in other.findings("idle-hoarding")]
 
 
-def test_two_clusters_know_nothing_of_each_other(world: World) -> None:
+def test_two_clusters_know_nothing_of_each_other(analysed: World) -> None:
     """The same names elsewhere change nothing here."""
-    world.analyze(now=360)
-    before = everything(world, *VERDICTS)
-    world.cluster = "c2"
-    world.gpu("G0", (120, WORK)).job("idle", ["G0"], 0, 120)
-    report = world.analyze(now=500)
+    before = everything(analysed, *VERDICTS)
+    analysed.cluster = "c2"
+    analysed.gpu("G0", (120, WORK)).job("idle", ["G0"], 0, 120)
+    report = analysed.analyze(now=500)
 
     assert ["c1", "c2"] == report.clusters
-    assert before == everything(world, *VERDICTS)
+    assert before == everything(analysed, *VERDICTS)
 
 
 # One rule ------------------------------------------------------------------------------------------------------------
@@ -248,76 +266,72 @@ def corrupt(world: World, hour: int) -> None:
     assert 1 == changed
 
 
-def test_a_microsecond_too_much_is_named(world: World) -> None:
+def test_a_microsecond_too_much_is_named(analysed: World) -> None:
     """With the GPU, the hour, and both numbers."""
-    world.analyze(now=360)
-    corrupt(world, 3)
+    corrupt(analysed, 3)
 
     with pytest.raises(BooksDoNotClose) as error:
-        ledger_hours.check(world.store, CLUSTER, us(0), us(360))
+        ledger_hours.check(analysed.store, CLUSTER, us(0), us(360))
 
     assert "GPU G0 in the hour of 2026-01-05T03:00:00Z" in str(error.value)
     assert "3600000000 us of capacity and 3600000001 us booked" in str(error.value)
-    ledger_hours.check(world.store, CLUSTER, us(0), us(180))
-    ledger_hours.check(world.store, CLUSTER, us(240), us(360))
+    ledger_hours.check(analysed.store, CLUSTER, us(0), us(180))
+    ledger_hours.check(analysed.store, CLUSTER, us(240), us(360))
 
 
-def test_a_negative_bucket_is_named_although_the_sum_is_right(world: World) -> None:
+def test_a_negative_bucket_is_named_although_the_sum_is_right(analysed: World) -> None:
     """Two errors that cancel are two errors."""
-    world.analyze(now=360)
-    world.store.sql(
+    analysed.store.sql(
         """update ledger_hour set gap_us = gap_us - 3600000000, stalled_us = stalled_us + 3600000000
         where hour_us = $hour and device_id = (select device_id from device where gpu = 'G0' and gi = -1)""",
         hour=hour_us(3),
     )
 
     with pytest.raises(BooksDoNotClose, match="GPU G0 in the hour of 2026-01-05T03:00:00Z"):
-        ledger_hours.check(world.store, CLUSTER, us(0), us(360))
+        ledger_hours.check(analysed.store, CLUSTER, us(0), us(360))
 
 
-def test_analysis_refuses_over_a_window_that_does_not_close(world: World) -> None:
+def test_analysis_refuses_over_a_window_that_does_not_close(analysed: World) -> None:
     """No verdict is written on books that are wrong; the refusal says which GPU and hour, and stays until they are right."""
-    world.analyze(now=360)
-    before = everything(world, *VERDICTS)
-    corrupt(world, 3)
+    before = everything(analysed, *VERDICTS)
+    corrupt(analysed, 3)
     # Late data made the first and the last hour dirty; the wrong one lies between them and is clean.
     for hour in (0, 5):
-        world.store.sql("insert into dirty_hour values ($c, $hour)", c=CLUSTER, hour=hour_us(hour))
+        analysed.store.sql("insert into dirty_hour values ($c, $hour)", c=CLUSTER, hour=hour_us(hour))
 
     for _ in range(2):
         with pytest.raises(BooksDoNotClose, match="GPU G0 in the hour of 2026-01-05T03:00:00Z"):
-            world.analyze(now=400)
-        assert before == everything(world, *VERDICTS)
+            analysed.analyze(now=400)
+        assert before == everything(analysed, *VERDICTS)
 
-    world.analyze(now=401, since_us=us(180), until_us=us(240))
-    assert before == everything(world, *VERDICTS)
-    assert [] == world.rows("dirty_hour")
+    analysed.analyze(now=401, since_us=us(180), until_us=us(240))
+    assert before == everything(analysed, *VERDICTS)
+    assert [] == analysed.rows("dirty_hour")
 
 
-def test_computing_the_window_anew_repairs_it(world: World) -> None:
+def test_computing_the_window_anew_repairs_it(analysed: World) -> None:
     """The ledger is derived: an hour that is wrong is computed again from samples and segments."""
-    world.analyze(now=360)
-    before = everything(world)
-    corrupt(world, 3)
-    world.analyze(now=400, since_us=us(180), until_us=us(240))
+    before = everything(analysed)
+    corrupt(analysed, 3)
+    analysed.analyze(now=400, since_us=us(180), until_us=us(240))
 
-    assert before == everything(world)
+    assert before == everything(analysed)
 
 
 # Late records ----------------------------------------------------------------------------------------------------------
 
 
-def test_late_samples_change_what_they_touch_only(world: World) -> None:
+def test_late_samples_change_what_they_touch_only(analysed: World) -> None:
     """04:01 to 05:00, and an hour on either side; hours further away keep their rows."""
-    world.analyze(now=360)
-    far = world.store.sql("select * from ledger_hour where hour_us = $hour order by all", hour=hour_us(0))
-    world.gpu("G0", (60, WORK), start=240)
-    report = world.analyze(now=400)
+    far = analysed.store.sql("select * from ledger_hour where hour_us = $hour order by all", hour=hour_us(0))
+    analysed.gpu("G0", (60, WORK), start=240)
+    report = analysed.analyze(now=400)
 
     assert 4 == report.hours
-    assert far == world.store.sql("select * from ledger_hour where hour_us = $hour order by all", hour=hour_us(0))
+    assert far == analysed.store.sql("select * from ledger_hour where hour_us = $hour order by all", hour=hour_us(0))
 
 
+@pytest.mark.slow
 def test_the_order_of_arrival_does_not_matter(tmp_path: Path) -> None:
     """Records after samples, samples after records, the last hour first: the same books and the same findings."""
     plays = [

@@ -77,6 +77,7 @@ def described(filled: Api) -> schemathesis.BaseSchema:
     return schemathesis.openapi.from_asgi("/api/openapi.json", filled.app)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", served())
 def test_generated_requests_find_no_fault(described: schemathesis.BaseSchema, token: str, route: str) -> None:
     """With the rights of an admin, on a store that has rows."""

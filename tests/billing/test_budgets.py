@@ -41,11 +41,13 @@ from gpuwatch.state import State
 from gpuwatch.state.versioned_lists import VersionedLists
 from tests.billing.test_chargeback import priced
 from tests.worlds.alerts import finding
+from tests.worlds.templates import computed_once
 from tests.worlds.world import BUSY, H100, HOUR, Gpu, World, claim, minutes, samples, us
 
 DAY = 24 * HOUR
 
 
+@computed_once
 def spending(days: int = 10, currency: str = "USD") -> tuple[World, State]:
     """Team a holds a GPU at 1 an hour from Monday 2026-11-02 on, for some days."""
     at = minutes(0, days * DAY, 600)

@@ -25,7 +25,7 @@ from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.ledger.test_ledger_properties import seeds, steady, tiny_fleet
-from tests.worlds.world import H100, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, samples, us
+from tests.worlds.world import H100, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, one_hour, samples, us
 
 CENT, MICRO = Decimal("0.01"), Decimal("0.000001")
 TEAMS = ("a", "b")
@@ -136,7 +136,7 @@ def test_reading_prices_nothing() -> None:
 
 
 def test_time_that_was_never_priced_is_there_without_a_price() -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
     state = State.open("sqlite://")
     window = Window(us(0), us(HOUR))
 
@@ -146,7 +146,7 @@ def test_time_that_was_never_priced_is_there_without_a_price() -> None:
 
 
 def test_no_working_table_is_left() -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
     state = priced(world, rate("2"))
     chargeback.chargeback(world.store, state, Window(us(0), us(HOUR)))
     chargeback.ledger(world.store, state, Window(us(0), us(HOUR)))
@@ -156,7 +156,7 @@ def test_no_working_table_is_left() -> None:
 
 def test_what_is_written_meanwhile_is_not_half_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The analyzer replaces devices, segments and prices of a cluster at once: an answer is of before or of after."""
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
     state = priced(world, rate("2"))
     reader, run = world.store.cursor(), Store.run
     window = Window(us(0), us(HOUR))
@@ -186,13 +186,14 @@ def test_steps_are_hours_or_days() -> None:
 
 
 def test_money_that_would_not_fit_is_refused_and_not_wrong() -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
     state = priced(world, rate("99999999999999999999.123456789012", -HOUR))
     world.store.sql("insert into capacity values ('c1', 1, $start, $end, 1, 1)", start=us(0), end=us(10**6))
     with pytest.raises(UsageError, match="shorter"):
         chargeback.chargeback(world.store, state, Window(us(0), us(10**6)))
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=5)
 @given(seeds, st.sets(st.sampled_from(("a", "b", "nobody", "__unallocated__", "__platform__"))))
 def test_a_filter_lets_no_other_team_through(seed: int, teams: set[str]) -> None:
@@ -241,6 +242,7 @@ def test_charges_are_those_of_the_segments(seed: int) -> None:
         assert rounded(exact, 2) == by_currency(bill.items)[currency]
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=5)
 @given(seeds)
 def test_the_ledger_is_the_capacity_and_the_bill(seed: int) -> None:
@@ -333,7 +335,7 @@ def test_a_price_that_changes_within_an_hour_is_exact() -> None:
 
 
 def test_time_without_a_rate_is_a_row_of_its_own_that_names_it() -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
     state = priced(world, rate("2", 1800))
     window = Window(us(0), us(HOUR))
 
@@ -347,7 +349,7 @@ def test_time_without_a_rate_is_a_row_of_its_own_that_names_it() -> None:
 
 
 def test_where_nothing_has_a_price_no_cost_is_told_as_zero() -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
     state = priced(world)
     window = Window(us(0), us(HOUR))
 

@@ -22,7 +22,7 @@ from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.day_sums import roll
 from tests.ledger.test_ledger_properties import seeds, steady, tiny_fleet
-from tests.worlds.world import CLUSTER, H100, HOUR, T0_US, Gpu, World, claim, minutes, node, samples, us
+from tests.worlds.world import CLUSTER, H100, HOUR, T0_US, Gpu, World, claim, minutes, node, one_hour, samples, us
 
 DAY = 24 * HOUR
 TIMES = ("submit_us", "start_us", "end_us", "evidence_us")
@@ -109,7 +109,7 @@ def directly(world: World, state: State, window: Window) -> list[Any]:
 
 
 def test_a_day_that_waits_to_be_computed_is_not_read() -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
     state = stated(world, [rate("2", 0)], [])
     window = Window(us(0), us(DAY))
     assert [0] == days(world.store)
@@ -184,6 +184,7 @@ def test_a_store_of_before_has_no_rolled_day_and_answers_the_same() -> None:
 # What is read says the same.
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=3)
 @given(seeds)
 def test_days_say_what_segments_and_hours_say(seed: int) -> None:
@@ -193,6 +194,7 @@ def test_days_say_what_segments_and_hours_say(seed: int) -> None:
         assert directly(world, state, window) == answers(world, state, window)
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=2)
 @given(seeds)
 def test_days_follow_late_samples_new_rates_and_new_rules(seed: int) -> None:
@@ -212,6 +214,7 @@ def test_days_follow_late_samples_new_rates_and_new_rules(seed: int) -> None:
 # A team reads the numbers that everybody reads.
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=2)
 @given(seeds, st.sampled_from(("a", "b", "__unallocated__", "__platform__")))
 def test_a_teams_rows_are_those_of_the_fleets_bill(seed: int, team: str) -> None:

@@ -31,7 +31,7 @@ from tests.billing import test_periods
 from tests.billing.test_cost_days import DAY, drawn, rules, stated, windows
 from tests.billing.test_policy_charges import made, random_policies, two_teams
 from tests.ledger.test_ledger_properties import seeds, steady
-from tests.worlds.world import CLUSTER, HOUR, IDLE, Gpu, World, claim, minutes, samples, us
+from tests.worlds.world import CLUSTER, HOUR, IDLE, Gpu, World, claim, minutes, one_hour, samples, us
 
 CHARGES_CHECKED = 3
 """Rows of a bill that are opened: the first, the last, and some between."""
@@ -149,7 +149,7 @@ def test_there_is_no_line_behind_the_last() -> None:
 
 
 def test_nobody_knows_what_an_unpriced_charge_would_be() -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
     state = stated(world, [Rate("A100", "owned", Decimal(1), us(-DAY))], [])
     window = Window(us(0), us(DAY))
     row = chargeback_listing(chargeback.chargeback(world.store, state, window)).items[0]
@@ -331,6 +331,7 @@ def test_lines_add_up_without_a_policy(seed: int, by: tuple[str, ...], teams: li
     adds_up(world, state, chargeback.chargeback(world.store, state, window, by, teams=teams), teams, limit)
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=3)
 @given(seeds, st.sampled_from(BYS), st.sampled_from((None, ["a"], ["b", "__platform__"])), st.integers(10, 50))
 def test_lines_add_up_under_any_policy(seed: int, by: tuple[str, ...], teams: list[str] | None, limit: int) -> None:

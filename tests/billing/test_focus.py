@@ -32,6 +32,7 @@ from gpuwatch.state import State
 from tests.billing.test_chargeback import cut, drawn
 from tests.ledger.test_ledger_properties import seeds
 from tests.worlds.focus import CLOSED, MONTH, everything, exported, rate, state_of, told
+from tests.worlds.templates import computed_once
 from tests.worlds.world import H100, HOUR, Gpu, World, claim, minutes, samples, us
 
 SHARED = Path(os.environ.get("GPUWATCH_SHARED", Path(__file__).parents[3] / "shared"))
@@ -69,6 +70,7 @@ def ratio(row: dict[str, Any]) -> Decimal:
     return Decimal(element["AllocatedRatio"])
 
 
+@computed_once
 def half_an_hour() -> tuple[World, State]:
     """One GPU of 2.49 an hour, held for half of its hour by team red."""
     world = World().add(
@@ -379,6 +381,7 @@ def test_rows_of_an_origin_add_up_to_it(seed: int) -> None:
         assert row["PricingQuantity"] == sum(row[name] for name in row if name.startswith("x_Hours"))
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(seeds)
 def test_teams_pay_what_chargeback_says(seed: int) -> None:

@@ -35,6 +35,7 @@ from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.state.core import FILE
 from gpuwatch.state.versioned_lists import VersionedLists
+from tests.worlds.templates import computed_once
 from tests.worlds.world import H100, HOUR, IDLE, Gpu, World, claim, minutes, samples, us
 
 WEEK = "2026-W45"
@@ -52,8 +53,8 @@ def rules(**teams: str) -> list[TeamRule]:
     return [TeamRule("account", account, team) for account, team in teams.items()]
 
 
-@contextmanager
-def books(path: Path, *rates: Rate) -> Iterator[tuple[World, State]]:
+@computed_once
+def two_hours() -> World:
     """Two GPUs and two MIG slices for two hours: accounts a and b hold one GPU and one slice."""
     slices = [Gpu("GPU-m", "n3", 0, gi, "1g.10gb") for gi in (3, 4)]
     rows: list[Any] = [samples(Gpu(f"GPU-{n}", f"n{n}"), minutes(0, 2 * HOUR), IDLE) for n in (1, 2)]
@@ -63,7 +64,13 @@ def books(path: Path, *rates: Rate) -> Iterator[tuple[World, State]]:
         claim("2", HOUR / 2, 2 * HOUR, "n2", gpus="GPU-2", account="b", user_name="bob"),
         claim("3", 0, HOUR + 7, "n3", gpus="GPU-m/GI-3", profile="1g.10gb", account="a", user_name="ann"),
     ]
-    world = World().add(*rows, *claims).book()
+    return World().add(*rows, *claims).book()
+
+
+@contextmanager
+def books(path: Path, *rates: Rate) -> Iterator[tuple[World, State]]:
+    """The two hours at these rates, with accounts a and b owned by teams."""
+    world = two_hours()
     with State.open(path) as state:
         replace_rates(state, list(rates or (rate("2.49"),)), "test", "test", 0)
         replace_team_rules(state, rules(a="red", b="blue"), "test", "test", 0)
@@ -378,6 +385,7 @@ STEPS: tuple[Callable[[World, State, random.Random], None], ...] = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=4), st.integers(0, 2**32))
 def test_frozen_and_corrections_are_the_books(

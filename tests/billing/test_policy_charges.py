@@ -26,6 +26,7 @@ from gpuwatch.state import State
 from gpuwatch.store.day_sums import roll
 from tests.billing.test_cost_days import DAY, drawn, rules, stated
 from tests.ledger.test_ledger_properties import seeds, steady
+from tests.worlds.templates import computed_once
 from tests.worlds.world import CLUSTER, HOUR, IDLE, T0_US, Gpu, World, claim, minutes, samples, us
 
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -43,6 +44,7 @@ def bill(world: World, state: State, rules: Policies | None, window: Window, *by
     return {(*c.group.values(), c.kind, c.cause): c.cost for c in answer.items}
 
 
+@computed_once
 def two_teams(price: str = "1") -> tuple[World, State, Window]:
     """A day of four H100 at 1 USD: a holds one busy for 6 h, b one idle for 12 h; and an A100 that nobody holds."""
     gpus = [Gpu(f"GPU-{n}", index=n) for n in range(3)] + [Gpu("GPU-x", "n2", model=A100)]

@@ -25,6 +25,7 @@ from gpuwatch.core.model import BILL, BILL_FILE, Records
 from gpuwatch.rates.card import Rate
 from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
+from tests.worlds.templates import computed_once
 from tests.worlds.world import H100, HOUR, T0_US, Gpu, World, minutes, node, samples, us
 
 DAY = 24 * HOUR
@@ -67,9 +68,16 @@ def billed(world: World, *rows: Mapping[str, Any]) -> World:
     return world
 
 
-def fleet(end: int = DAY, *nodes: Mapping[str, Any]) -> World:
+@computed_once
+def one_gpu(end: int = DAY) -> World:
     """One GPU on node n1 from midnight."""
-    return World().add(samples(Gpu(), minutes(0, end)), *map(dict, nodes)).book()
+    return World().add(samples(Gpu(), minutes(0, end))).book()
+
+
+def fleet(end: int = DAY, *nodes: Mapping[str, Any]) -> World:
+    """One GPU on node n1 from midnight, and what a scheduler says of nodes."""
+    world = one_gpu(end)
+    return world.add(*map(dict, nodes)).book() if nodes else world
 
 
 def state_of(world: World, price: str | None = "2", currency: str = "USD") -> State:

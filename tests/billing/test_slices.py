@@ -18,13 +18,15 @@ from gpuwatch.core.clock import Window, rfc3339
 from gpuwatch.state import State
 from tests.billing.test_chargeback import cut, drawn, priced, rate
 from tests.ledger.test_ledger_properties import seeds, steady
-from tests.worlds.world import BUSY, H100, HOUR, IDLE, Gpu, Sample, World, claim, minutes, samples, us
+from tests.worlds.templates import computed_once
+from tests.worlds.world import BUSY, H100, HOUR, IDLE, Gpu, World, claim, minutes, one_hour, samples, us
 
 PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb")
 HOURS = Window(us(0), us(2 * HOUR))
 
 
-def partitioned(*rows: list[Sample] | dict[str, Any]) -> tuple[World, State, tuple[Gpu, ...]]:
+@computed_once
+def partitioned() -> tuple[World, State, tuple[Gpu, ...]]:
     """A GPU with three slices, the second held by job 1 of team a in its first hour, at 28 USD a GPU-hour."""
     parts = tuple(Gpu(gi=n + 1, profile=profile) for n, profile in enumerate(PROFILES))
     held = {"fb_used_bytes": 1e9}
@@ -34,7 +36,6 @@ def partitioned(*rows: list[Sample] | dict[str, Any]) -> tuple[World, State, tup
         samples(parts[1], minutes(HOUR, 2 * HOUR), BUSY),
         samples(parts[2], minutes(0, 2 * HOUR), IDLE),
         claim("1", 0, HOUR, profile="2g.20gb", account="acct-a", user_name="ann"),
-        *rows,
     )
     return world, priced(world.book(), rate("28")), parts
 
@@ -43,7 +44,7 @@ def partitioned(*rows: list[Sample] | dict[str, Any]) -> tuple[World, State, tup
 
 
 def test_whole_gpus_are_no_slices() -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
 
     assert {"items": [], "gpus": [], "next_offset": None} == slices(world.store, priced(world, rate("2")), HOURS)
 
@@ -195,6 +196,7 @@ def test_a_derived_place_says_so() -> None:
 # They agree with the bill.
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=6)
 @given(seeds, st.booleans())
 def test_slices_add_up_to_the_bill_by_slice_and_team(seed: int, filtered: bool) -> None:
@@ -223,6 +225,7 @@ def test_slices_add_up_to_the_bill_by_slice_and_team(seed: int, filtered: bool) 
     assert (2 if len(whole["items"]) > 2 else None) == page["next_offset"]
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=5)
 @given(seeds)
 def test_idle_time_is_what_the_ledger_calls_hoarded(seed: int) -> None:

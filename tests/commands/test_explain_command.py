@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,24 +28,31 @@ POLICY = '[[policies]]\nname = "draft"\nvalid_from = "2026-11-01"\nbasis = "used
 RUNNER = CliRunner()
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two hours of an idle GPU at 2 USD; ann holds it for the first, in two jobs."""
+    directory = tmp_path_factory.mktemp("template")
     world = World()
     world.store.close()
-    world.store = Store.open(tmp_path / "data", threads=1)
+    world.store = Store.open(directory, threads=1)
     world.add(
         samples(Gpu(), minutes(0, 2 * HOUR), IDLE),
         claim("1", 0, HOUR / 2, gpus="GPU-a", account="a", user_name="ann"),
         claim("2", HOUR / 2, HOUR, gpus="GPU-a", account="a", user_name="ann"),
     ).book()
-    with State.open(tmp_path / "data") as state:
+    with State.open(directory) as state:
         replace_rates(state, [Rate(H100, "owned", Decimal(2), T0_US)], "test", "rates.csv", us(0))
         replace_team_rules(state, [TeamRule("account", "a", "red")], "test", "teams.csv", us(0))
         chargeback.price_all(world.store, state)
     world.store.close()
+    return directory
+
+
+@pytest.fixture
+def data(template: Path, tmp_path: Path) -> Path:
+    """The test's own copy of it, beside a policy."""
     (tmp_path / "draft.toml").write_text(POLICY)
-    return tmp_path / "data"
+    return shutil.copytree(template, tmp_path / "data")
 
 
 def told(data: Path, *arguments: str, code: int = 0) -> str:

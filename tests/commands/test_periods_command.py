@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import zlib
 from decimal import Decimal
@@ -37,22 +38,29 @@ def rate(price: str) -> Rate:
     return Rate(H100, "owned", Decimal(price), us(AGO), None)
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An hour of a GPU a year ago, half of it held."""
+    directory = tmp_path_factory.mktemp("template")
     world = World()
     world.store.close()
-    world.store = Store.open(tmp_path, threads=1)
+    world.store = Store.open(directory, threads=1)
     world.add(
         samples(Gpu(), minutes(AGO, AGO + HOUR)),
         claim("1", AGO, AGO + HOUR / 2, gpus="GPU-a", account="a", user_name="ann"),
     ).book()
-    with State.open(tmp_path) as state:
+    with State.open(directory) as state:
         replace_rates(state, [rate("2")], "test", "rates.csv", us(AGO))
         replace_team_rules(state, [TeamRule("account", "a", "red")], "test", "teams.csv", us(AGO))
         chargeback.price_all(world.store, state)
     world.store.close()
-    return tmp_path
+    return directory
+
+
+@pytest.fixture
+def data(template: Path, tmp_path: Path) -> Path:
+    """The test's own copy of it."""
+    return shutil.copytree(template, tmp_path, dirs_exist_ok=True)
 
 
 def told(data: Path, *arguments: str, code: int = 0) -> str:

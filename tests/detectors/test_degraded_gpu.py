@@ -208,6 +208,7 @@ def test_slices_of_one_gpu_are_one_gpu(tmp_path: Path) -> None:
     assert [("a", 2)] == [(one.subject, one.devices) for one in said(world, RULE)]
 
 
+@pytest.mark.slow
 def test_one_event_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> None:
     def played(name: str) -> World:
         return (

@@ -192,6 +192,7 @@ def test_containers_that_the_nvidia_runtime_refuses_to_start_are_high(tmp_path: 
     ]
 
 
+@pytest.mark.slow
 def test_one_drift_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> None:
     at_once = runs(runs(World(tmp_path / "whole"), "n0", (36, OLD)), "n1", (4, OLD), (32, NEW))
     at_once.analyze(60 * 36, detectors=[RULE])

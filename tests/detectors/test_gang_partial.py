@@ -182,6 +182,7 @@ def test_deadlock(world: World, number: int) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_hour_by_hour_says_what_one_pass_says(world: World, tmp_path: Path) -> None:
     often = World(tmp_path)
     play(often)

@@ -194,6 +194,7 @@ def test_a_long_attempt_is_told_and_not_claimed(tmp_path: Path) -> None:
     assert {} == granted_s(world, RULE)
 
 
+@pytest.mark.slow
 def test_one_slice_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> None:
     at_once = on_slice(World(tmp_path / "whole"), "a", (LENGTH, SMALL))
     at_once.analyze(LENGTH, detectors=[RULE])

@@ -134,6 +134,7 @@ def test_a_request_that_finds_its_kind_elsewhere_does_not_count(tmp_path: Path) 
     assert [] == said(world, RULE)
 
 
+@pytest.mark.slow
 def test_one_pool_keeps_one_key_when_hours_come_one_by_one(tmp_path: Path) -> None:
     at_once = pool(World(tmp_path / "whole"), "p", length=360)
     at_once.analyze(360, detectors=[RULE])

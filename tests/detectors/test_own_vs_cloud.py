@@ -138,6 +138,7 @@ def test_it_is_reckoned_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ["2.100000"] == [one.evidence["cloud_price"] for one in said(world, RULE)]
 
 
+@pytest.mark.slow
 def test_one_pool_keeps_one_key_over_a_week(tmp_path: Path) -> None:
     at_once = pool(World(tmp_path / "whole"), OWNED, CLOUD, used=0.1, hours=24 * 7)
     at_once.analyze(60 * 24 * 7, detectors=[RULE])

@@ -237,6 +237,7 @@ def test_a_pool_in_which_more_is_preempted_than_it_has_gpus(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.slow
 def test_hour_by_hour_says_what_one_pass_says(world: World, tmp_path: Path) -> None:
     often = World(tmp_path)
     play(often)

@@ -222,6 +222,7 @@ def test_evidence(world: World) -> None:
     assert 0 == f.wasted_s
 
 
+@pytest.mark.slow
 def test_one_key_over_a_week_of_runs_and_gone_when_one_left(tmp_path: Path) -> None:
     w = World(tmp_path)
     turns(w, "p")

@@ -153,6 +153,7 @@ def test_it_says_what_it_saw(fleet: World) -> None:
     assert ("host", 45) == (finding.evidence["workload_class"], finding.evidence["windows"])
 
 
+@pytest.mark.slow
 def test_hours_one_by_one_say_what_all_at_once_do(tmp_path: Path) -> None:
     """The judgement of an hour needs no more than the hour before it and the one behind it."""
     whole, steps = World(tmp_path / "a"), World(tmp_path / "b")

@@ -112,6 +112,7 @@ def test_more_nodes_are_taken_away_more_often(tmp_path: Path) -> None:
     assert [] == said(world, RULE)  # a node of twenty is gone every hour: 42 % of the time would be lost
 
 
+@pytest.mark.slow
 def test_one_job_keeps_one_key_over_its_runs(tmp_path: Path) -> None:
     def played(name: str) -> World:
         world = priced(World(tmp_path / name), *RENTED).gpu("a", (5 * DAY, WORK), step_s=1200)

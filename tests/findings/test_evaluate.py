@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.clock import HOUR_US, MINUTE_US
-from gpuwatch.findings import evaluate
+from gpuwatch.findings import custom_rules, evaluate
 from gpuwatch.findings.dry_run import dry_run
 from gpuwatch.findings.effective_thresholds import ParameterSet
 from gpuwatch.rules.rule import Rule, Threshold
 from gpuwatch.store.database import Store
 from tests.worlds.detectors import CLUSTER, IDLE, T0, WORK, World, us
+from tests.worlds.patience import PATIENCE_S
+from tests.worlds.templates import computed_once
 
 HOUR = 60
 BUCKETS = ("hoarded", "stalled")
@@ -120,12 +123,19 @@ def test_rules_get_what_the_ledger_has_and_those_before_them_left(
 # Rules of any kind -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A job on two GPUs for six hours: one works, one idles from the second hour on."""
-    made = World(tmp_path)
+@computed_once
+def two_gpus() -> World:
+    made = World("sqlite://")
     made.gpu("G0", (6 * HOUR, WORK)).gpu("G1", (2 * HOUR, WORK), (4 * HOUR, IDLE))
     made.job("7", ["G0", "G1"], 0, 6 * HOUR)
+    made.analyze(now=360, detectors=["blind-spot"])
+    return made
+
+
+@pytest.fixture
+def analysed() -> Iterator[World]:
+    """A job on two GPUs for six hours: one works, one idles from the second hour on; its ledger is computed."""
+    made = two_gpus()
     yield made
     made.store.close()
 
@@ -187,133 +197,120 @@ def told(world: World, detector: str = "site-idle") -> list[tuple[Any, ...]]:
     ]  # fmt: skip
 
 
-def test_hours_of_one_subject_are_one_finding_with_joined_evidence_and_the_ledgers_time(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
+def test_hours_of_one_subject_are_one_finding_with_joined_evidence_and_the_ledgers_time(analysed: World) -> None:
+    assert [] == run(analysed, rule())
 
-    assert [] == run(world, rule())
-
-    ((kind, name, started, seen, state, reason, wasted, _),) = told(world)
+    ((kind, name, started, seen, state, reason, wasted, _),) = told(analysed)
     assert ("node", "n1", 130, 360, "open", None, 240) == (kind, name, started, seen, state, reason, wasted)
-    evidence = json.loads(world.store.sql("select evidence from finding where detector = 'site-idle'")[0][0])
+    evidence = json.loads(analysed.store.sql("select evidence from finding where detector = 'site-idle'")[0][0])
     assert {"idle_us", "share_ratio", "greatest", "members", "last_hour"} == set(evidence)
     assert [4 * HOUR_US, 1, HOUR_US, 1] == [evidence[n] for n in ("idle_us", "share_ratio", "greatest", "members")]
 
 
-def test_hour_by_hour_says_the_same_as_all_at_once_under_one_key(world: World, tmp_path: Path) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
-    run(world, rule())
-    whole = told(world)
-    world.store.sql("delete from finding")
+def test_hour_by_hour_says_the_same_as_all_at_once_under_one_key(analysed: World, tmp_path: Path) -> None:
+    run(analysed, rule())
+    whole = told(analysed)
+    analysed.store.sql("delete from finding")
     for table in ("verdict", "verdict_claim", "granted_claim", "rule_state", "finding_amount"):
-        world.store.sql(f"delete from {table}")
-    world.store.sql("insert into rule_state select 'c1', 'site-idle', 'least_idle=0', null, null")
+        analysed.store.sql(f"delete from {table}")
+    analysed.store.sql("insert into rule_state select 'c1', 'site-idle', 'least_idle=0', null, null")
 
     keys = set()
     for hour in range(6):
-        run(world, rule(), hours=(hour, hour + 1))
-        keys |= {row[-1] for row in told(world)}
+        run(analysed, rule(), hours=(hour, hour + 1))
+        keys |= {row[-1] for row in told(analysed)}
 
-    assert whole == told(world)
+    assert whole == told(analysed)
     assert {whole[0][-1]} == keys
 
 
-def test_judging_again_changes_nothing(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
-    run(world, rule())
+def test_judging_again_changes_nothing(analysed: World) -> None:
+    run(analysed, rule())
     tables = ("verdict", "verdict_claim", "granted_claim", "finding", "finding_amount", "rule_state")
-    before = {name: world.rows(name) for name in tables}
+    before = {name: analysed.rows(name) for name in tables}
 
-    run(world, rule(), now=400)
-    run(world, rule(), hours=(3, 4), now=500)
+    run(analysed, rule(), now=400)
+    run(analysed, rule(), hours=(3, 4), now=500)
 
-    assert before == {name: world.rows(name) for name in tables}
+    assert before == {name: analysed.rows(name) for name in tables}
 
 
-def test_a_pause_longer_than_the_gap_begins_another_finding(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
+def test_a_pause_longer_than_the_gap_begins_another_finding(analysed: World) -> None:
     text = IDLE_HOURS.replace(
         "l.hoarded_us > $least_idle", f"l.hoarded_us > $least_idle and l.hour_us <> {T0 + 3 * HOUR_US}"
     )
 
-    run(world, rule(sql=text, gap_us=HOUR_US))
+    run(analysed, rule(sql=text, gap_us=HOUR_US))
 
-    assert [(130, 180), (250, 360)] == [row[2:4] for row in told(world)]
+    assert [(130, 180), (250, 360)] == [row[2:4] for row in told(analysed)]
 
 
-def test_a_condition_shorter_than_the_least_is_kept_until_it_is_long_enough(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
+def test_a_condition_shorter_than_the_least_is_kept_until_it_is_long_enough(analysed: World) -> None:
     patient = rule(least_us=3 * HOUR_US)
 
-    run(world, patient, hours=(0, 4))
-    early = told(world)
-    run(world, patient, hours=(4, 6))
+    run(analysed, patient, hours=(0, 4))
+    early = told(analysed)
+    run(analysed, patient, hours=(4, 6))
 
     assert [] == early
-    assert [(130, 360)] == [row[2:4] for row in told(world)]
+    assert [(130, 360)] == [row[2:4] for row in told(analysed)]
 
 
-def test_a_savings_rule_wastes_nothing(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
+def test_a_savings_rule_wastes_nothing(analysed: World) -> None:
+    run(analysed, rule(bucket=None))
 
-    run(world, rule(bucket=None))
-
-    assert [0] == [row[6] for row in told(world)]
-    assert [] == world.rows("verdict_claim")
+    assert [0] == [row[6] for row in told(analysed)]
+    assert [] == analysed.rows("verdict_claim")
 
 
-def test_when_nothing_more_is_seen_the_finding_ends_where_it_was_last_seen(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
+def test_when_nothing_more_is_seen_the_finding_ends_where_it_was_last_seen(analysed: World) -> None:
     early = rule(sql=IDLE_HOURS.replace("l.hoarded_us >", f"l.hour_us < {T0 + 4 * HOUR_US} and l.hoarded_us >"))
-    world.store.sql("update device set last_us = $at", at=T0 + 4 * HOUR_US)
-    run(world, early, hours=(0, 4))
-    first = told(world)
-    world.store.sql("update device set last_us = $at", at=T0 + 6 * HOUR_US)
+    analysed.store.sql("update device set last_us = $at", at=T0 + 4 * HOUR_US)
+    run(analysed, early, hours=(0, 4))
+    first = told(analysed)
+    analysed.store.sql("update device set last_us = $at", at=T0 + 6 * HOUR_US)
 
-    run(world, early, hours=(4, 6))
+    run(analysed, early, hours=(4, 6))
 
     assert ["open"] == [row[4] for row in first]
-    assert [("resolved", "condition ended")] == [row[4:6] for row in told(world)]
+    assert [("resolved", "condition ended")] == [row[4:6] for row in told(analysed)]
 
 
-def test_late_data_of_long_ago_does_not_open_what_has_ended(world: World) -> None:
+def test_late_data_of_long_ago_does_not_open_what_has_ended(analysed: World) -> None:
     """The row of the last hour was true when it was written, and nobody judges it again."""
-    world.analyze(now=360, detectors=["blind-spot"])
     early = rule(sql=IDLE_HOURS.replace("l.hoarded_us >", f"l.hour_us < {T0 + 4 * HOUR_US} and l.hoarded_us >"))
-    world.store.sql("update device set last_us = $at", at=T0 + 4 * HOUR_US)
-    run(world, early, hours=(0, 4))
-    world.store.sql("update device set last_us = $at", at=T0 + 8 * HOUR_US)
-    run(world, early, hours=(4, 8))
+    analysed.store.sql("update device set last_us = $at", at=T0 + 4 * HOUR_US)
+    run(analysed, early, hours=(0, 4))
+    analysed.store.sql("update device set last_us = $at", at=T0 + 8 * HOUR_US)
+    run(analysed, early, hours=(4, 8))
 
-    run(world, early, hours=(2, 3))
+    run(analysed, early, hours=(2, 3))
 
-    assert [("resolved", "condition ended")] == [row[4:6] for row in told(world)]
+    assert [("resolved", "condition ended")] == [row[4:6] for row in told(analysed)]
 
 
-def test_late_data_of_long_ago_does_not_withdraw_what_a_rule_of_everything_says(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
+def test_late_data_of_long_ago_does_not_withdraw_what_a_rule_of_everything_says(analysed: World) -> None:
     all_of_it = rule(sql=IDLE_HOURS.replace("l.hour_us >= $from_us and ", ""), mode="all")
-    run(world, all_of_it)
-    first = told(world)
+    run(analysed, all_of_it)
+    first = told(analysed)
 
-    run(world, all_of_it, hours=(0, 2))
+    run(analysed, all_of_it, hours=(0, 2))
 
     assert [(130, 360)] == [row[2:4] for row in first]
-    assert first == told(world)
+    assert first == told(analysed)
 
 
-def test_nothing_holds_still_of_a_job_that_has_ended(world: World) -> None:
+def test_nothing_holds_still_of_a_job_that_has_ended(analysed: World) -> None:
     """Its last minutes are the last that is known."""
-    world.analyze(now=360, detectors=["blind-spot"])
-
     run(
-        world,
+        analysed,
         rule(
             sql="select chain, min(start_us) as start_us, max(end_us) as end_us from job_chain group by chain",
             thresholds=(), bucket=None, mode="runs",
         ),
     )  # fmt: skip
 
-    assert [("7", 0, 360, "resolved")] == [row[1:5] for row in told(world)]
+    assert [("7", 0, 360, "resolved")] == [row[1:5] for row in told(analysed)]
 
 
 def test_what_lies_before_the_end_of_an_exemption_stays_exempt(tmp_path: Path) -> None:
@@ -337,43 +334,40 @@ def test_what_lies_before_the_end_of_an_exemption_stays_exempt(tmp_path: Path) -
     made.store.close()
 
 
-def test_other_thresholds_judge_what_stands_open_anew(world: World) -> None:
+def test_other_thresholds_judge_what_stands_open_anew(analysed: World) -> None:
     """The rule asks for more now: the finding is withdrawn with its money, and says why."""
-    world.analyze(now=360, detectors=["blind-spot"])
-    run(world, rule())
+    run(analysed, rule())
 
-    run(world, rule(), hours=(5, 6), sets=general({"least_idle": 2 * HOUR_US}))
+    run(analysed, rule(), hours=(5, 6), sets=general({"least_idle": 2 * HOUR_US}))
 
-    assert [("resolved", "rule_changed", 0)] == [row[4:7] for row in told(world)]
-    assert [] == world.rows("granted_claim")
-
-
-def test_a_rule_that_is_switched_off_says_nothing(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
-    run(world, rule())
-
-    run(world, rule(), sets=lambda one: (ParameterSet(0, None, "default"),))
-
-    assert [("resolved", 0)] == [(row[4], row[6]) for row in told(world)]
+    assert [("resolved", "rule_changed", 0)] == [row[4:7] for row in told(analysed)]
+    assert [] == analysed.rows("granted_claim")
 
 
-def test_devices_of_a_pool_are_judged_by_the_thresholds_of_their_pool(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
-    _no_sets(world)
-    idle = world.store.sql("select device_id from device where gpu = 'G1'")[0][0]
+def test_a_rule_that_is_switched_off_says_nothing(analysed: World) -> None:
+    run(analysed, rule())
+
+    run(analysed, rule(), sets=lambda one: (ParameterSet(0, None, "default"),))
+
+    assert [("resolved", 0)] == [(row[4], row[6]) for row in told(analysed)]
+
+
+def test_devices_of_a_pool_are_judged_by_the_thresholds_of_their_pool(analysed: World) -> None:
+    _no_sets(analysed)
+    idle = analysed.store.sql("select device_id from device where gpu = 'G1'")[0][0]
     both = lambda one: (
         ParameterSet(0, one.parameters, "default"),
         ParameterSet(1, {"least_idle": 2 * HOUR_US}, "strict"),
     )
     window = (T0, T0 + 6 * HOUR_US)
-    evaluate.evaluate(world.store, world.state, CLUSTER, world.settings, [rule()], both, window, us(360))
-    found = told(world)
-    world.store.sql("insert into rule_set_device values ($d, 1)", d=idle)
+    evaluate.evaluate(analysed.store, analysed.state, CLUSTER, analysed.settings, [rule()], both, window, us(360))
+    found = told(analysed)
+    analysed.store.sql("insert into rule_set_device values ($d, 1)", d=idle)
 
-    evaluate.evaluate(world.store, world.state, CLUSTER, world.settings, [rule()], both, window, us(360))
+    evaluate.evaluate(analysed.store, analysed.state, CLUSTER, analysed.settings, [rule()], both, window, us(360))
 
     assert ["open"] == [row[4] for row in found]
-    assert ["resolved"] == [row[4] for row in told(world)]
+    assert ["resolved"] == [row[4] for row in told(analysed)]
 
 
 @pytest.mark.parametrize(
@@ -386,35 +380,36 @@ def test_devices_of_a_pool_are_judged_by_the_thresholds_of_their_pool(world: Wor
         pytest.param("select error('it broke') as subject_kind", "it broke", id="an error while it runs"),
     ],
 )
-def test_a_rule_that_fails_fails_alone_and_keeps_what_it_said(world: World, text: str, says: str) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
-    run(world, rule(), rule("site-other"))
-    before = told(world)
+def test_a_rule_that_fails_fails_alone_and_keeps_what_it_said(analysed: World, text: str, says: str) -> None:
+    run(analysed, rule(), rule("site-other"))
+    before = told(analysed)
 
-    (failed,) = run(world, rule(sql=text), rule("site-other"))
+    (failed,) = run(analysed, rule(sql=text), rule("site-other"))
 
     assert failed.startswith("site-idle: ")
     assert says in failed
-    assert before == told(world)
-    assert 1 == len(told(world, "site-other"))
-    assert [("site-idle", True)] == [(one["detector"], says in one["reason"]) for one in evaluate.failures(world.store)]
+    assert before == told(analysed)
+    assert 1 == len(told(analysed, "site-other"))
+    assert [("site-idle", True)] == [
+        (one["detector"], says in one["reason"]) for one in evaluate.failures(analysed.store)
+    ]
 
 
-def test_what_a_failing_rule_owes_it_judges_when_it_works_again(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
-    run(world, rule(), hours=(0, 2))
-    run(world, rule(sql="select * from no_such_table"), hours=(2, 5))
+def test_what_a_failing_rule_owes_it_judges_when_it_works_again(analysed: World) -> None:
+    run(analysed, rule(), hours=(0, 2))
+    run(analysed, rule(sql="select * from no_such_table"), hours=(2, 5))
 
-    run(world, rule(), hours=(5, 6))
+    run(analysed, rule(), hours=(5, 6))
 
-    assert [(130, 360, 240)] == [(row[2], row[3], row[6]) for row in told(world)]
+    assert [(130, 360, 240)] == [(row[2], row[3], row[6]) for row in told(analysed)]
 
 
-def test_a_rule_that_says_very_much_is_heard(world: World) -> None:
+@pytest.mark.slow
+def test_a_rule_that_says_very_much_is_heard(analysed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """200,000 rows of one transaction, more than a row group of the store has."""
-    world.analyze(now=360, detectors=["blind-spot"])
+    monkeypatch.setattr(evaluate, "bounded", partial(custom_rules.bounded, seconds=PATIENCE_S))
     failed = run(
-        world,
+        analysed,
         rule(
             sql="select 'node' as subject_kind, 'n1' as subject_id, $since_us + range as start_us, $since_us + range + 1 as end_us"
             " from range(200000)",
@@ -423,30 +418,35 @@ def test_a_rule_that_says_very_much_is_heard(world: World) -> None:
     )
 
     assert [] == failed
-    assert [("n1", 0)] == [(row[1], row[2]) for row in told(world)]
-    assert [(200_000,)] == world.store.sql("select count(*) from verdict")
+    assert [("n1", 0)] == [(row[1], row[2]) for row in told(analysed)]
+    assert [(200_000,)] == analysed.store.sql("select count(*) from verdict")
 
 
-def test_a_rule_that_speaks_of_too_many_is_not_heard(world: World) -> None:
+def test_a_rule_that_speaks_of_too_many_is_not_heard(analysed: World) -> None:
     """Each subject is a finding in memory."""
-    world.analyze(now=360, detectors=["blind-spot"])
     text = "select 'node' as subject_kind, 'n' || range as subject_id, $since_us as start_us, $since_us + 1 as end_us from range(100001)"
 
-    (failed,) = run(world, rule(sql=text), hours=(2, 3))
+    (failed,) = run(analysed, rule(sql=text), hours=(2, 3))
 
     assert "100,001 subjects" in failed
-    assert [] == told(world)
+    assert [] == told(analysed)
 
 
-def test_a_dry_run_tells_what_it_would_find_and_stores_nothing(world: World) -> None:
-    world.analyze(now=360, detectors=["blind-spot"])
+def test_a_dry_run_tells_what_it_would_find_and_stores_nothing(analysed: World) -> None:
     tables = ("verdict", "verdict_claim", "granted_claim", "finding", "finding_amount", "rule_state")
-    before = {name: world.rows(name) for name in tables}
+    before = {name: analysed.rows(name) for name in tables}
 
     found = dry_run(
-        world.store, world.state, CLUSTER, world.settings, rule(), general()(rule()), (T0, T0 + 6 * HOUR_US), us(360)
+        analysed.store,
+        analysed.state,
+        CLUSTER,
+        analysed.settings,
+        rule(),
+        general()(rule()),
+        (T0, T0 + 6 * HOUR_US),
+        us(360),
     )
 
     assert [("node", "n1")] == [(row["subject_kind"], row["subject_id"]) for row in found.findings]
     assert [4 * HOUR_US] == [int(row["units"]) // int(row["den"]) for row in found.amounts]
-    assert before == {name: world.rows(name) for name in tables}
+    assert before == {name: analysed.rows(name) for name in tables}

@@ -23,6 +23,7 @@ from gpuwatch.simulate import simulate
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from gpuwatch.store.retention import Retained, drop_late, retain, skip_retired
+from tests.worlds.templates import computed_once
 from tests.worlds.world import HOUR, T0_US, Gpu, World, claim, minutes, samples, us
 
 SETTINGS = Settings(default_interval_s=60.0)
@@ -234,6 +235,7 @@ FAR_US = T0_US + 10_000 * DAY_US
 KEEP = Settings(default_interval_s=600.0, raw_retention_days=2, minute_retention_days=4)
 
 
+@computed_once
 def week() -> World:
     """Two GPUs measured every ten minutes for seven days and held by one job, booked."""
     return (

@@ -11,6 +11,7 @@ from gpuwatch.core.clock import Window
 from gpuwatch.core.model import RUN_US_MAX
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
+from tests.worlds.templates import computed_once
 from tests.worlds.world import BUSY, H100, HOUR, Gpu, Sample, Seconds, World, claim, minutes, node, pod, samples, us
 
 A = Gpu(pci="00000000:1B:00.0")
@@ -474,6 +475,7 @@ def test_slices_of_an_unexported_node_weigh_their_share() -> None:
     assert [("dark/1g.10gb/0", 0, 3600, "7 estimated", "1/7")] == [s for s in world.segments() if "7" in s[3]]
 
 
+@computed_once
 def repartitioned() -> World:
     """3g + 1g (GI ids 2 and 1) for half an hour, then seven 1g of which one is GI 2 again."""
     before = [gi(1, "1g.10gb"), gi(2, "3g.40gb")]

@@ -13,7 +13,7 @@ from gpuwatch.quality.status import SourceStatus
 from gpuwatch.rates.card import parse_rates
 from gpuwatch.store.database import Store
 from gpuwatch.topology import derive as topology_derive
-from tests.worlds.world import HOUR, SETTINGS, Gpu, Sample, World, batch, claim, minutes, node, samples, us
+from tests.worlds.world import HOUR, SETTINGS, Gpu, Sample, World, batch, claim, minutes, node, one_hour, samples, us
 
 SM_ACTIVE = "DCGM_FI_PROF_SM_ACTIVE, gauge, The ratio of cycles an SM has at least 1 warp assigned."
 SM_OCCUPANCY = "DCGM_FI_PROF_SM_OCCUPANCY, gauge, The ratio of number of warps resident on an SM."
@@ -300,7 +300,7 @@ def test_pieces_that_live_sources_and_files_refused_are_told_together() -> None:
     ],
 )  # fmt: skip
 def test_gpus_that_no_scheduler_names_beside_a_server(sources: list[SourceStatus], lines: list[str]) -> None:
-    world = World().add(samples(Gpu(), minutes(0, HOUR))).book()
+    world = one_hour()
 
     check = {check.id: check for check in examine(world.store, advice=SERVER, sources=sources)}["unscheduled"]
 

@@ -20,6 +20,7 @@ from gpuwatch.rates.repository import replace_rates
 from gpuwatch.state import State
 from gpuwatch.store.database import Store
 from tests.ledger.test_ledger_properties import seeds, tiny_fleet
+from tests.worlds.templates import computed_once
 from tests.worlds.world import HOUR, Gpu, World, claim, minutes, samples, us
 
 DAY = Window(us(0), us(24 * HOUR))
@@ -31,6 +32,7 @@ def reserved(quantity: int | None, usd: str = "1", start: int = 0, **more: Any) 
     return Rate("H100", "reserved", Decimal(usd), start, **words)
 
 
+@computed_once
 def two_gpus() -> World:
     """GPU-a from 0 to 4 h, held in the first; GPU-b from 1 h to 4 h, held in its last two."""
     return (

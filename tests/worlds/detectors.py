@@ -87,7 +87,7 @@ class Found:
 class World:
     """A store in memory and a state on disk. Nothing is judged before `analyze`."""
 
-    def __init__(self, directory: Path, settings: Settings | None = None, cluster: str = CLUSTER) -> None:
+    def __init__(self, directory: Path | str, settings: Settings | None = None, cluster: str = CLUSTER) -> None:
         self.store = Store.open(None, threads=1)
         self.state = State.open(directory)
         self.settings = settings or Settings()

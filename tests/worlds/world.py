@@ -22,6 +22,7 @@ from gpuwatch.ledger import attribution
 from gpuwatch.ledger import hours as ledger_hours
 from gpuwatch.settings import Settings
 from gpuwatch.store.database import Store
+from tests.worlds.templates import computed_once
 
 T0_US = 1_793_577_600_000_000
 """Monday 2026-11-02T00:00:00Z."""
@@ -282,3 +283,9 @@ class World:
                 "context_span",
             )
         }
+
+
+@computed_once
+def one_hour() -> World:
+    """One GPU that was busy for an hour, computed; nobody is known to have held it."""
+    return World().add(samples(Gpu(), minutes(0, HOUR))).book()
