@@ -174,7 +174,7 @@ def sensitivity(cases: Sequence[Row], item: Row, currency: str) -> Component | N
     known = {(str(case.get("cloud_price")), str(case.get("utilisation"))): case for case in cases}
     columns = [
         parts.Column("Cloud price"),
-        *(parts.Column(f"{formats.percent(use)} utilization", "r") for use in uses),
+        *(parts.Column(f"{formats.percent(use)} use", "r") for use in uses),
         parts.Column("Break-even", "r narrow-hide"),
         *([] if unpaid else [parts.Column("Payback at measured utilization", "r narrow-hide")]),
     ]

@@ -65,7 +65,7 @@ def spot(answer: Row, query: Query) -> Component:
     items = [*worth, *sorted((item for item in items if item not in worth), key=cost_order)[:MAX_UNSUITED]]
     columns = [
         parts.Column("Job", "wide"),
-        parts.Column("Suited to spot"),
+        parts.Column("Suited"),
         parts.Column("Would save", "r"),
         parts.Column("Cost", "r narrow-hide"),
         parts.Column("GPU-h", "r narrow-hide"),
