@@ -23,9 +23,8 @@ class Frozen:
 
     @property
     def whole(self) -> bool:
-        """Whether charges are asked for as they are billed. What an earlier release closed is known by team only; its
-
-        jobs would not add up to that, so such a week is told by the live books.
+        """Whether the frozen charges are used. Earlier releases froze only the sum of each team, to which jobs may not add
+        up, so weeks closed by them use current data.
         """
         return self.closing is None or self.closing.whole
 

@@ -67,14 +67,14 @@ def _told(store: Store, window: Window) -> bool:
 
 
 def _amount(row: dict[str, object]) -> Amount:
-    """Of a team, a share and a price: microseconds × share, × price."""
+    """The amount of a row: microseconds × share, at its price."""
     share = Fraction(int(str(row["share_num"])), int(str(row["share_den"])))
     seconds = Fraction(int(str(row["waited_us"])), SECOND_US) * share
-    told = fraction_to_decimal(seconds, EXACT_PLACES)
+    gpu_seconds = fraction_to_decimal(seconds, EXACT_PLACES)
     if row["usd_per_gpu_hour"] is None or row["currency"] is None:
-        return Amount(told, (), told)
+        return Amount(gpu_seconds, (), gpu_seconds)
     cost = fraction_to_decimal(seconds / 3600 * Fraction(Decimal(str(row["usd_per_gpu_hour"]))), EXACT_PLACES)
-    return Amount(told, ((str(row["currency"]), cost),))
+    return Amount(gpu_seconds, ((str(row["currency"]), cost),))
 
 
 def rounded(waited: Waited) -> Waited:

@@ -28,8 +28,8 @@ def escape(text: str) -> Html:
     return Html(html.escape(shown, quote=True))
 
 
-def name(text: str | None, missing: str = "not told") -> str:
-    """A name that somebody else chose, cut to what a line holds; `missing` where there is none."""
+def name(text: str | None, missing: str = "unknown") -> str:
+    """A user-chosen name, cut to fit a line; `missing` where there is none."""
     if text is None or not text.strip():
         return missing
     return text if len(text) <= NAME_SHOWN else f"{text[: NAME_SHOWN - 1]}…"

@@ -130,7 +130,7 @@ class Fonts:
 
 
 def fonts() -> Fonts:
-    """The fonts of this machine, known to the PDF library; what is written with them is remembered in each one anew."""
+    """The fonts of this machine, registered with the PDF library; each call starts with no characters used."""
     regular, bold, more = _registered()
     return Fonts(regular, bold, more)
 
